@@ -1,0 +1,63 @@
+# Every target makes what it needs: on a fresh machine with Python >= 3.11 and make, `make test` is enough.
+#   PYTHON=python3.12   the interpreter that makes .venv (only used when there is no .venv yet)
+#   ARGS="..."          more arguments for the target's command, for instance: make reproduce ARGS=--help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.fedlib-installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test lint notebooks lab figures compare clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP)  ## make .venv with fedlib and everything it needs (done once; the other targets call it)
+
+# The stamp is written last, so an interrupted installation is taken up again.
+$(STAMP): pyproject.toml constraints.txt
+	@python="$(PYTHON)"; if [ -x $(BIN)/python ]; then python=$(BIN)/python; fi; \
+	version=$$("$$python" --version 2>&1) || version="does not run"; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "fedlib needs Python >= 3.11, but $$python: $$version. Delete $(VENV) if there is one," \
+	        "and name another interpreter, for instance: make setup PYTHON=python3.12" >&2; exit 1; }
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	    "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	        echo "$(PYTHON) cannot make a virtual environment: venv or ensurepip is missing. Install it" \
+	            "(Debian, Ubuntu: apt install python3-venv) or use conda with environment.yml" >&2; exit 1; }; \
+	    "$(PYTHON)" -m venv --clear $(VENV); \
+	fi
+	@echo "Installing fedlib into $(VENV) (the first time PyTorch is downloaded: several minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+	@echo "$(VENV) is ready."
+
+reproduce: setup  ## run the notebooks headlessly: every figure and table, beside the papers' values
+	@$(BIN)/fedlib reproduce $(ARGS)
+
+test: lint  ## all checks: style, types, tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup  ## style (ruff) and types (mypy) only
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+lab: setup  ## open the notebooks in JupyterLab
+	@$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
+
+notebooks: lab  ## the same as lab
+
+figures: setup  ## draw the figures from the stored runs (never trains)
+	@$(BIN)/fedlib figures $(ARGS)
+
+compare: setup  ## the papers' values against ours
+	@$(BIN)/fedlib compare $(ARGS)
+
+clean:  ## remove build products and caches; data, figures and .venv stay
+	@rm -rf build dist fedlib.egg-info .pytest_cache .mypy_cache .ruff_cache .coverage
+	@for folder in fedlib tests notebooks; do \
+	    [ ! -d $$folder ] || find $$folder \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +; \
+	done

@@ -1,0 +1,53 @@
+"""fedlib: federated optimization in PyTorch, and four papers reproduced with it.
+
+>>> import fedlib
+>>> task = fedlib.load_task("quadratic")
+>>> history = fedlib.run(task, "fedavg", rounds=5, overrides={"local_steps": 2})
+>>> list(history.frame.columns)
+['round', 'split', 'metric', 'value']
+"""
+
+from fedlib import partitioners as partition
+from fedlib.algorithms import METHODS as _METHODS
+from fedlib.algorithms import Algorithm, FedOpt, Objective, Proximal
+from fedlib.engine import History, RunConfig, grid, run
+from fedlib.errors import Error
+from fedlib.optimizers import client, server
+from fedlib.optimizers.client import SGD, SGDM
+from fedlib.tasks import TASKS as _TASKS
+from fedlib.tasks import ClientData, Task, load_task, quadratic_task
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SGD",
+    "SGDM",
+    "Algorithm",
+    "ClientData",
+    "Error",
+    "FedOpt",
+    "History",
+    "Objective",
+    "Proximal",
+    "RunConfig",
+    "Task",
+    "client",
+    "grid",
+    "list_algorithms",
+    "list_tasks",
+    "load_task",
+    "partition",
+    "quadratic_task",
+    "run",
+    "server",
+]
+
+
+def list_tasks() -> list[str]:
+    """The names of all tasks."""
+    return list(_TASKS)
+
+
+def list_algorithms() -> list[str]:
+    """The names of all algorithms."""
+    return list(_METHODS)

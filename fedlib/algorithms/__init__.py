@@ -1,0 +1,119 @@
+"""Federated algorithms by name.
+
+``build("fedadam", client_lr=0.03)`` makes a method from the papers' words for its hyperparameters;
+composed methods are made from the classes directly, for instance ``FedOpt(client=...,
+server=...)``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from fedlib.algorithms.base import Algorithm, Client
+from fedlib.algorithms.fedadagrad import fedadagrad
+from fedlib.algorithms.fedadam import fedadam
+from fedlib.algorithms.fedavg import fedavg
+from fedlib.algorithms.fedavgm import fedavgm
+from fedlib.algorithms.fedopt import FedOpt
+from fedlib.algorithms.fedprox import fedprox
+from fedlib.algorithms.fedyogi import fedyogi
+from fedlib.algorithms.objectives import Objective, Proximal
+from fedlib.errors import Error, unknown
+from fedlib.optimizers import client as clients
+
+METHODS: dict[str, Callable[..., FedOpt]] = {
+    "fedavg": fedavg,
+    "fedavgm": fedavgm,
+    "fedadagrad": fedadagrad,
+    "fedadam": fedadam,
+    "fedyogi": fedyogi,
+    "fedprox": fedprox,
+}
+CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
+    "sgd": clients.SGD,
+    "sgdm": clients.SGDM,
+}
+
+__all__ = [
+    "CLIENT_OPTIMIZERS",
+    "METHODS",
+    "Algorithm",
+    "Client",
+    "FedOpt",
+    "Objective",
+    "Proximal",
+    "build",
+    "hyperparameters",
+]
+
+
+def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
+    """The hyperparameters of a named algorithm and their defaults.
+
+    Args:
+        name: the algorithm, for instance ``"fedadam"``.
+        client_optimizer: adds that optimizer's own, for instance ``client_momentum`` of ``"sgdm"``.
+
+    Raises:
+        Error: unknown algorithm or client optimizer.
+    """
+    if name not in METHODS:
+        raise unknown("algorithm", name, METHODS)
+    if client_optimizer not in CLIENT_OPTIMIZERS:
+        raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
+    own = {p.name: p.default for p in inspect.signature(METHODS[name]).parameters.values()}
+    for field in dataclasses.fields(CLIENT_OPTIMIZERS[client_optimizer]):
+        if field.name != "lr":
+            own[_client_key(field.name, own)] = field.default
+    return {**own, "client_optimizer": client_optimizer, "client_schedule": "constant"}
+
+
+def _client_key(field: str, own: dict[str, Any]) -> str:
+    """A client optimizer's field goes by its own name unless the server has one of that name."""
+    return f"client_{field}" if field in own else field
+
+
+def build(name: str, **values: Any) -> FedOpt:
+    """A named algorithm with hyperparameters in the papers' words.
+
+    Args:
+        name: one of :data:`METHODS`.
+        **values: hyperparameters; see :func:`hyperparameters` for the names and defaults.
+
+    Raises:
+        Error: unknown name, unknown key, a value of the wrong type or out of its range.
+    """
+    optimizer_name = values.pop("client_optimizer", "sgd")
+    schedule = values.pop("client_schedule", "constant")
+    known = hyperparameters(name, optimizer_name)
+    for key, value in values.items():
+        if key not in known:
+            raise unknown(f"override for {name}", key, known)
+        _check_type(key, value)
+    own = inspect.signature(METHODS[name]).parameters
+    method = METHODS[name](**{key: value for key, value in values.items() if key in own})
+    optimizer_class = CLIENT_OPTIMIZERS[optimizer_name]
+    settings: dict[str, Any] = {"lr": method.client.lr}
+    for field in dataclasses.fields(optimizer_class):
+        key = _client_key(field.name, dict(own))
+        if field.name != "lr" and key in values:
+            settings[field.name] = values[key]
+    return dataclasses.replace(method, client=optimizer_class(**settings), client_schedule=schedule)
+
+
+_WORDS = {"form": str}
+_SWITCHES = {"bias_correction"}
+
+
+def _check_type(key: str, value: Any) -> None:
+    if key in _SWITCHES:
+        if value is not None and not isinstance(value, bool):
+            raise Error(f"override {key} is {value!r}; allowed: true or false")
+    elif key in _WORDS:
+        if not isinstance(value, str):
+            raise Error(f"override {key} is {value!r}; allowed: a word")
+    elif value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise Error(f"override {key} is {value!r}; allowed: a number")

@@ -1,0 +1,100 @@
+"""The parts a method is composed of: frozen dataclasses whose floats are hyperparameters.
+
+A float field may hold one number per configuration: the engine replaces it by a tensor ``[C, 1]``
+that broadcasts against parameter vectors ``[C, P]`` (server) and ``[M, C, P]`` (clients). All other
+fields are structure: configurations that differ in them run as separate programs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fedlib.errors import require
+
+
+@dataclass(frozen=True)
+class Component:
+    """Base of client optimizers, server optimizers, objectives and algorithms."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if (
+                "float" in str(field.type)
+                and isinstance(value, int)
+                and not isinstance(value, bool)
+            ):
+                object.__setattr__(self, field.name, float(value))
+        self.validate()
+
+    def validate(self) -> None:
+        """Raise :class:`fedlib.Error` for a value out of its range."""
+
+    def describe(self) -> dict[str, Any]:
+        """This component and its parts as a JSON-able dict."""
+        described: dict[str, Any] = {"type": type(self).__name__}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            described[field.name] = value.describe() if isinstance(value, Component) else value
+        return described
+
+    def structure(self) -> str:
+        """What two configurations must share to run in one batched program."""
+
+        def blank(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: blank(part) for name, part in value.items()}
+            return "float" if isinstance(value, float) else value
+
+        return repr(blank(self.describe()))
+
+    def _replace_floats(
+        self, convert: Callable[[list[float]], Tensor], others: Sequence[Self]
+    ) -> Self:
+        stacked = copy.copy(self)
+        for field in fields(self):
+            values = [getattr(other, field.name) for other in others]
+            if isinstance(values[0], float):
+                object.__setattr__(stacked, field.name, convert(values))
+            elif isinstance(values[0], Component):
+                part = values[0]._replace_floats(convert, values)
+                object.__setattr__(stacked, field.name, part)
+        return stacked
+
+    @classmethod
+    def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Self:
+        """One component whose floats are tensors ``[C, 1]``, from ``C`` of the same structure."""
+
+        def column(values: list[float]) -> Tensor:
+            return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
+
+        return parts[0]._replace_floats(column, parts)
+
+    def scalars(self, dtype: torch.dtype, device: torch.device) -> Self:
+        """The same component with each float as a 0-d tensor, for one client without row axes."""
+
+        def scalar(values: list[float]) -> Tensor:
+            return torch.tensor(values[0], dtype=dtype, device=device)
+
+        return self._replace_floats(scalar, [self])
+
+
+def positive(value: float, name: str) -> None:
+    """Require ``value > 0`` and finite."""
+    require(0 < value < float("inf"), name, value, "a finite number > 0")
+
+
+def non_negative(value: float, name: str) -> None:
+    """Require ``value >= 0`` and finite."""
+    require(0 <= value < float("inf"), name, value, "a finite number >= 0")
+
+
+def decay(value: float, name: str) -> None:
+    """Require ``0 <= value < 1``."""
+    require(0 <= value < 1, name, value, "0 <= value < 1")

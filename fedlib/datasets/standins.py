@@ -1,0 +1,292 @@
+"""Offline stand-ins: data of the real sets' shapes, types and partition structure.
+
+They let every task run where nothing can be downloaded. They are not the real data, say so
+(``Dataset.stand_in``), and numbers from them are not to be held against a paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.dataset import Dataset, describe, fingerprint
+from fedlib.errors import Error
+from fedlib.randomness import numpy_generator
+
+_SEED = 0  # a stand-in is one fixed data set, as a real one is
+_WRITERS = 100
+_TEST_WRITERS = 40  # of the MNIST stand-in, whose test writers are other people, as the real ones'
+
+
+def exists(name: str) -> bool:
+    """Whether a stand-in of that name can be made."""
+    return name in _MAKERS
+
+
+def make(name: str, train: int | None = None, test: int | None = None) -> Dataset:
+    """Make the stand-in of a data set; the same call always gives the same arrays.
+
+    Args:
+        name: ``cifar10``, ``cifar100``, ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist``.
+        train, test: numbers of examples; default about 6000 and 1000. With writers, ``train`` sets
+            the sizes approximately and ``test`` may not be given: a writer has about a sixth of
+            the training examples for testing, at least 2.
+
+    Raises:
+        Error: no such stand-in, or a size it cannot have.
+    """
+    if name not in _MAKERS:
+        raise Error(f"there is no offline stand-in for {name!r}; there is one for: {_known()}")
+    if train is not None and train < 100:
+        raise Error(f"train is {train}; allowed: 100 or more")
+    if test is not None and test < 100:
+        raise Error(f"test is {test}; allowed: 100 or more")
+    if test is not None and name in ("mnist", "emnist", "femnist"):
+        raise Error(f"the test size of the stand-in for {name!r} follows from its writers")
+    return _make(name, train, test)
+
+
+def _known() -> str:
+    return ", ".join(sorted(_MAKERS))
+
+
+@lru_cache(maxsize=8)
+def _make(name: str, train: int | None, test: int | None) -> Dataset:
+    arrays, classes = _MAKERS[name](name, train or 6000, test or 1000)
+    for array in arrays.values():
+        array.setflags(write=False)
+    return Dataset(
+        name=name,
+        train_x=arrays["train_x"],
+        train_y=arrays["train_y"],
+        test_x=arrays["test_x"],
+        test_y=arrays["test_y"],
+        train_client=arrays.get("train_client"),
+        test_client=arrays.get("test_client"),
+        train_coarse=arrays.get("train_coarse"),
+        test_coarse=arrays.get("test_coarse"),
+        classes=classes,
+        stand_in=True,
+        source=f"offline stand-in for {ENTRIES[name].title}: {ENTRIES[name].stand_in}",
+        fingerprint=fingerprint({key: describe(array) for key, array in arrays.items()}, classes),
+        polarity=ENTRIES[name].polarity,
+    )
+
+
+# ------------------------------------------------------------------------------------ handwriting
+
+
+def _digits(
+    name: str, train: int, test: int
+) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
+    """Scikit-learn's digits, written by several hands.
+
+    The 1,797 originals are divided once, so that no original occurs in both splits. A writer has a
+    place on the paper, a slant, a stroke width and a pressure; every image varies a little more.
+    """
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    # The originals that a split draws from. 4 in 5 of them are for training.
+    order = numpy_generator(_SEED, "stand-in originals").permutation(len(digits.target))
+    cut = len(order) * 4 // 5
+    pools = {"train": order[:cut], "test": order[cut:]}
+
+    random = numpy_generator(_SEED, f"stand-in {name}")
+    writers = _WRITERS + (_TEST_WRITERS if name == "mnist" else 0)
+    sizes = _writer_sizes(random, train)
+    test_sizes = np.maximum(2, sizes // 6)
+    if name == "mnist":
+        codes = {
+            "train": np.repeat(np.arange(_WRITERS), sizes),
+            "test": np.repeat(np.arange(_WRITERS, writers), max(2, sizes.sum() // 6 // 40)),
+        }
+    elif name == "fashion_mnist":
+        # The real set has no people; its examples vary one by one.
+        writers = train + test
+        codes = {"train": np.arange(train), "test": np.arange(train, writers)}
+    else:
+        codes = {
+            "train": np.repeat(np.arange(_WRITERS), sizes),
+            "test": np.repeat(np.arange(_WRITERS), test_sizes),
+        }
+    hands = {
+        "x": random.uniform(-0.12, 0.12, writers),
+        "y": random.uniform(-0.12, 0.12, writers),
+        "slant": random.normal(0.0, 0.18, writers),
+        "size": random.uniform(0.9, 1.15, writers),
+        "width": random.uniform(0.6, 1.5, writers),
+        "pressure": random.uniform(0.75, 1.0, writers),
+    }
+    arrays: dict[str, np.ndarray] = {}
+    for split, writer in codes.items():
+        writer = writer[random.permutation(len(writer))]
+        chosen = random.choice(pools[split], size=len(writer))
+        images = _written(digits.images[chosen], {k: v[writer] for k, v in hands.items()}, random)
+        if ENTRIES[name].polarity == "ink_dark":
+            images = 255 - images
+        arrays[f"{split}_x"] = images
+        arrays[f"{split}_y"] = digits.target[chosen].astype(np.int64)
+        if name != "fashion_mnist":
+            arrays[f"{split}_client"] = writer.astype(np.int64)
+    if name == "fashion_mnist":
+        return arrays, tuple("0123456789")
+    return arrays, ENTRIES[name].classes
+
+
+def _writer_sizes(random: np.random.Generator, train: int) -> np.ndarray:
+    """Log-normal numbers of training examples, of about ``train`` in all, at least 4 each."""
+    sizes = random.lognormal(0.0, 0.6, _WRITERS)
+    return np.maximum(4, np.round(sizes / sizes.sum() * train)).astype(np.int64)
+
+
+def _written(
+    originals: np.ndarray, hand: dict[str, np.ndarray], random: np.random.Generator
+) -> np.ndarray:
+    """uint8 ``[N, 28, 28]``, bright ink, from ``[N, 8, 8]`` in 0..16."""
+    count = len(originals)
+    small = torch.from_numpy(originals).to(torch.float32).unsqueeze(1) / 16
+    large = F.interpolate(small, size=(28, 28), mode="bilinear", align_corners=False)
+    # Rows of an affine map from the output's coordinates (-1..1) to the input's.
+    matrix = np.zeros((count, 2, 3), dtype=np.float32)
+    matrix[:, 0, 0] = matrix[:, 1, 1] = hand["size"]
+    matrix[:, 0, 1] = hand["slant"] + random.normal(0.0, 0.05, count)
+    matrix[:, 0, 2] = hand["x"] + random.normal(0.0, 0.04, count)
+    matrix[:, 1, 2] = hand["y"] + random.normal(0.0, 0.04, count)
+    grid = F.affine_grid(torch.from_numpy(matrix), [count, 1, 28, 28], align_corners=False)
+    moved = F.grid_sample(large, grid, mode="bilinear", align_corners=False)[:, 0].numpy()
+    ink = np.power(moved.clip(0, 1), hand["width"][:, None, None]) * hand["pressure"][:, None, None]
+    return np.round(ink * 255).astype(np.uint8)
+
+
+# --------------------------------------------------------------------------------- colour shapes
+
+_SHAPES = 5
+_TEXTURES = 4
+_HUES = 5
+
+
+def _cifar10(
+    name: str, train: int, test: int
+) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
+    """Ten classes: five shapes times two textures, each with a hue that it often has."""
+    arrays: dict[str, np.ndarray] = {}
+    for split, count in (("train", train), ("test", test)):
+        random = numpy_generator(_SEED, f"stand-in {name} {split}")
+        label = random.permutation(np.arange(count) % 10)
+        hue = label * 0.3 + random.normal(0.0, 0.16, count)
+        arrays[f"{split}_x"] = _draw(label // 2, label % 2, hue, random)
+        arrays[f"{split}_y"] = label.astype(np.int64)
+    return arrays, ENTRIES[name].classes
+
+
+def _cifar100(
+    name: str, train: int, test: int
+) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
+    """Twenty coarse classes (shape times texture) of five fine ones (hue); fine // 5 is coarse."""
+    arrays: dict[str, np.ndarray] = {}
+    for split, count in (("train", train), ("test", test)):
+        random = numpy_generator(_SEED, f"stand-in {name} {split}")
+        fine = random.permutation(np.arange(count) % 100)
+        coarse = fine // _HUES
+        hue = (fine % _HUES + random.normal(0.0, 0.25, count)) / _HUES
+        arrays[f"{split}_x"] = _draw(coarse // _TEXTURES, coarse % _TEXTURES, hue, random)
+        arrays[f"{split}_y"] = fine.astype(np.int64)
+        arrays[f"{split}_coarse"] = coarse.astype(np.int64)
+    return arrays, None
+
+
+def _draw(
+    shape: np.ndarray, texture: np.ndarray, hue: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """uint8 ``[N, 32, 32, 3]``: a textured shape on a mottled ground, all ``[N]`` in one go.
+
+    Place, size, turn, phase and both colours vary, so that no fixed pixel tells the class; noise
+    is added over all.
+    """
+    count = len(shape)
+
+    def vary(low: float, high: float) -> np.ndarray:
+        return random.uniform(low, high, (count, 1, 1)).astype(np.float32)
+
+    axis = np.arange(32, dtype=np.float32) - 15.5
+    dx, dy = axis[None, None, :] - vary(-4, 4), axis[None, :, None] - vary(-4, 4)
+    angle = vary(-0.5, 0.5)
+    u, v = dx * np.cos(angle) + dy * np.sin(angle), dy * np.cos(angle) - dx * np.sin(angle)
+    radius = vary(7.5, 11.5)
+    u, v = u / radius, v / radius
+    mask = _inside(u, v, shape)
+    pattern = _pattern(u, v, vary(0.0, 2 * np.pi), texture)
+
+    hue_3d = hue.astype(np.float32)[:, None, None]
+    front = _colour(hue_3d, vary(0.5, 0.8), 0.3)
+    back = _colour(random.random((count, 1, 1)).astype(np.float32), vary(0.3, 0.7), 0.1)
+    contrast = vary(0.25, 0.55)
+    # The ground: coarse random blotches, enlarged.
+    blotches = torch.from_numpy(random.normal(0, 1, (count, 1, 6, 6)).astype(np.float32))
+    ground = F.interpolate(blotches, size=(32, 32), mode="bilinear", align_corners=False)[:, 0]
+    shade = 0.14 * ground.numpy()
+
+    image = np.empty((count, 32, 32, 3), dtype=np.uint8)
+    for channel in range(3):
+        inside = front[channel] + contrast * pattern
+        value = np.where(mask, inside, back[channel] + shade)
+        value += 0.1 * random.standard_normal(value.shape, dtype=np.float32)
+        image[..., channel] = (value * 255).clip(0, 255).astype(np.uint8)
+    return image
+
+
+def _inside(u: np.ndarray, v: np.ndarray, shape: np.ndarray) -> np.ndarray:
+    """bool ``[N, 32, 32]``: disc, square, triangle, ring or cross of about radius 1."""
+    mask = np.empty(u.shape, dtype=bool)
+    for number in range(_SHAPES):
+        rows = np.flatnonzero(shape == number)
+        a, b = u[rows], v[rows]
+        squared = a * a + b * b
+        mask[rows] = (
+            squared < 1,
+            np.maximum(np.abs(a), np.abs(b)) < 0.88,
+            (b < 0.75) & (np.abs(a) * 1.6 < b + 0.95),
+            (squared < 1.1) & (squared > 0.4),
+            (np.minimum(np.abs(a), np.abs(b)) < 0.33) & (np.maximum(np.abs(a), np.abs(b)) < 1.05),
+        )[number]
+    return mask
+
+
+def _pattern(u: np.ndarray, v: np.ndarray, phase: np.ndarray, texture: np.ndarray) -> np.ndarray:
+    """float32 ``[N, 32, 32]``, -0.5 to 0.5: stripes along one axis, the other, checks or waves."""
+    value = np.empty(u.shape, dtype=np.float32)
+    for number in range(_TEXTURES):
+        rows = np.flatnonzero(texture == number)
+        a, b, p = u[rows] * 9.0, v[rows] * 9.0, phase[rows]
+        value[rows] = (
+            lambda a=a, p=p: np.sin(a + p),
+            lambda b=b, p=p: np.sin(b + p),
+            lambda a=a, b=b, p=p: np.sin(a + p) * np.sin(b + p) * 1.4,
+            lambda a=a, b=b, p=p: np.sin((a + b) * 0.4 + p),
+        )[number]() / 2
+    return value
+
+
+def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.ndarray, ...]:
+    """Red, green and blue ``[N, 1, 1]`` of a hue (1 is a full turn) around a grey level."""
+    return tuple(
+        level + strength * np.cos(2 * np.pi * (hue - third / 3)).astype(np.float32)
+        for third in range(3)
+    )
+
+
+_Maker = Callable[[str, int, int], tuple[dict[str, np.ndarray], tuple[str, ...] | None]]
+_MAKERS: dict[str, _Maker] = {
+    "cifar10": _cifar10,
+    "cifar100": _cifar100,
+    "mnist": _digits,
+    "fashion_mnist": _digits,
+    "emnist": _digits,
+    "femnist": _digits,
+}

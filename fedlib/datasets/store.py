@@ -1,0 +1,208 @@
+"""The folder of prepared data: ``<data root>/prepared/<name>/`` with ``.npy`` files and a card.
+
+A data set appears there whole or not at all: it is written in a folder aside and then renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedlib import paths
+from fedlib.datasets.dataset import describe, fingerprint
+from fedlib.errors import Error
+
+FORMAT_VERSION = 1
+CARD = "card.json"
+Root = str | os.PathLike[str] | None
+
+
+def prepared_folder(name: str, data_root: Root = None) -> Path:
+    """Where ``name`` is or would be; Error if the name is not one a data set may have."""
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9_-]{1,64}", name):
+        raise Error(f"{name!r} cannot name a data set; allowed: 1 to 64 of a-z, 0-9, '_' and '-'")
+    return paths.data_root(data_root) / "prepared" / name
+
+
+def prepared_names(data_root: Root = None) -> list[str]:
+    """Names of the data sets in the prepared folder, sorted."""
+    parent = paths.data_root(data_root) / "prepared"
+    if not parent.is_dir():
+        return []
+    return sorted(
+        folder.name
+        for folder in parent.iterdir()
+        if folder.is_dir() and re.fullmatch(r"[a-z0-9_-]{1,64}", folder.name)
+    )
+
+
+def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
+    """The card of a prepared data set; None if there is none, Error if it is unusable."""
+    folder = prepared_folder(name, data_root)
+    if not folder.exists():
+        return None
+    again = "import it again with overwrite"
+    try:
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Error(f"{folder} has no {CARD}: {again}") from None
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise Error(f"{folder / CARD} cannot be read ({reason}): {again}") from None
+    if not isinstance(card, dict) or card.get("format") != FORMAT_VERSION:
+        found = card.get("format") if isinstance(card, dict) else None
+        raise Error(
+            f"{folder / CARD} has format {found!r}, this fedlib reads {FORMAT_VERSION}: {again}"
+        )
+    needed = {"name": str, "kind": str, "arrays": dict, "fingerprint": str, "source": str}
+    for key, kind in needed.items():
+        if not isinstance(card.get(key), kind):
+            raise Error(f"{folder / CARD} has no valid {key!r}: {again}")
+    return card
+
+
+def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.ndarray]:
+    """All arrays of a card, memory-mapped and read-only.
+
+    Raises:
+        Error: an array is missing, unreadable, or not of the card's dtype and shape.
+    """
+    folder = prepared_folder(card["name"], data_root)
+    arrays = {}
+    for key, expected in card["arrays"].items():
+        path = folder / f"{key}.npy"
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except FileNotFoundError:
+            raise Error(f"array {key!r} of {card['name']!r} is missing: {path}") from None
+        except (OSError, ValueError, EOFError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise Error(
+                f"array {key!r} of {card['name']!r} was altered, {path} cannot be read: {reason}"
+            ) from None
+        if array.dtype.str != expected["dtype"] or list(array.shape) != expected["shape"]:
+            raise Error(
+                f"array {key!r} of {card['name']!r} was altered: it is {array.dtype.str} "
+                f"{list(array.shape)}, the card says {expected['dtype']} {expected['shape']}"
+            )
+        arrays[key] = array
+    return arrays
+
+
+def verify(name: str, data_root: Root = None) -> dict[str, Any]:
+    """Read every array of a prepared data set again and compare it with the card.
+
+    Returns:
+        The card.
+
+    Raises:
+        Error: the data set is not prepared, or one of its arrays (named) is missing or altered.
+    """
+    card = read_card(name, data_root)
+    if card is None:
+        raise Error(f"data set {name!r} is not prepared, so there is nothing to verify")
+    if card["name"] != name:
+        raise Error(f"the card of {name!r} was altered: it names {card['name']!r}")
+    if fingerprint(card["arrays"], card.get("classes")) != card["fingerprint"]:
+        raise Error(f"the card of {name!r} was altered: its fingerprint does not fit its arrays")
+    for key, array in open_arrays(card, data_root).items():
+        found = describe(array)["sha256"]
+        if found != card["arrays"][key]["sha256"]:
+            raise Error(
+                f"array {key!r} of {name!r} was altered: its SHA-256 is {found[:16]}..., "
+                f"the card says {card['arrays'][key]['sha256'][:16]}..."
+            )
+    return card
+
+
+def prepared(data_root: Root = None) -> list[dict[str, Any]]:
+    """The cards of all prepared data sets, by name, each with its size on disk as ``"bytes"``.
+
+    A data set whose card cannot be used is listed as its name, its size and the ``"error"``.
+    """
+    cards = []
+    for name in prepared_names(data_root):
+        try:
+            card = read_card(name, data_root) or {}
+        except Error as error:
+            card = {"name": name, "error": str(error)}
+        folder = prepared_folder(name, data_root)
+        card["bytes"] = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+        cards.append(card)
+    return cards
+
+
+@contextmanager
+def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Iterator[Path]:
+    """A folder aside to write a data set in; it becomes ``prepared/<name>`` when the block ends.
+
+    If the block raises, nothing is left behind, and a data set of that name stays as it was.
+
+    Raises:
+        Error: the name exists already and ``overwrite`` is False, or the folder is not writable.
+    """
+    target = prepared_folder(name, data_root)
+    refusal = f"data set {name!r} exists already in {target.parent}; pass overwrite to replace it"
+    if target.exists() and not overwrite:
+        raise Error(refusal)
+    made = [folder for folder in (target.parent, target.parent.parent) if not folder.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=target.parent))
+    except OSError as error:
+        raise Error(f"cannot write in {target.parent}: {error.strerror}") from None
+    try:
+        # mkdtemp makes the folder private; data under a shared root should stay readable.
+        aside.chmod(target.parent.stat().st_mode & 0o777)
+        yield aside
+        _put_in_place(aside, target, overwrite, refusal)
+    except BaseException as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        for folder in made:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise Error(f"cannot write {target}: {error.strerror or error}") from None
+        raise
+
+
+def _put_in_place(aside: Path, target: Path, overwrite: bool, refusal: str) -> None:
+    if not target.exists():
+        os.replace(aside, target)
+        return
+    if not overwrite:
+        raise Error(refusal)
+    # A folder cannot be replaced in one step; the old one is kept until the new one is there.
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    os.replace(target, old / "data")
+    try:
+        os.replace(aside, target)
+    except OSError:
+        os.replace(old / "data", target)
+        old.rmdir()
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
+    """Complete ``card`` with format, date and fingerprint, and write it; returns the whole card."""
+    whole = {
+        "format": FORMAT_VERSION,
+        **card,
+        "stand_in": False,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fingerprint": fingerprint(card["arrays"], card.get("classes")),
+    }
+    text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    (folder / CARD).write_text(text, encoding="utf-8")
+    return whole

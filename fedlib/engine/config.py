@@ -1,0 +1,190 @@
+"""What a run is: a frozen, validated configuration whose hash names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fedlib import algorithms
+from fedlib.algorithms.base import Algorithm
+from fedlib.errors import Error, require, unknown
+from fedlib.tasks.base import Task
+
+# Raised whenever the same configuration would give other numbers than before.
+FORMAT = 1
+DTYPES = ("float32", "float64")
+SEEDS = ("init", "sampling", "batches")
+TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that determines a run's numbers (backend, device and chunking do not).
+
+    Attributes:
+        task: name, preset, seed, options, fingerprint of the data, whether it is a stand-in.
+        algorithm: the algorithm's name, or the class of a composed one.
+        method: the method with all its parts and hyperparameters.
+        rounds, clients_per_round, batch_size, local_epochs, local_steps, eval_every, dtype: as
+            named.
+        seeds: of initialisation, client sampling and batches.
+    """
+
+    task: dict[str, Any]
+    algorithm: str
+    method: dict[str, Any]
+    rounds: int
+    clients_per_round: int
+    batch_size: int | None
+    local_epochs: int
+    local_steps: int | tuple[int, ...] | None
+    eval_every: int
+    dtype: str
+    seeds: dict[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-able dict, with the format version."""
+        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **asdict(self)}))
+        return plain
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits of the SHA-256 of the canonical JSON."""
+        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def program(self) -> tuple[Any, ...]:
+        """What rows of one program must share, besides the method's structure."""
+        return (
+            tuple(sorted(self.seeds.items())),
+            self.rounds,
+            self.clients_per_round,
+            self.batch_size,
+            self.local_epochs,
+            self.local_steps,
+            self.eval_every,
+            self.dtype,
+        )
+
+
+def configure(
+    task: Task,
+    algorithm: str | Algorithm,
+    *,
+    rounds: int | None = None,
+    seed: int | Mapping[str, int] = 0,
+    dtype: str = "float32",
+    eval_every: int = 1,
+    clients_per_round: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[RunConfig, Algorithm]:
+    """Resolve a request to a run's configuration and method.
+
+    Hyperparameters are, in this order: the overrides, the task's values for this algorithm (the
+    paper's), the algorithm's defaults. See :func:`fedlib.run` for the arguments.
+
+    Raises:
+        Error: an unknown name or key, or a value out of its range.
+    """
+    given = dict(overrides or {})
+    training = {key: given.pop(key) for key in TRAINING_KEYS if key in given}
+    name, method = _method(task, algorithm, given)
+    population = len(task.train)
+    cohort = population if clients_per_round is None else clients_per_round
+    if clients_per_round is None and task.clients_per_round is not None:
+        cohort = min(task.clients_per_round, population)
+    _whole("clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)")
+    rounds = task.rounds if rounds is None else rounds
+    _whole("rounds", rounds, 0)
+    _whole("eval_every", eval_every, 1)
+    batch_size = training.get("batch_size", task.batch_size)
+    if batch_size is not None:
+        _whole("batch_size", batch_size, 1)
+    local_epochs = training.get("local_epochs", task.local_epochs)
+    _whole("local_epochs", local_epochs, 1)
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    config = RunConfig(
+        task={
+            "name": task.name,
+            "preset": task.preset,
+            "seed": task.seed,
+            "options": dict(task.options),
+            "data": task.fingerprint,
+            "stand_in": task.stand_in,
+        },
+        algorithm=name,
+        method=method.describe(),
+        rounds=rounds,
+        clients_per_round=cohort,
+        batch_size=batch_size,
+        local_epochs=local_epochs,
+        local_steps=_local_steps(training.get("local_steps"), population),
+        eval_every=eval_every,
+        dtype=dtype,
+        seeds=_seeds(seed),
+    )
+    return config, method
+
+
+def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tuple[str, Algorithm]:
+    if isinstance(algorithm, Algorithm):
+        if given:
+            raise Error(
+                f"overrides {sorted(given)} do not apply to a composed method; set its parts "
+                f"(overrides may hold {', '.join(TRAINING_KEYS)})"
+            )
+        return type(algorithm).__name__, algorithm
+    if not isinstance(algorithm, str):
+        raise Error(f"algorithm is {algorithm!r}; give a name such as 'fedadam', or FedOpt(...)")
+    if algorithm not in algorithms.METHODS:
+        raise unknown("algorithm", algorithm, algorithms.METHODS)
+    optimizer = given.get("client_optimizer", "sgd")
+    known = algorithms.hyperparameters(algorithm, optimizer)
+    for key in given:
+        if key not in known:
+            raise unknown(f"override for {algorithm}", key, (*known, *TRAINING_KEYS))
+    return algorithm, algorithms.build(
+        algorithm, **{**task.hyperparameters.get(algorithm, {}), **given}
+    )
+
+
+def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> None:
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
+    allowed = allowed or f"a whole number >= {low}"
+    require(bool(good) and (high is None or value <= high), name, value, allowed)
+
+
+def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
+    if steps is None:
+        return None
+    if (isinstance(steps, Sequence) and not isinstance(steps, str)) or isinstance(
+        steps, np.ndarray
+    ):
+        for one in steps:
+            _whole("local_steps", one, 0)
+        if len(steps) != population:
+            raise Error(
+                f"local_steps has {len(steps)} numbers for {population} clients; need one each"
+            )
+        return tuple(int(one) for one in steps)
+    _whole("local_steps", steps, 1)
+    return int(steps)
+
+
+def _seeds(seed: int | Mapping[str, int]) -> dict[str, int]:
+    if isinstance(seed, Mapping):
+        for name in seed:
+            if name not in SEEDS:
+                raise unknown("seed", name, SEEDS)
+        seeds = {name: seed.get(name, 0) for name in SEEDS}
+    else:
+        seeds = dict.fromkeys(SEEDS, seed)
+    for name, value in seeds.items():
+        _whole(f"seed ({name})", value, 0)
+    return {name: int(value) for name, value in seeds.items()}

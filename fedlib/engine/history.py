@@ -1,0 +1,89 @@
+"""What a run leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from fedlib.engine.config import RunConfig
+from fedlib.errors import Error, unknown
+
+# FedOpt averages the last 100 rounds of runs of 1500 to 4000; shorter runs average the same share
+# of 1500.
+WINDOW_SHARE = 100 / 1500
+WINDOW_ROUNDS = 100
+
+
+@dataclass
+class History:
+    """The results of one run.
+
+    Attributes:
+        frame: tidy: ``round, split, metric, value``. Round 0 is the initial model. Split ``"test"``
+            is the server model on the test data; split ``"train"`` is the example-weighted mean of
+            the batch losses that the cohort saw during local training in that round.
+        clients: tidy, at the last evaluation: ``client, split, metric, value, examples``.
+        params: the final server parameters by name, on the CPU; the last finite ones if the run
+            diverged.
+        config: the run's configuration.
+        meta: device, backend, seconds, seconds_per_round, diverged (the round, or None), versions.
+    """
+
+    frame: pd.DataFrame
+    clients: pd.DataFrame
+    params: dict[str, Tensor]
+    config: RunConfig
+    meta: dict[str, Any]
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether the data stands in for the paper's."""
+        return bool(self.config.task["stand_in"])
+
+    @property
+    def diverged(self) -> int | None:
+        """The round in which the loss or the parameters ceased to be finite, or None."""
+        round: int | None = self.meta["diverged"]
+        return round
+
+    def series(self, metric: str = "accuracy", split: str = "test") -> pd.Series:
+        """One metric's values, indexed by round."""
+        chosen = self.frame[(self.frame["metric"] == metric) & (self.frame["split"] == split)]
+        if chosen.empty:
+            names = self.frame["split"] + " " + self.frame["metric"]
+            raise unknown("metric", f"{split} {metric}", names.unique())
+        return chosen.set_index("round")["value"]
+
+    def final(
+        self, metric: str = "accuracy", split: str = "test", window: int | None = None
+    ) -> float:
+        """Mean over the evaluations in the last ``window`` rounds.
+
+        Args:
+            metric, split: which series.
+            window: rounds; default FedOpt's 100, or for runs under 1500 rounds the same share of
+                them.
+
+        Returns:
+            NaN if the run diverged.
+        """
+        rounds = self.config.rounds
+        if window is None:
+            window = min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_SHARE)))
+        if window < 1:
+            raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
+        if self.diverged is not None:
+            return float("nan")
+        series = self.series(metric, split)
+        return float(series[series.index > min(rounds - window, series.index[-1] - 1)].mean())
+
+    def __repr__(self) -> str:
+        state = "" if self.diverged is None else f", diverged in round {self.diverged}"
+        data = ", stand-in data" if self.stand_in else ""
+        return (
+            f"History({self.config.algorithm} on {self.config.task['name']}, "
+            f"{self.config.rounds} rounds{data}{state})"
+        )

@@ -1,0 +1,122 @@
+"""Rows: many parameter vectors through one model.
+
+A configuration × client pair is a row. All parameters of a row lie in one vector of length P; the
+model sees views of them, either with a leading row axis (layers that carry rows, or any module
+through ``torch.func.vmap``) or in their ordinary shapes (one row).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedlib import randomness
+from fedlib.errors import Error
+from fedlib.models import layers
+
+
+class FlatModel:
+    """A model as a function of a flat parameter vector.
+
+    Args:
+        model: the module; its parameters are replaced by views during each call.
+        dtype, device: of parameters and buffers.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
+        self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.carries_rows = bool(getattr(model, "carries_rows", False))
+        named = dict(self.model.named_parameters())
+        if not named:
+            raise Error(f"model {type(model).__name__} has no parameters; nothing to train")
+        self.names = list(named)
+        self.shapes = [parameter.shape for parameter in named.values()]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.size = sum(self.sizes)
+        self._slots = [self._slot(name) for name in self.names]
+        self._original = list(named.values())
+
+    def _slot(self, name: str) -> tuple[nn.Module, str]:
+        module, _, leaf = name.rpartition(".")
+        return self.model.get_submodule(module), leaf
+
+    def initial(self) -> Tensor:
+        """The model's own parameters as one vector ``[P]``."""
+        return torch.cat([p.detach().reshape(-1) for p in self._original])
+
+    def leaves(self, x: Tensor) -> list[Tensor]:
+        """Views of vectors ``x [..., P]`` in the parameters' shapes, one leading axis kept."""
+        parts = x.detach().split(self.sizes, dim=-1)
+        return [p.view(*x.shape[:-1], *s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def named(self, x: Tensor) -> dict[str, Tensor]:
+        """A vector ``x [P]`` as a dict of named tensors (copies, on the CPU)."""
+        return {n: v.cpu().clone() for n, v in zip(self.names, self.leaves(x), strict=True)}
+
+    def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
+        """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
+        if len(grads) == 1 and grads[0] is not None:
+            return grads[0].reshape(*rows, -1)
+        flat = [
+            self._original[0].new_zeros(*rows, size) if g is None else g.reshape(*rows, size)
+            for g, size in zip(grads, self.sizes, strict=True)
+        ]
+        return torch.cat(flat, dim=-1)
+
+    def one(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``."""
+        return self._call(leaves, x)
+
+    def rows(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R."""
+        rows = len(leaves[0])
+        if self.carries_rows:
+            outputs = self._call(leaves, x)
+            return outputs if len(outputs) == rows else outputs.expand(rows, *outputs.shape[1:])
+        outer = randomness.masks.active
+        x = x.repeat_interleave(rows // len(x), dim=0)
+        if outer is None:
+            return torch.func.vmap(self._call)(list(leaves), x)
+        keys = outer.keys.repeat_interleave(rows // len(outer.keys))
+
+        def call(own: list[Tensor], inputs: Tensor, key: Tensor) -> Tensor:
+            with randomness.masks(key, vmapped=True):
+                return self._call(own, inputs)
+
+        return torch.func.vmap(call)(list(leaves), x, keys)
+
+    def _call(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
+        for (module, name), leaf in zip(self._slots, leaves, strict=True):
+            module._parameters[name] = leaf  # type: ignore[assignment]
+        try:
+            outputs: Tensor = self.model(x)
+            return outputs
+        finally:
+            for (module, name), original in zip(self._slots, self._original, strict=True):
+                module._parameters[name] = original
+
+
+def _with_keyed_dropout(model: nn.Module) -> nn.Module:
+    """Replace torch's dropout by the keyed one, and refuse state that rows cannot share."""
+    for name, module in list(model.named_modules()):
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats:
+            raise Error(
+                f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
+                "rows cannot share; use GroupNorm, or BatchNorm with track_running_stats=False"
+            )
+        if type(module) is nn.Dropout and name:
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, layers.Dropout(module.p))
+        elif isinstance(module, nn.modules.dropout._DropoutNd) and not isinstance(
+            module, (nn.Dropout, layers.Dropout)
+        ):
+            warnings.warn(
+                f"model {type(model).__name__}: {name} draws from torch's global generator, so "
+                "results depend on the backend; fedlib.models.layers.Dropout does not",
+                stacklevel=3,
+            )
+    return model

@@ -1,0 +1,418 @@
+"""The rounds: sample a cohort, train it, aggregate, update the server, evaluate."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from fedlib import randomness
+from fedlib.algorithms.base import Algorithm, State
+from fedlib.engine.config import RunConfig, configure
+from fedlib.engine.evaluation import Evaluated, Evaluator
+from fedlib.engine.history import History
+from fedlib.engine.local import LocalTrainer, Round, Trained
+from fedlib.engine.plan import chunks
+from fedlib.engine.rows import FlatModel
+from fedlib.engine.states import choose, map_state
+from fedlib.errors import Error, unknown
+from fedlib.tasks.base import Task
+
+BACKENDS = ("auto", "reference", "vectorized")
+# Parameter numbers per chunk of rows: beyond it stacked weights no longer stay in the processor's
+# cache (CPU), or in a modest share of the GPU's memory.
+CHUNK_NUMBERS = {"cpu": 2**22, "cuda": 2**29}
+
+
+def run(
+    task: Task,
+    algorithm: str | Algorithm,
+    *,
+    rounds: int | None = None,
+    seed: int | Mapping[str, int] = 0,
+    device: str = "auto",
+    backend: str = "auto",
+    dtype: str = "float32",
+    eval_every: int = 1,
+    clients_per_round: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    chunk_clients: int | None = None,
+) -> History:
+    """Train one algorithm on one task.
+
+    Args:
+        task: from :func:`fedlib.load_task`, :func:`fedlib.quadratic_task`, or your own
+            :class:`fedlib.Task`.
+        algorithm: a name from :func:`fedlib.list_algorithms`, or a method composed by hand.
+        rounds: default the task's.
+        seed: of initialisation, client sampling and batches; a dict with keys ``init``,
+            ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
+        device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        backend: ``"vectorized"``, ``"reference"`` (one client at a time, slow) or ``"auto"``.
+        dtype: ``"float32"`` or ``"float64"``.
+        eval_every: rounds between evaluations; the initial and the last model are always evaluated.
+        clients_per_round: default the task's; sampled without replacement.
+        overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and
+            ``batch_size``, ``local_epochs``, ``local_steps``.
+        progress: show a progress bar with rounds/s and the time left.
+        chunk_clients: most clients that train as one program; default from the model's size. It
+            changes time and memory, not the result.
+
+    Raises:
+        Error: an unknown name or key, or a value out of its range.
+    """
+    request = configure(
+        task,
+        algorithm,
+        rounds=rounds,
+        seed=seed,
+        dtype=dtype,
+        eval_every=eval_every,
+        clients_per_round=clients_per_round,
+        overrides=overrides,
+    )
+    return execute(
+        task,
+        [request],
+        device=device,
+        backend=backend,
+        progress=progress,
+        chunk_clients=chunk_clients,
+    )[0]
+
+
+def execute(
+    task: Task,
+    requests: Sequence[tuple[RunConfig, Algorithm]],
+    *,
+    device: str = "auto",
+    backend: str = "auto",
+    progress: bool = False,
+    chunk_clients: int | None = None,
+) -> list[History]:
+    """Run configurations of one task; those that can share a program run as its rows.
+
+    Args:
+        task: the task that the requests were configured for.
+        requests: from :func:`configure`.
+        device, backend, progress, chunk_clients: see :func:`run`.
+
+    Returns:
+        one history per request, in order.
+    """
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+    if chunk_clients is not None and chunk_clients < 1:
+        raise Error(f"chunk_clients is {chunk_clients}; allowed: a whole number >= 1")
+    groups: dict[Any, list[int]] = {}
+    for position, (config, method) in enumerate(requests):
+        groups.setdefault((config.program(), method.structure()), []).append(position)
+    histories: dict[int, History] = {}
+    for positions in groups.values():
+        program = Program(
+            task,
+            [requests[p] for p in positions],
+            resolve_device(device),
+            "vectorized" if backend == "auto" else backend,
+            chunk_clients,
+        )
+        histories.update(zip(positions, program.run(progress), strict=True))
+    return [histories[position] for position in range(len(requests))]
+
+
+def resolve_device(device: str) -> torch.device:
+    """The torch device for a name; ``"auto"`` takes CUDA if there is one.
+
+    Raises:
+        Error: CUDA asked for on a machine without it, or a name that torch does not know.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError:
+        raise unknown("device", device, ("auto", "cpu", "cuda")) from None
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise Error(f"device {device!r}: torch sees no CUDA GPU here; use device='cpu' or 'auto'")
+    return resolved
+
+
+class Program:
+    """C configurations that train together: one model, one cohort a round, C server states.
+
+    Args:
+        task: the task.
+        requests: the configurations; they agree in ``RunConfig.program()`` and in structure.
+        device, backend, chunk_clients: see :func:`run`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        requests: Sequence[tuple[RunConfig, Algorithm]],
+        device: torch.device,
+        backend: str,
+        chunk_clients: int | None,
+    ) -> None:
+        self.task, self.device, self.backend = task, device, backend
+        self.configs = [config for config, _ in requests]
+        self.methods = [method for _, method in requests]
+        self.config = self.configs[0]
+        self.dtype = getattr(torch, self.config.dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(randomness.key(self.config.seeds["init"], "init"))
+            model = task.model()
+        self.model = FlatModel(model, self.dtype, device)
+        self.trainer = LocalTrainer(task, self.model, self.dtype, device)
+        self.evaluate = Evaluator(task, self.model, self.dtype, device)
+        self.weights = torch.from_numpy(task.train.client_weights())
+        room = CHUNK_NUMBERS[device.type] // (self.model.size * len(requests))
+        self.chunk_clients = chunk_clients or max(1, room)
+        self.record = Recorder(task, self.configs)
+
+    def run(self, progress: bool) -> list[History]:
+        """All rounds; a history per configuration."""
+        started = time.perf_counter()
+        alive = list(range(len(self.configs)))
+        method = self._stack(alive)
+        x = self.model.initial().expand(len(alive), -1).clone()
+        server = method.server_init(x)
+        final = torch.zeros_like(x)
+        self.record.evaluation(0, alive, self.evaluate(x))
+        training = 0.0
+        for number in tqdm(
+            range(self.config.rounds), desc=self._title(), unit="round", disable=not progress
+        ):
+            before = time.perf_counter()
+            new, loss = self._round(method, alive, server, number)
+            good = torch.isfinite(loss) & torch.isfinite(new["x"]).all(-1)
+            server = choose(good.unsqueeze(1), new, server)
+            survivors = self.record.training(number + 1, alive, loss, good)
+            training += time.perf_counter() - before
+            if len(survivors) < len(alive):
+                final[alive] = server["x"]
+                keep = torch.tensor([alive.index(one) for one in survivors], device=self.device)
+                server = map_state(lambda t, keep=keep: t[keep], server)
+                alive = survivors
+                if not alive:
+                    break
+                method = self._stack(alive)
+            if (number + 1) % self.config.eval_every == 0 or number + 1 == self.config.rounds:
+                self.record.evaluation(number + 1, alive, self.evaluate(server["x"]))
+        if alive:
+            final[alive] = server["x"]
+        return self._histories(final, time.perf_counter() - started, training)
+
+    def _round(
+        self, method: Algorithm, alive: list[int], server: State, number: int
+    ) -> tuple[State, Tensor]:
+        """The server states after a round, and the mean training loss ``[C]``."""
+        config = self.config
+        cohort = self.cohort(number)
+        round = Round(
+            number,
+            config.rounds,
+            config.batch_size,
+            config.local_epochs,
+            config.local_steps,
+            config.seeds["batches"],
+        )
+        parts = []
+        for clients in chunks(cohort, self.chunk_clients):
+            if self.backend == "reference":
+                own = [self.methods[one] for one in alive]
+                parts.append(self.trainer.reference(own, server, clients, self.weights, round))
+            else:
+                parts.append(self.trainer.vectorized(method, server, clients, self.weights, round))
+        total = _add(parts)
+        weight = float(self.weights[torch.from_numpy(cohort)].sum())
+        if weight == 0 or total.seen == 0:
+            return server, torch.zeros(len(alive), dtype=self.dtype, device=self.device)
+        mean = map_state(lambda t: t / weight, total.reports)
+        return method.server_update(server, mean), total.loss / total.seen
+
+    def cohort(self, number: int) -> np.ndarray:
+        """The clients of round ``number``: uniform without replacement, in ascending order."""
+        population, size = len(self.task.train), self.config.clients_per_round
+        if size == population:
+            return np.arange(population)
+        draw = randomness.numpy_generator(self.config.seeds["sampling"], "cohort", number)
+        return np.sort(draw.choice(population, size, replace=False))
+
+    def _stack(self, alive: list[int]) -> Algorithm:
+        return Algorithm.stack([self.methods[one] for one in alive], self.dtype, self.device)
+
+    def _title(self) -> str:
+        many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""
+        stand_in = " (stand-in)" if self.task.stand_in else ""
+        return f"{self.config.algorithm}{many} on {self.task.name}{stand_in}"
+
+    def _histories(self, final: Tensor, seconds: float, training: float) -> list[History]:
+        rounds = max(1, self.config.rounds)
+        meta = {
+            "device": str(self.device)
+            if self.device.type == "cpu"
+            else torch.cuda.get_device_name(self.device),
+            "backend": self.backend,
+            "threads": torch.get_num_threads(),
+            "configurations": len(self.configs),
+            "seconds": round(seconds, 3),
+            "seconds_per_round": training / rounds,
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+            },
+        }
+        return [
+            History(
+                frame=self.record.frame(position),
+                clients=self.record.clients(position),
+                params=self.model.named(final[position]),
+                config=config,
+                meta={**meta, "diverged": self.record.diverged.get(position)},
+            )
+            for position, config in enumerate(self.configs)
+        ]
+
+
+def _add(parts: Sequence[Trained]) -> Trained:
+    total = parts[0]
+    for part in parts[1:]:
+        total = Trained(
+            map_state(torch.add, total.reports, part.reports),
+            total.loss + part.loss,
+            total.seen + part.seen,
+        )
+    return total
+
+
+class Recorder:
+    """Collects the numbers of C configurations and makes tidy frames of them."""
+
+    def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:
+        self.task = task
+        self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
+        self.last: list[dict[str, Tensor]] = [{} for _ in configs]
+        self.diverged: dict[int, int] = {}
+        self.by_client = len(task.test) > 1
+
+    def training(self, round: int, alive: list[int], loss: Tensor, good: Tensor) -> list[int]:
+        """Note the training losses ``[C]``; returns the configurations that are still finite."""
+        for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
+            self.rows[one].append((round, "train", "loss", value))
+            if not finite:
+                self.diverged[one] = round
+        return [one for one in alive if one not in self.diverged]
+
+    def evaluation(self, round: int, alive: list[int], result: Evaluated) -> None:
+        """Note the evaluation of the configurations ``alive``."""
+        columns = {name: values.tolist() for name, values in result.mean.items()}
+        if self.by_client:
+            for name in self.task.metrics:
+                columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
+        for position, one in enumerate(alive):
+            self.rows[one] += [
+                (round, "test", name, column[position]) for name, column in columns.items()
+            ]
+            self.last[one] = {name: values[position] for name, values in result.clients.items()}
+
+    def frame(self, one: int) -> pd.DataFrame:
+        """``round, split, metric, value`` of one configuration."""
+        return pd.DataFrame(self.rows[one], columns=["round", "split", "metric", "value"])
+
+    def clients(self, one: int) -> pd.DataFrame:
+        """``client, split, metric, value, examples`` at one configuration's last evaluation."""
+        data = self.task.test
+        frames = [
+            pd.DataFrame(
+                {
+                    "client": data.ids,
+                    "split": "test",
+                    "metric": name,
+                    "value": values.double().cpu().numpy(),
+                    "examples": data.sizes,
+                }
+            )
+            for name, values in self.last[one].items()
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+
+def grid(
+    task: Task,
+    algorithm: str,
+    *,
+    rounds: int | None = None,
+    seed: int | Mapping[str, int] = 0,
+    device: str = "auto",
+    backend: str = "auto",
+    dtype: str = "float32",
+    eval_every: int | None = None,
+    clients_per_round: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    **axes: Iterable[Any],
+) -> pd.DataFrame:
+    """All combinations of some hyperparameters, as rows of one program wherever they can be.
+
+    Args:
+        axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
+        eval_every: default: the initial and the last model only.
+        task, algorithm, rounds, seed, device, backend, dtype, clients_per_round, overrides,
+            progress: see :func:`run`.
+
+    Returns:
+        the runs' tidy frames below each other, a column per axis and ``diverged`` (round or NaN)
+        added.
+
+    Raises:
+        Error: an axis without values, or anything :func:`run` refuses.
+    """
+    cells = combinations(axes)
+    rounds = task.rounds if rounds is None else rounds
+    requests = [
+        configure(
+            task,
+            algorithm,
+            rounds=rounds,
+            seed=seed,
+            dtype=dtype,
+            eval_every=max(1, rounds) if eval_every is None else eval_every,
+            clients_per_round=clients_per_round,
+            overrides={**(overrides or {}), **cell},
+        )
+        for cell in cells
+    ]
+    histories = execute(task, requests, device=device, backend=backend, progress=progress)
+    return grid_frame(cells, histories)
+
+
+def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the axes' values, the last axis fastest."""
+    cells: list[dict[str, Any]] = [{}]
+    for name, values in axes.items():
+        listed = [values] if isinstance(values, (str, int, float)) else list(values)
+        if not listed:
+            raise Error(f"grid: axis {name} has no values; give at least one")
+        cells = [{**cell, name: value} for cell in cells for value in listed]
+    return cells
+
+
+def grid_frame(cells: Sequence[Mapping[str, Any]], histories: Sequence[History]) -> pd.DataFrame:
+    """The histories' frames with their cells' values as columns."""
+    frames = [
+        history.frame.assign(**cell, diverged=history.diverged)
+        for cell, history in zip(cells, histories, strict=True)
+    ]
+    frame = pd.concat([f.astype({"diverged": "float64"}) for f in frames], ignore_index=True)
+    names = list(cells[0])
+    return frame[[*names, "round", "split", "metric", "value", "diverged"]]

@@ -1,0 +1,31 @@
+"""What fedlib raises when a caller asked for something that cannot be done."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class Error(ValueError):
+    """A mistake in the input. The message is one line: what is wrong, where, and what to do."""
+
+
+def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
+    """The error for a name that does not exist, with the nearest names that do.
+
+    Args:
+        kind: what was looked up, for instance ``"task"``.
+        name: the name that was given.
+        choices: all names that exist.
+    """
+    known = sorted(choices)
+    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(repr(match) for match in near)}? " if near else ""
+    return Error(f"unknown {kind} {str(name)!r}: {hint}known: {', '.join(known) or 'none'}")
+
+
+def require(condition: bool, what: str, value: Any, allowed: str) -> None:
+    """Raise :class:`Error` naming ``what`` and its ``allowed`` range unless ``condition`` holds."""
+    if not condition:
+        raise Error(f"{what} is {value!r}; allowed: {allowed}")

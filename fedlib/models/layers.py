@@ -1,0 +1,265 @@
+"""Layers that are ordinary torch layers, and that also run many models at once.
+
+A ROW is one model: one configuration on one client. A parameter has torch's usual shape, or one
+extra leading axis of R rows. With rows, an input is ``[G, B, ...]`` where G divides R, and weight
+row ``r`` uses input row ``r // (R // G)``: the rows that share a client's data are consecutive, and
+the data are never repeated. The first layer that has parameters turns G rows into R. Layers decide
+from the dimensions of their own weight, and layers without parameters use trailing dimensions only,
+so a model needs no flag and no second forward function.
+
+Images are ``[..., C, H, W]``. A convolution over rows is one grouped convolution, in memory
+``[B, R * C, H, W]``, and its result is a ``[R, B, C, H, W]`` view of that; the layers here keep
+this layout, so that a sequence of them copies nothing. Plain autograd differentiates everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib import randomness
+from fedlib.errors import Error, require
+
+Size = int | tuple[int, int]
+
+
+def scaled(count: int, width: float, multiple: int = 1) -> int:
+    """``count * width`` channels, rounded to a multiple of ``multiple`` and at least that."""
+    require(0 < width < math.inf, "width", width, "a finite number > 0")
+    return max(multiple, round(count * width / multiple) * multiple)
+
+
+def glorot_uniform_(tensor: Tensor) -> Tensor:
+    """Fill a weight ``[out, in, ...]`` as Keras does: U(-a, a), a^2 = 6 / (fan_in + fan_out)."""
+    return nn.init.xavier_uniform_(tensor)
+
+
+def he_normal_(tensor: Tensor) -> Tensor:
+    """Fill a weight ``[out, in, ...]`` as Keras' he_normal: standard deviation sqrt(2 / fan_in).
+
+    The normal distribution is cut at two of its standard deviations, and widened so that what is
+    left has the stated one.
+    """
+    fan_in = tensor[0].numel()
+    std = math.sqrt(2 / fan_in) / 0.87962566103423978
+    return nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std)
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+def same_amounts(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """What TensorFlow's "same" adds before and after an axis; an odd point goes after."""
+    total = max(0, (math.ceil(size / stride) - 1) * stride + kernel - size)
+    return total // 2, total - total // 2
+
+
+def same_padding(x: Tensor, kernel: Size, stride: Size = 1, value: float = 0.0) -> Tensor:
+    """Pad ``x [..., H, W]`` as TensorFlow's "same": ceil(size / stride) points come out."""
+    (kernel_h, kernel_w), (stride_h, stride_w) = _pair(kernel), _pair(stride)
+    height = same_amounts(x.shape[-2], kernel_h, stride_h)
+    width = same_amounts(x.shape[-1], kernel_w, stride_w)
+    if not any(height + width):
+        return x
+    return F.pad(x, (*width, *height), value=value)
+
+
+def _groups(layer: nn.Module, weight: Tensor, x: Tensor, dims: int) -> int:
+    """The input's number of rows G; ``weight`` has rows, so ``x`` needs ``dims`` dimensions."""
+    rows = weight.shape[0]
+    if x.dim() < dims:
+        raise Error(
+            f"{type(layer).__name__} has weights of {rows} rows but an input of shape "
+            f"{tuple(x.shape)} without rows; add a leading row axis, as x.unsqueeze(0) does"
+        )
+    if x.shape[0] == 0 or rows % x.shape[0]:
+        raise Error(
+            f"{type(layer).__name__} has weights of {rows} rows and an input of {x.shape[0]} rows "
+            "(its first axis); the input's rows must divide the weights' rows"
+        )
+    return x.shape[0]
+
+
+def _each_image(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function of images ``[N, C, H, W]`` to ``[B, C, H, W]`` or ``[G, B, C, H, W]``."""
+    if x.dim() == 4:
+        return function(x)
+    if x.stride(0) < x.stride(1):
+        # A convolution over rows left x like this: merging in this order copies nothing.
+        y = function(x.transpose(0, 1).flatten(0, 1))
+        return torch.unflatten(y, 0, (x.shape[1], x.shape[0])).transpose(0, 1)
+    return torch.unflatten(function(x.flatten(0, 1)), 0, x.shape[:2])
+
+
+def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
+
+
+class Linear(nn.Linear):
+    """torch.nn.Linear, or R of them: weight ``[R, out, in]``, input ``[G, ..., in]``."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if weight.dim() == 2:
+            return F.linear(x, weight, bias)
+        groups, rows = _groups(self, weight, x, 3), weight.shape[0]
+        if rows == 1:
+            return F.linear(x, weight[0], None if bias is None else bias[0])
+        middle = x.shape[1:-1]
+        if x.dim() > 3:
+            x = x.flatten(1, -2)
+        if groups == rows:
+            y = _affine(x, weight.transpose(1, 2), None if bias is None else bias.unsqueeze(1))
+        else:
+            # [(R // G) * out, in] @ [in, B] for each input row, so that y needs no reordering.
+            left = weight.reshape(groups, -1, weight.shape[-1])
+            column = None if bias is None else bias.reshape(groups, -1, 1)
+            y = _affine(left, x.transpose(1, 2), column)
+            y = y.reshape(rows, -1, x.shape[1]).transpose(1, 2)
+        return y if len(middle) == 1 else torch.unflatten(y, 1, middle)
+
+
+class Conv2d(nn.Conv2d):
+    """torch.nn.Conv2d, or R of them: weight ``[R, out, in, h, w]``, input ``[G, B, in, H, W]``.
+
+    Args:
+        padding: points added on each side, or ``"same"`` as in TensorFlow (also with a stride;
+            asymmetric where the amount is odd).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        bias: bool = True,
+    ) -> None:
+        if isinstance(padding, str) and padding != "same":
+            raise Error(f"padding is {padding!r}; allowed: 'same', or points to add on each side")
+        self.same = padding == "same"
+        amount = 0 if isinstance(padding, str) else padding
+        super().__init__(in_channels, out_channels, kernel_size, stride, amount, bias=bias)
+
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
+        stride = (self.stride[0], self.stride[1])
+        padding = self.padding
+        if self.same:
+            kernel = (self.kernel_size[0], self.kernel_size[1])
+            height = same_amounts(x.shape[-2], kernel[0], stride[0])
+            width = same_amounts(x.shape[-1], kernel[1], stride[1])
+            if (
+                height[0] == height[1] and width[0] == width[1]
+            ):  # the convolution itself pads for less
+                padding = (height[0], width[0])
+            else:
+                x = same_padding(x, kernel, stride)
+        return F.conv2d(x, weight, bias, stride, padding, groups=groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if weight.dim() == 4:
+            return _each_image(lambda images: self._convolve(images, weight, bias), x)
+        groups, rows = _groups(self, weight, x, 5), weight.shape[0]
+        if rows == 1:
+            return self._convolve(x[0], weight[0], None if bias is None else bias[0]).unsqueeze(0)
+        y = self._convolve(
+            x.transpose(0, 1).flatten(1, 2),
+            weight.flatten(0, 1),
+            None if bias is None else bias.flatten(),
+            groups,
+        )
+        return torch.unflatten(y, 1, (rows, -1)).transpose(0, 1)
+
+
+class GroupNorm(nn.GroupNorm):
+    """torch.nn.GroupNorm on images ``[..., C, H, W]``, or R of them: weight and bias ``[R, C]``."""
+
+    def _normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        return _each_image(
+            lambda images: F.group_norm(images, self.num_groups, weight, bias, self.eps), x
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if weight is None or weight.dim() == 1:
+            return self._normalise(x, weight, bias)
+        groups, rows = _groups(self, weight, x, 5), weight.shape[0]
+        if rows == 1:
+            return self._normalise(x, weight[0], bias[0])
+        if groups == rows:
+            # Channel groups are normalised one by one: R rows of C channels are images of R * C.
+            y = F.group_norm(
+                x.transpose(0, 1).flatten(1, 2),
+                rows * self.num_groups,
+                weight.flatten(),
+                bias.flatten(),
+                self.eps,
+            )
+            return torch.unflatten(y, 1, (rows, -1)).transpose(0, 1)
+        y = self._normalise(x, None, None).unsqueeze(1)
+        shape = (groups, rows // groups, 1, -1, 1, 1)
+        return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
+
+
+class MaxPool2d(nn.Module):
+    """Maximum over windows of images ``[..., C, H, W]``.
+
+    Args:
+        kernel_size: the window.
+        stride: the window's step, by default the window itself.
+        same: pad as TensorFlow's "same" does (padding never wins the maximum); else no padding.
+    """
+
+    def __init__(self, kernel_size: Size, stride: Size | None = None, same: bool = False) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.same = same
+
+    def _pool(self, x: Tensor) -> Tensor:
+        if self.same:
+            x = same_padding(x, self.kernel_size, self.stride, value=-math.inf)
+        return F.max_pool2d(x, self.kernel_size, self.stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _each_image(self._pool, x)
+
+
+class GlobalAvgPool2d(nn.Module):
+    """``[..., C, H, W]`` to ``[..., C]``, the mean over the image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((-2, -1))
+
+
+class Flatten(nn.Module):
+    """Merge the last ``dims`` dimensions (3 for images: C, H, W in this order) into one."""
+
+    def __init__(self, dims: int = 3) -> None:
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(-self.dims)
+
+
+class Dropout(nn.Module):
+    """Dropout while training, with the engine's keyed masks where it opened them.
+
+    See :func:`fedlib.randomness.dropout`; p is the probability to drop.
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        require(0 <= p < 1, "dropout probability", p, "0 <= p < 1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return randomness.dropout(x, self.p) if self.training else x

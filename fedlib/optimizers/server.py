@@ -1,0 +1,165 @@
+"""Server optimizers: how the server turns the pseudo-gradient into a step.
+
+The pseudo-gradient is g_t = -Delta_t, the weighted mean of x_t - x_i over the cohort (FedOpt,
+section 2). Vectors are ``[..., P]``; the leading axis, where there is one, counts configurations.
+
+Where FedOpt's print and the code behind its numbers differ, ``form`` chooses:
+
+=================  =============================  ====================================
+                   ``form="code"`` (default)      ``form="printed"`` (Algorithms 2, 5)
+=================  =============================  ====================================
+second moment v    from the pseudo-gradient g_t   from the momentum m_t
+v before round 0   0                              tau^2 (printed: v_{-1} >= tau^2)
+bias correction    Adam, Yogi: on                 off
+=================  =============================  ====================================
+
+``v0`` and ``bias_correction`` override the last two rows one by one. tau stands outside the square
+root, as in every formula of the paper's proofs; the root over v + tau in its pseudo-code is a slip
+of the typesetting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.component import Component, decay, non_negative, positive
+from fedlib.errors import unknown
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ServerOptimizer(Component):
+    """Base class; ``lr`` is the server learning rate (eta of the papers)."""
+
+    lr: float = 1.0
+
+    def validate(self) -> None:
+        non_negative(self.lr, "server_lr")
+
+    def init(self, x: Tensor) -> State:
+        """The optimizer's state before round 0, for parameters ``x [..., P]``."""
+        return {}
+
+    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+        """The parameters and state after the pseudo-gradient ``g [..., P]``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SGD(ServerOptimizer):
+    """x <- x - lr g. With lr = 1 the server of FedAvg."""
+
+    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+        return x - self.lr * g, state
+
+
+@dataclass(frozen=True)
+class Momentum(ServerOptimizer):
+    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD: FedAvgM's server."""
+
+    momentum: float = 0.9
+
+    def validate(self) -> None:
+        super().validate()
+        decay(self.momentum, "momentum")
+
+    def init(self, x: Tensor) -> State:
+        return {"u": torch.zeros_like(x)}
+
+    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+        u = self.momentum * state["u"] + g
+        return x - self.lr * u, {"u": u}
+
+
+@dataclass(frozen=True)
+class Adaptive(ServerOptimizer):
+    """What Adagrad, Adam and Yogi share (FedOpt, Algorithm 2): all but the second moment.
+
+    m <- beta1 m + (1 - beta1) g;  v <- second_moment(v, g^2);  x <- x - lr m^ / (sqrt(v^) + tau),
+    with m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t) where bias correction is on, t from 1.
+    tau is not rescaled by the correction: the step is lr sqrt(1 - beta2^t) / (1 - beta1^t) m /
+    (sqrt(v) + tau).
+    """
+
+    lr: float = 1e-2
+    tau: float = 1e-3
+    beta1: float = 0.0
+    beta2: float = 0.0
+    v0: float | None = None
+    bias_correction: bool | None = None
+    form: str = "code"
+
+    def validate(self) -> None:
+        super().validate()
+        positive(self.tau, "tau")
+        decay(self.beta1, "beta1")
+        decay(self.beta2, "beta2")
+        if self.v0 is not None:
+            non_negative(self.v0, "v0")
+        if self.form not in ("code", "printed"):
+            raise unknown("form", self.form, ("code", "printed"))
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        """The new v from the old one and the squared (pseudo-)gradient."""
+        raise NotImplementedError
+
+    def corrects_bias(self) -> bool:
+        """Whether the step is corrected for m and v having started at their initial values."""
+        return self.form == "code" if self.bias_correction is None else self.bias_correction
+
+    def init(self, x: Tensor) -> State:
+        one = torch.ones_like(x[..., :1])
+        default = 0.0 if self.form == "code" else self.tau**2
+        return {
+            "m": torch.zeros_like(x),
+            "v": torch.zeros_like(x) + (default if self.v0 is None else self.v0),
+            "beta1_product": one,
+            "beta2_product": one.clone(),
+        }
+
+    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+        m = self.beta1 * state["m"] + (1 - self.beta1) * g
+        v = self.second_moment(state["v"], (g if self.form == "code" else m) ** 2)
+        b1 = state["beta1_product"] * self.beta1
+        b2 = state["beta2_product"] * self.beta2
+        lr = self.lr * (1 - b2).sqrt() / (1 - b1) if self.corrects_bias() else self.lr
+        x = x - lr * m / (v.sqrt() + self.tau)
+        return x, {"m": m, "v": v, "beta1_product": b1, "beta2_product": b2}
+
+
+@dataclass(frozen=True)
+class Adagrad(Adaptive):
+    """v <- v + g^2. FedAdagrad's server; beta1 = 0 in the paper, and no bias to correct."""
+
+    def corrects_bias(self) -> bool:
+        return bool(self.bias_correction)
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v + square
+
+
+@dataclass(frozen=True)
+class Adam(Adaptive):
+    """v <- beta2 v + (1 - beta2) g^2. FedAdam's server; the paper's beta1 = 0.9, beta2 = 0.99."""
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return self.beta2 * v + (1 - self.beta2) * square
+
+
+@dataclass(frozen=True)
+class Yogi(Adaptive):
+    """v <- v - (1 - beta2) g^2 sign(v - g^2). FedYogi's server; beta1 = 0.9, beta2 = 0.99."""
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v - (1 - self.beta2) * square * torch.sign(v - square)

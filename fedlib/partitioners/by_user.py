@@ -1,0 +1,33 @@
+"""The natural split: a client is the person who wrote the examples."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedlib.errors import Error
+
+
+def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
+    """Group example indices by user.
+
+    Args:
+        user_codes: ``[N]`` integers (or strings), the user of each example.
+
+    Returns:
+        One int64 array of ascending indices per distinct user, in the order of
+        ``np.unique(user_codes)``.
+
+    Raises:
+        Error: the codes are not one-dimensional.
+    """
+    codes = np.asarray(user_codes)
+    if codes.ndim != 1:
+        raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
+    if codes.size == 0:
+        return []
+    # A stable sort keeps each user's examples in their original order.
+    order = np.argsort(codes, kind="stable").astype(np.int64)
+    ordered = codes[order]
+    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    return np.split(order, starts)

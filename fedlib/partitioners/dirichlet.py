@@ -1,0 +1,150 @@
+"""Latent Dirichlet allocation of labels to clients, sampled without replacement.
+
+Source: Hsu, Qi and Brown (2019), in the form that "Adaptive Federated Optimization" used for its
+federated CIFAR-10: the concentration multiplies a vector of ones, not a prior that sums to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedlib.errors import Error
+from fedlib.randomness import numpy_generator
+
+
+def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: int) -> np.ndarray:
+    """Each client's label distribution, ``q ~ Dirichlet(alpha, ..., alpha)``.
+
+    Returns:
+        float64 ``[clients, classes]``, rows sum to 1. :func:`dirichlet` draws the same matrix from
+        the same numbers.
+
+    Raises:
+        Error: fewer than one client or class, or ``alpha`` not a positive finite number.
+    """
+    if clients < 1:
+        raise Error(f"clients is {clients}; allowed: 1 or more")
+    if classes < 1:
+        raise Error(f"classes is {classes}; allowed: 1 or more")
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise Error(f"alpha is {alpha}; allowed: a finite number above 0")
+    generator = numpy_generator(seed, "partition dirichlet proportions")
+    return generator.dirichlet(np.full(classes, float(alpha)), size=clients)
+
+
+def dirichlet(
+    labels: ArrayLike,
+    clients: int,
+    alpha: float,
+    examples_per_client: int | Sequence[int],
+    seed: int,
+    *,
+    proportions: ArrayLike | None = None,
+) -> list[np.ndarray]:
+    """Split examples so that each client has its own mix of labels (small ``alpha``: few labels).
+
+    Each class's examples are shuffled. Client after client, example after example, a label is drawn
+    from the client's distribution and the next unused example of that class is taken. When a class
+    runs out, its probability becomes 0 for every client and the others are renormalised. A client
+    whose whole probability lay on classes that ran out draws from the classes that are left, in
+    proportion to what is left of each.
+
+    Args:
+        labels: ``[N]`` integers, 0 or more.
+        clients: number of clients.
+        alpha: concentration; not used when ``proportions`` is given.
+        examples_per_client: size of every client, or one size per client.
+        seed: of the distributions, the shuffles and the draws.
+        proportions: ``[clients, C]`` label distributions to use instead of drawing them, for
+            instance to give a client's test split the distribution of its training split.
+
+    Returns:
+        ``clients`` int64 arrays of exactly the asked sizes, in the order drawn; no index twice.
+
+    Raises:
+        Error: a number out of range, more examples asked for than there are, or proportions that
+            do not fit the labels.
+    """
+    y = np.asarray(labels)
+    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
+        raise Error(f"labels must be one-dimensional integers, not {y.dtype} of shape {y.shape}")
+    if y.size and y.min() < 0:
+        raise Error(f"labels must be 0 or more; the smallest is {y.min()}")
+    if clients < 1:
+        raise Error(f"clients is {clients}; allowed: 1 or more")
+    if np.ndim(examples_per_client) not in (0, 1) or (
+        np.ndim(examples_per_client) == 1 and len(np.asarray(examples_per_client)) != clients
+    ):
+        raise Error(f"examples_per_client must be one number or {clients} numbers, one per client")
+    sizes = np.broadcast_to(np.asarray(examples_per_client), (clients,))
+    if not np.issubdtype(sizes.dtype, np.integer) or sizes.min() < 0:
+        raise Error(f"examples_per_client is {examples_per_client}; allowed: integers, 0 or more")
+    if sizes.sum() > y.size:
+        raise Error(
+            f"{clients} clients ask for {sizes.sum()} examples in all, but there are only {y.size}"
+        )
+    classes = int(y.max()) + 1 if y.size else 1
+    if proportions is None:
+        q = dirichlet_proportions(clients, classes, alpha, seed)
+    else:
+        q = _checked(proportions, clients, classes)
+
+    shuffler = numpy_generator(seed, "partition dirichlet order")
+    order = [shuffler.permutation(np.flatnonzero(y == label)) for label in range(q.shape[1])]
+    total = np.array([len(indices) for indices in order])
+    used = np.zeros_like(total)
+    return [
+        _draw_client(
+            q[client],
+            numpy_generator(seed, "partition dirichlet labels", client).random(int(sizes[client])),
+            order,
+            total,
+            used,
+        )
+        for client in range(clients)
+    ]
+
+
+def _checked(proportions: ArrayLike, clients: int, classes: int) -> np.ndarray:
+    q = np.asarray(proportions, dtype=np.float64)
+    if q.ndim != 2 or q.shape[0] != clients or q.shape[1] < classes:
+        raise Error(
+            f"proportions has shape {q.shape}; needed: ({clients}, {classes}), "
+            "a row per client and a column per class"
+        )
+    if not np.isfinite(q).all() or q.min() < 0 or (q.sum(axis=1) <= 0).any():
+        raise Error("proportions must be finite, 0 or more, and each row must have a positive sum")
+    return q
+
+
+def _draw_client(
+    q: np.ndarray, u: np.ndarray, order: list[np.ndarray], total: np.ndarray, used: np.ndarray
+) -> np.ndarray:
+    """Draw one client's examples with the uniforms ``u``; ``used`` [C] is updated in place.
+
+    All remaining labels are drawn at once; the draws up to the one that empties a class stand, and
+    the rest are drawn again (with their own uniforms) from the renormalised distribution, so the
+    result is that of drawing one example at a time.
+    """
+    chosen = np.empty(len(u), dtype=np.int64)
+    done = 0
+    while done < len(u):
+        left = total - used
+        p = np.where(left > 0, q, 0.0)
+        if p.sum() <= 0:
+            p = left.astype(np.float64)
+        cumulative = np.cumsum(p)
+        drawn = np.searchsorted(cumulative / cumulative[-1], u[done:], side="right")
+        stop = len(drawn)
+        for label in np.flatnonzero(np.bincount(drawn, minlength=len(q)) >= left):
+            if left[label] > 0:
+                stop = min(stop, int(np.flatnonzero(drawn == label)[left[label] - 1]) + 1)
+        for label in np.unique(drawn[:stop]):
+            where = np.flatnonzero(drawn[:stop] == label)
+            chosen[done + where] = order[label][used[label] : used[label] + len(where)]
+            used[label] += len(where)
+        done += stop
+    return chosen

@@ -1,0 +1,30 @@
+"""A uniformly random split into clients of near-equal size."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedlib.errors import Error
+from fedlib.randomness import numpy_generator
+
+
+def iid(n: int, clients: int, seed: int) -> list[np.ndarray]:
+    """Deal the indices ``0 .. n - 1`` at random to ``clients`` clients.
+
+    Args:
+        n: number of examples.
+        clients: number of clients, ``1 .. n``.
+        seed: of the shuffle.
+
+    Returns:
+        ``clients`` int64 arrays; every index is in exactly one, and sizes differ by at most one.
+
+    Raises:
+        Error: fewer than one client, or more clients than examples.
+    """
+    if clients < 1:
+        raise Error(f"clients is {clients}; allowed: 1 or more")
+    if clients > n:
+        raise Error(f"cannot split {n} examples among {clients} clients: some would have none")
+    order = numpy_generator(seed, "partition iid").permutation(n).astype(np.int64)
+    return list(np.array_split(order, clients))

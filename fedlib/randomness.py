@@ -1,0 +1,149 @@
+"""Randomness as a function: every draw is keyed by (seed, purpose, numbers), never by a state.
+
+A draw therefore does not depend on the backend, on how rows are chunked, on which configurations
+run beside it, or on a stop and a resume. Host-side draws (partition, client sample, initialisation)
+seed an ordinary generator with the key. Draws inside a round (batch order, augmentation, dropout)
+hash (key, counter) pairs with integer arithmetic that gives the same bits on every device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def key(seed: int, purpose: str, *numbers: int) -> int:
+    """A 63-bit key for ``purpose`` (for instance ``"batches"``) and, say, a round and a client."""
+    text = repr((int(seed), purpose, *(int(number) for number in numbers)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def numpy_generator(seed: int, purpose: str, *numbers: int) -> np.random.Generator:
+    """A NumPy generator that depends on the arguments alone (Philox, keyed)."""
+    return np.random.Generator(np.random.Philox(key=key(seed, purpose, *numbers)))
+
+
+def torch_generator(seed: int, purpose: str, *numbers: int) -> torch.Generator:
+    """A CPU torch generator that depends on the arguments alone."""
+    return torch.Generator().manual_seed(key(seed, purpose, *numbers))
+
+
+def _signed(constant: int) -> int:
+    return constant - (1 << 64) if constant >= 1 << 63 else constant
+
+
+# SplitMix64 (Steele, Lea and Flood, 2014): the increment and the two multipliers of its finaliser.
+_GAMMA = _signed(0x9E3779B97F4A7C15)
+_MIX_1 = _signed(0xBF58476D1CE4E5B9)
+_MIX_2 = _signed(0x94D049BB133111EB)
+
+
+def _shift_right(x: Tensor, by: int) -> Tensor:
+    """Logical right shift; torch's own keeps the sign."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
+
+
+def mix(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser: a bijection of 64-bit words that scatters every input bit."""
+    x = (x ^ _shift_right(x, 30)) * _MIX_1
+    x = (x ^ _shift_right(x, 27)) * _MIX_2
+    return x ^ _shift_right(x, 31)
+
+
+def fold(keys: Tensor, number: Tensor | int) -> Tensor:
+    """New keys from ``keys`` and a number (round, client, step, layer); int64, broadcast."""
+    return mix(keys ^ mix((number + torch.zeros_like(keys)) * _GAMMA + _GAMMA))
+
+
+def bits(keys: Tensor, n: int) -> Tensor:
+    """``n`` pseudo-random 64-bit words for each key.
+
+    Args:
+        keys: int64 ``[...]``.
+
+    Returns:
+        int64 ``[..., n]``; word ``j`` depends on its key and on ``j`` only.
+    """
+    counter = torch.arange(1, n + 1, device=keys.device, dtype=torch.int64) * _GAMMA
+    return mix(keys.unsqueeze(-1) + counter)
+
+
+def uniform(keys: Tensor, n: int) -> Tensor:
+    """float32 ``[..., n]``, uniform on [0, 1) with 24 bits, for int64 ``keys`` ``[...]``."""
+    return _shift_right(bits(keys, n), 40).to(torch.float32) * 2.0**-24
+
+
+def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
+    """Integers ``[..., n]``, uniform on 0..65535: four lanes out of each hashed word, for masks.
+
+    ``vmapped`` takes shifts instead of a view, three times slower: torch.func.vmap has no views of
+    another dtype. The numbers are the same.
+    """
+    words = bits(keys, (n + 3) // 4)
+    if vmapped:
+        shifts = torch.tensor([0, 16, 32, 48], device=keys.device)
+        return ((words.unsqueeze(-1) >> shifts) & 0xFFFF).flatten(-2)[..., :n]
+    return words.view(torch.int16)[..., :n].to(torch.int32) & 0xFFFF
+
+
+class masks(AbstractContextManager["masks"]):
+    """While open, :func:`dropout` takes its masks from these keys.
+
+    Args:
+        keys: int64 ``[G]``, one key per data row (seed, round, client and step folded in), or 0-d
+            for one client without a row axis.
+        vmapped: whether the forward pass runs under torch.func.vmap.
+
+    The same keys give the same masks, so a method that evaluates one batch at two points can use
+    one mask for both by opening the context twice.
+    """
+
+    active: masks | None = None
+
+    def __init__(self, keys: Tensor, vmapped: bool = False) -> None:
+        self.keys, self.vmapped = keys, vmapped
+        self.calls = 0
+        self._outer: masks | None = None
+
+    def __enter__(self) -> masks:
+        self._outer, masks.active, self.calls = masks.active, self, 0
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        masks.active = self._outer
+
+    def next_keys(self) -> Tensor:
+        """The keys of the next dropout call in this forward pass."""
+        self.calls += 1
+        return fold(self.keys, self.calls)
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Drop elements with probability ``p`` (resolution 2^-16) and scale the others by 1/(1-p).
+
+    Inside :class:`masks` the mask is a function of its keys: ``x`` is ``[R, ...]`` for keys ``[G]``
+    with ``R`` a multiple of ``G`` (the ``R // G`` configurations of a client share its mask), or
+    any shape for a 0-d key. Outside, this is torch's dropout with its global generator.
+    """
+    if masks.active is None:
+        return F.dropout(x, p)
+    keys = masks.active.next_keys()
+    shape = x.shape if keys.dim() == 0 else x.shape[1:]
+    keep = lanes16(keys, math.prod(shape), masks.active.vmapped) >= round(p * 65536)
+    mask = keep.to(x.dtype).mul_(1.0 / (1.0 - p)).reshape(*keys.shape, *shape)
+    if keys.dim() == 0 or x.shape[0] == keys.shape[0]:
+        return x * mask
+    grouped = x.reshape(keys.shape[0], -1, *shape) * mask.unsqueeze(1)
+    return grouped.reshape(x.shape)

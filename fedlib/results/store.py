@@ -1,0 +1,604 @@
+"""The run store: one directory per run, named by the hash of the run's configuration.
+
+``<root>/<task>/<algorithm>-<digest>/`` holds
+
+``config.json``         the run's configuration; its hash is the digest in the directory's name
+``history.csv``         ``round, split, metric, value``
+``clients.csv``         ``client, split, metric, value, examples``
+``params.safetensors``  the final parameters; optional, may be deleted to save space
+``meta.json``           device, seconds, divergence, versions, commit, data source; written last,
+                        with the SHA-256 of the other files
+
+A directory appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as pack_tensors
+from torch import Tensor
+
+from fedlib import engine, paths
+from fedlib.algorithms.base import Algorithm
+from fedlib.engine.config import FORMAT, RunConfig
+from fedlib.engine.history import History
+from fedlib.engine.run import combinations, grid_frame
+from fedlib.errors import Error, unknown
+from fedlib.tasks.base import Task
+
+log = logging.getLogger("fedlib")
+
+CONFIG, HISTORY, CLIENTS, PARAMS, META = (
+    "config.json",
+    "history.csv",
+    "clients.csv",
+    "params.safetensors",
+    "meta.json",
+)
+# What makes a run (decides its digest) and what only says how to compute it.
+SETTINGS = ("rounds", "seed", "dtype", "eval_every", "clients_per_round", "overrides")
+EXECUTION = ("device", "backend", "progress", "chunk_clients")
+TABLE = (
+    "digest",
+    "task",
+    "preset",
+    "algorithm",
+    "rounds",
+    "seed",
+    "stand_in",
+    "diverged",
+    "created",
+    "path",
+)
+DIGEST = re.compile(r"-([0-9a-f]{16})$")
+
+Request = tuple[RunConfig, Algorithm]
+
+
+class Damaged(Error):
+    """A run's directory does not hold what was written into it."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A run on disk whose numbers have not been read yet.
+
+    Attributes:
+        path: the run's directory.
+        config: its configuration.
+        meta: ``History.meta`` and what the store adds (see :func:`describe`).
+    """
+
+    path: Path
+    config: RunConfig
+    meta: dict[str, Any]
+
+    def history(self, params: bool = True) -> History:
+        """Read the run.
+
+        Args:
+            params: whether to read the parameters; without them ``History.params`` is empty.
+
+        Raises:
+            Error: a file is missing or not what was written.
+        """
+        try:
+            frame = _read_csv(self._bytes(HISTORY), {"round": "int64"})
+            clients = _read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
+            tensors = self._params() if params else {}
+        except (OSError, ValueError, KeyError) as problem:
+            if isinstance(problem, Damaged):
+                raise
+            raise damaged(self.path, str(problem)) from None
+        return History(frame, clients, tensors, self.config, self.meta)
+
+    def _params(self) -> dict[str, Tensor]:
+        if not (self.path / PARAMS).is_file():
+            return {}
+        return dict(parse_tensors(self._bytes(PARAMS)))
+
+    def _bytes(self, name: str) -> bytes:
+        """A file's contents, checked against the hash written with the run."""
+        try:
+            data = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            raise damaged(self.path, f"{name} is missing") from None
+        if hashlib.sha256(data).hexdigest() != self.meta["files"].get(name):
+            raise damaged(self.path, f"{name} is not what was written (cut off or changed)")
+        return data
+
+
+class Store:
+    """Runs on disk: answered from there, or computed once and kept.
+
+    Args:
+        root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
+            ``data/``).
+        published: directories with runs of the same layout that are only read, by :meth:`load`,
+            ``compare`` and ``redraw``; default ``results`` beside ``root`` and ``data/results`` of
+            the checkout.
+
+    Example:
+        >>> import fedlib, tempfile
+        >>> from fedlib.results import Store
+        >>> store = Store(tempfile.mkdtemp())
+        >>> task = fedlib.load_task("quadratic")
+        >>> history = store.run(task, "fedavg", rounds=2, overrides={"local_steps": 1})
+        >>> store.has(history.config.digest)
+        True
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        published: Sequence[str | os.PathLike[str]] | None = None,
+    ) -> None:
+        self.root = Path(root) if root is not None else paths.data_root() / "runs"
+        default = (self.root.parent / "results", paths.project_root() / "data" / "results")
+        folders = [Path(folder) for folder in (default if published is None else published)]
+        self.published = list({folder.resolve(): folder for folder in folders}.values())
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.root)!r})"
+
+    # ---------------------------------------------------------------- asking for runs
+
+    def run(
+        self,
+        task: Task,
+        algorithm: str | Algorithm,
+        *,
+        rounds: int | None = None,
+        seed: int | Mapping[str, int] = 0,
+        device: str = "auto",
+        backend: str = "auto",
+        dtype: str = "float32",
+        eval_every: int = 1,
+        clients_per_round: int | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        progress: bool = False,
+        chunk_clients: int | None = None,
+        keep_params: bool = True,
+        refresh: bool = False,
+    ) -> History:
+        """One run, from disk if it is there, else trained and stored.
+
+        Args:
+            keep_params: store the final parameters too. A run stored without them is answered with
+                empty ``History.params``; ``refresh=True`` trains it again.
+            refresh: train again although it is stored.
+            task, algorithm, rounds, seed, device, backend, dtype, eval_every, clients_per_round,
+                overrides, progress, chunk_clients: see :func:`fedlib.run`.
+
+        Raises:
+            Error: anything :func:`fedlib.run` refuses.
+        """
+        request = engine.configure(
+            task,
+            algorithm,
+            rounds=rounds,
+            seed=seed,
+            dtype=dtype,
+            eval_every=eval_every,
+            clients_per_round=clients_per_round,
+            overrides=overrides,
+        )
+        execution = dict(
+            device=device, backend=backend, progress=progress, chunk_clients=chunk_clients
+        )
+        return self._answer(task, [request], keep_params, refresh, execution)[0]
+
+    def runs(
+        self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
+    ) -> list[History]:
+        """Several runs of one task; what is missing is trained together.
+
+        Args:
+            requests: for each run its keywords over the common ones: ``algorithm``, ``rounds``,
+                ``seed``, ``dtype``, ``eval_every``, ``clients_per_round``, ``overrides`` (merged
+                with the common overrides, the request's win).
+            common: the same keywords, and ``device``, ``backend``, ``progress``, ``chunk_clients``,
+                ``keep_params``, ``refresh``.
+
+        Returns:
+            one history per request, in order.
+
+        Raises:
+            Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
+        """
+        settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
+        execution = {key: common.pop(key) for key in EXECUTION if key in common}
+        keep_params, refresh = common.pop("keep_params", True), common.pop("refresh", False)
+        for key in common:
+            raise unknown(
+                "keyword", key, ("algorithm", *SETTINGS, *EXECUTION, "keep_params", "refresh")
+            )
+        configured = []
+        for request in requests:
+            for key in request:
+                if key not in ("algorithm", *SETTINGS):
+                    raise unknown("keyword of a request", key, ("algorithm", *SETTINGS))
+            merged = {**settings, **request}
+            if "algorithm" not in merged:
+                raise Error(
+                    f"request {dict(request)!r} names no algorithm; add algorithm='fedavg' or so"
+                )
+            merged["overrides"] = {
+                **(settings.get("overrides") or {}),
+                **(request.get("overrides") or {}),
+            }
+            configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
+        return self._answer(task, configured, keep_params, refresh, execution)
+
+    def grid(
+        self,
+        task: Task,
+        algorithm: str,
+        *,
+        rounds: int | None = None,
+        seed: int | Mapping[str, int] = 0,
+        device: str = "auto",
+        backend: str = "auto",
+        dtype: str = "float32",
+        eval_every: int | None = None,
+        clients_per_round: int | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        progress: bool = False,
+        keep_params: bool = False,
+        refresh: bool = False,
+        **axes: Iterable[Any],
+    ) -> pd.DataFrame:
+        """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
+
+        Raises:
+            Error: an axis without values, or anything :func:`fedlib.run` refuses.
+        """
+        cells = combinations(axes)
+        rounds = task.rounds if rounds is None else rounds
+        histories = self.runs(
+            task,
+            [{"overrides": cell} for cell in cells],
+            algorithm=algorithm,
+            rounds=rounds,
+            seed=seed,
+            device=device,
+            backend=backend,
+            dtype=dtype,
+            eval_every=max(1, rounds) if eval_every is None else eval_every,
+            clients_per_round=clients_per_round,
+            overrides=overrides,
+            progress=progress,
+            keep_params=keep_params,
+            refresh=refresh,
+        )
+        return grid_frame(cells, histories)
+
+    def _answer(
+        self,
+        task: Task,
+        requests: Sequence[Request],
+        keep_params: bool,
+        refresh: bool,
+        execution: dict[str, Any],
+    ) -> list[History]:
+        found: dict[str, History] = {}
+        missing: dict[str, Request] = {}
+        for config, method in requests:
+            digest = config.digest
+            if digest in found or digest in missing:
+                continue
+            stored = None if refresh else self._sound(config)
+            if stored is None:
+                missing[digest] = (config, method)
+            else:
+                found[digest] = stored
+        # One call per program: nothing is shared across programs, and what is finished is safe.
+        programs: dict[Any, list[Request]] = {}
+        for config, method in missing.values():
+            programs.setdefault((config.program(), method.structure()), []).append((config, method))
+        for program in programs.values():
+            for history in engine.execute(task, program, **execution):
+                found[history.config.digest] = self._write(task, history, keep_params, refresh)
+        return [found[config.digest] for config, _ in requests]
+
+    def _sound(self, config: RunConfig) -> History | None:
+        """The stored run, or None if there is none or it is damaged (then with a warning)."""
+        path = self.path(config)
+        if not path.is_dir():
+            return None
+        try:
+            return open_run(path).history()
+        except Error as problem:
+            log.warning("%s; it is trained again", problem)
+            return None
+
+    # ---------------------------------------------------------------- looking
+
+    def path(self, config: RunConfig) -> Path:
+        """Where a run of this configuration belongs."""
+        return self.root / _safe(config.task["name"]) / f"{_safe(config.algorithm)}-{config.digest}"
+
+    def has(self, digest: str) -> bool:
+        """Whether the store itself holds the run."""
+        return _find(self.root, digest) is not None
+
+    def load(self, digest: str, params: bool = True) -> History:
+        """A run by its digest, from the store or else from the published runs.
+
+        Args:
+            digest: 16 hex digits.
+            params: whether to read the parameters.
+
+        Raises:
+            Error: no such run, or it is damaged.
+        """
+        for folder in (self.root, *self.published):
+            path = _find(folder, digest)
+            if path is not None:
+                return open_run(path).history(params)
+        raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
+
+    def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
+        """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
+
+        Args:
+            task: only runs of this task.
+            published: the published runs as well.
+        """
+        found: dict[str, Stored] = {}
+        for folder in (self.root, *(self.published if published else ())):
+            for path in _folders(folder, task):
+                try:
+                    run = open_run(path)
+                except Error as problem:
+                    log.warning("%s", problem)
+                    continue
+                found.setdefault(run.config.digest, run)
+        return sorted(found.values(), key=lambda run: (run.meta["created"], run.config.digest))
+
+    def table(self) -> pd.DataFrame:
+        """All stored runs, oldest first.
+
+        Columns: digest, task, preset, algorithm, rounds, seed, stand_in, diverged, created, path.
+        ``seed`` is one number, or text such as ``"init=0 sampling=1 batches=0"`` where they differ;
+        ``diverged`` is the round or missing; ``created`` is UTC.
+        """
+        rows = []
+        for run in self.stored():
+            task, seeds = run.config.task, run.config.seeds
+            alike = len(set(seeds.values())) == 1
+            rows.append(
+                (
+                    run.config.digest,
+                    task["name"],
+                    task["preset"],
+                    run.config.algorithm,
+                    run.config.rounds,
+                    seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items()),
+                    bool(task["stand_in"]),
+                    run.meta["diverged"],
+                    run.meta["created"],
+                    str(run.path),
+                )
+            )
+        return pd.DataFrame(rows, columns=list(TABLE)).astype({"diverged": "Int64"})
+
+    # ---------------------------------------------------------------- writing
+
+    def _write(self, task: Task, history: History, keep_params: bool, replace: bool) -> History:
+        """Store a run; returns it as it will be read."""
+        files = {
+            CONFIG: _json(history.config.as_dict()),
+            HISTORY: _csv(history.frame),
+            CLIENTS: _csv(history.clients),
+        }
+        if keep_params:
+            tensors = {
+                name: tensor.detach().contiguous() for name, tensor in history.params.items()
+            }
+            files[PARAMS] = pack_tensors(tensors)
+        meta = {**history.meta, **describe(task, history)}
+        meta["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        files[META] = _json(meta)
+        target = self.path(history.config)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
+        temporary.mkdir()
+        try:
+            for name, data in files.items():
+                with open(temporary / name, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+            _install(temporary, target, replace)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return dataclasses.replace(history, meta=json.loads(files[META]))
+
+
+def open_run(path: Path) -> Stored:
+    """A run's directory, with its configuration and meta data checked.
+
+    Raises:
+        Error: a file is missing or not readable, or the configuration is not the one of the digest.
+    """
+    match = DIGEST.search(path.name)
+    digest = match.group(1) if match else ""
+    try:
+        plain = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        meta = json.loads((path / META).read_text(encoding="utf-8"))
+        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        if hashlib.sha256(canonical.encode()).hexdigest()[:16] != digest:
+            raise damaged(path, f"{CONFIG} does not belong to digest {digest or 'in its name'}")
+        made = plain.pop("format")
+        if made != FORMAT:
+            raise damaged(path, f"made by another fedlib (format {made}, this one reads {FORMAT})")
+        if isinstance(plain["local_steps"], list):
+            plain["local_steps"] = tuple(plain["local_steps"])
+        config = RunConfig(**plain)
+        for key in ("files", "created", "diverged"):
+            meta[key]
+    except FileNotFoundError as problem:
+        raise damaged(path, f"{Path(problem.filename).name} is missing") from None
+    except (OSError, KeyError, TypeError, AttributeError, ValueError) as problem:
+        if isinstance(problem, Damaged):
+            raise
+        raise damaged(path, f"{CONFIG} or {META} cannot be read ({problem})") from None
+    return Stored(path, config, meta)
+
+
+def damaged(path: Path, what: str) -> Damaged:
+    """The error for a run's directory that cannot be used."""
+    return Damaged(f"damaged run {path}: {what}; delete this folder and run it again")
+
+
+def describe(task: Task, history: History) -> dict[str, Any]:
+    """What the store notes beside the engine's own meta data.
+
+    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``preset``,
+    ``stand_in``, ``source`` and ``label`` of the task, ``hyperparameters`` and ``settings``: the
+    task's own values for this algorithm, so that a run made with others can be told.
+    """
+    versions = {
+        name: _version(name) for name in ("fedlib", "torch", "torchvision", "numpy", "pandas")
+    }
+    return {
+        "versions": {**versions, **history.meta.get("versions", {})},
+        "git": _commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "preset": task.preset,
+        "stand_in": bool(task.stand_in),
+        "source": task.source,
+        "label": task.label or task.name,
+        "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
+        "settings": {
+            "rounds": task.rounds,
+            "clients_per_round": task.clients_per_round,
+            "batch_size": task.batch_size,
+            "local_epochs": task.local_epochs,
+        },
+    }
+
+
+def _install(source: Path, target: Path, replace: bool) -> None:
+    """Give a complete directory its name.
+
+    Another process may finish the same run meanwhile; both results are equal, and the one that is
+    there stays unless it is damaged or is to be replaced.
+    """
+    for _ in range(10):
+        try:
+            os.rename(source, target)
+            return
+        except OSError:
+            if not target.is_dir():
+                raise
+        if not replace and _complete(target):
+            return
+        aside = source.with_name(f"{source.name}.old")
+        try:
+            os.rename(target, aside)
+        except FileNotFoundError:
+            continue
+        shutil.rmtree(aside, ignore_errors=True)
+    raise Error(f"cannot write {target}: other processes keep replacing it; run again")
+
+
+def _complete(path: Path) -> bool:
+    try:
+        open_run(path).history()
+    except Error:
+        return False
+    return True
+
+
+def _folders(root: Path, task: str | None = None) -> Iterator[Path]:
+    """The run directories under a root; names that begin with a dot are unfinished."""
+    for path in sorted(root.glob(f"{_safe(task) if task else '*'}/*")):
+        if DIGEST.search(path.name) and not path.name.startswith(".") and path.is_dir():
+            yield path
+
+
+def _find(root: Path, digest: str) -> Path | None:
+    if not re.fullmatch("[0-9a-f]{16}", digest):
+        raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.table()")
+    return next(
+        (path for path in root.glob(f"*/*-{digest}") if not path.name.startswith(".")), None
+    )
+
+
+def _safe(name: str) -> str:
+    """A file name from a task's or algorithm's name; users' tasks may be called anything."""
+    return re.sub(r"[^\w-]", "_", name) or "_"
+
+
+def _csv(frame: pd.DataFrame) -> bytes:
+    """Floats are written as the shortest text that reads back as the same number."""
+    return frame.to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
+
+
+def _read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
+    return pd.read_csv(
+        BytesIO(data),
+        dtype={"split": str, "metric": str, "value": "float64", **types},
+        float_precision="round_trip",
+        keep_default_na=False,
+        na_values={"value": ["nan"]},
+    )
+
+
+def _json(plain: Mapping[str, Any]) -> bytes:
+    return (json.dumps(plain, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def _commit() -> dict[str, Any] | None:
+    """The commit of the checkout that this fedlib is in, and whether files differ from it."""
+    package = Path(__file__).resolve().parents[1]
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(package), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+        return done.stdout.strip()
+
+    try:
+        # An installed copy may lie inside a checkout of something else.
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent:
+            return None
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "dirty": bool(git("status", "--porcelain", ".")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None

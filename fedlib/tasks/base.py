@@ -1,0 +1,153 @@
+"""What a task is: data of the clients, a model, a loss, metrics and the papers' settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib.errors import Error
+
+# A per-example loss or metric numerator: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
+PerExample = Callable[[Tensor, Tensor], Tensor]
+# A transform of raw inputs: x [G, B, ...] and keys int64 [G, B] when training, None when
+# evaluating.
+Transform = Callable[[Tensor, Tensor | None], Tensor]
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """The examples of a population of clients; an example may belong to several of them.
+
+    Args:
+        x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.
+        y: targets ``[N, ...]``.
+        parts: for each client the indices of its examples, in its own order.
+        ids: names of the clients; default ``"0"``, ``"1"``, ...
+        weights: aggregation weight of each client; default its number of examples.
+    """
+
+    x: Tensor
+    y: Tensor
+    parts: Sequence[np.ndarray] = field(repr=False)
+    ids: Sequence[str] = field(default=(), repr=False)
+    weights: np.ndarray | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y):
+            raise Error(
+                f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
+            )
+        sizes = np.array([len(part) for part in self.parts], dtype=np.int64)
+        index = np.concatenate([np.asarray(p, dtype=np.int64) for p in self.parts] or [sizes[:0]])
+        if len(index) and not (0 <= index.min() and index.max() < len(self.x)):
+            raise Error(
+                f"client data: example index outside 0..{len(self.x) - 1}; check the partition"
+            )
+        if self.weights is not None and len(self.weights) != len(sizes):
+            raise Error(
+                f"client data: {len(self.weights)} weights for {len(sizes)} clients; need one each"
+            )
+        set_ = object.__setattr__
+        set_(self, "sizes", sizes)
+        set_(self, "index", torch.from_numpy(index))
+        set_(self, "starts", np.concatenate([[0], np.cumsum(sizes)])[:-1])
+        set_(self, "ids", list(self.ids) or [str(i) for i in range(len(sizes))])
+        set_(self, "parts", ())
+
+    sizes: np.ndarray = field(init=False, repr=False)
+    index: Tensor = field(init=False, repr=False)
+    starts: np.ndarray = field(init=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def codes(self) -> np.ndarray:
+        """The client of each entry of ``index``, int64."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def client_weights(self) -> np.ndarray:
+        """float64 ``[clients]``: what each client counts in the aggregation."""
+        return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropies ``[R, B]`` of ``outputs [R, B, classes]`` at ``targets [R, B]``."""
+    flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
+    return flat.view(targets.shape)
+
+
+def correct(outputs: Tensor, targets: Tensor) -> Tensor:
+    """1 where the largest output is at the target, else 0: ``[R, B]``."""
+    return (outputs.argmax(-1) == targets).to(outputs.dtype)
+
+
+def identity(x: Tensor, keys: Tensor | None) -> Tensor:
+    """The inputs as they are."""
+    return x
+
+
+@dataclass
+class Task:
+    """A federated learning problem, ready to run.
+
+    Args:
+        name: the task's name.
+        model: makes the model; called with torch's generator seeded by the run's initialisation
+            seed. An ordinary ``nn.Module`` works; one that declares ``carries_rows`` (see
+            :mod:`fedlib.models`) is much faster.
+        train, test: the clients' data. ``test`` may be one client that holds everything.
+        loss: per-example loss.
+        metrics: per-example values that are averaged over examples and, where the test data has
+            clients, over clients. The loss is always reported.
+        transform: raw inputs to model inputs, with augmentation keyed per example in training.
+        reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
+        rounds, clients_per_round, batch_size, local_epochs: the paper's settings (``batch_size``
+            None: the whole client is one batch; ``clients_per_round`` None: all clients).
+        hyperparameters: for each algorithm the paper's values, by override key.
+        preset, seed, options: how the task was loaded.
+        stand_in: whether the data is an offline stand-in for the paper's.
+        source, fingerprint: where the data comes from, and the hash of its contents.
+        label: the paper's name of the task, for figures and tables.
+    """
+
+    name: str
+    model: Callable[[], nn.Module]
+    train: ClientData
+    test: ClientData
+    loss: PerExample = cross_entropy
+    metrics: Mapping[str, PerExample] = field(default_factory=lambda: {"accuracy": correct})
+    transform: Transform = identity
+    reduction: str = "mean"
+    rounds: int = 100
+    clients_per_round: int | None = 10
+    batch_size: int | None = 20
+    local_epochs: int = 1
+    hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    preset: str = "quick"
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    stand_in: bool = False
+    source: str = ""
+    fingerprint: str = ""
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.reduction not in ("mean", "sum"):
+            raise Error(
+                f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"
+            )
+        if not len(self.train):
+            raise Error(f"task {self.name}: no training clients; the partition is empty")
+
+    def __repr__(self) -> str:
+        data = "stand-in data" if self.stand_in else "data"
+        return (
+            f"Task({self.name!r}, preset={self.preset!r}: {len(self.train)} training clients, "
+            f"{int(self.train.sizes.sum())} examples, {data}: {self.source or 'in memory'})"
+        )

@@ -1,0 +1,137 @@
+"""Quadratic problems: client i minimises 1/2 x'A_i x - b_i'x, with exact gradients."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedlib.errors import Error
+from fedlib.randomness import numpy_generator
+from fedlib.tasks.base import ClientData, Task
+
+
+class Quadratic(nn.Module):
+    """The loss of each client as a function of ``x``; the input is the client's number."""
+
+    carries_rows = True
+    A: Tensor
+    b: Tensor
+    offset: Tensor
+
+    def __init__(self, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("A", A)
+        self.register_buffer("b", b)
+        self.register_buffer("offset", offset)
+        self.x = nn.Parameter(x0.clone())
+
+    def forward(self, clients: Tensor) -> Tensor:
+        """Losses ``[..., B]`` of the clients ``[..., B]`` at ``x [d]``, or with rows ``[R, d]``."""
+        x: Tensor = self.x
+        if x.dim() == 2 and len(x) != len(clients):
+            clients = clients.repeat_interleave(len(x) // len(clients), dim=0)
+        A, b, offset = self.A[clients], self.b[clients], self.offset[clients]
+        x = x.unsqueeze(-2)
+        return 0.5 * (x * (A @ x.unsqueeze(-1)).squeeze(-1)).sum(-1) - (b * x).sum(-1) + offset
+
+
+def own_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The model already gives losses."""
+    return outputs
+
+
+def quadratic_task(
+    A: Any, b: Any, weights: Any = None, x0: Any = None, offset: Any = None, name: str = "quadratic"
+) -> Task:
+    """A task whose client i minimises ``0.5 x'A_i x - b_i'x + offset_i``.
+
+    A batch is the whole client, so ``local_steps=K`` takes K exact gradient steps.
+
+    Args:
+        A: ``[m, d, d]``, symmetrised by its gradient's definition: the gradient is (A + A')/2 x -
+            b.
+        b: ``[m, d]``.
+        weights: aggregation weight of each client, ``[m]``; default equal.
+        x0: start, ``[d]``; default zeros.
+        offset: constant added to each client's loss, ``[m]``; default zeros.
+        name: the task's name in results.
+
+    Raises:
+        Error: shapes that do not fit, negative weights or weights that are all zero.
+    """
+    A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if b.ndim != 2 or A.shape != (*b.shape, b.shape[1]):
+        raise Error(f"quadratic_task: A is {A.shape}, b {b.shape}; need A [m, d, d] and b [m, d]")
+    clients, dimension = b.shape
+    weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64)
+    x0 = np.asarray(np.zeros(dimension) if x0 is None else x0, dtype=np.float64)
+    offset = np.asarray(np.zeros(clients) if offset is None else offset, dtype=np.float64)
+    for label, value, shape in (
+        ("weights", weights, (clients,)),
+        ("x0", x0, (dimension,)),
+        ("offset", offset, (clients,)),
+    ):
+        if value.shape != shape:
+            raise Error(f"quadratic_task: {label} has shape {value.shape}; need {shape}")
+    if (weights < 0).any() or not weights.sum() > 0:
+        raise Error("quadratic_task: weights must be >= 0 and not all zero")
+    arrays = [torch.from_numpy(array.copy()) for array in (A, b, offset, x0)]
+    numbers = torch.arange(clients)
+    data = ClientData(numbers, numbers, [np.array([i]) for i in range(clients)], weights=weights)
+    digest = hashlib.sha256(b"".join(a.tobytes() for a in (A, b, weights, x0, offset))).hexdigest()
+    return Task(
+        name=name,
+        model=lambda: Quadratic(*arrays),
+        train=data,
+        test=data,
+        loss=own_loss,
+        metrics={},
+        rounds=50,
+        clients_per_round=None,
+        batch_size=None,
+        source="generated",
+        fingerprint=digest,
+        label="Quadratic",
+    )
+
+
+def load(
+    preset: str,
+    seed: int,
+    data_root: Any = None,
+    clients: int = 10,
+    dimension: int = 5,
+    condition: float = 10.0,
+    heterogeneity: float = 1.0,
+) -> Task:
+    """Random strongly convex quadratics with different minimisers.
+
+    Args:
+        preset: both presets are the same problem.
+        seed: of the draw.
+        data_root: unused.
+        clients: how many.
+        dimension: of x.
+        condition: eigenvalues are log-uniform in [1/condition, 1].
+        heterogeneity: standard deviation of the clients' minimisers around a common one.
+    """
+    draw = numpy_generator(seed, "quadratic")
+    basis = np.linalg.qr(draw.standard_normal((clients, dimension, dimension)))[0]
+    eigenvalues = condition ** -draw.random((clients, dimension))
+    A = np.einsum("mij,mj,mkj->mik", basis, eigenvalues, basis)
+    minimisers = draw.standard_normal(dimension)
+    minimisers = minimisers + heterogeneity * draw.standard_normal((clients, dimension))
+    task = quadratic_task(A, np.einsum("mij,mj->mi", A, minimisers))
+    task.preset, task.seed = preset, seed
+    task.options = {
+        "clients": clients,
+        "dimension": dimension,
+        "condition": condition,
+        "heterogeneity": heterogeneity,
+    }
+    task.hyperparameters = {"fedavg": {"client_lr": 0.5}, "fedadam": {"client_lr": 0.5}}
+    return task

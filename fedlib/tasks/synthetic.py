@@ -1,0 +1,74 @@
+"""AdaFedAdam's Synthetic setup: softmax regression on LEAF's synthetic data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import numpy as np
+import torch
+
+from fedlib.datasets.synthetic import leaf_synthetic
+from fedlib.errors import require
+from fedlib.models import Softmax
+from fedlib.randomness import numpy_generator
+from fedlib.tasks.base import ClientData, Task
+
+FEATURES, CLASSES = 60, 10
+
+
+def load(
+    preset: str,
+    seed: int,
+    data_root: str | os.PathLike[str] | None = None,
+    clients: int = 100,
+    data_seed: int = 931231,
+) -> Task:
+    """100 clients with power-law sizes; 80 % of each one's examples train, 20 % test.
+
+    Settings of AdaFedAdam, appendix C: all clients every round, one local epoch, batches of 10,
+    client learning rate 0.01, 1000 rounds (``quick``: 100). The data is exact, not a stand-in, in
+    both presets.
+
+    Args:
+        seed: of the split into training and test examples.
+        data_root: unused; the data is generated.
+        clients: how many clients LEAF's generator makes.
+        data_seed: of the generator; LEAF's own by default.
+    """
+    require(isinstance(clients, int) and clients >= 1, "clients", clients, "a whole number >= 1")
+    xs, ys = leaf_synthetic(clients, CLASSES, FEATURES, data_seed)
+    train_parts, test_parts = [], []
+    start = 0
+    for client, labels in enumerate(ys):
+        order = numpy_generator(seed, "local split", client).permutation(len(labels)) + start
+        cut = int(0.8 * len(labels))
+        train_parts.append(np.sort(order[:cut]))
+        test_parts.append(np.sort(order[cut:]))
+        start += len(labels)
+    x, y = np.concatenate(xs), np.concatenate(ys)
+    inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
+    adam = {"client_lr": 0.01, "server_lr": 0.001, "beta1": 0.9, "beta2": 0.999, "tau": 1e-8}
+    return Task(
+        name="synthetic",
+        model=lambda: Softmax(FEATURES, CLASSES),
+        train=ClientData(inputs, targets, train_parts),
+        test=ClientData(inputs, targets, test_parts),
+        rounds=1000 if preset == "paper" else 100,
+        clients_per_round=None,
+        batch_size=10,
+        hyperparameters={
+            "fedavg": {"client_lr": 0.01, "server_lr": 1.0},
+            "fedavgm": {"client_lr": 0.01, "server_lr": 1.0},
+            "fedprox": {"client_lr": 0.01, "server_lr": 1.0},
+            "fedadagrad": {"client_lr": 0.01, "server_lr": 0.01},
+            "fedadam": adam,
+            "fedyogi": adam,
+        },
+        preset=preset,
+        seed=seed,
+        options={"clients": clients, "data_seed": data_seed},
+        source="LEAF's generator",
+        fingerprint=hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(),
+        label="Synthetic",
+    )

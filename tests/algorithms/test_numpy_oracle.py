@@ -1,0 +1,162 @@
+"""The five FedOpt methods against a NumPy recomputation written from the paper's pseudo-code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedlib
+
+ROUNDS = 50
+M, D = 6, 4
+STEPS = [1, 2, 3, 5, 2, 4]
+
+
+def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    roots = draw.standard_normal((M, D, D))
+    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
+    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
+
+
+def numpy_fedopt(name: str, seed: int, **h: Any) -> np.ndarray:
+    """x after 50 rounds of Algorithm 5, full participation, gradients exact."""
+    A, b, weights, x = problem(seed)
+    p = weights / weights.sum()
+    printed = h.get("form") == "printed"
+    adaptive = name in ("fedadagrad", "fedadam", "fedyogi")
+    b1 = h.get("beta1", 0.0 if name == "fedadagrad" else 0.9)
+    b2 = h.get("beta2", 0.99)
+    tau = h.get("tau", 1e-3)
+    v = np.full(D, h.get("v0", tau**2 if printed else 0.0))
+    correct = h.get("bias_correction", not printed) and name != "fedadagrad"
+    m = np.zeros(D)
+    for t in range(1, ROUNDS + 1):
+        delta = np.zeros(D)
+        for i in range(M):
+            y = x.copy()
+            for _ in range(STEPS[i]):
+                gradient = A[i] @ y - b[i] + h.get("mu", 0.0) * (y - x)
+                y = y - h["client_lr"] * gradient
+            delta += p[i] * (y - x)
+        if not adaptive:
+            m = h.get("momentum", 0.9 if name == "fedavgm" else 0.0) * m + delta
+            x = x + h["server_lr"] * m
+            continue
+        m = b1 * m + (1 - b1) * delta
+        square = m**2 if printed else delta**2
+        if name == "fedadagrad":
+            v = v + square
+        elif name == "fedyogi":
+            v = v - (1 - b2) * square * np.sign(v - square)
+        else:
+            v = b2 * v + (1 - b2) * square
+        factor = np.sqrt(1 - b2**t) / (1 - b1**t) if correct else 1.0
+        x = x + h["server_lr"] * factor * m / (np.sqrt(v) + tau)
+    return x
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("fedavg", {}),
+    ("fedavg", {"server_lr": 0.7}),
+    ("fedavgm", {}),
+    ("fedavgm", {"momentum": 0.5, "server_lr": 0.3}),
+    ("fedprox", {"mu": 0.5}),
+    ("fedadagrad", {"server_lr": 0.1}),
+    ("fedadagrad", {"server_lr": 0.1, "form": "printed", "tau": 0.1}),
+    ("fedadam", {"server_lr": 0.05}),
+    ("fedadam", {"server_lr": 0.05, "bias_correction": False}),
+    ("fedadam", {"server_lr": 0.05, "v0": 0.3, "tau": 0.01, "beta1": 0.5, "beta2": 0.9}),
+    ("fedadam", {"server_lr": 0.05, "form": "printed", "tau": 0.01}),
+    ("fedadam", {"server_lr": 0.05, "form": "printed", "bias_correction": True, "v0": 0.2}),
+    ("fedyogi", {"server_lr": 0.05}),
+    ("fedyogi", {"server_lr": 0.05, "bias_correction": False, "v0": 0.1}),
+    ("fedyogi", {"server_lr": 0.05, "form": "printed", "tau": 0.01}),
+]
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+@pytest.mark.parametrize(("name", "settings"), CASES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_numpy(name: str, settings: dict[str, Any], seed: int, backend: str) -> None:
+    A, b, weights, x0 = problem(seed)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    settings = {"client_lr": 0.05, "server_lr": 1.0, **settings}
+    history = fedlib.run(
+        task,
+        name,
+        rounds=ROUNDS,
+        dtype="float64",
+        backend=backend,
+        overrides={**settings, "local_steps": STEPS},
+    )
+    expected = numpy_fedopt(name, seed, **settings)
+    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
+    p = weights / weights.sum()
+    loss = sum(p[i] * (0.5 * expected @ A[i] @ expected - b[i] @ expected) for i in range(M))
+    assert history.series("loss").iloc[-1] == pytest.approx(loss, abs=1e-9)
+
+
+def test_sgd_client_momentum_equals_torch() -> None:
+    """One client under FedAvg with SGDM equals torch.optim.SGD restarted every round."""
+    import torch
+
+    A, b, _, x0 = problem(3)
+    task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
+    method = fedlib.FedOpt(client=fedlib.SGDM(lr=0.05, momentum=0.8))
+    history = fedlib.run(task, method, rounds=4, dtype="float64", overrides={"local_steps": 3})
+    x = torch.tensor(x0, requires_grad=True)
+    matrix, vector = torch.tensor(A[0]), torch.tensor(b[0])
+    for _ in range(4):
+        optimizer = torch.optim.SGD([x], lr=0.05, momentum=0.8)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (0.5 * x @ matrix @ x - vector @ x).backward()
+            optimizer.step()
+    assert torch.allclose(history.params["x"], x.detach(), atol=1e-12)
+
+
+def test_fedavg_with_one_client_and_one_step_is_sgd() -> None:
+    A, b, _, x0 = problem(4)
+    task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
+    history = fedlib.run(
+        task, "fedavg", rounds=7, dtype="float64", overrides={"client_lr": 0.1, "local_steps": 1}
+    )
+    x = x0
+    for _ in range(7):
+        x = x - 0.1 * (A[0] @ x - b[0])
+    assert np.abs(history.params["x"].numpy() - x).max() < 1e-12
+
+
+def test_fedprox_with_mu_zero_is_fedavg() -> None:
+    task = fedlib.load_task("quadratic")
+    same = {"client_lr": 0.3, "local_steps": 4}
+    a = fedlib.run(task, "fedavg", rounds=5, dtype="float64", overrides=same)
+    b = fedlib.run(task, "fedprox", rounds=5, dtype="float64", overrides={**same, "mu": 0})
+    assert np.array_equal(a.params["x"], b.params["x"])
+
+
+def test_client_schedules() -> None:
+    from fedlib.optimizers.schedules import constant, exp_decay, step_decay
+
+    assert [constant(t, 4000) for t in (0, 3999)] == [1, 1]
+    expected = [1, 1, 0.1, 0.1, 0.01]
+    assert [exp_decay(t, 1500) for t in (0, 499, 500, 999, 1000)] == pytest.approx(expected)
+    assert [step_decay(t, 8) for t in (0, 3, 4, 5, 6, 7)] == pytest.approx(
+        [1, 1, 0.1, 0.1, 0.01, 0.01]
+    )
+    A, b, _, x0 = problem(5)
+    task = fedlib.quadratic_task(A, b, x0=x0)
+    history = fedlib.run(
+        task,
+        "fedavg",
+        rounds=4,
+        dtype="float64",
+        overrides={"client_lr": 0.1, "client_schedule": "step_decay", "local_steps": 1},
+    )
+    x = x0
+    for rate in (0.1, 0.1, 0.01, 0.001):
+        x = x - rate * np.mean([A[i] @ x - b[i] for i in range(M)], axis=0)
+    assert np.abs(history.params["x"].numpy() - x).max() < 1e-12

@@ -1,0 +1,23 @@
+"""Shared settings of the tests: no test may see the user's data, store or figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Data, stored runs and figures of each test in its own folder."""
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
+    yield tmp_path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """The tests' problems are small; two threads only wait for each other."""
+    torch.set_num_threads(1)

@@ -1,0 +1,253 @@
+"""Importing .npz: what is stored is what was given, and bad files leave nothing behind."""
+
+import hashlib
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from fedlib import datasets
+from fedlib.errors import Error
+
+
+def good(**changes):
+    """A hand-made file: 6 training and 4 test images of 3x2."""
+    arrays = {
+        "train_x": np.arange(36, dtype=np.uint8).reshape(6, 3, 2),
+        "train_y": np.array([0, 1, 2, 0, 1, 2]),
+        "test_x": np.arange(24, dtype=np.uint8).reshape(4, 3, 2),
+        "test_y": np.array([2, 1, 0, 2]),
+        **changes,
+    }
+    return {key: value for key, value in arrays.items() if value is not None}
+
+
+def write(folder, **changes):
+    path = folder / "own.npz"
+    np.savez(path, **good(**changes))
+    return path
+
+
+def test_round_trip_with_every_optional_array(tmp_path):
+    extra = {
+        "train_client": np.array([5, 5, 7, 7, 9, 9]),
+        "test_client": np.array([5, 7, 9, 9], dtype=np.uint16),
+        "train_coarse": np.array([0, 0, 1, 0, 0, 1]),
+        "test_coarse": np.array([1, 0, 0, 1]),
+        "classes": np.array(["a", "b", "c"]),
+    }
+    card = datasets.import_file("own-data_1", write(tmp_path, **extra), tmp_path / "root")
+    data = datasets.load("own-data_1", tmp_path / "root")
+    for key, value in {**good(), **extra}.items():
+        if key != "classes":
+            assert (getattr(data, key) == value).all(), key
+    assert data.classes == ("a", "b", "c")
+    assert (data.train_x.dtype, data.train_y.dtype, data.test_client.dtype) == (
+        np.uint8,
+        np.int64,
+        np.int64,
+    )
+    assert isinstance(data.train_x, np.memmap) and not data.train_x.flags.writeable
+    assert not data.stand_in and data.polarity is None
+    assert card["counts"] == {"train": 6, "test": 4, "train_clients": 3, "test_clients": 3}
+    assert data.fingerprint == card["fingerprint"]
+    assert card["file"] == "own.npz" and card["format"] == 1
+
+
+def test_card_on_disk_holds_hashes_of_the_values(tmp_path):
+    datasets.import_file("own", write(tmp_path), tmp_path)
+    card = json.loads((tmp_path / "prepared/own/card.json").read_text())
+    want = hashlib.sha256(good()["train_x"].tobytes()).hexdigest()
+    assert card["arrays"]["train_x"] == {"dtype": "|u1", "shape": [6, 3, 2], "sha256": want}
+    assert sorted(p.name for p in (tmp_path / "prepared/own").iterdir()) == [
+        "card.json",
+        "test_x.npy",
+        "test_y.npy",
+        "train_x.npy",
+        "train_y.npy",
+    ]
+    assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
+
+
+def test_conversions(tmp_path):
+    cases = {
+        "f64": (np.linspace(0, 1, 36).reshape(6, 3, 2), np.zeros((4, 3, 2)), np.float32),
+        "i64": (
+            np.arange(36).reshape(6, 3, 2),
+            np.full((4, 3, 2), 255, dtype=np.int16),
+            np.uint8,
+        ),
+        "big-endian": (
+            np.ones((6, 3, 2), dtype=">f4"),
+            np.ones((4, 3, 2), dtype="<f2"),
+            np.float32,
+        ),
+        "column-major": (
+            np.asfortranarray(good()["train_x"]),
+            np.asfortranarray(good()["test_x"]),
+            np.uint8,
+        ),
+        "bool": (np.ones((6, 3, 2), dtype=bool), np.zeros((4, 3, 2), dtype=bool), np.uint8),
+        "table": (np.ones((6, 9), dtype=np.float32), np.ones((4, 9), dtype=np.float32), np.float32),
+    }
+    for name, (train, test, dtype) in cases.items():
+        path = write(tmp_path, train_x=train, test_x=test)
+        datasets.import_file(name, path, tmp_path)
+        data = datasets.verify(name, tmp_path) and datasets.load(name, tmp_path)
+        assert data.train_x.dtype == data.test_x.dtype == dtype
+        assert (data.train_x == train.astype(dtype)).all(), name
+        assert (data.test_x == test.astype(dtype)).all(), name
+
+
+def test_large_arrays_are_cut_and_joined_rightly(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.importing, "_CHUNK", 100)
+    x = np.random.default_rng(0).random((997, 5), dtype=np.float32)
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, train_x=x, train_y=np.arange(997), test_x=x[:3], test_y=[0, 1, 2])
+    datasets.import_file("cut", path, tmp_path)
+    assert (datasets.load("cut", tmp_path).train_x == x).all()
+    datasets.verify("cut", tmp_path)
+
+
+def test_same_values_same_fingerprint_other_values_another(tmp_path):
+    first = datasets.import_file("a", write(tmp_path), tmp_path)
+    same = datasets.import_file("b", write(tmp_path), tmp_path)
+    other = datasets.import_file("c", write(tmp_path, test_y=np.array([2, 1, 0, 1])), tmp_path)
+    assert first["fingerprint"] == same["fingerprint"] != other["fingerprint"]
+
+
+def object_labels():
+    return np.array([1, None, 2, 0, 1, 2], dtype=object)
+
+
+REFUSED = [
+    ({"test_y": None}, "lacks test_y"),
+    ({"train_x": None, "test_x": None}, "lacks train_x, test_x"),
+    ({"train_y": np.array([0, 1])}, "train_y has 2 entries, but train_x has 6"),
+    ({"test_client": np.array([0, 1])}, "test_client has 2 entries, but test_x has 4"),
+    ({"train_x": np.zeros(6, dtype=np.uint8)}, "train_x has 1 dimensions; needed: 2 to 4"),
+    ({"train_x": np.zeros((6, 1, 1, 1, 1), dtype=np.uint8)}, "train_x has 5 dimensions"),
+    ({"train_y": np.zeros((6, 1), dtype=int)}, "train_y has 2 dimensions; needed: 1"),
+    ({"train_y": object_labels()}, "'train_y' holds Python objects"),
+    ({"train_x": np.full((6, 3, 2), np.nan), "test_x": np.zeros((4, 3, 2))}, "train_x has values"),
+    ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
+    ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has -2; needed: integers, 0 or more"),
+    ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64; needed: integers"),
+    ({"train_client": np.array([0, 1, 2, -1, 0, 0])}, "train_client has -1"),
+    ({"train_y": np.array([0, 1, 2, 0, 1, 2**63], dtype=np.uint64)}, "too large"),
+    ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"\(3, 2\) in train_x, but \(2, 3\)"),
+    ({"test_x": np.zeros((4, 3, 2))}, "train_x is uint8, but test_x is float64"),
+    ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
+    ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
+    (
+        {"test_x": np.zeros((0, 3, 2), dtype=np.uint8), "test_y": np.zeros(0, int)},
+        "test_x is empty",
+    ),
+    ({"classes": np.array(["a", "b"])}, "has label 2, but classes names only 2"),
+    ({"classes": np.array([1, 2, 3])}, "classes must be"),
+    ({"train_clients": np.zeros(6, dtype=int)}, "'train_clients': did you mean 'train_client'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), REFUSED)
+def test_bad_arrays_are_refused_whole(tmp_path, changes, words):
+    path, root = write(tmp_path, **changes), tmp_path / "root"
+    with pytest.raises(Error, match=words) as caught:
+        datasets.import_file("own", path, root)
+    assert "\n" not in str(caught.value)
+    assert not root.exists()
+
+
+def test_a_damaged_archive_is_refused(tmp_path):
+    whole = write(tmp_path).read_bytes()
+    flipped = bytearray(whole)
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        at = archive.getinfo("train_x.npy").header_offset
+    flipped[at + 200] ^= 1  # inside the values: only the archive's check sum can tell
+    for content in (b"", b"not a zip", whole[: len(whole) // 2], whole[:-1], bytes(flipped)):
+        path = tmp_path / "bad.npz"
+        path.write_bytes(content)
+        with pytest.raises(Error, match=r"not a \.npz file, or is damaged") as caught:
+            datasets.import_file("own", path, tmp_path / "root")
+        assert "\n" not in str(caught.value)
+    assert not (tmp_path / "root").exists()
+
+
+def test_an_array_shorter_than_its_header_says_is_refused(tmp_path):
+    path = tmp_path / "short.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, array in good().items():
+            data = io.BytesIO()
+            np.save(data, array)
+            cut = -5 if key == "test_x" else None
+            archive.writestr(f"{key}.npy", data.getvalue()[:cut])
+    with pytest.raises(Error, match="test_x is cut off"):
+        datasets.import_file("own", path, tmp_path)
+
+
+def test_members_that_are_no_arrays_are_refused(tmp_path):
+    path = tmp_path / "odd.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for key in good():
+            archive.writestr(f"{key}.npy", b"hello")
+    with pytest.raises(Error, match="'train_x' is not a NumPy array"):
+        datasets.import_file("own", path, tmp_path)
+
+
+def test_a_known_name_has_a_known_format(tmp_path):
+    path = write(tmp_path)
+    with pytest.raises(Error, match=r"shape \(3, 2\), but MNIST has \(28, 28\)"):
+        datasets.import_file("mnist", path, tmp_path)
+    with pytest.raises(Error, match=r"'shakespeare' is imported from a \.jsonl"):
+        datasets.import_file("shakespeare", path, tmp_path)
+    images = np.zeros((6, 28, 28), dtype=np.uint8)
+    path = write(tmp_path, train_x=images, test_x=images[:4], test_y=np.array([0, 1, 10, 2]))
+    with pytest.raises(Error, match="test_y has label 10, but MNIST has labels 0 to 9"):
+        datasets.import_file("mnist", path, tmp_path)
+    assert not (tmp_path / "prepared").exists()
+
+
+@pytest.mark.parametrize(
+    ("paper", "ink", "polarity"), [(0, 255, "ink_bright"), (1.0, 0.0, "ink_dark")]
+)
+def test_polarity_is_measured(tmp_path, paper, ink, polarity):
+    images = np.full((6, 28, 28), paper, dtype=np.uint8 if paper == 0 else np.float32)
+    images[:, 8:20, 8:20] = ink
+    path = write(tmp_path, train_x=images, test_x=images[:4])
+    datasets.import_file("emnist", path, tmp_path)
+    data = datasets.load("emnist", tmp_path)
+    assert data.polarity == polarity
+    assert len(data.classes) == 62 and data.classes[10] == "A"
+
+
+def test_existing_data_are_kept_unless_overwritten(tmp_path):
+    path = write(tmp_path)
+    first = datasets.import_file("own", path, tmp_path)
+    with pytest.raises(Error, match="'own' exists already"):
+        datasets.import_file("own", path, tmp_path)
+    broken = tmp_path / "broken.npz"
+    broken.write_bytes(b"no")
+    with pytest.raises(Error):
+        datasets.import_file("own", broken, tmp_path, overwrite=True)
+    assert datasets.verify("own", tmp_path)["created"] == first["created"]
+    path = write(tmp_path, train_y=np.array([1, 1, 1, 1, 1, 1]))
+    datasets.import_file("own", path, tmp_path, overwrite=True)
+    assert datasets.load("own", tmp_path).train_y.tolist() == [1] * 6
+    assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "../up", "a/b", ".hidden", "x" * 65])
+def test_names_that_could_not_be_folders_are_refused(tmp_path, name):
+    with pytest.raises(Error, match="cannot name a data set"):
+        datasets.import_file(name, write(tmp_path), tmp_path / "root")
+    assert not (tmp_path / "root").exists()
+
+
+def test_files_that_cannot_be_imported(tmp_path):
+    with pytest.raises(Error, match="there is no file"):
+        datasets.import_file("own", tmp_path / "none.npz", tmp_path)
+    (tmp_path / "a.csv").write_text("1,2")
+    with pytest.raises(Error, match=r"a\.csv cannot be imported"):
+        datasets.import_file("own", tmp_path / "a.csv", tmp_path)

@@ -1,0 +1,143 @@
+"""Importing .jsonl: texts come back as written, and bad lines are named by number."""
+
+import json
+
+import pytest
+
+from fedlib import datasets
+from fedlib.errors import Error
+
+LABELLED = [
+    {"client": "Ada", "split": "train", "text": "first", "label": 1},
+    {"client": "Bob", "split": "train", "text": "zweites: Grüße, 漢字 🙂\nnext", "label": 0},
+    {"client": "Bob", "split": "test", "text": "", "label": 0},
+    {"client": "Ćrą", "split": "test", "text": "last", "label": 3},
+]
+
+
+def write(folder, rows, ascii_only=False):
+    path = folder / "own.jsonl"
+    lines = [
+        row if isinstance(row, str) else json.dumps(row, ensure_ascii=ascii_only) for row in rows
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_round_trip_with_labels(tmp_path, ascii_only):
+    card = datasets.import_file("own", write(tmp_path, LABELLED, ascii_only), tmp_path)
+    data = datasets.load_text("own", tmp_path)
+    assert [data.text("train", i) for i in range(data.size("train"))] == [
+        LABELLED[0]["text"],
+        LABELLED[1]["text"],
+    ]
+    assert [data.text("test", i) for i in range(2)] == ["", "last"]
+    assert [data.clients[code] for code in data.client("train")] == ["Ada", "Bob"]
+    assert [data.clients[code] for code in data.client("test")] == ["Bob", "Ćrą"]
+    assert data.labels("train").tolist() == [1, 0] and data.labels("test").tolist() == [0, 3]
+    assert card["counts"] == {"train": 2, "test": 2, "train_clients": 2, "test_clients": 2}
+    assert datasets.verify("own", tmp_path)["fingerprint"] == data.fingerprint
+    assert not list((tmp_path / "prepared/own").glob("*.raw"))
+    with pytest.raises(Error, match="have no tags"):
+        data.tags("train", 0)
+    with pytest.raises(Error, match="there is no text 2"):
+        data.text("train", 2)
+    with pytest.raises(Error, match="split is 'dev'"):
+        data.text("dev", 0)
+
+
+def test_round_trip_with_tags_and_other_fields(tmp_path):
+    rows = [
+        {"client": "a", "split": "train", "text": "x", "tags": ["c++", "Ä"], "date": 5},
+        {"client": "a", "split": "test", "text": "y", "tags": []},
+    ]
+    card = datasets.import_file("own", write(tmp_path, rows), tmp_path)
+    data = datasets.load_text("own", tmp_path)
+    assert data.tags("train", 0) == ["c++", "Ä"] and data.tags("test", 0) == []
+    assert card["ignored_fields"] == ["date"]
+    with pytest.raises(Error, match="have no label"):
+        data.labels("train")
+
+
+def test_texts_without_target_blank_lines_and_a_byte_order_mark(tmp_path):
+    path = tmp_path / "own.jsonl"
+    row = json.dumps({"client": "a", "split": "train", "text": "x"})
+    path.write_bytes(b"\xef\xbb\xbf" + f"{row}\r\n\r\n{row.replace('train', 'test')}".encode())
+    datasets.import_file("own", path, tmp_path)
+    assert datasets.load_text("own", tmp_path).text("test", 0) == "x"
+
+
+GOOD = json.dumps({"client": "a", "split": "train", "text": "x", "label": 1})
+
+
+def row(**changes):
+    values = {"client": "a", "split": "train", "text": "x", "label": 1, **changes}
+    return json.dumps({key: value for key, value in values.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ("{", "line 2: is not JSON"),
+        ("[" * 100000, "line 2: is not JSON"),
+        ("[1]", "line 2: is not a JSON object"),
+        (row(client=None), "line 2: lacks 'client'"),
+        (row(text=None), "line 2: lacks 'text'"),
+        (row(split=None), "line 2: lacks 'split'"),
+        (row(text=7), "line 2: 'text' must be a string, not 7"),
+        (row(client=["a"]), "line 2: 'client' must be a string"),
+        (row(split="valid"), "line 2: split is 'valid'"),
+        (row(label=-1), "line 2: label is -1"),
+        (row(label=True), "line 2: label is True"),
+        (row(label=1.0), "line 2: label is 1.0"),
+        (row(label=2**63), "line 2: label is"),
+        (row(tags=["a"]), "line 2: has both label and tags"),
+        (row(label=None, tags="a"), "line 2: tags must be a list"),
+        (row(label=None, tags=["a"]), "line 2: has tags, but the lines before have label"),
+        (row(label=None), "line 2: has neither label nor tags, but the lines before have label"),
+        (row(text="\ud800"), "line 2: has half of a surrogate pair"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, second, words):
+    path = write(tmp_path, [GOOD, second])
+    with pytest.raises(Error, match=words) as caught:
+        datasets.import_file("own", path, tmp_path / "root")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "root").exists()
+
+
+def test_bytes_that_are_not_utf8(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_bytes(GOOD.encode() + b'\n{"client": "\xff"}\n')
+    with pytest.raises(Error, match="line 2: is not UTF-8"):
+        datasets.import_file("own", path, tmp_path / "root")
+
+
+def test_files_without_both_splits(tmp_path):
+    for rows, split in (([GOOD], "test"), ([row(split="test")], "train"), ([], "train")):
+        with pytest.raises(Error, match=f"no line with split '{split}'"):
+            datasets.import_file("own", write(tmp_path, rows), tmp_path / "root")
+    with pytest.raises(Error, match="are empty"):
+        rows = [row(text=""), row(split="test")]
+        datasets.import_file("own", write(tmp_path, rows), tmp_path / "root")
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_known_name_has_known_labels(tmp_path):
+    with pytest.raises(Error, match="line 1: label is 4, but AG News has labels 0 to 3"):
+        datasets.import_file("ag_news", write(tmp_path, [row(label=4)]), tmp_path / "root")
+    with pytest.raises(Error, match="line 1: lacks 'label', which AG News needs"):
+        datasets.import_file("ag_news", write(tmp_path, [row(label=None)]), tmp_path / "root")
+    with pytest.raises(Error, match=r"'mnist' is imported from a \.npz"):
+        datasets.import_file("mnist", write(tmp_path, [GOOD]), tmp_path / "root")
+
+
+def test_arrays_and_texts_are_not_confused(tmp_path):
+    datasets.import_file("own", write(tmp_path, LABELLED), tmp_path)
+    with pytest.raises(Error, match="use load_text"):
+        datasets.load("own", tmp_path)
+    with pytest.raises(Error, match="use load"):
+        datasets.load_text("mnist", tmp_path)
+    with pytest.raises(Error, match=r"fedlib data import shakespeare FILE\.jsonl"):
+        datasets.load_text("shakespeare", tmp_path)

@@ -1,0 +1,142 @@
+"""Stand-ins have the real sets' shapes, types and partition structure, and need learning."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedlib.datasets import standins
+from fedlib.datasets.catalogue import ENTRIES
+from fedlib.errors import Error
+
+NAMES = ["cifar10", "cifar100", "mnist", "fashion_mnist", "emnist", "femnist"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_types_and_labels_are_those_of_the_real_set(name):
+    data, entry = standins.make(name), ENTRIES[name]
+    assert data.stand_in and "stand-in" in data.source
+    assert len(data.fingerprint) == 64
+    for x, y in ((data.train_x, data.train_y), (data.test_x, data.test_y)):
+        assert x.dtype == np.uint8 and x.shape[1:] == entry.shape
+        assert y.dtype == np.int64 and len(y) == len(x)
+        assert y.min() >= 0 and y.max() < entry.class_count
+    assert 5900 <= len(data.train_x) <= 6100
+    assert 900 <= len(data.test_x) <= 1050
+    assert data.polarity == entry.polarity
+
+
+def test_remaking_gives_the_same_data():
+    first = standins.make("cifar10", 200, 100)
+    standins._make.cache_clear()
+    np.random.seed(3)
+    torch.manual_seed(3)
+    again = standins.make("cifar10", 200, 100)
+    assert first is not again
+    assert (first.train_x == again.train_x).all() and first.fingerprint == again.fingerprint
+    assert first.fingerprint != standins.make("cifar10", 201, 100).fingerprint
+
+
+def test_arrays_cannot_be_written_to():
+    data = standins.make("cifar10", 200, 100)
+    with pytest.raises(ValueError, match="read-only"):
+        data.train_x[0] = 0
+
+
+@pytest.mark.parametrize("name", ["emnist", "femnist"])
+def test_every_writer_has_uneven_training_data_and_two_test_images(name):
+    data = standins.make(name)
+    train, test = np.bincount(data.train_client), np.bincount(data.test_client)
+    assert len(train) == len(test) == 100
+    assert test.min() >= 2 and train.min() >= 4
+    assert train.max() > 5 * train.min()
+
+
+def test_mnist_test_writers_are_other_people_as_in_the_real_set():
+    data = standins.make("mnist")
+    assert not set(data.train_client.tolist()) & set(data.test_client.tolist())
+
+
+def test_fashion_mnist_has_no_people():
+    data = standins.make("fashion_mnist")
+    assert data.train_client is None and data.test_client is None
+
+
+def test_paper_is_bright_where_the_polarity_says_so():
+    for name in ("mnist", "fashion_mnist", "emnist", "femnist"):
+        data = standins.make(name)
+        corner = np.median(data.train_x[:, :2, :2])
+        assert corner == (255 if data.polarity == "ink_dark" else 0)
+
+
+def test_writers_differ():
+    data = standins.make("femnist")
+    ink = 255.0 - data.train_x.reshape(len(data.train_x), -1).mean(axis=1)
+    codes = data.train_client
+    means = np.array([ink[codes == code].mean() for code in np.unique(codes)])
+    within = np.mean([ink[codes == code].std() for code in np.unique(codes)])
+    chance = within / np.sqrt(np.bincount(codes).mean())
+    assert means.std() > 3 * chance
+
+
+def test_cifar100_has_five_fine_labels_in_each_coarse_one():
+    data = standins.make("cifar100")
+    pairs = set(zip(data.train_y.tolist(), data.train_coarse.tolist(), strict=True))
+    assert len(pairs) == 100
+    assert np.bincount([coarse for _, coarse in pairs]).tolist() == [5] * 20
+    assert np.bincount(data.train_y).tolist() == [60] * 100
+
+
+def test_a_linear_model_is_better_than_chance_but_far_from_done_on_the_shapes():
+    # Ridge regression on the pixels, coarsened to 16x16 for speed.
+    data = standins.make("cifar10")
+
+    def features(x):
+        x = x.reshape(len(x), 16, 2, 16, 2, 3).mean(axis=(2, 4)).reshape(len(x), -1) / 255
+        return np.c_[x, np.ones(len(x))]
+
+    a = features(data.train_x[:3000])
+    gram = a.T @ a + 10 * np.eye(a.shape[1])
+    weights = np.linalg.solve(gram, a.T @ np.eye(10)[data.train_y[:3000]])
+    accuracy = ((features(data.test_x) @ weights).argmax(1) == data.test_y).mean()
+    assert 0.15 < accuracy < 0.6
+
+
+def test_a_small_network_learns_the_shapes():
+    torch.manual_seed(0)
+    data = standins.make("cifar10")
+    x = torch.from_numpy(data.train_x[:4000].copy()).permute(0, 3, 1, 2).float() / 255 - 0.5
+    y = torch.from_numpy(data.train_y[:4000].copy())
+    test = torch.from_numpy(data.test_x.copy()).permute(0, 3, 1, 2).float() / 255 - 0.5
+    net = torch.nn.Sequential(
+        torch.nn.AvgPool2d(2),
+        torch.nn.Conv2d(3, 16, 3),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 32, 3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32 * 25, 10),
+    )
+    optimizer = torch.optim.Adam(net.parameters(), lr=4e-3)
+    for _ in range(5):
+        for batch in torch.randperm(len(x)).split(50):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
+            optimizer.step()
+    with torch.no_grad():
+        accuracy = (net(test).argmax(1).numpy() == data.test_y).mean()
+    assert accuracy > 0.6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("mnits",), "no offline stand-in"),
+        (("cifar10", 5), "train is 5"),
+        (("cifar10", 200, 3), "test is 3"),
+        (("femnist", 6000, 1000), "follows from its writers"),
+    ],
+)
+def test_bad_requests_are_refused(arguments, words):
+    with pytest.raises(Error, match=words):
+        standins.make(*arguments)

@@ -1,0 +1,136 @@
+"""The prepared folder: verify notices every change, listing survives damage, loading prefers it."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from fedlib import datasets
+from fedlib.datasets import store
+from fedlib.errors import Error
+
+
+@pytest.fixture
+def root(tmp_path):
+    path = tmp_path / "own.npz"
+    x = np.arange(60, dtype=np.uint8).reshape(5, 12)
+    np.savez(path, train_x=x, train_y=np.arange(5), test_x=x[:2], test_y=np.arange(2))
+    datasets.import_file("own", path, tmp_path)
+    return tmp_path
+
+
+def test_an_untouched_copy_is_right(root):
+    assert datasets.verify("own", root)["name"] == "own"
+
+
+@pytest.mark.parametrize("key", ["train_x", "train_y", "test_x", "test_y"])
+def test_a_changed_byte_is_noticed_and_the_array_named(root, key):
+    path = root / f"prepared/own/{key}.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Error, match=f"array '{key}' of 'own' was altered: its SHA-256"):
+        datasets.verify("own", root)
+
+
+def test_a_missing_cut_or_exchanged_array_is_noticed(root):
+    path = root / "prepared/own/test_x.npy"
+    whole = path.read_bytes()
+    for content in (b"", b"junk", whole[:20], whole[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(Error, match="array 'test_x' of 'own' was altered") as caught:
+            datasets.verify("own", root)
+        assert "\n" not in str(caught.value)
+    np.save(path, np.zeros((2, 13), dtype=np.uint8))
+    with pytest.raises(Error, match=r"it is \|u1 \[2, 13\], the card says \|u1 \[2, 12\]"):
+        datasets.load("own", root)
+    np.save(path, np.array([{}, {}], dtype=object))
+    with pytest.raises(Error, match="array 'test_x' of 'own' was altered"):
+        datasets.load("own", root)
+    path.unlink()
+    for look in (datasets.verify, datasets.load):
+        with pytest.raises(Error, match="array 'test_x' of 'own' is missing"):
+            look("own", root)
+
+
+def test_a_changed_card_is_noticed(root):
+    path = root / "prepared/own/card.json"
+    card = json.loads(path.read_text())
+    other = {**card, "classes": ["x"]}
+    path.write_text(json.dumps(other))
+    with pytest.raises(Error, match="fingerprint does not fit"):
+        datasets.verify("own", root)
+    for text, words in (
+        ("{", "cannot be read"),
+        ("[]", "format None"),
+        (json.dumps({**card, "format": 99}), "format 99, this fedlib reads 1"),
+        (json.dumps({**card, "arrays": 3}), "no valid 'arrays'"),
+    ):
+        path.write_text(text)
+        with pytest.raises(Error, match=words):
+            datasets.load("own", root)
+    path.unlink()
+    with pytest.raises(Error, match=r"has no card\.json"):
+        datasets.load("own", root)
+
+
+def test_listing_gives_sizes_and_survives_a_broken_card(root):
+    (listed,) = datasets.prepared(root)
+    folder = root / "prepared/own"
+    assert listed["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
+    assert listed["counts"] == {"train": 5, "test": 2}
+    (folder / "card.json").write_text("{")
+    (listed,) = datasets.prepared(root)
+    assert listed["name"] == "own" and "cannot be read" in listed["error"]
+    told = datasets.info("own", root)
+    assert told["prepared"] is True and told["error"] == listed["error"]
+    assert datasets.prepared(root / "nowhere") == []
+
+
+def test_names_and_info(root):
+    assert "own" in datasets.names(root) and "cifar10" in datasets.names(root)
+    assert datasets.info("own", root)["prepared"] is True
+    card = datasets.info("cifar10", root)
+    assert card["prepared"] is False and card["licence"] and card["source"]
+    json.dumps(card)
+    with pytest.raises(Error, match="unknown data set 'cifra10': did you mean 'cifar10'"):
+        datasets.info("cifra10", root)
+    with pytest.raises(Error, match="not prepared, so there is nothing to verify"):
+        datasets.verify("cifar10", root)
+
+
+def test_the_stand_in_is_logged_once_and_real_data_replace_it(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(datasets, "_announced", set())
+    with caplog.at_level(logging.WARNING, logger="fedlib.datasets"):
+        assert datasets.load("mnist", tmp_path).stand_in
+        datasets.load("mnist", tmp_path)
+    assert [record.getMessage()[:30] for record in caplog.records] == [
+        "no prepared copy of 'mnist': u"
+    ]
+    x = np.zeros((2, 28, 28), dtype=np.uint8)
+    path = tmp_path / "m.npz"
+    np.savez(path, train_x=x, train_y=[1, 2], test_x=x, test_y=[3, 4])
+    datasets.import_file("mnist", path, tmp_path)
+    data = datasets.load("mnist", tmp_path)
+    assert not data.stand_in and data.test_y.tolist() == [3, 4]
+
+
+def test_the_data_root_can_come_from_the_environment(root, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", str(root))
+    assert datasets.load("own").train_y.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_failure_while_replacing_keeps_the_old_copy(root, monkeypatch):
+    real = store.os.replace
+
+    def fails_for_the_new_one(source, target):
+        if str(target).endswith("own") and not str(source).endswith("data"):
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(store.os, "replace", fails_for_the_new_one)
+    with pytest.raises(Error, match="No space left"):
+        datasets.import_file("own", root / "own.npz", root, overwrite=True)
+    datasets.verify("own", root)
+    assert [p.name for p in (root / "prepared").iterdir()] == ["own"]

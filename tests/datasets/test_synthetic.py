@@ -1,0 +1,55 @@
+"""LEAF's synthetic data: the published draw, and the generator's statistics."""
+
+import numpy as np
+import pytest
+
+from fedlib.datasets import leaf_synthetic
+from fedlib.errors import Error
+
+
+def test_the_default_draw_is_the_known_one():
+    xs, ys = leaf_synthetic()
+    sizes = [len(y) for y in ys]
+    assert sum(sizes) == 10376
+    assert np.median(sizes) == 23
+    assert (min(sizes), max(sizes)) == (5, 1000)
+    # From running the public generator with -num-tasks 100 -num-classes 10 -num-dim 60.
+    counts = np.bincount(np.concatenate(ys), minlength=10)
+    assert counts.tolist() == [1651, 294, 529, 886, 297, 484, 662, 5240, 303, 30]
+    assert ys[0][:10].tolist() == [3, 3, 1, 1, 3, 8, 3, 1, 1, 3]
+    assert xs[0][0, :3] == pytest.approx([1.0749854, 0.9781692, -1.2358333], rel=1e-6)
+    assert xs[0].dtype == np.float32 and ys[0].dtype == np.int64
+    assert xs[0].shape[1] == 60
+
+
+def test_inputs_have_the_stated_variance_around_each_clients_mean():
+    xs, _ = leaf_synthetic(clients=200, classes=3, dimension=5, seed=1)
+    large = [x for x in xs if len(x) >= 500]
+    variance = np.mean([x.var(axis=0, ddof=1) for x in large], axis=0)
+    assert variance == pytest.approx(np.arange(1, 6) ** -1.2, rel=0.1)
+
+
+def test_labels_come_from_one_nearly_shared_linear_model():
+    # Clients' models differ by N(0, 0.1) around one, so a pooled linear fit must do far better
+    # than the commonest label.
+    xs, ys = leaf_synthetic(clients=50, classes=4, dimension=10, seed=3)
+    x, y = np.concatenate(xs), np.concatenate(ys)
+    design = np.c_[x, np.ones(len(x))]
+    fit = np.linalg.lstsq(design, np.eye(4)[y], rcond=None)[0]
+    accuracy = ((design @ fit).argmax(1) == y).mean()
+    assert accuracy > np.bincount(y).max() / len(y) + 0.1
+
+
+def test_the_seed_decides_and_global_state_is_left_alone():
+    np.random.seed(5)
+    before = np.random.get_state()[1].copy()
+    first, again, other = leaf_synthetic(5), leaf_synthetic(5), leaf_synthetic(5, seed=1)
+    assert all((a == b).all() for a, b in zip(first[0], again[0], strict=True))
+    assert first[0][0].shape != other[0][0].shape or (first[0][0] != other[0][0]).any()
+    assert (np.random.get_state()[1] == before).all()
+
+
+@pytest.mark.parametrize("bad", [{"clients": 0}, {"classes": 0}, {"dimension": 0}, {"seed": -1}])
+def test_bad_numbers_are_refused(bad):
+    with pytest.raises(Error, match=next(iter(bad))):
+        leaf_synthetic(**bad)

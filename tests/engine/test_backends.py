@@ -1,0 +1,198 @@
+"""The same numbers on every backend, in every chunking, alone and inside a grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib.engine.config import configure
+from fedlib.engine.run import combinations, execute
+
+TASKS: dict[str, dict[str, Any]] = {
+    "quadratic": {},
+    "synthetic": {"clients": 12},
+    "emnist_cr": {"clients": 6, "width": 0.1},
+    "cifar10": {"clients": 6, "examples_per_client": 25, "test_clients": 2, "width": 0.03},
+}
+
+
+def load(name: str) -> fedlib.Task:
+    return fedlib.load_task(name, **TASKS[name])
+
+
+def difference(a: fedlib.History, b: fedlib.History) -> float:
+    """The largest difference in parameters and in recorded values."""
+    params = max(float((a.params[n] - b.params[n]).abs().max()) for n in a.params)
+    assert a.frame[["round", "split", "metric"]].equals(b.frame[["round", "split", "metric"]])
+    values = float((a.frame["value"] - b.frame["value"]).abs().max())
+    clients = float((a.clients["value"] - b.clients["value"]).abs().max())
+    return max(params, values, clients)
+
+
+COMMON: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 5, "seed": 1}
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedadam"])
+@pytest.mark.parametrize("name", list(TASKS))
+def test_backends_and_chunks_agree_on_every_task(name: str, algorithm: str) -> None:
+    task = load(name)
+    rows = fedlib.run(task, algorithm, backend="vectorized", chunk_clients=5, **COMMON)
+    assert difference(rows, fedlib.run(task, algorithm, backend="reference", **COMMON)) < 1e-10
+    for size in (1, 2):
+        chunked = fedlib.run(task, algorithm, backend="vectorized", chunk_clients=size, **COMMON)
+        assert difference(rows, chunked) < 1e-10
+    assert rows.diverged is None
+    start = rows.frame[(rows.frame["round"] == 0) & (rows.frame["metric"] == "loss")][
+        "value"
+    ].item()
+    assert rows.series("loss").iloc[-1] != start
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_a_configuration_is_the_same_alone_and_inside_a_grid(name: str) -> None:
+    task = load(name)
+    cells = combinations({"client_lr": [0.02, 0.05], "server_lr": [0.01, 0.1, 0.3]})
+    common = {**COMMON, "rounds": 2}
+    requests = [configure(task, "fedadam", overrides=cell, **common) for cell in cells]
+    together = execute(task, requests, backend="vectorized")
+    assert {h.meta["configurations"] for h in together} == {6}
+    for cell, history in list(zip(cells, together, strict=True))[1::2]:
+        alone = fedlib.run(task, "fedadam", overrides=cell, **common)
+        assert difference(history, alone) < 1e-10
+        slow = fedlib.run(task, "fedadam", overrides=cell, backend="reference", **common)
+        assert difference(history, slow) < 1e-10
+    assert len({float(h.series("loss").iloc[-1]) for h in together}) == 6
+
+
+def test_configurations_that_cannot_share_a_program_still_run_together() -> None:
+    task = load("synthetic")
+    cells: list[dict[str, Any]] = [
+        {"client_lr": 0.02, "batch_size": 5},
+        {"client_lr": 0.05, "batch_size": 10},
+        {"client_lr": 0.05, "batch_size": 5, "form": "printed"},
+        {"client_lr": 0.07, "batch_size": 5},
+    ]
+    requests = [configure(task, "fedadam", overrides=cell, **COMMON) for cell in cells]
+    together = execute(task, requests)
+    assert [h.meta["configurations"] for h in together] == [2, 1, 1, 2]
+    for cell, history in zip(cells, together, strict=True):
+        assert difference(history, fedlib.run(task, "fedadam", overrides=cell, **COMMON)) < 1e-10
+
+
+def test_local_epochs_and_unequal_steps_agree() -> None:
+    task = load("synthetic")
+    steps = [0, 1, 7, 3, 30, 2, 1, 1, 5, 9, 4, 11]
+    for overrides in (
+        {"local_epochs": 3, "batch_size": 7},
+        {"local_steps": steps},
+        {"batch_size": None},
+    ):
+        common = {**COMMON, "clients_per_round": 12, "overrides": overrides}
+        a = fedlib.run(task, "fedavg", backend="vectorized", **common)
+        b = fedlib.run(task, "fedavg", backend="reference", **common)
+        assert difference(a, b) < 1e-10
+
+
+def with_clients(task: fedlib.Task, order: list[int], extra: int = 0) -> fedlib.Task:
+    """The task with its clients in another order and ``extra`` empty ones."""
+    import dataclasses
+
+    data = task.train
+    parts = [data.index[data.starts[i] : data.starts[i] + data.sizes[i]].numpy() for i in order]
+    parts += [np.array([], dtype=np.int64)] * extra
+    return dataclasses.replace(task, train=fedlib.ClientData(data.x, data.y, parts))
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+def test_a_client_without_examples_changes_nothing(backend: str) -> None:
+    task = load("synthetic")
+    common = {**COMMON, "clients_per_round": None, "backend": backend}
+    a = fedlib.run(task, "fedadam", **common)
+    b = fedlib.run(with_clients(task, list(range(12)), extra=3), "fedadam", **common)
+    assert difference(a, b) < 1e-12
+
+
+def test_permuting_clients_changes_nothing_but_rounding() -> None:
+    """With one full-batch step no random order is involved, so only the sum's order differs."""
+    task = load("synthetic")
+    common = {**COMMON, "clients_per_round": None, "overrides": {"batch_size": None}}
+    a = fedlib.run(task, "fedavg", **common)
+    b = fedlib.run(with_clients(task, list(range(12))[::-1]), "fedavg", **common)
+    assert difference(a, b) < 1e-12
+
+
+class Plain(nn.Module):
+    """An ordinary module that knows nothing of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(60, 8)
+        self.drop = nn.Dropout(0.3)
+        self.out = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.drop(torch.tanh(self.hidden(x))))
+
+
+def test_any_module_runs_through_vmap_with_keyed_dropout() -> None:
+    import dataclasses
+
+    task = dataclasses.replace(load("synthetic"), model=Plain)
+    a = fedlib.run(task, "fedavg", backend="vectorized", **COMMON)
+    b = fedlib.run(task, "fedavg", backend="reference", **COMMON)
+    assert difference(a, b) < 1e-10
+    requests = [
+        configure(task, "fedavg", overrides={"client_lr": lr}, **COMMON) for lr in (0.01, 0.05)
+    ]
+    for request, together in zip(requests, execute(task, requests), strict=True):
+        assert difference(together, execute(task, [request])[0]) < 1e-10
+
+
+def test_running_statistics_are_refused() -> None:
+    import dataclasses
+
+    model = lambda: nn.Sequential(nn.Linear(60, 4), nn.BatchNorm1d(4), nn.Linear(4, 10))  # noqa: E731
+    task = dataclasses.replace(load("synthetic"), model=model)
+    with pytest.raises(fedlib.Error, match="running statistics"):
+        fedlib.run(task, "fedavg", rounds=1)
+
+
+def test_runs_repeat_exactly_and_ignore_global_random_state() -> None:
+    task = load("emnist_cr")
+    torch.manual_seed(1)
+    np.random.seed(1)
+    a = fedlib.run(task, "fedadam", **COMMON)
+    torch.manual_seed(2)
+    np.random.seed(2)
+    state = torch.get_rng_state()
+    b = fedlib.run(load("emnist_cr"), "fedadam", **COMMON)
+    assert difference(a, b) == 0
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_seeds_can_be_set_apart() -> None:
+    task = load("synthetic")
+    base = {"init": 1, "sampling": 1, "batches": 1}
+    runs = [
+        fedlib.run(task, "fedavg", **{**COMMON, "seed": {**base, **change}})
+        for change in ({}, {"init": 2}, {"sampling": 2}, {"batches": 2})
+    ]
+    assert difference(runs[0], fedlib.run(task, "fedavg", **{**COMMON, "seed": 1})) == 0
+    for other in runs[1:]:
+        assert difference(runs[0], other) > 1e-6
+    start = [run.frame[run.frame["round"] == 0]["value"].tolist() for run in runs]
+    assert start[0] == start[2] == start[3] != start[1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
+@pytest.mark.parametrize("name", list(TASKS))
+def test_cuda_agrees_with_cpu(name: str) -> None:
+    task = load(name)
+    a = fedlib.run(task, "fedadam", device="cpu", **COMMON)
+    b = fedlib.run(task, "fedadam", device="cuda", **COMMON)
+    assert difference(a, b) < 1e-8

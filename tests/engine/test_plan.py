@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import torch
+
+from fedlib.engine.plan import Plan, make_plan
+from fedlib.tasks.base import ClientData
+
+SIZES = [7, 0, 3, 10, 1]
+
+
+def data() -> ClientData:
+    total = sum(SIZES)
+    shuffled = np.random.default_rng(0).permutation(total)
+    parts = np.split(shuffled, np.cumsum(SIZES)[:-1])
+    return ClientData(torch.arange(total), torch.arange(total), parts)
+
+
+def plan(clients: list[int], **changes: object) -> Plan:
+    settings = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
+    return make_plan(data(), np.array(clients), **settings)  # type: ignore[arg-type]
+
+
+def batches(p: Plan, client: int) -> list[list[int]]:
+    """The batches of a client in the order of its steps."""
+    row = p.clients.tolist().index(client)
+    found = []
+    for step, active in enumerate(p.active):
+        if row < active:
+            entry = p.offsets[step] + row
+            found.append(p.index[entry, : int(p.counts[entry])].tolist())
+    return found
+
+
+def members(client: int) -> list[int]:
+    d = data()
+    return sorted(d.index[d.starts[client] : d.starts[client] + d.sizes[client]].tolist())
+
+
+def test_every_pass_visits_each_example_once_in_batches() -> None:
+    p = plan([0, 1, 2, 3, 4])
+    for client, size in enumerate(SIZES):
+        own = batches(p, client)
+        per_pass = -(-size // 3)
+        assert len(own) == 2 * per_pass
+        for number in range(2):
+            one_pass = own[number * per_pass : (number + 1) * per_pass]
+            assert sorted(chain(*one_pass)) == members(client)
+            assert all(len(batch) == 3 for batch in one_pass[:-1])
+    assert int(p.counts.sum()) == 2 * sum(SIZES)
+
+
+def test_passes_and_rounds_are_shuffled_differently() -> None:
+    own = batches(plan([3]), 3)
+    assert list(chain(*own[:4])) != list(chain(*own[4:]))
+    assert own != batches(plan([3], round=5), 3)
+    assert own != batches(plan([3], seed=1), 3)
+
+
+def test_orders_are_uniform() -> None:
+    """All 6 orders of client 2's three examples come about equally often."""
+    seen = Counter(tuple(batches(plan([2], local_epochs=1, round=r), 2)[0]) for r in range(1200))
+    assert len(seen) == 6
+    assert max(abs(count - 200) for count in seen.values()) < 5 * np.sqrt(200)
+
+
+def test_a_clients_batches_do_not_depend_on_the_cohort() -> None:
+    everyone = plan([0, 1, 2, 3, 4])
+    for client in range(5):
+        alone = plan([client])
+        assert batches(everyone, client) == batches(alone, client)
+        row = everyone.clients.tolist().index(client)
+        for step, active in enumerate(everyone.active):
+            if row < active:
+                assert everyone.keys[everyone.offsets[step] + row] == alone.keys[step]
+
+
+def test_finished_clients_leave_and_only_last_batches_are_short() -> None:
+    p = plan([0, 1, 2, 3, 4], local_epochs=1)
+    assert p.clients.tolist() == [3, 0, 2, 4, 1]
+    assert p.steps.tolist() == [4, 3, 1, 1, 0]
+    assert p.active == [4, 2, 2, 1]
+    assert p.mask is not None
+    assert torch.equal(p.mask.sum(1), p.counts)
+    assert p.padding() == 1 - 21 / 27
+
+
+def test_local_steps_cycle_through_the_data() -> None:
+    p = plan([0, 3], steps=[5, 1, 1, 2, 1])
+    own = batches(p, 0)
+    assert [len(batch) for batch in own] == [3, 3, 1, 3, 3]
+    assert sorted(chain(*own[:3])) == members(0)
+    assert len(batches(p, 3)) == 2
+    p = plan([0, 1, 3], steps=4)
+    assert [len(batches(p, client)) for client in (0, 1, 3)] == [4, 0, 4]
+
+
+def test_full_batches_have_no_mask() -> None:
+    p = plan([0, 2], batch_size=1)
+    assert p.mask is None and p.padding() == 0
+    p = plan([0, 3], batch_size=None, local_epochs=1)
+    assert p.active == [2] and p.counts.tolist() == [7, 10]
+    assert sorted(p.index[1].tolist()) == members(3)

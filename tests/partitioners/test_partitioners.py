@@ -1,0 +1,177 @@
+"""Partitioners against slow references, exact counts and the theory's moments."""
+
+import time
+
+import numpy as np
+import pytest
+
+from fedlib.errors import Error
+from fedlib.partitioners import by_user, dirichlet, dirichlet_proportions, iid
+from fedlib.randomness import numpy_generator
+
+
+def balanced(classes, each, seed=0):
+    return np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), each))
+
+
+def test_iid_gives_every_index_once_in_near_equal_parts():
+    parts = iid(1003, 10, seed=4)
+    assert sorted(np.concatenate(parts)) == list(range(1003))
+    assert sorted({len(part) for part in parts}) == [100, 101]
+    assert all(part.dtype == np.int64 for part in parts)
+
+
+def test_iid_depends_on_the_seed_alone():
+    np.random.seed(1)
+    first = iid(50, 5, seed=7)
+    np.random.seed(2)
+    again, other = iid(50, 5, seed=7), iid(50, 5, seed=8)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert any((a != b).any() for a, b in zip(first, other, strict=True))
+
+
+def test_iid_really_shuffles():
+    # The mean index of 1000 out of 10000 has standard deviation 2887 / sqrt(1000).
+    means = [part.mean() for part in iid(10000, 10, seed=0)]
+    assert np.abs(np.array(means) - 4999.5).max() < 5 * 2887 / np.sqrt(1000)
+
+
+def test_by_user_groups_in_order_of_code():
+    parts = by_user(np.array([30, 7, 30, 8, 7, 30]))
+    assert [part.tolist() for part in parts] == [[1, 4], [3], [0, 2, 5]]
+    assert [part.tolist() for part in by_user(["b", "a", "b"])] == [[1], [0, 2]]
+    assert by_user(np.array([], dtype=np.int64)) == []
+
+
+def slow_lda(labels, clients, q, sizes, seed):
+    """One example at a time, as the public description has it; same uniforms as the library."""
+    shuffler = numpy_generator(seed, "partition dirichlet order")
+    pools = [list(shuffler.permutation(np.flatnonzero(labels == c))) for c in range(q.shape[1])]
+    q = q.copy()
+    for c, pool in enumerate(pools):
+        if not pool:
+            q[:, c] = 0
+    result = []
+    for client in range(clients):
+        u = numpy_generator(seed, "partition dirichlet labels", client).random(sizes[client])
+        mine = []
+        for value in u:
+            row = q[client]
+            if row.sum() == 0:
+                row = np.array([len(pool) for pool in pools], dtype=float)
+            row = row / row.sum()
+            label, acc = 0, row[0]
+            while acc <= value:
+                label += 1
+                acc += row[label]
+            mine.append(pools[label].pop(0))
+            if not pools[label]:
+                q[:, label] = 0
+        result.append(mine)
+    return result
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 10.0])
+def test_dirichlet_equals_the_slow_reference_until_the_last_example(alpha):
+    labels = balanced(7, 40)
+    labels[labels == 3] = 2  # a class that does not occur
+    sizes = [28] * 10
+    got = dirichlet(labels, 10, alpha, 28, seed=5)
+    want = slow_lda(labels, 10, dirichlet_proportions(10, 7, alpha, 5), sizes, 5)
+    assert [part.tolist() for part in got] == want
+    assert sorted(np.concatenate(got)) == list(range(280))  # everything is used, nothing twice
+
+
+def test_dirichlet_sizes_are_exact_and_no_index_repeats():
+    labels = balanced(10, 100)
+    sizes = [5, 0, 300, 17]
+    parts = dirichlet(labels, 4, 0.1, sizes, seed=0)
+    assert [len(part) for part in parts] == sizes
+    everything = np.concatenate(parts)
+    assert len(set(everything.tolist())) == 322
+
+
+def test_dirichlet_proportions_have_the_moments_of_the_theory():
+    alpha, classes = 0.3, 5
+    q = dirichlet_proportions(4000, classes, alpha, seed=2)
+    total = alpha * classes
+    variance = (1 / classes) * (1 - 1 / classes) / (total + 1)
+    assert np.allclose(q.sum(axis=1), 1)
+    assert np.abs(q.mean(axis=0) - 0.2).max() < 5 * np.sqrt(variance / 4000)
+    assert np.allclose(q.var(axis=0), variance, rtol=0.1)
+    assert np.corrcoef(q.T)[0, 1] == pytest.approx(-1 / (classes - 1), abs=0.06)
+
+
+def test_dirichlet_client_histograms_follow_their_proportions():
+    labels = balanced(10, 5000)
+    parts = dirichlet(labels, 20, 1.0, 500, seed=3)  # no class can run out
+    q = dirichlet_proportions(20, 10, 1.0, 3)
+    for part, row in zip(parts, q, strict=True):
+        share = np.bincount(labels[part], minlength=10) / 500
+        assert (np.abs(share - row) <= 5 * np.sqrt(row * (1 - row) / 500) + 0.004).all()
+
+
+def test_small_alpha_concentrates_and_large_alpha_spreads():
+    labels = balanced(10, 1000)
+
+    def largest_share(alpha):
+        parts = dirichlet(labels, 50, alpha, 100, seed=1)
+        return np.mean([np.bincount(labels[p], minlength=10).max() / 100 for p in parts])
+
+    assert largest_share(0.05) > 0.7
+    assert largest_share(100.0) < 0.25
+
+
+def test_test_split_can_follow_the_training_split():
+    train, test = balanced(10, 500), balanced(10, 100, seed=9)
+    q = dirichlet_proportions(10, 10, 0.1, seed=6)
+    same = dirichlet(train, 10, 0.1, 100, seed=6)
+    given = dirichlet(train, 10, 0.1, 100, seed=6, proportions=q)
+    assert all((a == b).all() for a, b in zip(same, given, strict=True))
+    test_parts = dirichlet(test, 10, 0.1, 20, seed=6, proportions=q)
+    overlap = [
+        np.minimum(
+            np.bincount(train[a], minlength=10) / 100, np.bincount(test[b], minlength=10) / 20
+        ).sum()
+        for a, b in zip(given, test_parts, strict=True)
+    ]
+    assert np.mean(overlap) > 0.7
+
+
+def test_client_whose_classes_ran_out_draws_from_what_is_left():
+    labels = np.array([0, 0, 1, 1, 1, 2])
+    parts = dirichlet(labels, 2, 1.0, 3, seed=0, proportions=[[1, 0, 0], [1, 0, 0]])
+    assert set(parts[0][:2]) == {0, 1}
+    assert sorted(np.concatenate(parts)) == list(range(6))
+
+
+def test_paper_size_is_fast():
+    labels = balanced(10, 5000)
+    start = time.perf_counter()
+    parts = dirichlet(labels, 500, 0.1, 100, seed=0)
+    assert time.perf_counter() - start < 3
+    assert sorted(np.concatenate(parts)) == list(range(50000))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: iid(10, 0, 0), "clients is 0"),
+        (lambda: iid(3, 5, 0), "3 examples among 5 clients"),
+        (lambda: by_user(np.zeros((2, 2))), "2 dimensions"),
+        (lambda: dirichlet([0, 1], 0, 1.0, 1, 0), "clients is 0"),
+        (lambda: dirichlet([0, 1], 1, 0.0, 1, 0), "alpha is 0.0"),
+        (lambda: dirichlet([0, 1], 1, float("nan"), 1, 0), "alpha is nan"),
+        (lambda: dirichlet([0, 1], 2, 1.0, 5, 0), "ask for 10 examples in all, .* only 2"),
+        (lambda: dirichlet([0, 1], 2, 1.0, [1], 0), "2 numbers"),
+        (lambda: dirichlet([0, 1], 2, 1.0, -1, 0), "is -1"),
+        (lambda: dirichlet([0, -1], 1, 1.0, 1, 0), "smallest is -1"),
+        (lambda: dirichlet([0.5, 1.0], 1, 1.0, 1, 0), "integers"),
+        (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[1.0]]), r"needed: \(1, 2\)"),
+        (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[0.0, 0.0]]), "positive sum"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, words):
+    with pytest.raises(Error, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)

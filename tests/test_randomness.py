@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fedlib import randomness
+
+
+def test_keys_differ_in_every_argument() -> None:
+    keys = {
+        randomness.key(0, "a"),
+        randomness.key(1, "a"),
+        randomness.key(0, "b"),
+        randomness.key(0, "a", 0),
+        randomness.key(0, "a", 0, 1),
+        randomness.key(0, "a", 1, 0),
+    }
+    assert len(keys) == 6
+    assert all(0 <= key < 2**63 for key in keys)
+
+
+def test_generators_depend_on_their_key_alone() -> None:
+    torch.manual_seed(1)
+    first = randomness.torch_generator(3, "x", 4).initial_seed()
+    torch.manual_seed(2)
+    assert randomness.torch_generator(3, "x", 4).initial_seed() == first
+    a, b = (randomness.numpy_generator(3, "x", n).random(4) for n in (4, 4))
+    assert (a == b).all()
+    assert (randomness.numpy_generator(3, "x", 5).random(4) != a).all()
+
+
+def test_mix_is_splitmix64() -> None:
+    """Against SplitMix64 in Python integers, seeded with 1234567."""
+
+    def reference(state: int) -> int:
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+        return z ^ (z >> 31)
+
+    seed, gamma = 1234567, 0x9E3779B97F4A7C15
+    words = randomness.bits(torch.tensor(seed), 5)
+    expected = [reference((seed + (i + 1) * gamma) % 2**64) for i in range(5)]
+    assert [word % 2**64 for word in words.tolist()] == expected
+
+
+def test_uniform_is_uniform_and_uncorrelated() -> None:
+    u = randomness.uniform(torch.arange(2000), 500)
+    n = u.numel()
+    assert 0 <= float(u.min()) and float(u.max()) < 1
+    assert abs(float(u.mean()) - 0.5) < 5 * math.sqrt(1 / 12 / n)
+    counts = torch.histc(u, 20, 0, 1) / n
+    assert float((counts - 0.05).abs().max()) < 5 * math.sqrt(0.05 * 0.95 / n)
+    for a, b in ((u[:-1], u[1:]), (u[:, :-1], u[:, 1:])):
+        correlation = float(((a - 0.5) * (b - 0.5)).mean()) * 12
+        assert abs(correlation) < 5 / math.sqrt(a.numel())
+
+
+def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys() -> None:
+    keys = torch.tensor([5, 6, 7])
+    assert torch.equal(randomness.bits(keys, 9)[:, :4], randomness.bits(keys, 4))
+    assert torch.equal(randomness.lanes16(keys, 9)[:, :3], randomness.lanes16(keys, 3))
+    assert torch.equal(randomness.lanes16(keys, 9), randomness.lanes16(keys, 9, vmapped=True))
+    assert torch.equal(randomness.bits(keys, 4)[1], randomness.bits(torch.tensor(6), 4))
+
+
+@pytest.mark.parametrize("p", [0.25, 0.5])
+def test_dropout_keeps_the_right_share_and_scales_it(p: float) -> None:
+    x = torch.ones(4, 50, 200)
+    with randomness.masks(torch.arange(4)):
+        y = randomness.dropout(x, p)
+    kept = y != 0
+    assert torch.allclose(y[kept], torch.tensor(1 / (1 - p)))
+    assert abs(float(kept.float().mean()) - (1 - p)) < 5 * math.sqrt(p * (1 - p) / y.numel())
+
+
+def test_dropout_masks_are_shared_by_a_clients_configurations_only() -> None:
+    x = torch.ones(6, 8, 5)
+    with randomness.masks(torch.tensor([1, 2])):
+        first, second = randomness.dropout(x, 0.5), randomness.dropout(x, 0.5)
+    assert torch.equal(first[0], first[2]) and torch.equal(first[3], first[5])
+    assert not torch.equal(first[0], first[3])
+    assert not torch.equal(first, second)
+    with randomness.masks(torch.tensor(2)):
+        assert torch.equal(randomness.dropout(x[0], 0.5), first[3])
+
+
+def test_dropout_outside_a_round_is_torchs() -> None:
+    torch.manual_seed(0)
+    ours = randomness.dropout(torch.ones(100), 0.3)
+    torch.manual_seed(0)
+    assert torch.equal(ours, torch.nn.functional.dropout(torch.ones(100), 0.3))
