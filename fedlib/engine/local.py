@@ -112,10 +112,15 @@ class LocalTrainer:
         x = self.inputs(plan.index, plan.keys) if at_once else None
         y = self.y[plan.index.to(self.device)]
         weights, keys = self.example_weights(plan), plan.keys.to(self.device)
+        if x is not None:
+            steps = zip(*(t.split(plan.active) for t in (x, y, weights, keys)), strict=True)
+            yield from (Batch(*step) for step in steps)
+            return
         for offset, active in zip(plan.offsets, plan.active, strict=True):
             part = slice(offset, offset + active)
-            inputs = self.inputs(plan.index[part], plan.keys[part]) if x is None else x[part]
-            yield Batch(inputs, y[part], weights[part], keys[part])
+            yield Batch(
+                self.inputs(plan.index[part], plan.keys[part]), y[part], weights[part], keys[part]
+            )
 
     def example_weights(self, plan: Plan) -> Tensor:
         """What each example's loss counts in its batch's loss, ``[T, B]``."""
@@ -135,22 +140,17 @@ class LocalTrainer:
     def value_and_grad(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Loss ``[n, C, 1]`` and gradient ``[n, C, P]`` at ``x [n, C, P]`` on the batches."""
         clients, configurations = x.shape[:2]
-        leaves = self.model.leaves(x.reshape(clients * configurations, -1))
         y, weights = batch.y, batch.weights
         if configurations > 1:
             y = y.repeat_interleave(configurations, 0)
             weights = weights.repeat_interleave(configurations, 0)
+        leaves = self.model.leaves(x.reshape(clients * configurations, -1))
         with torch.enable_grad(), randomness.masks(batch.keys):
-            leaves = [leaf.requires_grad_() for leaf in leaves]
             losses = self.task.loss(self.model.rows(leaves, batch.x), y)
-            # Rows share nothing, so the gradient of all weighted losses holds each row's own
-            # gradient.
+            # Rows share nothing, so the gradient of all weighted losses holds each row's own.
             grads = torch.autograd.grad(losses, leaves, weights, allow_unused=True)
-        loss = (losses.detach() * weights).sum(-1)
-        return (
-            loss.view(clients, configurations, 1),
-            self.model.flatten(grads, (clients, configurations)),
-        )
+        grad = self.model.flatten(grads, (clients, configurations))
+        return (losses.detach() * weights).sum(-1).view(clients, configurations, 1), grad
 
     @torch.no_grad()
     def vectorized(
@@ -233,7 +233,7 @@ class LocalTrainer:
     def value_and_grad_one(self, x: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
         """Loss ``[1]`` and gradient ``[P]`` of one model on one batch of real examples only."""
         inputs, targets, key = batch
-        leaves = [leaf.requires_grad_() for leaf in self.model.leaves(x)]
+        leaves = self.model.leaves(x)
         with torch.enable_grad(), randomness.masks(key):
             outputs = self.model.one(leaves, inputs)
             losses = self.task.loss(outputs.unsqueeze(0), targets.unsqueeze(0))

@@ -49,23 +49,28 @@ class FlatModel:
         return torch.cat([p.detach().reshape(-1) for p in self._original])
 
     def leaves(self, x: Tensor) -> list[Tensor]:
-        """Views of vectors ``x [..., P]`` in the parameters' shapes, one leading axis kept."""
+        """Views of vectors ``x [..., P]`` in the parameters' shapes, as leaves of the graph.
+
+        Differentiating by these and joining the gradients is faster than by ``x`` itself.
+        """
         parts = x.detach().split(self.sizes, dim=-1)
-        return [p.view(*x.shape[:-1], *s) for p, s in zip(parts, self.shapes, strict=True)]
+        return [
+            part.view(*x.shape[:-1], *shape).requires_grad_()
+            for part, shape in zip(parts, self.shapes, strict=True)
+        ]
 
     def named(self, x: Tensor) -> dict[str, Tensor]:
         """A vector ``x [P]`` as a dict of named tensors (copies, on the CPU)."""
-        return {n: v.cpu().clone() for n, v in zip(self.names, self.leaves(x), strict=True)}
+        leaves = zip(self.names, self.leaves(x), strict=True)
+        return {name: leaf.detach().cpu().clone() for name, leaf in leaves}
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
-        if len(grads) == 1 and grads[0] is not None:
-            return grads[0].reshape(*rows, -1)
         flat = [
-            self._original[0].new_zeros(*rows, size) if g is None else g.reshape(*rows, size)
-            for g, size in zip(grads, self.sizes, strict=True)
+            self._original[0].new_zeros(*rows, size) if grad is None else grad.reshape(*rows, size)
+            for grad, size in zip(grads, self.sizes, strict=True)
         ]
-        return torch.cat(flat, dim=-1)
+        return flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
 
     def one(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
         """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``."""

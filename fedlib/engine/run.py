@@ -199,7 +199,7 @@ class Program:
             training += time.perf_counter() - before
             if len(survivors) < len(alive):
                 final[alive] = server["x"]
-                keep = torch.tensor([alive.index(one) for one in survivors], device=self.device)
+                keep = torch.tensor([alive.index(o) for o in survivors], device=self.device).long()
                 server = map_state(lambda t, keep=keep: t[keep], server)
                 alive = survivors
                 if not alive:

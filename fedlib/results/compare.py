@@ -1,14 +1,15 @@
 """The papers' printed numbers beside ours.
 
 A cell takes the best runs there are: the paper's own settings before reduced ones, real data before
-stand-ins, then the longest and newest; always with the task's own hyperparameters (the paper's). Several
-seeds of the same configuration are averaged.
+stand-ins, then the longest and newest; always with the task's own hyperparameters (the paper's).
+Several seeds of the same configuration are averaged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
@@ -21,6 +22,8 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.results.store import Store, Stored
+
+log = logging.getLogger("fedlib")
 
 # Percentage points between printed and ours that still count as the same number.
 TOLERANCE = 1.5
@@ -149,7 +152,7 @@ def _spread(history: History) -> tuple[float, float]:
 
 
 def _worst(history: History) -> tuple[float, float]:
-    """Mean accuracy of the worst clients that hold 30 % of the examples; of the worst 30 % of clients."""
+    """Mean accuracy of the worst clients that hold 30 % of the examples; of 30 % of the clients."""
     value, size = _client_accuracy(history)
     if not len(value):
         return NAN, NAN
@@ -209,7 +212,7 @@ def departures(item: Item, config: RunConfig) -> list[str]:
 
 
 def tuned(config: RunConfig, hyperparameters: Mapping[str, Any] | None) -> bool:
-    """Whether a run's method is the named one with the task's own hyperparameters, none overridden."""
+    """Whether a run's method is the named one with the task's own hyperparameters."""
     if config.algorithm not in algorithms.METHODS or hyperparameters is None:
         return False
     try:
@@ -234,6 +237,7 @@ def _rank(item: Item, runs: Sequence[Stored | History]) -> tuple[Any, ...]:
         not config.task["stand_in"],
         config.task["preset"] == "paper",
         config.rounds,
+        -config.eval_every,
         len(runs),
         max(run.meta.get("created", "") for run in runs),
     )
@@ -254,17 +258,18 @@ def choose(item: Item, algorithm: str, runs: Iterable[Stored | History]) -> list
 
 
 def compare(store: Store | None = None) -> pd.DataFrame:
-    """Every printed number that this fedlib can compute, beside ours from stored and published runs.
+    """Every printed number that this fedlib can compute, beside ours.
 
     Args:
-        store: default the standard one.
+        store: the stored runs, and with them the published ones; default the standard store.
 
     Returns:
-        one row per printed cell: paper, item, task, algorithm, metric, printed, ours (mean over seeds),
-        ours_std (over seeds, n - 1), seeds (how many), difference (ours - printed), ours_unweighted
-        (clients count alike instead of by their examples), comparable (False where the paper's
-        definition is unclear), preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs
-        (digests), note. All numbers in percent. Cells without a run have NaN and name their notebook.
+        one row per printed cell: paper, item, task, algorithm, metric, printed, ours (mean over
+        seeds), ours_std (over seeds, n - 1), seeds (how many), difference (ours - printed),
+        ours_unweighted (clients count alike instead of by their examples), comparable (False where
+        the paper's definition is unclear), preset, rounds, printed_rounds, data (``"real"``,
+        ``"stand-in"``), runs (digests), note. All numbers in percent. A cell without a run has NaN
+        and names its notebook.
     """
     store = Store() if store is None else store
     return cells(store.stored(published=True))
@@ -278,12 +283,22 @@ def cells(runs: Sequence[Stored | History], items: Sequence[Item] = ITEMS) -> pd
         for algorithm, _, metric, printed in item.cells():
             if algorithm not in histories:
                 chosen = choose(item, algorithm, runs)
-                histories[algorithm] = [
-                    run.history(params=False) if isinstance(run, Stored) else run for run in chosen
-                ]
+                histories[algorithm] = list(_read(chosen))
             rows.append(_cell(item, algorithm, metric, printed, histories[algorithm]))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.astype({"rounds": "Int64", "printed_rounds": "Int64"})
+
+
+def _read(runs: Iterable[Stored | History]) -> Iterator[History]:
+    """The numbers of the runs; a damaged one is logged and left out."""
+    for run in runs:
+        if isinstance(run, History):
+            yield run
+            continue
+        try:
+            yield run.history(params=False)
+        except Error as problem:
+            log.warning("%s", problem)
 
 
 def _cell(
@@ -348,9 +363,11 @@ def summary(frame: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
         tolerance: percentage points.
 
     Returns:
-        one row per paper, item and task: cells (printed numbers), run (of them), within (comparable ones
-        within the tolerance), comparable (that were run), paper_best and our_best (algorithms; among those
-        that were run, by accuracy), same_best (None unless two algorithms or more were run).
+        one row per paper, item and task: cells (printed numbers), run (of them), comparable (of
+            those
+        run), within (of those comparable, within the tolerance), paper_best and our_best
+        (algorithms; among those run, by accuracy), same_best (None unless two algorithms or more
+        were run).
     """
     rows = []
     for (paper, item, task), part in frame.groupby(["paper", "item", "task"], sort=False):

@@ -1,0 +1,21 @@
+"""Figures and tables from stored runs; nothing here trains."""
+
+from fedlib.figures.catalogue import Drawn, Entry, draw, entries, entry, redraw
+from fedlib.figures.curves import client_distribution, learning_curves
+from fedlib.figures.heat_map import heat_map
+from fedlib.figures.save import save
+from fedlib.figures.tables import table
+
+__all__ = [
+    "Drawn",
+    "Entry",
+    "client_distribution",
+    "draw",
+    "entries",
+    "entry",
+    "heat_map",
+    "learning_curves",
+    "redraw",
+    "save",
+    "table",
+]

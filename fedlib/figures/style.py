@@ -1,0 +1,82 @@
+"""One look for all figures, and one colour, marker, line and label per algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from typing import Any
+
+import matplotlib
+import matplotlib.style
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an algorithm is drawn, in every figure alike."""
+
+    label: str
+    color: str
+    marker: str = "o"
+    linestyle: str | tuple[int, tuple[int, ...]] = "-"
+
+    def line(self) -> dict[str, Any]:
+        """Keywords of ``Axes.plot``."""
+        return {"color": self.color, "marker": self.marker, "linestyle": self.linestyle}
+
+
+_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _BLACK, _OLIVE = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
+    *("#E69F00", "#56B4E9", "#000000", "#999933"),
+)
+_DASH, _DOT, _DASHDOT, _LONG = "--", ":", "-.", (0, (6, 2))
+
+# Related methods share a colour and differ in marker and line; those that meet in one figure of the
+# papers differ in colour.
+LOOKS: dict[str, Look] = {
+    "fedavg": Look("FedAvg", _BLACK, "o", _DASH),
+    "fedavgm": Look("FedAvgM", _SKY, "v", _DASHDOT),
+    "fedadagrad": Look("FedAdagrad", _GREEN, "s", "-"),
+    "fedadam": Look("FedAdam", _BLUE, "^", "-"),
+    "fedyogi": Look("FedYogi", _RED, "D", "-"),
+    "scaffold": Look("SCAFFOLD", _AMBER, "P", _DASHDOT),
+    "fedprox": Look("FedProx", _PINK, "X", _DASH),
+    "fednova": Look("FedNova", _OLIVE, "<", _DASHDOT),
+    "qfedavg": Look("q-FedAvg", _AMBER, ">", _DOT),
+    "adafedadam": Look("AdaFedAdam", _RED, "*", "-"),
+    "mime": Look("Mime", _RED, "h", "-"),
+    "mimelite": Look("MimeLite", _GREEN, "H", "-"),
+    "mime_mvr": Look("MimeMVR", _RED, "d", _LONG),
+    "mimelite_mvr": Look("MimeLiteMVR", _GREEN, "d", _LONG),
+    "loc_mime": Look("Loc-Mime", _OLIVE, "h", _DOT),
+    "moon": Look("MOON", _AMBER, "p", "-"),
+    "lookahead": Look("Lookahead", _PINK, "1", _DOT),
+    "adaalter": Look("AdaAlter", _SKY, "2", _DOT),
+    "centralized": Look("Centralized", "#7F7F7F", "", _LONG),
+    "n_accadam": Look("N-AccAdam", _SKY, "3", _LONG),
+}
+_OTHERS = (_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _OLIVE)
+
+
+def look(algorithm: str) -> Look:
+    """An algorithm's look; one that is not in :data:`LOOKS` gets a fixed one from its name."""
+    if algorithm in LOOKS:
+        return LOOKS[algorithm]
+    number = sum(algorithm.encode())
+    return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], _DOT)
+
+
+def apply() -> None:
+    """Use the style for everything drawn from now on."""
+    with as_file(files("fedlib.figures").joinpath("fedlib.mplstyle")) as path:
+        matplotlib.style.use(str(path))
+
+
+@contextmanager
+def context() -> Iterator[None]:
+    """Use the style inside a ``with`` block only, whatever was set before."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        apply()
+        yield

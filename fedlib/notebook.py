@@ -1,0 +1,121 @@
+"""What every notebook starts with.
+
+>>> from fedlib import notebook
+>>> session = notebook.start(preset="quick", seed=0, device="cpu")  # doctest: +SKIP
+>>> task = session.task("cifar10")  # doctest: +SKIP
+>>> histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}])  # doctest:
++SKIP >>> session.figure("fedopt/figure_1", histories)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+from pandas.io.formats.style import Styler
+
+from fedlib import figures
+from fedlib.algorithms.base import Algorithm
+from fedlib.engine.history import History
+from fedlib.engine.run import resolve_device
+from fedlib.errors import Error, unknown
+from fedlib.figures import style
+from fedlib.results import Store
+from fedlib.tasks import PRESETS, Task, load_task
+
+
+def start(preset: str = "", seed: int = 0, device: str = "auto") -> Session:
+    """Set a notebook up: style, store, and a line that says what runs here.
+
+    Args:
+        preset: ``"quick"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else ``"quick"``.
+        seed: of tasks and runs.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``.
+
+    Raises:
+        Error: an unknown preset or device, or a bad seed.
+    """
+    preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
+    where = resolve_device(device)
+    style.apply()
+    print(
+        f"fedlib {version('fedlib')}, torch {version('torch')}, "
+        f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
+    )
+    return Session(preset, seed, device, Store())
+
+
+@dataclass(frozen=True)
+class Session:
+    """A notebook's preset, seed and device, and the store that answers its requests.
+
+    From :func:`start`. Progress bars are on unless ``FEDLIB_PROGRESS=0``.
+    """
+
+    preset: str
+    seed: int
+    device: str
+    store: Store
+
+    def task(self, name: str, **options: Any) -> Task:
+        """A task with the session's preset and seed; says where its data comes from.
+
+        Args:
+            name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``.
+        """
+        task = load_task(name, **{"preset": self.preset, "seed": self.seed, **options})
+        print(task)
+        if task.stand_in:
+            print(
+                f"*** STAND-IN DATA: {name} runs on an offline stand-in. The numbers show how "
+                "the methods behave; they are not the paper's. Real data: see data/README.md ***"
+            )
+        return task
+
+    def run(self, task: Task, algorithm: str | Algorithm, **settings: Any) -> History:
+        """One run, from the store or trained; see :meth:`fedlib.results.Store.run`."""
+        return self.store.run(task, algorithm, **self._settings(settings))
+
+    def runs(
+        self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
+    ) -> list[History]:
+        """Several runs, from the store or trained; see :meth:`fedlib.results.Store.runs`."""
+        return self.store.runs(task, requests, **self._settings(common))
+
+    def grid(self, task: Task, algorithm: str, **settings: Any) -> pd.DataFrame:
+        """A grid, from the store or trained; see :meth:`fedlib.results.Store.grid`."""
+        return self.store.grid(task, algorithm, **self._settings(settings))
+
+    def figure(self, id: str, histories: Sequence[History]) -> Figure | Styler:
+        """Draw, save and remember a figure of the catalogue; as a cell's last line it is shown."""
+        drawn = figures.draw(id, histories, store=self.store)
+        if drawn.figure is not None:
+            return drawn.figure
+        hidden = ["comparable", "printed_rounds"]
+        return figures.table(drawn.data.drop(columns=hidden), caption=figures.entry(id).caption)
+
+    def save(
+        self,
+        figure: Figure | None,
+        id: str,
+        data: pd.DataFrame,
+        caption: str = "",
+        histories: Sequence[History] = (),
+    ) -> Path:
+        """Save a figure that the notebook drew itself; see :func:`fedlib.figures.save`."""
+        return figures.save(figure, id, data, caption=caption, histories=histories)
+
+    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        progress = os.environ.get("FEDLIB_PROGRESS", "1") != "0"
+        return {"seed": self.seed, "device": self.device, "progress": progress, **given}

@@ -1,0 +1,238 @@
+"""Requests that are refused, runs that diverge, and what histories say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedlib
+from fedlib.engine.config import configure
+
+
+@pytest.fixture(scope="module")
+def task() -> fedlib.Task:
+    return fedlib.load_task("synthetic", clients=10)
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"algorithm": "fedadm"}, "unknown algorithm 'fedadm': did you mean 'fedadam'"),
+    ({"algorithm": 3}, "give a name such as 'fedadam'"),
+    ({"overrides": {"clientlr": 0.1}}, "unknown override for fedadam 'clientlr': .*'client_lr'"),
+    ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
+    ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),
+    ({"overrides": {"client_lr": float("nan")}}, "client_lr is nan"),
+    ({"overrides": {"client_lr": "fast"}}, "client_lr is 'fast'; allowed: a number"),
+    ({"overrides": {"server_lr": -1}}, "server_lr is -1"),
+    ({"overrides": {"tau": 0}}, "tau is 0.0; allowed: a finite number > 0"),
+    ({"overrides": {"beta1": 1.0}}, "beta1 is 1.0; allowed: 0 <= value < 1"),
+    ({"overrides": {"v0": -1}}, "v0 is -1"),
+    ({"overrides": {"bias_correction": 1}}, "bias_correction is 1; allowed: true or false"),
+    ({"overrides": {"form": "prnted"}}, "unknown form 'prnted': did you mean 'printed'"),
+    ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
+    ({"overrides": {"client_optimizer": "sgdn"}}, "unknown client_optimizer"),
+    ({"overrides": {"batch_size": 0}}, "batch_size is 0; allowed: a whole number >= 1"),
+    ({"overrides": {"local_epochs": 1.5}}, "local_epochs is 1.5"),
+    ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
+    ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
+    ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
+    ({"clients_per_round": 0}, "clients_per_round is 0"),
+    ({"rounds": -1}, "rounds is -1; allowed: a whole number >= 0"),
+    ({"eval_every": 0}, "eval_every is 0"),
+    ({"seed": -1}, "seed .* is -1"),
+    ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
+    ({"dtype": "float16"}, "unknown dtype 'float16'"),
+    ({"device": "gpu"}, "unknown device 'gpu'"),
+    ({"backend": "fast"}, "unknown backend 'fast'"),
+    ({"chunk_clients": 0}, "chunk_clients is 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_requests_are_refused_in_one_line(
+    task: fedlib.Task, change: dict[str, Any], message: str
+) -> None:
+    settings: dict[str, Any] = {"algorithm": "fedadam", "rounds": 1, **change}
+    with pytest.raises(fedlib.Error, match=message) as caught:
+        fedlib.run(task, settings.pop("algorithm"), **settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
+def test_cuda_without_a_gpu_is_one_clear_line(task: fedlib.Task) -> None:
+    with pytest.raises(fedlib.Error, match="no CUDA GPU here"):
+        fedlib.run(task, "fedavg", rounds=1, device="cuda")
+
+
+def test_overrides_of_a_composed_method_are_refused_unless_they_are_the_engines(
+    task: fedlib.Task,
+) -> None:
+    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.1), server=fedlib.server.Adam(lr=1e-3))
+    with pytest.raises(fedlib.Error, match="do not apply to a composed method"):
+        fedlib.run(task, method, rounds=1, overrides={"client_lr": 0.1})
+    history = fedlib.run(task, method, rounds=1, overrides={"local_steps": 2})
+    assert history.config.local_steps == 2
+
+
+def test_a_composition_equals_the_named_method(task: fedlib.Task) -> None:
+    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.03), server=fedlib.server.Yogi(lr=0.01, tau=1e-2))
+    named = {"client_lr": 0.03, "server_lr": 0.01, "tau": 1e-2, "beta1": 0.9, "beta2": 0.99}
+    a = fedlib.run(task, method, rounds=3)
+    b = fedlib.run(task, "fedyogi", rounds=3, overrides=named)
+    assert a.frame.equals(b.frame)
+
+
+def test_the_papers_values_are_used_unless_overridden(task: fedlib.Task) -> None:
+    config, _ = configure(task, "fedadam")
+    assert config.method["server"]["beta2"] == 0.999
+    assert config.method["client"]["lr"] == 0.01
+    config, _ = configure(task, "fedadam", overrides={"beta2": 0.5})
+    assert config.method["server"]["beta2"] == 0.5
+    assert (config.batch_size, config.clients_per_round) == (10, 10)
+
+
+def test_digests_name_what_determines_the_numbers(task: fedlib.Task) -> None:
+    base = configure(task, "fedadam", rounds=3)[0]
+    assert base.digest == configure(task, "fedadam", rounds=3, seed=0)[0].digest
+    changes: list[dict[str, Any]] = [
+        {"rounds": 4},
+        {"seed": 1},
+        {"seed": {"batches": 1}},
+        {"dtype": "float64"},
+        {"eval_every": 2},
+        {"clients_per_round": 5},
+        {"overrides": {"client_lr": 0.02}},
+        {"overrides": {"form": "printed"}},
+        {"overrides": {"batch_size": 5}},
+    ]
+    digests = [configure(task, "fedadam", **{"rounds": 3, **c})[0].digest for c in changes]
+    assert len({base.digest, *digests}) == len(changes) + 1
+    other = fedlib.load_task("synthetic", clients=10, seed=1)
+    assert configure(other, "fedadam", rounds=3)[0].digest != base.digest
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+def test_a_diverging_configuration_ends_alone(backend: str) -> None:
+    task = fedlib.load_task("quadratic")
+    rates = [0.1, 1e20, 0.3, 1e8]
+    frame = fedlib.grid(
+        task,
+        "fedavg",
+        rounds=30,
+        backend=backend,
+        client_lr=rates,
+        overrides={"local_steps": 2},
+        eval_every=1,
+    )
+    for rate in (0.1, 0.3):
+        alone = fedlib.run(
+            task, "fedavg", rounds=30, overrides={"client_lr": rate, "local_steps": 2}
+        )
+        own = frame[frame["client_lr"] == rate]
+        assert own["diverged"].isna().all() and own["round"].max() == 30
+        same = np.allclose(own["value"], alone.frame["value"], rtol=1e-5, atol=1e-6)
+        assert same and alone.diverged is None
+    ends = {}
+    for rate in (1e20, 1e8):
+        history = fedlib.run(
+            task, "fedavg", rounds=30, overrides={"client_lr": rate, "local_steps": 2}
+        )
+        own = frame[frame["client_lr"] == rate]
+        ends[rate] = int(own["diverged"].unique().item())
+        assert history.diverged == ends[rate] < 30
+        assert np.isnan(history.final("loss"))
+        assert all(bool(torch.isfinite(p).all()) for p in history.params.values())
+        tests = own[own["split"] == "test"]
+        assert tests["round"].max() == ends[rate] - 1 and np.isfinite(tests["value"]).all()
+    assert ends[1e20] < ends[1e8]
+
+
+def test_history_frames(task: fedlib.Task) -> None:
+    history = fedlib.run(task, "fedavg", rounds=7, eval_every=3)
+    frame = history.frame
+    assert list(frame.columns) == ["round", "split", "metric", "value"]
+    tests = frame[frame["split"] == "test"]
+    assert sorted(tests["round"].unique()) == [0, 3, 6, 7]
+    assert set(tests["metric"]) == {"loss", "accuracy", "accuracy_unweighted"}
+    assert sorted(frame[frame["split"] == "train"]["round"]) == [1, 2, 3, 4, 5, 6, 7]
+    clients = history.clients
+    assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]
+    own = clients[clients["metric"] == "accuracy"]
+    assert len(own) == 10
+    weighted = float((own["value"] * own["examples"]).sum() / own["examples"].sum())
+    last = tests[tests["round"] == 7].set_index("metric")["value"]
+    assert weighted == pytest.approx(last["accuracy"], abs=1e-6)
+    assert own["value"].mean() == pytest.approx(last["accuracy_unweighted"], abs=1e-6)
+    assert set(history.params) == {"linear.weight", "linear.bias"} or len(history.params) == 2
+    assert history.meta["device"] == "cpu" and history.meta["seconds_per_round"] > 0
+
+
+def test_evaluation_equals_the_model_itself(task: fedlib.Task) -> None:
+    history = fedlib.run(task, "fedadam", rounds=2)
+    model = task.model()
+    model.load_state_dict(history.params)
+    data = task.test
+    with torch.no_grad():
+        outputs = model(data.x[data.index])
+    right = (outputs.argmax(-1) == data.y[data.index]).float().mean()
+    loss = torch.nn.functional.cross_entropy(outputs, data.y[data.index])
+    assert history.series("accuracy").iloc[-1] == pytest.approx(float(right), abs=1e-6)
+    assert history.series("loss").iloc[-1] == pytest.approx(float(loss), abs=1e-5)
+
+
+def test_training_loss_is_the_example_weighted_mean_of_batch_losses(task: fedlib.Task) -> None:
+    """With learning rate 0 the model never moves, so it is the loss over all training examples."""
+    history = fedlib.run(task, "fedavg", rounds=2, overrides={"client_lr": 0}, dtype="float64")
+    model = task.model().double()
+    model.load_state_dict(history.params)
+    data = task.train
+    with torch.no_grad():
+        outputs = model(data.x[data.index].double())
+    loss = float(torch.nn.functional.cross_entropy(outputs, data.y[data.index]))
+    assert history.series("loss", "train").tolist() == pytest.approx([loss, loss], abs=1e-10)
+
+
+def test_final_averages_the_last_rounds() -> None:
+    task = fedlib.load_task("quadratic")
+    history = fedlib.run(task, "fedavg", rounds=30, overrides={"local_steps": 1})
+    series = history.series("loss")
+    assert history.final("loss") == pytest.approx(series.loc[29:30].mean())
+    assert history.final("loss", window=1) == series.loc[30]
+    assert history.final("loss", window=10) == pytest.approx(series.loc[21:30].mean())
+    sparse = fedlib.run(task, "fedavg", rounds=30, eval_every=7, overrides={"local_steps": 1})
+    assert sparse.final("loss", window=1) == pytest.approx(series.loc[30])
+    with pytest.raises(fedlib.Error, match="did you mean"):
+        history.final("los")
+    with pytest.raises(fedlib.Error, match="window is 0"):
+        history.final("loss", window=0)
+
+
+def test_grid_frame_has_a_row_per_cell_and_metric() -> None:
+    task = fedlib.load_task("quadratic")
+    frame = fedlib.grid(
+        task, "fedadam", rounds=2, client_lr=[0.1, 0.2], server_lr=[1, 2, 3], overrides={"tau": 0.1}
+    )
+    columns = ["client_lr", "server_lr", "round", "split", "metric", "value", "diverged"]
+    assert list(frame.columns) == columns
+    ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
+    assert len(ends) == 6 and len(ends[["client_lr", "server_lr"]].drop_duplicates()) == 6
+    assert isinstance(frame, pd.DataFrame)
+    with pytest.raises(fedlib.Error, match="axis client_lr has no values"):
+        fedlib.grid(task, "fedadam", rounds=2, client_lr=[])
+    with pytest.raises(fedlib.Error, match="unknown override for fedadam 'cliet_lr'"):
+        fedlib.grid(task, "fedadam", rounds=2, cliet_lr=[1.0])
+
+
+def test_weights_of_all_zero_cohorts_leave_the_server_alone() -> None:
+    draw = np.random.default_rng(0)
+    A = np.stack([np.eye(2)] * 2)
+    task = fedlib.quadratic_task(A, draw.standard_normal((2, 2)), weights=[0.0, 1.0], x0=[1, 2])
+    history = fedlib.run(
+        task, "fedadam", rounds=8, clients_per_round=1, overrides={"local_steps": 1}
+    )
+    losses = history.series("loss")
+    moved = (losses.diff().abs() > 0).iloc[1:]
+    assert 0 < moved.sum() < 8

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+from fedlib import randomness
+from fedlib.tasks import images
+
+
+@pytest.mark.parametrize("name", fedlib.list_tasks())
+def test_quick_tasks_load_offline_and_repeat(name: str) -> None:
+    a, b = fedlib.load_task(name), fedlib.load_task(name)
+    assert torch.equal(a.train.index, b.train.index) and a.fingerprint == b.fingerprint
+    assert a.fingerprint and a.source
+    assert a.stand_in == (name in ("emnist_cr", "cifar10"))
+    other = fedlib.load_task(name, seed=1)
+    assert name == "quadratic" or not torch.equal(a.train.index, other.train.index)
+
+
+def test_bad_requests() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"name": "cifra10"}, "unknown task 'cifra10': did you mean 'cifar10'"),
+        ({"name": "cifar10", "preset": "papr"}, "unknown preset 'papr'"),
+        ({"name": "cifar10", "widht": 1}, "unknown option of task cifar10 'widht'.*'width'"),
+        ({"name": "cifar10", "alpha": 0}, "alpha"),
+        ({"name": "cifar10", "width": -1.0}, "width is"),
+        ({"name": "cifar10", "clients": 10000}, "10000"),
+        ({"name": "synthetic", "clients": 0}, "clients is 0"),
+        ({"name": "emnist_cr", "clients": 10000}, "clients is 10000; allowed: 1.."),
+        ({"name": "synthetic", "seed": -1}, "seed is -1"),
+    ]
+    for settings, message in cases:
+        with pytest.raises(fedlib.Error, match=message):
+            fedlib.run(fedlib.load_task(**settings), "fedavg", rounds=0)
+
+
+def test_synthetic_is_the_papers_population() -> None:
+    task = fedlib.load_task("synthetic", preset="paper")
+    sizes = task.train.sizes + task.test.sizes
+    assert len(task.train) == 100 and sizes.sum() == 10376 and np.median(sizes) == 23
+    assert (task.train.sizes == (0.8 * sizes).astype(int)).all()
+    assert not set(task.train.index.tolist()) & set(task.test.index.tolist())
+    settings = (task.rounds, task.batch_size, task.local_epochs, task.clients_per_round)
+    assert settings == (1000, 10, 1, None)
+    assert sum(p.numel() for p in task.model().parameters()) == 610
+
+
+def test_cifar10_partition_and_settings() -> None:
+    task = fedlib.load_task("cifar10")
+    assert (task.train.sizes == 100).all() and len(task.train) == 50
+    assert len(set(task.train.index.tolist())) == 5000
+    labels = task.train.y[task.train.index].view(50, 100)
+    distinct = [len(set(client.tolist())) for client in labels]
+    assert np.mean(distinct) < 6
+    values = task.hyperparameters["fedadam"]
+    assert values == pytest.approx({"client_lr": 10**-1.5, "server_lr": 0.01, "tau": 0.001})
+    assert "tau" not in task.hyperparameters["fedavg"]
+    assert (task.clients_per_round, task.batch_size) == (10, 20)
+
+
+def test_emnist_polarity_and_writers() -> None:
+    task = fedlib.load_task("emnist_cr")
+    x = task.transform(task.train.x[:50].unsqueeze(0), None)
+    assert x.shape == (1, 50, 1, 28, 28) and x.dtype == torch.float32
+    assert 0 <= float(x.min()) and float(x.max()) <= 1
+    assert float(x.mean()) > 0.5
+    assert (task.train.sizes > 0).all() and (task.test.sizes > 0).all()
+
+
+def test_random_crop_and_flip_take_every_window_by_key_alone() -> None:
+    x = torch.arange(32 * 32 * 3).view(1, 1, 32, 32, 3).expand(1, 4000, 32, 32, 3)
+    keys = randomness.bits(torch.tensor([7]), 4000)
+    out = images.random_crop_flip(x, 24, keys)
+    assert out.shape == (1, 4000, 24, 24, 3)
+    windows: dict[tuple[int, int, bool], int] = {}
+    for image in out[0]:
+        first, last = int(image[0, 0, 0]) // 3, int(image[0, -1, 0]) // 3
+        flipped = last < first
+        top, left = divmod(min(first, last), 32)
+        expected = x[0, 0, top : top + 24, left : left + 24]
+        assert torch.equal(image, expected.flip(1) if flipped else expected)
+        windows[(top, left, flipped)] = windows.get((top, left, flipped), 0) + 1
+    assert len(windows) == 162
+    assert max(windows.values()) < 25 + 6 * 5
+    one = images.random_crop_flip(x[:, 5:6], 24, keys[:, 5:6])
+    assert torch.equal(one[0, 0], out[0, 5])
+
+
+def test_standardize_is_per_image_with_a_floor() -> None:
+    x = torch.randint(0, 256, (3, 24, 24, 3), dtype=torch.uint8)
+    x[2] = 7
+    out = images.standardize(x)
+    numbers = x[:2].double().numpy()
+    axes = (1, 2, 3)
+    expected = (numbers - numbers.mean(axes, keepdims=True)) / numbers.std(axes, keepdims=True)
+    assert np.allclose(out[:2], expected, atol=1e-4)
+    assert torch.equal(out[2], torch.zeros(24, 24, 3))
+    assert torch.equal(images.centre_crop(x, 20), x[:, 2:22, 2:22])
+    assert images.channels_first(x).shape == (3, 3, 24, 24)
+
+
+def test_quadratic_task_checks_its_input() -> None:
+    A, b = np.stack([np.eye(2)] * 3), np.zeros((3, 2))
+    for change, message in (
+        ({"A": A[:2]}, "A is"),
+        ({"b": b[0]}, "need A"),
+        ({"weights": [1, 2]}, "weights has shape"),
+        ({"weights": [-1, 1, 1]}, "weights must be >= 0"),
+        ({"weights": [0, 0, 0]}, "not all zero"),
+        ({"x0": [1.0]}, "x0 has shape"),
+        ({"offset": 1.0}, "offset has shape"),
+    ):
+        with pytest.raises(fedlib.Error, match=message):
+            fedlib.quadratic_task(**{"A": A, "b": b, **change})
+
+
+def test_quadratic_offsets_add_to_the_loss_only() -> None:
+    draw = np.random.default_rng(0)
+    A, b = np.stack([np.eye(2), 2 * np.eye(2)]), draw.standard_normal((2, 2))
+    plain = fedlib.quadratic_task(A, b, weights=[1, 3])
+    shifted = fedlib.quadratic_task(A, b, weights=[1, 3], offset=[4, 8])
+    settings: dict[str, Any] = {"rounds": 3, "dtype": "float64", "overrides": {"local_steps": 2}}
+    a, s = (fedlib.run(task, "fedavg", **settings) for task in (plain, shifted))
+    assert torch.equal(a.params["x"], s.params["x"])
+    assert np.allclose(s.series("loss") - a.series("loss"), 7)
+
+
+def test_client_data_refuses_what_does_not_fit() -> None:
+    x, y = torch.zeros(3, 2), torch.zeros(3)
+    with pytest.raises(fedlib.Error, match="3 inputs but 2 targets"):
+        fedlib.ClientData(x, y[:2], [np.array([0])])
+    with pytest.raises(fedlib.Error, match=r"outside 0\.\.2"):
+        fedlib.ClientData(x, y, [np.array([3])])
+    with pytest.raises(fedlib.Error, match="2 weights for 1 clients"):
+        fedlib.ClientData(x, y, [np.array([0])], weights=np.ones(2))
