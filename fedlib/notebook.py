@@ -1,10 +1,11 @@
-"""What every notebook starts with.
+"""What every notebook starts with::
 
->>> from fedlib import notebook
->>> session = notebook.start(preset="quick", seed=0, device="cpu")  # doctest: +SKIP
->>> task = session.task("cifar10")  # doctest: +SKIP
->>> histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}])  # doctest:
-+SKIP >>> session.figure("fedopt/figure_1", histories)  # doctest: +SKIP
+from fedlib import notebook
+
+session = notebook.start(preset=preset, seed=seed)
+task = session.task("cifar10")
+histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}])
+session.figure("fedopt/figure_1", histories)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from IPython.core.getipython import get_ipython
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
@@ -48,12 +50,20 @@ def start(preset: str = "", seed: int = 0, device: str = "auto") -> Session:
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     where = resolve_device(device)
+    _show_figures()
     style.apply()
     print(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
     return Session(preset, seed, device, Store())
+
+
+def _show_figures() -> None:
+    """In a notebook, have figures shown as pictures; elsewhere do nothing."""
+    shell = get_ipython()
+    if shell is not None and hasattr(shell, "kernel"):
+        shell.run_line_magic("matplotlib", "inline")
 
 
 @dataclass(frozen=True)

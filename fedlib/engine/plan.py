@@ -145,12 +145,11 @@ def _permutations(
     return data.index[places[order]], starts[:-1]
 
 
-def padded_share(plans: Sequence[Plan]) -> float:
-    """The share of example slots without an example over several plans."""
-    slots = sum(plan.index.numel() for plan in plans)
-    return 1.0 - sum(float(plan.counts.sum()) for plan in plans) / max(slots, 1)
+def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray]:
+    """The cohort cut into pieces of at most ``size`` clients that take about equally many steps.
 
-
-def chunks(clients: np.ndarray, size: int) -> list[np.ndarray]:
-    """The cohort cut into pieces of at most ``size`` clients, as equal as can be."""
-    return np.array_split(clients, max(1, math.ceil(len(clients) / size)))
+    Args:
+        clients: population numbers ``[M]``; steps: their local steps ``[M]``.
+    """
+    order = np.lexsort((clients, -steps))
+    return np.array_split(clients[order], max(1, math.ceil(len(clients) / size)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,19 @@ from fedlib.engine.config import RunConfig, configure
 from fedlib.engine.evaluation import Evaluated, Evaluator
 from fedlib.engine.history import History
 from fedlib.engine.local import LocalTrainer, Round, Trained
-from fedlib.engine.plan import chunks
+from fedlib.engine.plan import chunks, local_steps
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import choose, map_state
 from fedlib.errors import Error, unknown
 from fedlib.tasks.base import Task
 
 BACKENDS = ("auto", "reference", "vectorized")
-# Parameter numbers per chunk of rows: beyond it stacked weights no longer stay in the processor's
-# cache (CPU), or in a modest share of the GPU's memory.
-CHUNK_NUMBERS = {"cpu": 2**22, "cuda": 2**29}
+# Parameter numbers (rows x P) per chunk. On a CPU more do not stay in its cache, and large models'
+# convolutions run faster one client at a time; on a GPU it bounds memory.
+CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**29}
+# Below this many parameter numbers a step is too short for a second thread to pay; where another
+# process is busy, waiting for that thread costs many times the step.
+ONE_THREAD_NUMBERS = 2**18
 
 
 def run(
@@ -180,6 +184,12 @@ class Program:
 
     def run(self, progress: bool) -> list[History]:
         """All rounds; a history per configuration."""
+        rows = len(self.configs) * min(self.chunk_clients, self.config.clients_per_round)
+        small = self.device.type == "cpu" and rows * self.model.size <= ONE_THREAD_NUMBERS
+        with threads(1 if small else torch.get_num_threads()):
+            return self._run(progress)
+
+    def _run(self, progress: bool) -> list[History]:
         started = time.perf_counter()
         alive = list(range(len(self.configs)))
         method = self._stack(alive)
@@ -226,7 +236,11 @@ class Program:
             config.seeds["batches"],
         )
         parts = []
-        for clients in chunks(cohort, self.chunk_clients):
+        sizes = self.task.train.sizes[cohort]
+        steps = local_steps(
+            sizes, config.batch_size, config.local_epochs, config.local_steps, cohort
+        )
+        for clients in chunks(cohort, steps, self.chunk_clients):
             if self.backend == "reference":
                 own = [self.methods[one] for one in alive]
                 parts.append(self.trainer.reference(own, server, clients, self.weights, round))
@@ -282,6 +296,17 @@ class Program:
             )
             for position, config in enumerate(self.configs)
         ]
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run torch's CPU kernels in ``count`` threads inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _add(parts: Sequence[Trained]) -> Trained:

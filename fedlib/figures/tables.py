@@ -36,8 +36,9 @@ def table(
     frame = frame.reset_index(drop=True)
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
     styler = frame.style.hide(axis="index").set_uuid("fedlib").set_caption(caption)
-    styler = styler.format(precision=digits, na_rep="–", escape="html")
-    styler = styler.format(dict.fromkeys(floats, f"{{:.{digits}f}}".format), na_rep="–")
+    styler = styler.format(
+        dict.fromkeys(floats, f"{{:.{digits}f}}".format), na_rep="–", escape="html"
+    )
     numbers = [n for n in frame.columns if pd.api.types.is_numeric_dtype(frame[n])]
     styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
     styler = styler.set_table_styles(

@@ -26,6 +26,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from io import StringIO
 from typing import Any
 
 import pandas as pd
@@ -162,8 +163,8 @@ def _stem(entry: Traversable) -> str:
 @cache
 def _read(name: str) -> pd.DataFrame:
     # Only an empty field is missing: words such as "none" are data.
-    with files(__name__).joinpath(name).open(encoding="utf-8", newline="") as file:
-        frame = pd.read_csv(file, keep_default_na=False, na_values=[""], dtype=_TEXT)
+    text = files(__name__).joinpath(name).read_text(encoding="utf-8")
+    frame = pd.read_csv(StringIO(text), keep_default_na=False, na_values=[""], dtype=_TEXT)
     for column in frame.columns:
         if not pd.api.types.is_numeric_dtype(frame[column]):
             frame[column] = frame[column].fillna("")

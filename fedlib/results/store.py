@@ -15,6 +15,7 @@ A directory appears under its name only when it is complete.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
 import logging
@@ -114,7 +115,9 @@ class Stored:
     def _params(self) -> dict[str, Tensor]:
         if not (self.path / PARAMS).is_file():
             return {}
-        return dict(parse_tensors(self._bytes(PARAMS)))
+        tensors = parse_tensors(self._bytes(PARAMS))
+        # The file sorts its tensors; the model's order matters to whoever flattens them.
+        return {name: tensors[name] for name in self.meta["parameters"]}
 
     def _bytes(self, name: str) -> bytes:
         """A file's contents, checked against the hash written with the run."""
@@ -417,6 +420,7 @@ class Store:
             }
             files[PARAMS] = pack_tensors(tensors)
         meta = {**history.meta, **describe(task, history)}
+        meta["parameters"] = list(history.params)
         meta["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files[META] = _json(meta)
         target = self.path(history.config)
@@ -505,14 +509,15 @@ def _install(source: Path, target: Path, replace: bool) -> None:
     Another process may finish the same run meanwhile; both results are equal, and the one that is
     there stays unless it is damaged or is to be replaced.
     """
-    for _ in range(10):
+    outdated = _inode(target) if replace else None
+    for _ in range(100):
         try:
             os.rename(source, target)
             return
-        except OSError:
-            if not target.is_dir():
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        if not replace and _complete(target):
+        if _inode(target) != outdated and _complete(target):
             return
         aside = source.with_name(f"{source.name}.old")
         try:
@@ -521,6 +526,13 @@ def _install(source: Path, target: Path, replace: bool) -> None:
             continue
         shutil.rmtree(aside, ignore_errors=True)
     raise Error(f"cannot write {target}: other processes keep replacing it; run again")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _complete(path: Path) -> bool:
@@ -557,17 +569,15 @@ def _csv(frame: pd.DataFrame) -> bytes:
 
 
 def _read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
-    return pd.read_csv(
-        BytesIO(data),
-        dtype={"split": str, "metric": str, "value": "float64", **types},
-        float_precision="round_trip",
-        keep_default_na=False,
-        na_values={"value": ["nan"]},
-    )
+    """What :func:`_csv` wrote. Python parses the values: pandas' own parser may be one bit off."""
+    texts = {"split": str, "metric": str, "value": str}
+    frame = pd.read_csv(BytesIO(data), dtype={**texts, **types}, na_filter=False)
+    frame["value"] = [float(text) for text in frame["value"]]
+    return frame.astype({"value": "float64"})
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain, indent=2, sort_keys=True) + "\n").encode()
+    return (json.dumps(plain, indent=2) + "\n").encode()
 
 
 def _version(package: str) -> str | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib.errors import Error
+from fedlib.tasks.losses import correct, cross_entropy
 
 # A per-example loss or metric numerator: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]
@@ -74,17 +74,6 @@ class ClientData:
     def client_weights(self) -> np.ndarray:
         """float64 ``[clients]``: what each client counts in the aggregation."""
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
-
-
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropies ``[R, B]`` of ``outputs [R, B, classes]`` at ``targets [R, B]``."""
-    flat = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="none")
-    return flat.view(targets.shape)
-
-
-def correct(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1 where the largest output is at the target, else 0: ``[R, B]``."""
-    return (outputs.argmax(-1) == targets).to(outputs.dtype)
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:

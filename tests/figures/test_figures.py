@@ -1,0 +1,413 @@
+"""Figures: what is drawn is what is stored, the files say where from, and nothing trains."""
+
+import dataclasses
+import io
+import json
+import os
+import shutil
+import sys
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import fedlib
+from fedlib import engine, figures
+from fedlib.engine.run import Program
+from fedlib.figures import style
+from fedlib.figures.save import NOTE, note, render
+from fedlib.results import Store
+from fedlib.results.store import open_run
+
+save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
+ALGORITHMS = ("fedavg", "fedadam")
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return fedlib.load_task("synthetic", clients=10)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, synthetic):
+    """A store with synthetic runs of two seeds; copied for each test."""
+    store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
+    requests = [{"algorithm": a, "seed": s} for a in ALGORITHMS for s in (0, 1)]
+    return store, store.runs(synthetic, requests, rounds=4)
+
+
+@pytest.fixture
+def store(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
+    shutil.copytree(made[0].root, tmp_path / "runs")
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def histories(made):
+    return made[1]
+
+
+@pytest.fixture
+def quick_pictures(monkeypatch):
+    """For tests that do not look at the pictures."""
+
+    def stub(figure, text):
+        save_module.mark(figure, text)
+        return b"png", b"pdf"
+
+    monkeypatch.setattr(save_module, "render", stub)
+
+
+def as_task(history, name, **changes):
+    """The same numbers under another task's name."""
+    task = {**history.config.task, "name": name, **changes}
+    return dataclasses.replace(history, config=dataclasses.replace(history.config, task=task))
+
+
+def put(store, history):
+    """Store a history made by :func:`as_task`."""
+    task = fedlib.load_task("synthetic", clients=1)
+    return store._write(task, history, False, False)
+
+
+def lines(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def test_lines_equal_the_data_and_the_histories(histories):
+    figure, data = figures.learning_curves(histories, title="Synthetic")
+    drawn = lines(figure.axes[0])
+    assert set(drawn) == {"FedAvg", "FedAdam"}
+    for name in ALGORITHMS:
+        own = [h.series() for h in histories if h.config.algorithm == name]
+        expected = 100 * np.mean([series.to_numpy() for series in own], axis=0)
+        part = data[data["algorithm"] == name]
+        line = drawn[style.look(name).label]
+        np.testing.assert_array_equal(line.get_xdata(), own[0].index)
+        np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-12)
+        np.testing.assert_array_equal(part["mean"], line.get_ydata())
+        spread = 100 * np.std([series.to_numpy() for series in own], axis=0, ddof=1)
+        np.testing.assert_allclose(part["std"], spread, atol=1e-12)
+        assert (part["seeds"] == 2).all()
+    assert len(figure.axes[0].collections) == 2  # a band each
+    ax = figure.axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("round", "test accuracy (%)")
+    assert ax.get_title() == "Synthetic"
+
+
+def test_one_seed_has_no_band(histories):
+    figure, data = figures.learning_curves(histories[:1])
+    assert not figure.axes[0].collections and data["std"].isna().all()
+
+
+def test_printed_values_stand_at_the_right_edge(histories):
+    printed = {"fedavg": 90.08, "fedadam": 89.97}
+    figure, _ = figures.learning_curves(histories, printed=printed, printed_rounds=1000)
+    ax = figure.axes[0]
+    drawn = lines(ax)
+    for name, value in printed.items():
+        mark = drawn[f"_printed {name}"]
+        assert list(mark.get_ydata()) == [value, value] and min(mark.get_xdata()) >= 1
+        assert mark.get_color() == style.look(name).color
+    assert ax.get_ylim()[1] > 90.08
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["FedAvg", "FedAdam", "printed (1000 rounds)"]
+
+
+def test_a_missing_metric_or_no_runs_is_an_error(histories):
+    with pytest.raises(fedlib.Error, match="unknown metric 'test mse'"):
+        figures.learning_curves(histories, metric="mse")
+    with pytest.raises(fedlib.Error, match="no runs to draw"):
+        figures.learning_curves([])
+
+
+def test_client_distribution(histories):
+    figure, data = figures.client_distribution(histories)
+    line = lines(figure.axes[0])["FedAvg"]
+    values = [
+        h.clients.query("metric == 'accuracy' and examples > 0")["value"]
+        for h in histories
+        if h.config.algorithm == "fedavg"
+    ]
+    pooled = 100 * np.sort(np.concatenate(values))
+    np.testing.assert_allclose(line.get_xdata(), pooled)
+    part = data[data["algorithm"] == "fedavg"]
+    np.testing.assert_array_equal(part["value"], line.get_xdata())
+    np.testing.assert_array_equal(part["share"], line.get_ydata())
+    assert part["share"].iloc[-1] == 100
+    for x in (25.0, 60.0):
+        below = part.loc[part["value"] <= x, "share"].max()
+        assert np.isnan(below) or below == pytest.approx(100 * (pooled <= x).mean())
+
+
+def not_blank(path):
+    image = matplotlib.image.imread(path)
+    assert image.shape[0] > 300 and image.shape[1] == 1100  # 5.5 in at 200 dpi
+    return len(np.unique(image[..., :3].sum(-1))) > 20
+
+
+def test_draw_saves_everything(store, histories, tmp_path):
+    drawn = figures.draw("adafedadam/figure_2", histories, store=store)
+    folder = tmp_path / "figures" / "adafedadam"
+    assert drawn.path == folder / "figure_2.png"
+    assert sorted(p.name for p in folder.iterdir()) == [
+        f"figure_2.{suffix}" for suffix in ("csv", "json", "pdf", "png")
+    ]
+    assert not_blank(drawn.path)
+    pdf = (folder / "figure_2.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF") and pdf.rstrip().endswith(b"%%EOF")
+    assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # TrueType, embedded
+    assert b"CreationDate" not in pdf
+    csv = pd.read_csv(folder / "figure_2.csv")
+    left, right = drawn.figure.axes
+    for name in ALGORITHMS:
+        rows = csv[(csv["panel"] == "curves") & (csv["algorithm"] == name)]
+        np.testing.assert_allclose(
+            rows["mean"], lines(left)[style.look(name).label].get_ydata(), 1e-15
+        )
+        rows = csv[(csv["panel"] == "clients") & (csv["algorithm"] == name)]
+        np.testing.assert_array_equal(
+            rows["value"], lines(right)[style.look(name).label].get_xdata()
+        )
+    record = json.loads((folder / "figure_2.json").read_text())
+    assert record["runs"] == [h.config.digest for h in histories]
+    assert record["data"] == "real" and record["presets"] == ["quick"] and record["seeds"] == [0, 1]
+    assert record["id"] == "adafedadam/figure_2" and "Figure 2" in record["caption"]
+    assert record["versions"]["fedlib"] and record["created"]
+
+
+def test_files_are_the_same_bytes_again(store, histories, tmp_path):
+    folder = tmp_path / "figures" / "adafedadam"
+    figures.draw("adafedadam/figure_2", histories, store=store)
+    before = {s: (folder / f"figure_2.{s}").read_bytes() for s in ("png", "pdf", "csv")}
+    figures.redraw(["adafedadam/figure_2"], store=store)
+    assert before == {s: (folder / f"figure_2.{s}").read_bytes() for s in before}
+
+
+def test_the_users_own_style_does_not_leak_in(histories):
+    plain = render(figures.learning_curves(histories)[0])
+    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "savefig.dpi": 10}):
+        odd = render(figures.learning_curves(histories)[0])
+    assert plain == odd
+
+
+def test_one_changed_stored_value_changes_the_drawing(store, histories, tmp_path):
+    figures.draw("adafedadam/figure_2", histories, store=store)
+    folder = tmp_path / "figures" / "adafedadam"
+    before = {s: (folder / f"figure_2.{s}").read_bytes() for s in ("png", "pdf", "csv")}
+    changed = dataclasses.replace(histories[0], frame=histories[0].frame.copy())
+    frame = changed.frame
+    frame.loc[(frame["metric"] == "accuracy") & (frame["round"] == 2), "value"] += 0.1
+    store._write(fedlib.load_task("synthetic", clients=1), changed, False, True)
+    figures.redraw(["adafedadam/figure_2"], store=store)
+    after = {s: (folder / f"figure_2.{s}").read_bytes() for s in before}
+    assert all(before[s] != after[s] for s in before)
+
+
+def corner(figure):
+    return [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
+
+
+def test_the_note_tells_stand_ins_and_presets(quick_pictures, store, histories, synthetic):
+    drawn = figures.draw("adafedadam/figure_2", histories, store=store)
+    assert corner(drawn.figure) == ["quick preset: 4 rounds, 10 clients"]
+    render(drawn.figure, "another")
+    assert corner(drawn.figure) == ["another"]
+    fake = [as_task(h, "synthetic", stand_in=True) for h in histories]
+    assert note(fake).startswith("stand-in data, quick preset")
+    paper = [as_task(h, "synthetic", preset="paper") for h in histories]
+    assert note(paper) == "4 of 100 rounds"  # what the task itself runs is stored with the run
+    for history in paper:
+        history.meta = {**history.meta, "settings": {"rounds": 4}}
+    assert note(paper) == ""
+    figure = Figure()
+    render(figure, note(paper))
+    assert corner(figure) == []
+
+
+def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path):
+    fake = {"stand_in": True}
+    one = [put(store, as_task(h, "emnist_cr", **fake)) for h in histories]
+    two = [put(store, as_task(h, "cifar10", **fake)) for h in histories[:2]]
+    first = figures.draw("fedopt/figure_1", one, store=store)
+    assert [ax.get_title() for ax in first.figure.axes] == ["EMNIST CR"]
+    second = figures.draw("fedopt/figure_1", two, store=store)
+    assert [ax.get_title() for ax in second.figure.axes] == ["CIFAR-10", "EMNIST CR"]
+    assert set(second.data["task"]) == {"cifar10", "emnist_cr"}
+    assert "stand-in data" in " ".join(corner(second.figure))
+    marks = lines(second.figure.axes[0])
+    assert marks["_printed fedavg"].get_ydata()[0] == 72.8
+    # New runs of a task replace its old ones.
+    third = figures.draw("fedopt/figure_1", one[:1], store=store)
+    record = json.loads((tmp_path / "figures/fedopt/figure_1.json").read_text())
+    assert record["runs"] == [h.config.digest for h in (*two, one[0])]
+    assert len(third.figure.axes) == 2
+    assert figures.redraw(["fedopt/figure_1"], store=store)[0].is_file()
+
+
+def test_tables(store, histories, tmp_path):
+    drawn = figures.draw("adafedadam/table_5", histories, store=store)
+    assert drawn.figure is None
+    assert drawn.path == tmp_path / "figures" / "adafedadam" / "table_5.html"
+    row = drawn.data.query("algorithm == 'FedAvg' and metric == 'avg'").iloc[0]
+    expected = [h.final(window=1) for h in histories if h.config.algorithm == "fedavg"]
+    assert row["ours"] == pytest.approx(100 * np.mean(expected)) and row["printed"] == 90.08
+    text = drawn.path.read_text()
+    assert f"{row['ours']:.2f}" in text and "90.08" in text and "quick preset" in text
+    before = drawn.path.read_bytes()
+    figures.redraw(["adafedadam/table_5"], store=store)
+    assert drawn.path.read_bytes() == before
+
+
+def test_table_style():
+    frame = pd.DataFrame({"name": ["a<b", "c"], "value": [1.234, np.nan], "count": [1, 2]})
+    text = figures.table(frame, caption="Cap", bold_max="value", labels={"value": "v"}).to_html()
+    assert "a&lt;b" in text and "1.23" in text and "–" in text and "Cap" in text
+    assert "bold" in text and ">v<" in text and "1.00" not in text
+    assert (
+        text
+        == figures.table(frame, caption="Cap", bold_max="value", labels={"value": "v"}).to_html()
+    )
+
+
+def test_redraw_cannot_train(quick_pictures, store, histories, monkeypatch):
+    figures.draw("adafedadam/figure_2", histories, store=store)
+
+    def refuse(*_, **__):
+        raise AssertionError("trained")
+
+    for name in ("execute", "run", "grid"):
+        monkeypatch.setattr(engine, name, refuse)
+    monkeypatch.setattr(Program, "__init__", refuse)
+    assert len(figures.redraw(["adafedadam/figure_2"], store=store)) == 1
+
+
+def test_missing_memory_or_run_names_the_notebook(quick_pictures, store, histories, tmp_path):
+    with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
+        figures.redraw(["fedopt/figure_1"], store=store)
+    assert "notebooks/12_emnist_cr.ipynb" in str(caught.value) and "\n" not in str(caught.value)
+    figures.draw("adafedadam/figure_2", histories, store=store)
+    shutil.rmtree(store.path(histories[1].config))
+    with pytest.raises(fedlib.Error, match="fedlib reproduce 23_fair_synthetic") as caught:
+        figures.redraw(["adafedadam/figure_2"], store=store)
+    assert histories[1].config.digest in str(caught.value)
+    with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
+        figures.redraw(["fedopt/figure1"], store=store)
+    with pytest.raises(fedlib.Error, match="01_client_drift"):
+        figures.redraw(["theory/client_drift"], store=store)
+
+
+def test_redraw_all_draws_what_it_can_before_it_complains(
+    quick_pictures, store, histories, tmp_path
+):
+    path = figures.draw("adafedadam/figure_2", histories, store=store).path
+    path.unlink()
+    with pytest.raises(fedlib.Error, match=r"3 of 4 figures not drawn"):
+        figures.redraw(store=store)
+    assert path.is_file()
+
+
+def test_redraw_from_published_runs(quick_pictures, store, histories, tmp_path):
+    figures.draw("adafedadam/figure_2", histories, store=store)
+    store.root.rename(tmp_path / "results")
+    elsewhere = Store(tmp_path / "runs")
+    assert figures.redraw(["adafedadam/figure_2"], store=elsewhere)
+    assert not elsewhere.root.exists()
+
+
+def test_draw_refuses_what_it_cannot_show(store, histories):
+    with pytest.raises(fedlib.Error, match="unknown task of figure fedopt/figure_1 'synthetic'"):
+        figures.draw("fedopt/figure_1", histories, store=store)
+    with pytest.raises(fedlib.Error, match="no runs"):
+        figures.draw("fedopt/figure_1", [], store=store)
+    with pytest.raises(fedlib.Error, match="<paper>/<name>"):
+        figures.save(Figure(), "../x", pd.DataFrame({"a": [1]}), caption="", histories=[])
+    with pytest.raises(fedlib.Error, match="no data"):
+        figures.save(Figure(), "a/b", pd.DataFrame(), caption="", histories=[])
+
+
+def test_a_crash_while_saving_keeps_the_old_files(
+    quick_pictures, store, histories, tmp_path, monkeypatch
+):
+    path = figures.draw("adafedadam/figure_2", histories, store=store).path
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        figures.redraw(["adafedadam/figure_2"], store=store)
+    assert path.read_bytes() == before
+    assert not [p for p in path.parent.iterdir() if p.name.startswith(".")]
+
+
+def test_heat_map():
+    grid = fedlib.grid(
+        fedlib.load_task("quadratic"),
+        "fedavg",
+        rounds=3,
+        overrides={"local_steps": 1},
+        client_lr=[0.1, 1.0, 1e30],
+        server_lr=[0.1, 1.0],
+    )
+    figure, data = figures.heat_map(grid, metric="loss", percent=False)
+    ax = figure.axes[0]
+    image = ax.get_images()[0].get_array()
+    assert image.shape == (2, 3)
+    for row in data.itertuples():
+        y, x = [0.1, 1.0].index(row.server_lr), [0.1, 1.0, 1e30].index(row.client_lr)
+        cell = grid.query(
+            "client_lr == @row.client_lr and server_lr == @row.server_lr and split == 'test'"
+        )
+        if row.client_lr == 1e30:
+            assert np.isnan(row.value) and row.diverged >= 1
+            assert np.ma.getmaskarray(image)[y, x] or np.isnan(image[y, x])
+        else:
+            assert row.value == cell["value"].iloc[-1] == image[y, x]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["-1", "0", "30"]
+    assert ax.get_xlabel() == "log10 client learning rate"
+    hatched = {(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()}
+    assert hatched == {(1.5, -0.5), (1.5, 0.5)}
+    png, _ = render(figure)
+    assert len(np.unique(matplotlib.image.imread(io.BytesIO(png)))) > 20
+    twice = pd.concat([grid, grid])
+    with pytest.raises(fedlib.Error, match="several runs for one"):
+        figures.heat_map(twice, metric="loss")
+    with pytest.raises(fedlib.Error, match="unknown column"):
+        figures.heat_map(grid, x="tau", metric="loss")
+
+
+def test_every_algorithm_has_its_own_look():
+    names = (
+        "fedavg fedavgm fedadagrad fedadam fedyogi scaffold fedprox fednova qfedavg adafedadam "
+        "mime mimelite mime_mvr mimelite_mvr loc_mime moon lookahead adaalter centralized n_accadam"
+    ).split()
+    assert set(fedlib.list_algorithms()) <= set(names) == set(style.LOOKS)
+    looks = [style.look(name) for name in names]
+    assert len({look.label for look in looks}) == len(names)
+    assert len({(look.color, look.marker, str(look.linestyle)) for look in looks}) == len(names)
+    together = [style.look(name).color for name in names[:5]]  # one figure of FedOpt
+    assert len(set(together)) == 5
+    assert style.look("FedOpt") == style.look("FedOpt")
+
+
+def test_catalogue_entries():
+    ids = [entry.id for entry in figures.entries()]
+    assert ids[:4] == [
+        "fedopt/figure_1",
+        "fedopt/table_1",
+        "adafedadam/figure_2",
+        "adafedadam/table_5",
+    ]
+    assert figures.entry("fedopt/figure_1").notebook == "10_cifar10, 12_emnist_cr"
+    assert figures.entry("fedopt/figure_1").paper == "fedopt"
+
+
+def test_the_stored_runs_are_whole_after_all_this(made):
+    assert all(open_run(path) for path in made[0].root.glob("synthetic/*-*"))

@@ -1,0 +1,381 @@
+"""The run store: what is read equals what was computed, and nothing half-written is ever seen."""
+
+import json
+import logging
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedlib
+from fedlib import engine
+from fedlib.engine.config import configure
+from fedlib.results import Store
+from fedlib.results import store as store_module
+
+STEPS = {"local_steps": 1}
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture(scope="module")
+def quadratic():
+    return fedlib.load_task("quadratic")
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return fedlib.load_task("synthetic", clients=8)
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("trained although the run is stored")
+
+    def forbid():
+        monkeypatch.setattr(engine, "execute", refuse)
+
+    return forbid
+
+
+def same(a, b):
+    pd.testing.assert_frame_equal(a.frame, b.frame, check_exact=True)
+    pd.testing.assert_frame_equal(a.clients, b.clients, check_exact=True)
+    assert a.config == b.config
+    assert a.config.digest == b.config.digest
+    assert list(a.params) == list(b.params)
+    for name, tensor in a.params.items():
+        assert tensor.dtype == b.params[name].dtype
+        assert torch.equal(tensor, b.params[name])
+
+
+def leftovers(store):
+    return [p for p in store.root.rglob("*") if p.name.startswith(".")]
+
+
+def test_a_stored_run_equals_the_computed_one(store, synthetic, no_training):
+    plain = fedlib.run(synthetic, "fedadam", rounds=2, seed=3)
+    first = store.run(synthetic, "fedadam", rounds=2, seed=3)
+    same(plain, first)
+    no_training()
+    second = store.run(synthetic, "fedadam", rounds=2, seed=3)
+    same(plain, second)
+    assert first.meta == second.meta
+    assert plain.meta["versions"].items() <= second.meta["versions"].items()
+    same(second, store.load(plain.config.digest))
+    folder = store.root / "synthetic" / f"fedadam-{plain.config.digest}"
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "clients.csv",
+        "config.json",
+        "history.csv",
+        "meta.json",
+        "params.safetensors",
+    ]
+    assert json.loads((folder / "config.json").read_text()) == plain.config.as_dict()
+    assert not leftovers(store)
+
+
+def test_odd_floats_and_names_survive(store, quadratic):
+    history = fedlib.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    odd = [0.1 + 0.2, 5e-324, -1.7976931348623157e308, float("inf"), float("nan"), -0.0]
+    history.frame = pd.DataFrame(
+        {"round": range(6), "split": "test", "metric": "loss", "value": odd}
+    )
+    history.clients = pd.DataFrame(
+        {
+            "client": ["NA", "007", "a,b", 'q"', "", "nan"],
+            "split": "test",
+            "metric": "loss",
+            "value": odd,
+            "examples": range(6),
+        }
+    )
+    store._write(quadratic, history, True, False)
+    read = store.load(history.config.digest)
+    same(history, read)
+    assert np.signbit(read.frame["value"].iloc[-1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounds": 3},
+        {"seed": 1},
+        {"seed": {"batches": 1}},
+        {"dtype": "float64"},
+        {"eval_every": 2},
+        {"clients_per_round": 5},
+        {"overrides": {**STEPS, "client_lr": 0.25}},
+        {"overrides": {"local_steps": 2}},
+        {"overrides": {**STEPS, "batch_size": 7}},
+    ],
+)
+def test_every_setting_changes_the_digest(store, quadratic, change):
+    base = {"rounds": 2, "overrides": STEPS}
+    one = store.run(quadratic, "fedavg", **base)
+    other = store.run(quadratic, "fedavg", **{**base, **change})
+    assert one.config.digest != other.config.digest
+    assert len(store.table()) == 2
+
+
+def test_the_task_and_the_algorithm_change_the_digest(quadratic):
+    digests = {
+        configure(task, algorithm, rounds=1)[0].digest
+        for task in (quadratic, fedlib.load_task("quadratic", seed=1))
+        for algorithm in ("fedavg", "fedadam", "fedyogi")
+    }
+    assert len(digests) == 6
+
+
+def test_execution_settings_do_not_change_the_digest(store, quadratic, no_training):
+    store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    no_training()
+    store.run(
+        quadratic,
+        "fedavg",
+        rounds=1,
+        overrides=STEPS,
+        backend="reference",
+        chunk_clients=1,
+        device="cpu",
+    )
+
+
+def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, monkeypatch):
+    calls = []
+    execute = engine.execute
+
+    def watch(task, requests, **keywords):
+        calls.append([config.digest for config, _ in requests])
+        return execute(task, requests, **keywords)
+
+    monkeypatch.setattr(engine, "execute", watch)
+    common = {"rounds": 2, "overrides": STEPS}
+    known = store.run(quadratic, "fedavg", **common)
+    calls.clear()
+    requests = [
+        {"algorithm": "fedavg"},
+        {"algorithm": "fedavg", "overrides": {"client_lr": 0.1}},
+        {"algorithm": "fedavg", "overrides": {"client_lr": 0.2}},
+        {"algorithm": "fedadam"},
+        {"algorithm": "fedavg", "overrides": {"client_lr": 0.1}},
+    ]
+    histories = store.runs(quadratic, requests, **common)
+    assert sorted(len(call) for call in calls) == [1, 2]
+    same(histories[0], known)
+    same(histories[1], histories[4])
+    for request, history in zip(requests, histories, strict=True):
+        overrides = {**STEPS, **request.get("overrides", {})}
+        alone = fedlib.run(quadratic, request["algorithm"], rounds=2, overrides=overrides)
+        same(alone, history)
+
+
+def test_what_is_finished_stays_when_a_later_program_fails(store, quadratic, monkeypatch):
+    execute = engine.execute
+
+    def fail_on_adam(task, requests, **keywords):
+        if requests[0][0].algorithm == "fedadam":
+            raise KeyboardInterrupt
+        return execute(task, requests, **keywords)
+
+    monkeypatch.setattr(engine, "execute", fail_on_adam)
+    with pytest.raises(KeyboardInterrupt):
+        store.runs(
+            quadratic,
+            [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}],
+            rounds=1,
+            overrides=STEPS,
+        )
+    assert list(store.table()["algorithm"]) == ["fedavg"]
+
+
+def test_wrong_keywords_are_named(store, quadratic):
+    with pytest.raises(fedlib.Error, match="unknown keyword 'round': did you mean"):
+        store.runs(quadratic, [{"algorithm": "fedavg"}], round=2)
+    with pytest.raises(fedlib.Error, match="unknown keyword of a request 'device'"):
+        store.runs(quadratic, [{"algorithm": "fedavg", "device": "cpu"}])
+    with pytest.raises(fedlib.Error, match="names no algorithm"):
+        store.runs(quadratic, [{"rounds": 1}])
+
+
+def test_grid_equals_fedlib_grid_and_is_stored(store, quadratic, no_training):
+    axes = {"client_lr": [0.1, 0.2], "server_lr": [0.5, 1.0]}
+    expected = fedlib.grid(quadratic, "fedavg", rounds=2, overrides=STEPS, **axes)
+    one = store.grid(quadratic, "fedavg", rounds=2, overrides=STEPS, **axes)
+    pd.testing.assert_frame_equal(one, expected, check_exact=True)
+    no_training()
+    two = store.grid(quadratic, "fedavg", rounds=2, overrides=STEPS, **axes)
+    pd.testing.assert_frame_equal(two, expected, check_exact=True)
+    assert len(store.table()) == 4
+    assert not list(store.root.rglob("*.safetensors"))
+
+
+def test_parameters_that_were_not_kept_are_empty(store, quadratic):
+    first = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS, keep_params=False)
+    assert first.params  # still in memory
+    settings = {"rounds": 1, "overrides": STEPS}
+    assert store.run(quadratic, "fedavg", **settings).params == {}
+    assert store.run(quadratic, "fedavg", **settings, refresh=True).params
+    assert store.load(first.config.digest).params
+    assert store.load(first.config.digest, params=False).params == {}
+
+
+@pytest.mark.parametrize("name", ["history.csv", "meta.json", "params.safetensors"])
+def test_a_crash_while_writing_leaves_no_run(store, quadratic, monkeypatch, name):
+    real = open
+
+    def failing(path, mode="r", *rest, **more):
+        if "w" in mode and Path(path).name == name:
+            real(path, mode).write(b"half")
+            raise OSError("disk full")
+        return real(path, mode, *rest, **more)
+
+    monkeypatch.setattr(store_module, "open", failing, raising=False)
+    with pytest.raises(OSError, match="disk full"):
+        store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    assert store.table().empty
+    assert not leftovers(store)
+    monkeypatch.undo()
+    assert store.run(quadratic, "fedavg", rounds=1, overrides=STEPS).params
+
+
+def test_an_unfinished_folder_is_not_a_run(store, quadratic):
+    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    path = store.path(history.config)
+    path.rename(path.with_name(f".{path.name}.123.abcd"))
+    assert not store.has(history.config.digest)
+    assert store.table().empty
+    with pytest.raises(fedlib.Error, match="no run"):
+        store.load(history.config.digest)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+DAMAGE = {
+    "missing history.csv": (lambda run: (run / "history.csv").unlink(), "history.csv is missing"),
+    "short history.csv": (lambda run: truncate(run / "history.csv"), "history.csv is not what"),
+    "short clients.csv": (lambda run: truncate(run / "clients.csv"), "clients.csv is not what"),
+    "short params": (lambda run: truncate(run / "params.safetensors"), "params.safetensors is not"),
+    "short meta.json": (lambda run: truncate(run / "meta.json"), "cannot be read"),
+    "missing meta.json": (lambda run: (run / "meta.json").unlink(), "meta.json is missing"),
+    "empty config.json": (lambda run: (run / "config.json").write_text(""), "cannot be read"),
+    "other config.json": (
+        lambda run: (run / "config.json").write_text(
+            (run / "config.json").read_text().replace('"rounds": 1', '"rounds": 2')
+        ),
+        "config.json does not belong to digest",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, kind):
+    spoil, message = DAMAGE[kind]
+    good = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    path = store.path(good.config)
+    spoil(path)
+    with pytest.raises(fedlib.Error) as caught:
+        store.load(good.config.digest)
+    text = str(caught.value)
+    assert message in text and str(path) in text and "delete this folder" in text
+    assert "\n" not in text
+    with caplog.at_level(logging.WARNING, logger="fedlib"):
+        again = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    assert str(path) in caplog.text and "trained again" in caplog.text
+    same(good, again)
+    same(good, store.load(good.config.digest))
+    assert not leftovers(store)
+
+
+def test_table_lists_sound_runs(store, quadratic, caplog):
+    store.run(quadratic, "fedavg", rounds=1, seed=4, overrides=STEPS)
+    wild = {**STEPS, "client_lr": 1e30}
+    store.run(quadratic, "fedavg", rounds=9, seed={"init": 1}, overrides=wild)
+    bad = store.run(quadratic, "fedadam", rounds=1, overrides=STEPS)
+    truncate(store.path(bad.config) / "meta.json")
+    with caplog.at_level(logging.WARNING, logger="fedlib"):
+        table = store.table()
+    assert bad.config.digest in caplog.text
+    assert list(table["algorithm"]) == ["fedavg", "fedavg"] or set(table["algorithm"]) == {"fedavg"}
+    by_rounds = table.set_index("rounds")
+    assert by_rounds.loc[1, "seed"] == 4
+    assert by_rounds.loc[9, "seed"] == "init=1 sampling=0 batches=0"
+    assert pd.isna(by_rounds.loc[1, "diverged"])
+    assert by_rounds.loc[9, "diverged"] >= 1
+    assert all(Path(path).is_dir() for path in table["path"])
+    assert (table["task"] == "quadratic").all() and not table["stand_in"].any()
+
+
+def test_published_runs_are_only_read(store, quadratic, tmp_path):
+    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    shutil.copytree(store.root, tmp_path / "results")
+    shutil.rmtree(store.root)
+    assert not store.has(history.config.digest)
+    same(history, store.load(history.config.digest))
+    assert [run.config.digest for run in store.stored(published=True)] == [history.config.digest]
+    assert store.table().empty
+    assert Store(store.root, published=[]).stored(published=True) == []
+
+
+def test_a_run_finished_elsewhere_meanwhile_stays(store, quadratic, monkeypatch):
+    execute = engine.execute
+    other = Store(store.root)
+
+    def overtaken(task, requests, **keywords):
+        monkeypatch.setattr(engine, "execute", execute)
+        other.run(task, "fedavg", rounds=1, overrides=STEPS)
+        path = store.path(requests[0][0])
+        marker["inode"] = os.stat(path).st_ino
+        return execute(task, requests, **keywords)
+
+    marker = {}
+    monkeypatch.setattr(engine, "execute", overtaken)
+    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+    assert os.stat(store.path(history.config)).st_ino == marker["inode"]
+    same(history, store.load(history.config.digest))
+    assert not leftovers(store)
+
+
+def test_several_writers_may_finish_the_same_run(store, quadratic):
+    history = fedlib.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
+
+    def write(replace):
+        for _ in range(15):
+            store._write(quadratic, history, True, replace)
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(write, (False, False, True, False)))
+    same(history, store.load(history.config.digest))
+    assert not leftovers(store)
+
+
+def test_a_users_task_name_is_a_safe_folder(store):
+    task = fedlib.quadratic_task(np.eye(2)[None], np.ones((1, 2)), name="../my task")
+    history = store.run(task, "fedavg", rounds=1, overrides=STEPS)
+    assert store.path(history.config).parent.parent == store.root
+    assert store.has(history.config.digest)
+
+
+def test_a_composed_method_is_stored(store, quadratic, no_training):
+    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.1), server=fedlib.server.Adam(lr=0.01))
+    first = store.run(quadratic, method, rounds=1, overrides=STEPS)
+    no_training()
+    same(first, store.run(quadratic, method, rounds=1, overrides=STEPS))
+
+
+def test_digests_are_checked(store):
+    with pytest.raises(fedlib.Error, match="16 hex digits"):
+        store.load("../../etc")

@@ -1,0 +1,82 @@
+"""The set-up call of the notebooks."""
+
+import nbclient
+import nbformat
+import pytest
+
+import fedlib
+from fedlib import engine, figures, notebook
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
+    monkeypatch.setenv("FEDLIB_PROGRESS", "0")
+    monkeypatch.delenv("FEDLIB_PRESET", raising=False)
+
+
+def test_start_says_what_runs_here(capsys, tmp_path):
+    session = notebook.start(seed=3, device="cpu")
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1 and "preset quick, seed 3" in out and "cpu" in out
+    assert (session.preset, session.seed) == ("quick", 3)
+    assert session.store.root == tmp_path / "data" / "runs"
+
+
+def test_preset_comes_from_the_environment_unless_given(monkeypatch):
+    monkeypatch.setenv("FEDLIB_PRESET", "paper")
+    assert notebook.start().preset == "paper"
+    assert notebook.start(preset="quick").preset == "quick"
+    monkeypatch.setenv("FEDLIB_PRESET", "papr")
+    with pytest.raises(fedlib.Error, match="unknown preset 'papr'"):
+        notebook.start()
+
+
+def test_a_stand_in_is_said_loudly(capsys):
+    session = notebook.start()
+    assert session.task("emnist_cr").stand_in
+    assert "STAND-IN DATA: emnist_cr" in capsys.readouterr().out
+    session.task("quadratic")
+    assert "STAND-IN" not in capsys.readouterr().out
+
+
+def test_a_whole_notebook(monkeypatch, capsys, tmp_path):
+    session = notebook.start(seed=2)
+    task = session.task("synthetic", clients=6)
+    histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}], rounds=2)
+    assert [history.config.seeds["init"] for history in histories] == [2, 2]
+    assert task.seed == 2
+    again = session.run(task, "fedavg", rounds=2)
+    assert again.config.digest == histories[0].config.digest
+    assert session.grid(task, "fedavg", rounds=1, client_lr=[0.1, 0.2])["client_lr"].nunique() == 2
+    figure = session.figure("adafedadam/figure_2", histories)
+    assert figure.axes
+    assert "FedAdam" in session.figure("adafedadam/table_5", histories).to_html()
+    drawn, data = figures.learning_curves(histories)
+    path = session.save(drawn, "theory/client_drift", data, "Drift.", histories)
+    assert path.is_file() and path.is_relative_to(tmp_path / "figures")
+    assert not capsys.readouterr().err  # FEDLIB_PROGRESS=0
+
+    def refuse(*_, **__):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(engine, "execute", refuse)
+    session.run(task, "fedavg", rounds=2)
+
+
+@pytest.mark.notebook
+def test_a_figure_is_shown_in_a_notebook(tmp_path):
+    cells = [
+        "from fedlib import notebook\n"
+        "session = notebook.start(device='cpu')\n"
+        "task = session.task('synthetic', clients=4)\n"
+        "histories = session.runs(task, [{'algorithm': 'fedavg'}], rounds=1)",
+        "session.figure('adafedadam/figure_2', histories)",
+        "session.figure('adafedadam/table_5', histories)",
+    ]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    shown = [set().union(*(o.get("data", {}) for o in cell.outputs)) for cell in book.cells]
+    assert "image/png" in shown[1] and "text/html" in shown[2]
