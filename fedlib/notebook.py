@@ -2,9 +2,10 @@
 
 from fedlib import notebook
 
-session = notebook.start(preset=preset, seed=seed)
+session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds)
 task = session.task("cifar10")
-histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}])
+requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}]
+histories = session.runs(task, requests, **session.given("rounds"))
 session.figure("fedopt/figure_1", histories)
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,27 @@ from fedlib.engine.history import History
 from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
+from fedlib.reproduce import quick_settings
 from fedlib.results import Store
 from fedlib.tasks import PRESETS, Task, load_task
 
 
-def start(preset: str = "", seed: int = 0, device: str = "auto") -> Session:
+def start(
+    name: str = "", *, preset: str = "", seed: int = 0, device: str = "auto", **numbers: Any
+) -> Session:
     """Set a notebook up: style, store, and a line that says what runs here.
 
     Args:
+        name: of the notebook, its key in ``notebooks/quick.yaml``.
         preset: ``"quick"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else ``"quick"``.
         seed: of tasks and runs.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``.
+        **numbers: the notebook's own parameters. None becomes the number of ``quick.yaml`` under
+            the quick preset and stays None (the task's own) otherwise.
 
     Raises:
-        Error: an unknown preset or device, or a bad seed.
+        Error: an unknown preset or device, a bad seed, or a number of ``quick.yaml`` that the
+            notebook does not have.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     if preset not in PRESETS:
@@ -56,7 +64,19 @@ def start(preset: str = "", seed: int = 0, device: str = "auto") -> Session:
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    return Session(preset, seed, device, Store())
+    return Session(preset, seed, device, Store(), _filled(name, preset, numbers))
+
+
+def _filled(name: str, preset: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The notebook's numbers, those that are None from ``quick.yaml`` if the preset is quick."""
+    try:
+        small = quick_settings().get(name, {}) if preset == "quick" else {}
+    except Error:  # a notebook outside a checkout
+        small = {}
+    for key in small:
+        if key not in numbers:
+            raise unknown(f"number of {name} in quick.yaml", key, numbers)
+    return {key: small.get(key) if value is None else value for key, value in numbers.items()}
 
 
 def _show_figures() -> None:
@@ -68,7 +88,7 @@ def _show_figures() -> None:
 
 @dataclass(frozen=True)
 class Session:
-    """A notebook's preset, seed and device, and the store that answers its requests.
+    """A notebook's preset, seed, device and numbers, and the store that answers its requests.
 
     From :func:`start`. Progress bars are on unless ``FEDLIB_PROGRESS=0``.
     """
@@ -77,6 +97,18 @@ class Session:
     seed: int
     device: str
     store: Store
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Those of these numbers that are not None, as keywords: the task keeps its own values.
+
+        Raises:
+            Error: a name that the notebook did not give to :func:`start`.
+        """
+        for name in names:
+            if name not in self.numbers:
+                raise unknown("number of this notebook", name, self.numbers)
+        return {name: self.numbers[name] for name in names if self.numbers[name] is not None}
 
     def task(self, name: str, **options: Any) -> Task:
         """A task with the session's preset and seed; says where its data comes from.

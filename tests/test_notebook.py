@@ -80,3 +80,38 @@ def test_a_figure_is_shown_in_a_notebook(tmp_path):
     nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
     shown = [set().union(*(o.get("data", {}) for o in cell.outputs)) for cell in book.cells]
     assert "image/png" in shown[1] and "text/html" in shown[2]
+
+
+@pytest.fixture
+def quick_yaml(tmp_path, monkeypatch):
+    """A checkout of its own, with a quick.yaml."""
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "fedlib").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "quick.yaml").write_text("10_own:\n  rounds: 3\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "notebooks")
+
+
+def test_numbers_come_from_quick_yaml_unless_given(quick_yaml):
+    assert notebook.start("10_own", rounds=None, width=None).numbers == {"rounds": 3, "width": None}
+    assert notebook.start("10_own", rounds=7).numbers == {"rounds": 7}
+    assert notebook.start("10_own", rounds=0).numbers == {"rounds": 0}
+    assert notebook.start("11_other", rounds=None).numbers == {"rounds": None}
+
+
+def test_numbers_of_the_paper_are_the_tasks_own(quick_yaml, monkeypatch):
+    assert notebook.start("10_own", preset="paper", rounds=None).numbers == {"rounds": None}
+    monkeypatch.setenv("FEDLIB_PRESET", "paper")
+    assert notebook.start("10_own", rounds=None).given("rounds") == {}
+    assert notebook.start("10_own", rounds=5).given("rounds") == {"rounds": 5}
+
+
+def test_a_number_that_the_notebook_does_not_have_is_refused(quick_yaml):
+    with pytest.raises(fedlib.Error, match="unknown number of 10_own"):
+        notebook.start("10_own", width=None)
+    with pytest.raises(fedlib.Error, match="did you mean 'rounds'"):
+        notebook.start("10_own", rounds=None).given("round")
+
+
+def test_without_a_checkout_numbers_stay_none():
+    assert notebook.start("10_own", rounds=None).numbers == {"rounds": None}

@@ -17,7 +17,7 @@ WINDOW_SHARE = 100 / 1500
 WINDOW_ROUNDS = 100
 
 
-@dataclass
+@dataclass(eq=False)
 class History:
     """The results of one run.
 

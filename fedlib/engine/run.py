@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -17,10 +16,11 @@ from tqdm.auto import tqdm
 from fedlib import randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.config import RunConfig, configure
-from fedlib.engine.evaluation import Evaluated, Evaluator
+from fedlib.engine.evaluation import Evaluator
 from fedlib.engine.history import History
 from fedlib.engine.local import LocalTrainer, Round, Trained
 from fedlib.engine.plan import chunks, local_steps
+from fedlib.engine.record import Recorder
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import choose, map_state
 from fedlib.errors import Error, unknown
@@ -116,11 +116,8 @@ def execute(
         raise unknown("backend", backend, BACKENDS)
     if chunk_clients is not None and chunk_clients < 1:
         raise Error(f"chunk_clients is {chunk_clients}; allowed: a whole number >= 1")
-    groups: dict[Any, list[int]] = {}
-    for position, (config, method) in enumerate(requests):
-        groups.setdefault((config.program(), method.structure()), []).append(position)
     histories: dict[int, History] = {}
-    for positions in groups.values():
+    for positions in programs(requests):
         program = Program(
             task,
             [requests[p] for p in positions],
@@ -130,6 +127,14 @@ def execute(
         )
         histories.update(zip(positions, program.run(progress), strict=True))
     return [histories[position] for position in range(len(requests))]
+
+
+def programs(requests: Sequence[tuple[RunConfig, Algorithm]]) -> list[list[int]]:
+    """Which requests can share a program: their positions, grouped."""
+    groups: dict[Any, list[int]] = {}
+    for position, (config, method) in enumerate(requests):
+        groups.setdefault((config.program(), method.structure()), []).append(position)
+    return list(groups.values())
 
 
 def resolve_device(device: str) -> torch.device:
@@ -318,126 +323,3 @@ def _add(parts: Sequence[Trained]) -> Trained:
             total.seen + part.seen,
         )
     return total
-
-
-class Recorder:
-    """Collects the numbers of C configurations and makes tidy frames of them."""
-
-    def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:
-        self.task = task
-        self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
-        self.last: list[dict[str, Tensor]] = [{} for _ in configs]
-        self.diverged: dict[int, int] = {}
-        self.by_client = len(task.test) > 1
-
-    def training(self, round: int, alive: list[int], loss: Tensor, good: Tensor) -> list[int]:
-        """Note the training losses ``[C]``; returns the configurations that are still finite."""
-        for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
-            self.rows[one].append((round, "train", "loss", value))
-            if not finite:
-                self.diverged[one] = round
-        return [one for one in alive if one not in self.diverged]
-
-    def evaluation(self, round: int, alive: list[int], result: Evaluated) -> None:
-        """Note the evaluation of the configurations ``alive``."""
-        columns = {name: values.tolist() for name, values in result.mean.items()}
-        if self.by_client:
-            for name in self.task.metrics:
-                columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
-        for position, one in enumerate(alive):
-            self.rows[one] += [
-                (round, "test", name, column[position]) for name, column in columns.items()
-            ]
-            self.last[one] = {name: values[position] for name, values in result.clients.items()}
-
-    def frame(self, one: int) -> pd.DataFrame:
-        """``round, split, metric, value`` of one configuration."""
-        return pd.DataFrame(self.rows[one], columns=["round", "split", "metric", "value"])
-
-    def clients(self, one: int) -> pd.DataFrame:
-        """``client, split, metric, value, examples`` at one configuration's last evaluation."""
-        data = self.task.test
-        frames = [
-            pd.DataFrame(
-                {
-                    "client": data.ids,
-                    "split": "test",
-                    "metric": name,
-                    "value": values.double().cpu().numpy(),
-                    "examples": data.sizes,
-                }
-            )
-            for name, values in self.last[one].items()
-        ]
-        return pd.concat(frames, ignore_index=True)
-
-
-def grid(
-    task: Task,
-    algorithm: str,
-    *,
-    rounds: int | None = None,
-    seed: int | Mapping[str, int] = 0,
-    device: str = "auto",
-    backend: str = "auto",
-    dtype: str = "float32",
-    eval_every: int | None = None,
-    clients_per_round: int | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    progress: bool = False,
-    **axes: Iterable[Any],
-) -> pd.DataFrame:
-    """All combinations of some hyperparameters, as rows of one program wherever they can be.
-
-    Args:
-        axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
-        eval_every: default: the initial and the last model only.
-        task, algorithm, rounds, seed, device, backend, dtype, clients_per_round, overrides,
-            progress: see :func:`run`.
-
-    Returns:
-        the runs' tidy frames below each other, a column per axis and ``diverged`` (round or NaN)
-        added.
-
-    Raises:
-        Error: an axis without values, or anything :func:`run` refuses.
-    """
-    cells = combinations(axes)
-    rounds = task.rounds if rounds is None else rounds
-    requests = [
-        configure(
-            task,
-            algorithm,
-            rounds=rounds,
-            seed=seed,
-            dtype=dtype,
-            eval_every=max(1, rounds) if eval_every is None else eval_every,
-            clients_per_round=clients_per_round,
-            overrides={**(overrides or {}), **cell},
-        )
-        for cell in cells
-    ]
-    histories = execute(task, requests, device=device, backend=backend, progress=progress)
-    return grid_frame(cells, histories)
-
-
-def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the axes' values, the last axis fastest."""
-    cells: list[dict[str, Any]] = [{}]
-    for name, values in axes.items():
-        listed = [values] if isinstance(values, (str, int, float)) else list(values)
-        if not listed:
-            raise Error(f"grid: axis {name} has no values; give at least one")
-        cells = [{**cell, name: value} for cell in cells for value in listed]
-    return cells
-
-
-def grid_frame(cells: Sequence[Mapping[str, Any]], histories: Sequence[History]) -> pd.DataFrame:
-    """The histories' frames with their cells' values as columns."""
-    frames = [
-        history.frame.assign(**cell, diverged=history.diverged)
-        for cell, history in zip(cells, histories, strict=True)
-    ]
-    frame = pd.concat([f.astype({"diverged": "float64"}) for f in frames], ignore_index=True)
-    names = list(cells[0])
-    return frame[[*names, "round", "split", "metric", "value", "diverged"]]

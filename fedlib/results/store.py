@@ -41,8 +41,8 @@ from torch import Tensor
 from fedlib import engine, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.config import FORMAT, RunConfig
+from fedlib.engine.grids import combinations, grid_frame
 from fedlib.engine.history import History
-from fedlib.engine.run import combinations, grid_frame
 from fedlib.errors import Error, unknown
 from fedlib.tasks.base import Task
 
@@ -315,10 +315,9 @@ class Store:
             else:
                 found[digest] = stored
         # One call per program: nothing is shared across programs, and what is finished is safe.
-        programs: dict[Any, list[Request]] = {}
-        for config, method in missing.values():
-            programs.setdefault((config.program(), method.structure()), []).append((config, method))
-        for program in programs.values():
+        wanted = list(missing.values())
+        for positions in engine.programs(wanted):
+            program = [wanted[position] for position in positions]
             for history in engine.execute(task, program, **execution):
                 found[history.config.digest] = self._write(task, history, keep_params, refresh)
         return [found[config.digest] for config, _ in requests]

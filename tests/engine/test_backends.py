@@ -11,7 +11,8 @@ from torch import nn
 
 import fedlib
 from fedlib.engine.config import configure
-from fedlib.engine.run import combinations, execute
+from fedlib.engine.grids import combinations
+from fedlib.engine.run import execute
 
 TASKS: dict[str, dict[str, Any]] = {
     "quadratic": {},

@@ -1,0 +1,64 @@
+"""From tensors of C configurations to tidy frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from torch import Tensor
+
+from fedlib.engine.config import RunConfig
+from fedlib.engine.evaluation import Evaluated
+from fedlib.tasks.base import Task
+
+
+class Recorder:
+    """Collects the numbers of C configurations and makes tidy frames of them."""
+
+    def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:
+        self.task = task
+        self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
+        self.last: list[dict[str, Tensor]] = [{} for _ in configs]
+        self.diverged: dict[int, int] = {}
+        self.by_client = len(task.test) > 1
+
+    def training(self, round: int, alive: list[int], loss: Tensor, good: Tensor) -> list[int]:
+        """Note the training losses ``[C]``; returns the configurations that are still finite."""
+        for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
+            self.rows[one].append((round, "train", "loss", value))
+            if not finite:
+                self.diverged[one] = round
+        return [one for one in alive if one not in self.diverged]
+
+    def evaluation(self, round: int, alive: list[int], result: Evaluated) -> None:
+        """Note the evaluation of the configurations ``alive``."""
+        columns = {name: values.tolist() for name, values in result.mean.items()}
+        if self.by_client:
+            for name in self.task.metrics:
+                columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
+        for position, one in enumerate(alive):
+            self.rows[one] += [
+                (round, "test", name, column[position]) for name, column in columns.items()
+            ]
+            self.last[one] = {name: values[position] for name, values in result.clients.items()}
+
+    def frame(self, one: int) -> pd.DataFrame:
+        """``round, split, metric, value`` of one configuration."""
+        return pd.DataFrame(self.rows[one], columns=["round", "split", "metric", "value"])
+
+    def clients(self, one: int) -> pd.DataFrame:
+        """``client, split, metric, value, examples`` at one configuration's last evaluation."""
+        data = self.task.test
+        frames = [
+            pd.DataFrame(
+                {
+                    "client": data.ids,
+                    "split": "test",
+                    "metric": name,
+                    "value": values.double().cpu().numpy(),
+                    "examples": data.sizes,
+                }
+            )
+            for name, values in self.last[one].items()
+        ]
+        return pd.concat(frames, ignore_index=True)
