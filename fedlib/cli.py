@@ -231,28 +231,32 @@ def run(
         progress=_progress(as_json),
         refresh=refresh,
     )
-    finals = {
-        f"{split} {metric}": history.final(metric, split)
-        for split, metric in history.frame[["split", "metric"]]
-        .drop_duplicates()
-        .itertuples(index=False)
+    names = history.frame[["split", "metric"]].drop_duplicates().itertuples(index=False)
+    values = {
+        f"{split} {metric}": {
+            "last": history.series(metric, split).iloc[-1],
+            "final": history.final(metric, split),
+        }
+        for split, metric in names
     }
+    config = history.config
     result = {
         "task": task,
         "algorithm": algorithm,
-        "digest": history.config.digest,
+        "digest": config.digest,
         "stand_in": history.stand_in,
-        "rounds": history.config.rounds,
+        "rounds": config.rounds,
         "diverged": history.diverged,
         "seconds": history.meta["seconds"],
-        "final": finals,
+        "last": {name: value["last"] for name, value in values.items()},
+        "final": {name: value["final"] for name, value in values.items()},
     }
-    lines: list[tuple[Any, ...]] = [(name, f"{value:.4f}") for name, value in finals.items()]
+    rows: list[tuple[Any, ...]] = [("", "last", f"last {history.window()} rounds")]
+    rows += [(name, f"{v['last']:.4f}", f"{v['final']:.4f}") for name, v in values.items()]
     state = f"diverged in round {history.diverged}" if history.diverged else "done"
-    took = f"{history.config.rounds} rounds in {history.meta['seconds']:.1f} s"
-    head = f"{algorithm} on {task}: {state}, {took}"
-    note = "mean over the evaluations in the last rounds, as the paper's tables"
-    show(result, as_json, f"{head}, run {history.config.digest}\n{columns(lines)}\n({note})")
+    took = f"{config.rounds} rounds in {history.meta['seconds']:.1f} s"
+    text = f"{algorithm} on {task}: {state}, {took}, run {config.digest}\n{columns(rows)}"
+    show(result, as_json, text)
 
 
 @app.command()

@@ -66,14 +66,14 @@ class Evaluator:
     def __call__(self, x: Tensor) -> Evaluated:
         """Evaluate ``x [C, P]``."""
         self.model.model.eval()
-        leaves = self.model.leaves(x)
+        views = self.model.views(x)
         configurations = len(x)
         size = max(1, CHUNK_NUMBERS // (self.per_example * configurations))
         values: dict[str, list[Tensor]] = {name: [] for name in self.functions}
         for start in range(0, len(self.index), size):
             part = slice(start, start + size)
             y = self.y[self.index[part]].expand(configurations, -1, *self.y.shape[1:])
-            outputs = self.model.rows(leaves, self.inputs(part))
+            outputs = self.model.rows(views, self.inputs(part))
             for name, function in self.functions.items():
                 values[name].append(function(outputs, y))
         self.model.model.train()

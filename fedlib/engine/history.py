@@ -57,6 +57,10 @@ class History:
             raise unknown("metric", f"{split} {metric}", names.unique())
         return chosen.set_index("round")["value"]
 
+    def window(self) -> int:
+        """Over how many last rounds :meth:`final` averages by default."""
+        return min(WINDOW_ROUNDS, max(1, round(self.config.rounds * WINDOW_SHARE)))
+
     def final(
         self, metric: str = "accuracy", split: str = "test", window: int | None = None
     ) -> float:
@@ -71,8 +75,7 @@ class History:
             NaN if the run diverged.
         """
         rounds = self.config.rounds
-        if window is None:
-            window = min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_SHARE)))
+        window = self.window() if window is None else window
         if window < 1:
             raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
         if self.diverged is not None:

@@ -20,7 +20,8 @@ from fedlib.algorithms.base import Algorithm, Client, State
 from fedlib.engine.plan import Plan, make_plan
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import join, map_state, narrow, spread
-from fedlib.tasks.base import Task
+from fedlib.losses import cross_entropy
+from fedlib.tasks.base import Task, identity
 
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
 GATHER_BYTES = 256 * 2**20
@@ -84,6 +85,8 @@ class LocalTrainer:
     ) -> None:
         self.task, self.model, self.dtype, self.device = task, model, dtype, device
         self.x, self.y = task.train.x.to(device), task.train.y.to(device)
+        known = task.loss is cross_entropy
+        self.closed_form = getattr(model.model, "cross_entropy_and_grad", None) if known else None
 
     def plan(self, clients: np.ndarray, round: Round) -> Plan:
         """The batches of ``clients`` in this round."""
@@ -99,6 +102,9 @@ class LocalTrainer:
 
     def inputs(self, index: Tensor, keys: Tensor) -> Tensor:
         """Model inputs for examples ``index [T, B]`` of batches with ``keys [T]``."""
+        if self.task.transform is identity:
+            x = self.x[index.to(self.device)]
+            return x.to(self.dtype) if x.is_floating_point() else x
         slots = torch.arange(index.shape[1])
         per_example = randomness.fold(keys.unsqueeze(1).expand(index.shape).contiguous(), slots)
         index, per_example = index.to(self.device), per_example.to(self.device)
@@ -144,7 +150,12 @@ class LocalTrainer:
         if configurations > 1:
             y = y.repeat_interleave(configurations, 0)
             weights = weights.repeat_interleave(configurations, 0)
-        leaves = self.model.leaves(x.reshape(clients * configurations, -1))
+        rows = x.reshape(clients * configurations, -1)
+        if self.closed_form is not None:
+            losses, exact = self.closed_form(self.model.views(rows), batch.x, y, weights)
+            grad = self.model.flatten(exact, (clients, configurations))
+            return (losses * weights).sum(-1).view(clients, configurations, 1), grad
+        leaves = self.model.leaves(rows)
         with torch.enable_grad(), randomness.masks(batch.keys):
             losses = self.task.loss(self.model.rows(leaves, batch.x), y)
             # Rows share nothing, so the gradient of all weighted losses holds each row's own.

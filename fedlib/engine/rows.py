@@ -48,21 +48,22 @@ class FlatModel:
         """The model's own parameters as one vector ``[P]``."""
         return torch.cat([p.detach().reshape(-1) for p in self._original])
 
+    def views(self, x: Tensor) -> list[Tensor]:
+        """Views of vectors ``x [..., P]`` in the parameters' shapes, any leading axes kept."""
+        parts = x.detach().split(self.sizes, dim=-1)
+        return [p.view(*x.shape[:-1], *s) for p, s in zip(parts, self.shapes, strict=True)]
+
     def leaves(self, x: Tensor) -> list[Tensor]:
-        """Views of vectors ``x [..., P]`` in the parameters' shapes, as leaves of the graph.
+        """The views as leaves of the graph.
 
         Differentiating by these and joining the gradients is faster than by ``x`` itself.
         """
-        parts = x.detach().split(self.sizes, dim=-1)
-        return [
-            part.view(*x.shape[:-1], *shape).requires_grad_()
-            for part, shape in zip(parts, self.shapes, strict=True)
-        ]
+        return [view.requires_grad_() for view in self.views(x)]
 
     def named(self, x: Tensor) -> dict[str, Tensor]:
         """A vector ``x [P]`` as a dict of named tensors (copies, on the CPU)."""
-        leaves = zip(self.names, self.leaves(x), strict=True)
-        return {name: leaf.detach().cpu().clone() for name, leaf in leaves}
+        views = zip(self.names, self.views(x), strict=True)
+        return {name: view.cpu().clone() for name, view in views}
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""

@@ -74,7 +74,7 @@ class Drawn:
     path: Path
 
 
-_FEDOPT = {"cifar10": "10_cifar10", "emnist_cr": "12_emnist_cr"}
+_FEDOPT = {"cifar10": "10_cifar10", "emnist_cr": "fedlib run emnist_cr ALGORITHM"}
 _SYNTHETIC = {"synthetic": "23_fair_synthetic"}
 
 

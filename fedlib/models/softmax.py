@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
 
+from fedlib.losses import short_cross_entropy
 from fedlib.models.layers import Linear, glorot_uniform_
 
 
@@ -24,3 +28,28 @@ class Softmax(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.linear(x)
         return logits
+
+    @staticmethod
+    def cross_entropy_and_grad(
+        leaves: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Cross-entropies ``[R, B]``, and gradients of their weighted sums, in closed form.
+
+        With p the softmax and e_y the target's unit vector, d = weight * (p - e_y) gives the bias
+        gradient sum_b d_b and the weight gradient sum_b d_b x_b'. A model this small spends its
+        time in autograd's bookkeeping; this takes half as long.
+
+        Args:
+            leaves: weight ``[R, K, D]`` and bias ``[R, K]``.
+            x: ``[G, B, D]``, G dividing R; y: int64 ``[R, B]``; weights: ``[R, B]``.
+        """
+        weight, bias = leaves
+        groups, rows = len(x), len(weight)
+        # [(R // G) * K, D] @ [D, B] for each input row: configurations share their client's data.
+        left = weight.reshape(groups, -1, weight.shape[-1])
+        logits = torch.baddbmm(bias.reshape(groups, -1, 1), left, x.transpose(1, 2))
+        losses, d = short_cross_entropy(logits.view(rows, -1, x.shape[1]).transpose(1, 2), y)
+        d.scatter_add_(-1, y.unsqueeze(-1), d.new_full((1, 1, 1), -1.0).expand(*y.shape, 1))
+        d = (d * weights.unsqueeze(-1)).transpose(1, 2)
+        grad = torch.bmm(d.reshape(groups, -1, x.shape[1]), x)
+        return losses, [grad.view(weight.shape), d.sum(-1)]

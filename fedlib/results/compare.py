@@ -47,7 +47,7 @@ class Item:
         task: fedlib's name of the task; ``label`` is the paper's.
         table: file of :mod:`fedlib.papers`; ``task_column`` names the column that holds ``label``.
         metrics: printed metric -> our name of it (a key of :data:`METRICS`).
-        notebook: which makes the runs.
+        notebook: which makes the runs; until there is one, the command that does.
         rounds, clients_per_round (None: all), batch_size, local_epochs: the paper's.
         options: the task's options in the paper.
     """
@@ -92,7 +92,7 @@ ITEMS = (
     Item(
         *("fedopt", "Table 1", "emnist_cr", "EMNIST CR", "table1_validation", "task"),
         metrics={"accuracy_percent": "accuracy"},
-        notebook="12_emnist_cr",
+        notebook="fedlib run emnist_cr ALGORITHM --preset paper",
         rounds=1500,
         clients_per_round=10,
         batch_size=20,
@@ -351,7 +351,9 @@ def _cell(
 
 
 def how_to_make(notebook: str) -> str:
-    """The sentence that names a notebook."""
+    """The sentence that says how missing runs are made: by a notebook, or by a command."""
+    if not notebook[0].isdigit():
+        return f"run: {notebook}"
     return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}"
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.errors import Error
-from fedlib.tasks.losses import correct, cross_entropy
+from fedlib.losses import correct, cross_entropy
 
 # A per-example loss or metric numerator: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]

@@ -290,7 +290,7 @@ def test_redraw_cannot_train(quick_pictures, store, histories, monkeypatch):
 def test_missing_memory_or_run_names_the_notebook(quick_pictures, store, histories, tmp_path):
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         figures.redraw(["fedopt/figure_1"], store=store)
-    assert "notebooks/12_emnist_cr.ipynb" in str(caught.value) and "\n" not in str(caught.value)
+    assert "fedlib run emnist_cr" in str(caught.value) and "\n" not in str(caught.value)
     figures.draw("adafedadam/figure_2", histories, store=store)
     shutil.rmtree(store.path(histories[1].config))
     with pytest.raises(fedlib.Error, match="fedlib reproduce 23_fair_synthetic") as caught:
@@ -405,7 +405,7 @@ def test_catalogue_entries():
         "adafedadam/figure_2",
         "adafedadam/table_5",
     ]
-    assert figures.entry("fedopt/figure_1").notebook == "10_cifar10, 12_emnist_cr"
+    assert figures.entry("fedopt/figure_1").notebook == "10_cifar10, fedlib run emnist_cr ALGORITHM"
     assert figures.entry("fedopt/figure_1").paper == "fedopt"
 
 

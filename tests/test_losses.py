@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedlib.tasks.losses import SHORT, correct, cross_entropy
+from fedlib.losses import SHORT, correct, cross_entropy
 
 
 @pytest.mark.parametrize("classes", [2, 10, SHORT - 1, SHORT, 62])

@@ -13,27 +13,33 @@ from torch import Tensor
 SHORT = 32
 
 
-class _ShortCrossEntropy(torch.autograd.Function):
-    """Cross-entropy along a short last axis: log sum_j exp(z_j) - z_y, shifted by the max."""
+def short_cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropies ``[..., B]`` and softmax ``[..., B, K]`` along a short last axis.
 
+    log sum_j exp(z_j) - z_y and exp(z_k) / sum_j exp(z_j), with z shifted by its maximum.
+    """
+    shifted = logits - logits.amax(-1, keepdim=True)
+    at_target = shifted.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    # Below -80 a term is under 1e-34 of the sum. As zero it is exact enough for float64, while
+    # the denormal numbers near exp(-90) would run a hundred times slower.
+    terms = F.threshold(shifted, -80.0, -torch.inf, inplace=True).exp_()
+    # A product with ones sums short rows several times faster than sum(-1).
+    total = terms @ terms.new_ones(terms.shape[-1], 1)
+    return total.squeeze(-1).log() - at_target, terms.div_(total)
+
+
+class _ShortCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        index = targets.unsqueeze(-1)
-        shifted = logits - logits.amax(-1, keepdim=True)
-        at_target = shifted.gather(-1, index).squeeze(-1)
-        # Below -80 a term is under 1e-34 of the sum. As zero it is exact enough for float64, while
-        # the denormal numbers near exp(-90) would run a hundred times slower.
-        weights = F.threshold(shifted, -80.0, -torch.inf, inplace=True).exp_()
-        # A product with ones sums short rows several times faster than sum(-1).
-        total = weights @ weights.new_ones(weights.shape[-1], 1)
-        ctx.save_for_backward(weights, total, index)
-        return total.squeeze(-1).log() - at_target
+        losses, softmax = short_cross_entropy(logits, targets)
+        ctx.save_for_backward(softmax, targets.unsqueeze(-1))
+        return losses
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        weights, total, index = ctx.saved_tensors
+        softmax, index = ctx.saved_tensors
         g = grads[0].unsqueeze(-1)
-        return (weights * (g / total)).scatter_add_(-1, index, -g), None
+        return (softmax * g).scatter_add_(-1, index, -g), None
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

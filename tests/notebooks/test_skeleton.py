@@ -1,0 +1,161 @@
+"""Every notebook has the same parts, is thin, and is stored without outputs."""
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from fedlib import figures, reproduce
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+HEADINGS = ["Card", "Learning goals", "Parameters", "Set-up", "Idea", "Run", "Figures", "Checks"]
+HEADINGS += ["Summary", "Exercises", "Next"]
+CARD = ("paper", "runtime", "needs", "produces")
+COMMON = {"preset": "", "seed": 0, "device": "auto"}
+CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 150, 15, 100
+MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|tmp|work|Users|mnt|opt|usr|var)/|[A-Z]:\\\\")
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture
+def book(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code(book, tag=None):
+    return [
+        cell
+        for cell in book.cells
+        if cell.cell_type == "code" and (tag is None or tag in cell.metadata.get("tags", []))
+    ]
+
+
+def markdown(book):
+    return [cell.source for cell in book.cells if cell.cell_type == "markdown"]
+
+
+def tree(book):
+    return ast.parse("\n".join(cell.source for cell in code(book)))
+
+
+def test_the_series_is_there():
+    stems = [path.stem for path in NOTEBOOKS]
+    assert {"00_start_here", "10_cifar10", "90_figures", "91_paper_against_ours"} <= set(stems)
+    assert all(re.fullmatch(r"\d\d_[a-z0-9_]+", stem) for stem in stems)
+    made = {name for entry in figures.entries() for name in entry.notebooks.values()}
+    assert made & set(stems) >= {"10_cifar10", "23_fair_synthetic", "01_client_drift"}
+
+
+def test_title_question_and_headings(path, book):
+    title = book.cells[0].source.splitlines()
+    assert title[0].startswith(f"# {path.stem[:2]} · ")
+    question = " ".join(line for line in title[1:] if line)
+    assert re.fullmatch(r"\*\*[^*]+\?\*\*", question), "a question in one sentence, bold"
+    found = re.findall(r"^## (.+)$", "\n".join(markdown(book)), flags=re.M)
+    assert found == HEADINGS
+
+
+def test_card_and_next(path, book):
+    card = next(text for text in markdown(book) if text.startswith("## Card"))
+    assert [name for name in CARD if f"| {name} |" not in card] == []
+    links = re.findall(r"\]\(([^)]+\.ipynb)\)", "\n".join(markdown(book)))
+    assert [link for link in links if not (FOLDER / link).is_file()] == []
+
+
+def test_parameters_are_flat_literals_with_a_comment_each(path, book):
+    assert len(code(book, "parameters")) == 1
+    lines = code(book, "parameters")[0].source.splitlines()
+    assert [line for line in lines if not re.fullmatch(r"\w+ = .+  # .+", line)] == []
+    values = reproduce.parameters(path)
+    assert len(values) == len(lines)
+    assert {name: values[name] for name in COMMON} == COMMON
+    assert {values[name] for name in values if name not in COMMON} <= {None}
+    # The cell with the parameters comes before every other code.
+    assert code(book)[0] is code(book, "parameters")[0]
+
+
+def test_set_up_gives_every_parameter_to_one_call(path, book):
+    calls = [
+        node
+        for node in ast.walk(tree(book))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "notebook.start"
+    ]
+    assert len(calls) == 1
+    assert ast.literal_eval(calls[0].args[0]) == path.stem
+    given = [word for word in calls[0].keywords if word.arg]
+    for word in calls[0].keywords:
+        if word.arg is None:  # **dict(...)
+            assert isinstance(word.value, ast.Call) and ast.unparse(word.value.func) == "dict"
+            given += word.value.keywords
+    passed = {word.arg: ast.unparse(word.value) for word in given}
+    assert passed == {name: name for name in reproduce.parameters(path)}
+
+
+def test_nothing_of_a_run_is_stored(path, book):
+    for cell in code(book):
+        assert cell.outputs == [] and cell.execution_count is None
+        assert set(cell.metadata) <= {"tags"}
+    assert set(book.metadata) == {"kernelspec", "language_info"}
+    assert book.metadata.kernelspec.name == "python3"
+    assert book.metadata.kernelspec.language == "python"
+    assert dict(book.metadata.language_info) == {"name": "python"}
+    assert not MACHINE_PATH.search(path.read_text(encoding="utf-8"))
+    nbformat.validate(book)
+
+
+def test_thin(book):
+    lines = [line for cell in code(book) for line in cell.source.splitlines() if line.strip()]
+    assert len(lines) <= CODE_LINES
+    assert max(map(len, lines)) <= LINE_LENGTH
+    text = [line for source in markdown(book) for line in source.splitlines()]
+    assert [line for line in text if len(line) > 110 and not line.startswith("|")] == []
+    for node in ast.walk(tree(book)):
+        assert not isinstance(node, ast.ClassDef), "classes belong to the library"
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno < FUNCTION_LINES, f"{node.name} is too long"
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func).split(".")[-1] not in ("backward", "zero_grad")
+
+
+def test_checks_assert(book):
+    position = {
+        match.group(1): index
+        for index, cell in enumerate(book.cells)
+        for match in re.finditer(r"^## (.+)$", cell.source, flags=re.M)
+    }
+    cells = book.cells[position["Checks"] : position["Summary"]]
+    checks = ast.parse("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
+    assert sum(isinstance(node, ast.Assert) for node in ast.walk(checks)) >= 3
+
+
+def test_exercises_have_stub_self_check_and_solution(book):
+    stubs, checks = code(book, "exercise"), code(book, "self-check")
+    assert len(stubs) == len(checks) >= 1
+    for number, (stub, check) in enumerate(zip(stubs, checks, strict=True), 1):
+        assert stub.source.startswith(f"exercise_{number} = None")
+        assert f"assert exercise_{number} is None or" in check.source
+    solutions = [c.source for c in book.cells if "solution" in c.metadata.get("tags", [])]
+    assert len(solutions) == 1 and solutions[0].startswith("<details>")
+    blocks = re.findall(r"```python\n(.*?)```", solutions[0], flags=re.S)
+    assert len(blocks) == len(stubs)
+    for number, block in enumerate(blocks, 1):
+        assert f"exercise_{number} = " in block
+        ast.parse(block)
+
+
+def test_quick_yaml_has_the_notebooks_own_parameters():
+    settings = yaml.safe_load((FOLDER / "quick.yaml").read_text(encoding="utf-8"))
+    assert list(settings) == [path.stem for path in NOTEBOOKS]
+    for path in NOTEBOOKS:
+        reproduce.check_parameters(path, settings[path.stem])
+        assert not set(settings[path.stem]) & set(COMMON)
+        for value in settings[path.stem].values():
+            assert value is not None and not isinstance(value, dict)
