@@ -38,11 +38,10 @@ def load(
     """
     require(isinstance(clients, int) and clients >= 1, "clients", clients, "a whole number >= 1")
     xs, ys = leaf_synthetic(clients, CLASSES, FEATURES, data_seed)
-    draw = numpy_generator(seed, "local split")
     train_parts, test_parts = [], []
     start = 0
-    for labels in ys:
-        order = draw.permutation(len(labels)) + start
+    for client, labels in enumerate(ys):
+        order = numpy_generator(seed, "local split", client).permutation(len(labels)) + start
         cut = int(0.8 * len(labels))
         train_parts.append(np.sort(order[:cut]))
         test_parts.append(np.sort(order[cut:]))
