@@ -1,60 +1,26 @@
-"""The run store: one directory per run, named by the hash of the run's configuration.
-
-``<root>/<task>/<algorithm>-<digest>/`` holds
-
-``config.json``         the run's configuration; its hash is the digest in the directory's name
-``history.csv``         ``round, split, metric, value``
-``clients.csv``         ``client, split, metric, value, examples``
-``params.safetensors``  the final parameters; optional, may be deleted to save space
-``meta.json``           device, seconds, divergence, versions, commit, data source; written last,
-                        with the SHA-256 of the other files
-
-A directory appears under its name only when it is complete.
-"""
+"""The run store: runs on disk, answered from there or computed once and kept."""
 
 from __future__ import annotations
 
-import dataclasses
-import errno
-import hashlib
-import json
 import logging
 import os
-import re
-import secrets
-import shutil
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from io import BytesIO
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from safetensors.torch import load as parse_tensors
-from safetensors.torch import save as pack_tensors
-from torch import Tensor
 
 from fedlib import engine, paths
 from fedlib.algorithms.base import Algorithm
-from fedlib.engine.config import FORMAT, RunConfig
+from fedlib.engine.config import RunConfig
 from fedlib.engine.grids import combinations, grid_frame
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
+from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.tasks.base import Task
 
 log = logging.getLogger("fedlib")
 
-CONFIG, HISTORY, CLIENTS, PARAMS, META = (
-    "config.json",
-    "history.csv",
-    "clients.csv",
-    "params.safetensors",
-    "meta.json",
-)
 # What makes a run (decides its digest) and what only says how to compute it.
 SETTINGS = ("rounds", "seed", "dtype", "eval_every", "clients_per_round", "overrides")
 EXECUTION = ("device", "backend", "progress", "chunk_clients")
@@ -70,64 +36,8 @@ TABLE = (
     "created",
     "path",
 )
-DIGEST = re.compile(r"-([0-9a-f]{16})$")
 
 Request = tuple[RunConfig, Algorithm]
-
-
-class Damaged(Error):
-    """A run's directory does not hold what was written into it."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A run on disk whose numbers have not been read yet.
-
-    Attributes:
-        path: the run's directory.
-        config: its configuration.
-        meta: ``History.meta`` and what the store adds (see :func:`describe`).
-    """
-
-    path: Path
-    config: RunConfig
-    meta: dict[str, Any]
-
-    def history(self, params: bool = True) -> History:
-        """Read the run.
-
-        Args:
-            params: whether to read the parameters; without them ``History.params`` is empty.
-
-        Raises:
-            Error: a file is missing or not what was written.
-        """
-        try:
-            frame = _read_csv(self._bytes(HISTORY), {"round": "int64"})
-            clients = _read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
-            tensors = self._params() if params else {}
-        except (OSError, ValueError, KeyError) as problem:
-            if isinstance(problem, Damaged):
-                raise
-            raise damaged(self.path, str(problem)) from None
-        return History(frame, clients, tensors, self.config, self.meta)
-
-    def _params(self) -> dict[str, Tensor]:
-        if not (self.path / PARAMS).is_file():
-            return {}
-        tensors = parse_tensors(self._bytes(PARAMS))
-        # The file sorts its tensors; the model's order matters to whoever flattens them.
-        return {name: tensors[name] for name in self.meta["parameters"]}
-
-    def _bytes(self, name: str) -> bytes:
-        """A file's contents, checked against the hash written with the run."""
-        try:
-            data = (self.path / name).read_bytes()
-        except FileNotFoundError:
-            raise damaged(self.path, f"{name} is missing") from None
-        if hashlib.sha256(data).hexdigest() != self.meta["files"].get(name):
-            raise damaged(self.path, f"{name} is not what was written (cut off or changed)")
-        return data
 
 
 class Store:
@@ -319,7 +229,9 @@ class Store:
         for positions in engine.programs(wanted):
             program = [wanted[position] for position in positions]
             for history in engine.execute(task, program, **execution):
-                found[history.config.digest] = self._write(task, history, keep_params, refresh)
+                found[history.config.digest] = write_run(
+                    self.root, task, history, keep_params, refresh
+                )
         return [found[config.digest] for config, _ in requests]
 
     def _sound(self, config: RunConfig) -> History | None:
@@ -337,11 +249,11 @@ class Store:
 
     def path(self, config: RunConfig) -> Path:
         """Where a run of this configuration belongs."""
-        return self.root / _safe(config.task["name"]) / f"{_safe(config.algorithm)}-{config.digest}"
+        return run_path(self.root, config)
 
     def has(self, digest: str) -> bool:
         """Whether the store itself holds the run."""
-        return _find(self.root, digest) is not None
+        return find(self.root, digest) is not None
 
     def load(self, digest: str, params: bool = True) -> History:
         """A run by its digest, from the store or else from the published runs.
@@ -354,7 +266,7 @@ class Store:
             Error: no such run, or it is damaged.
         """
         for folder in (self.root, *self.published):
-            path = _find(folder, digest)
+            path = find(folder, digest)
             if path is not None:
                 return open_run(path).history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
@@ -368,7 +280,7 @@ class Store:
         """
         found: dict[str, Stored] = {}
         for folder in (self.root, *(self.published if published else ())):
-            for path in _folders(folder, task):
+            for path in folders(folder, task):
                 try:
                     run = open_run(path)
                 except Error as problem:
@@ -403,211 +315,3 @@ class Store:
                 )
             )
         return pd.DataFrame(rows, columns=list(TABLE)).astype({"diverged": "Int64"})
-
-    # ---------------------------------------------------------------- writing
-
-    def _write(self, task: Task, history: History, keep_params: bool, replace: bool) -> History:
-        """Store a run; returns it as it will be read."""
-        files = {
-            CONFIG: _json(history.config.as_dict()),
-            HISTORY: _csv(history.frame),
-            CLIENTS: _csv(history.clients),
-        }
-        if keep_params:
-            tensors = {
-                name: tensor.detach().contiguous() for name, tensor in history.params.items()
-            }
-            files[PARAMS] = pack_tensors(tensors)
-        meta = {**history.meta, **describe(task, history)}
-        meta["parameters"] = list(history.params)
-        meta["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        files[META] = _json(meta)
-        target = self.path(history.config)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
-        temporary.mkdir()
-        try:
-            for name, data in files.items():
-                with open(temporary / name, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-            _install(temporary, target, replace)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return dataclasses.replace(history, meta=json.loads(files[META]))
-
-
-def open_run(path: Path) -> Stored:
-    """A run's directory, with its configuration and meta data checked.
-
-    Raises:
-        Error: a file is missing or not readable, or the configuration is not the one of the digest.
-    """
-    match = DIGEST.search(path.name)
-    digest = match.group(1) if match else ""
-    try:
-        plain = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        meta = json.loads((path / META).read_text(encoding="utf-8"))
-        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-        if hashlib.sha256(canonical.encode()).hexdigest()[:16] != digest:
-            raise damaged(path, f"{CONFIG} does not belong to digest {digest or 'in its name'}")
-        made = plain.pop("format")
-        if made != FORMAT:
-            raise damaged(path, f"made by another fedlib (format {made}, this one reads {FORMAT})")
-        if isinstance(plain["local_steps"], list):
-            plain["local_steps"] = tuple(plain["local_steps"])
-        config = RunConfig(**plain)
-        for key in ("files", "created", "diverged"):
-            meta[key]
-    except FileNotFoundError as problem:
-        raise damaged(path, f"{Path(problem.filename).name} is missing") from None
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as problem:
-        if isinstance(problem, Damaged):
-            raise
-        raise damaged(path, f"{CONFIG} or {META} cannot be read ({problem})") from None
-    return Stored(path, config, meta)
-
-
-def damaged(path: Path, what: str) -> Damaged:
-    """The error for a run's directory that cannot be used."""
-    return Damaged(f"damaged run {path}: {what}; delete this folder and run it again")
-
-
-def describe(task: Task, history: History) -> dict[str, Any]:
-    """What the store notes beside the engine's own meta data.
-
-    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``preset``,
-    ``stand_in``, ``source`` and ``label`` of the task, ``hyperparameters`` and ``settings``: the
-    task's own values for this algorithm, so that a run made with others can be told.
-    """
-    versions = {
-        name: _version(name) for name in ("fedlib", "torch", "torchvision", "numpy", "pandas")
-    }
-    return {
-        "versions": {**versions, **history.meta.get("versions", {})},
-        "git": _commit(),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "preset": task.preset,
-        "stand_in": bool(task.stand_in),
-        "source": task.source,
-        "label": task.label or task.name,
-        "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
-        "settings": {
-            "rounds": task.rounds,
-            "clients_per_round": task.clients_per_round,
-            "batch_size": task.batch_size,
-            "local_epochs": task.local_epochs,
-        },
-    }
-
-
-def _install(source: Path, target: Path, replace: bool) -> None:
-    """Give a complete directory its name.
-
-    Another process may finish the same run meanwhile; both results are equal, and the one that is
-    there stays unless it is damaged or is to be replaced.
-    """
-    outdated = _inode(target) if replace else None
-    for _ in range(100):
-        try:
-            os.rename(source, target)
-            return
-        except OSError as problem:
-            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        if _inode(target) != outdated and _complete(target):
-            return
-        aside = source.with_name(f"{source.name}.old")
-        try:
-            os.rename(target, aside)
-        except FileNotFoundError:
-            continue
-        shutil.rmtree(aside, ignore_errors=True)
-    raise Error(f"cannot write {target}: other processes keep replacing it; run again")
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
-
-
-def _complete(path: Path) -> bool:
-    try:
-        open_run(path).history()
-    except Error:
-        return False
-    return True
-
-
-def _folders(root: Path, task: str | None = None) -> Iterator[Path]:
-    """The run directories under a root; names that begin with a dot are unfinished."""
-    for path in sorted(root.glob(f"{_safe(task) if task else '*'}/*")):
-        if DIGEST.search(path.name) and not path.name.startswith(".") and path.is_dir():
-            yield path
-
-
-def _find(root: Path, digest: str) -> Path | None:
-    if not re.fullmatch("[0-9a-f]{16}", digest):
-        raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.table()")
-    return next(
-        (path for path in root.glob(f"*/*-{digest}") if not path.name.startswith(".")), None
-    )
-
-
-def _safe(name: str) -> str:
-    """A file name from a task's or algorithm's name; users' tasks may be called anything."""
-    return re.sub(r"[^\w-]", "_", name) or "_"
-
-
-def _csv(frame: pd.DataFrame) -> bytes:
-    """Floats are written as the shortest text that reads back as the same number."""
-    return frame.to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
-
-
-def _read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
-    """What :func:`_csv` wrote. Python parses the values: pandas' own parser may be one bit off."""
-    texts = {"split": str, "metric": str, "value": str}
-    frame = pd.read_csv(BytesIO(data), dtype={**texts, **types}, na_filter=False)
-    frame["value"] = [float(text) for text in frame["value"]]
-    return frame.astype({"value": "float64"})
-
-
-def _json(plain: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain, indent=2) + "\n").encode()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-@cache
-def _commit() -> dict[str, Any] | None:
-    """The commit of the checkout that this fedlib is in, and whether files differ from it."""
-    package = Path(__file__).resolve().parents[1]
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(package), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=20,
-        )
-        return done.stdout.strip()
-
-    try:
-        # An installed copy may lie inside a checkout of something else.
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent:
-            return None
-        return {
-            "commit": git("rev-parse", "HEAD"),
-            "dirty": bool(git("status", "--porcelain", ".")),
-        }
-    except (OSError, subprocess.SubprocessError):
-        return None

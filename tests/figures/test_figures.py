@@ -20,7 +20,7 @@ from fedlib.engine.run import Program
 from fedlib.figures import style
 from fedlib.figures.save import NOTE, note, render
 from fedlib.results import Store
-from fedlib.results.store import open_run
+from fedlib.results.files import open_run
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")

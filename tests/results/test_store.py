@@ -16,7 +16,7 @@ import fedlib
 from fedlib import engine
 from fedlib.engine.config import configure
 from fedlib.results import Store
-from fedlib.results import store as store_module
+from fedlib.results import files as store_module
 
 STEPS = {"local_steps": 1}
 
