@@ -20,7 +20,7 @@ from fedlib.engine.run import Program
 from fedlib.figures import style
 from fedlib.figures.save import NOTE, note, render
 from fedlib.results import Store
-from fedlib.results.files import open_run
+from fedlib.results.files import open_run, write_run
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
@@ -72,7 +72,7 @@ def as_task(history, name, **changes):
 def put(store, history):
     """Store a history made by :func:`as_task`."""
     task = fedlib.load_task("synthetic", clients=1)
-    return store._write(task, history, False, False)
+    return write_run(store.root, task, history, False, False)
 
 
 def lines(ax):
@@ -203,7 +203,7 @@ def test_one_changed_stored_value_changes_the_drawing(store, histories, tmp_path
     changed = dataclasses.replace(histories[0], frame=histories[0].frame.copy())
     frame = changed.frame
     frame.loc[(frame["metric"] == "accuracy") & (frame["round"] == 2), "value"] += 0.1
-    store._write(fedlib.load_task("synthetic", clients=1), changed, False, True)
+    write_run(store.root, fedlib.load_task("synthetic", clients=1), changed, False, True)
     figures.redraw(["adafedadam/figure_2"], store=store)
     after = {s: (folder / f"figure_2.{s}").read_bytes() for s in before}
     assert all(before[s] != after[s] for s in before)

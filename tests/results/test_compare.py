@@ -12,6 +12,7 @@ from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.results import Store
 from fedlib.results.compare import COLUMNS, compare, summary
+from fedlib.results.files import write_run
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def hand_made(store, task, algorithm, values, clients=((1.0, 1),), diverged=None
     )
     meta = {"diverged": diverged, "versions": {}, "seconds": 1.0}
     history = History(frame, table, {"w": torch.zeros(1)}, config, meta)
-    return store._write(task, history, False, True)
+    return write_run(store.root, task, history, False, True)
 
 
 def cell(frame, task, algorithm, metric):

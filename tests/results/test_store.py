@@ -17,6 +17,7 @@ from fedlib import engine
 from fedlib.engine.config import configure
 from fedlib.results import Store
 from fedlib.results import files as store_module
+from fedlib.results.files import write_run
 
 STEPS = {"local_steps": 1}
 
@@ -100,7 +101,7 @@ def test_odd_floats_and_names_survive(store, quadratic):
             "examples": range(6),
         }
     )
-    store._write(quadratic, history, True, False)
+    write_run(store.root, quadratic, history, True, False)
     read = store.load(history.config.digest)
     same(history, read)
     assert np.signbit(read.frame["value"].iloc[-1])
@@ -353,7 +354,7 @@ def test_several_writers_may_finish_the_same_run(store, quadratic):
 
     def write(replace):
         for _ in range(15):
-            store._write(quadratic, history, True, replace)
+            write_run(store.root, quadratic, history, True, replace)
         return True
 
     with ThreadPoolExecutor(4) as pool:
