@@ -11,7 +11,10 @@ import torch
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Data, stored runs and figures of each test in its own folder."""
+    """Data, stored runs and figures of each test in its own folder; no published runs."""
+    monkeypatch.setattr(
+        "fedlib.results.store.published_folders", lambda root: [root.parent / "results"]
+    )
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
     yield tmp_path

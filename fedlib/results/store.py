@@ -40,6 +40,11 @@ TABLE = (
 Request = tuple[RunConfig, Algorithm]
 
 
+def published_folders(root: Path) -> list[Path]:
+    """Where published runs lie: ``results`` beside a store and ``data/results`` of a checkout."""
+    return [root.parent / "results", paths.project_root() / "data" / "results"]
+
+
 class Store:
     """Runs on disk: answered from there, or computed once and kept.
 
@@ -66,8 +71,8 @@ class Store:
         published: Sequence[str | os.PathLike[str]] | None = None,
     ) -> None:
         self.root = Path(root) if root is not None else paths.data_root() / "runs"
-        default = (self.root.parent / "results", paths.project_root() / "data" / "results")
-        folders = [Path(folder) for folder in (default if published is None else published)]
+        chosen = published_folders(self.root) if published is None else published
+        folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
 
     def __repr__(self) -> str:

@@ -197,3 +197,35 @@ def test_cuda_agrees_with_cpu(name: str) -> None:
     a = fedlib.run(task, "fedadam", device="cpu", **COMMON)
     b = fedlib.run(task, "fedadam", device="cuda", **COMMON)
     assert difference(a, b) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["synthetic", "cifar10"])
+def test_gathering_and_evaluating_in_pieces_changes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = load(name)
+    at_once = fedlib.run(task, "fedadam", **COMMON)
+    monkeypatch.setattr("fedlib.engine.local.GATHER_BYTES", 0)
+    monkeypatch.setattr("fedlib.engine.evaluation.CHUNK_NUMBERS", 20_000)
+    assert difference(at_once, fedlib.run(task, "fedadam", **COMMON)) < 1e-10
+
+
+def test_the_closed_form_of_softmax_regression_equals_autograd() -> None:
+    """The same model without its closed form, alone and with configurations that share data."""
+    import dataclasses
+
+    from fedlib.models import Softmax
+
+    class Differentiated(Softmax):
+        cross_entropy_and_grad = None  # type: ignore[assignment]
+
+    task = load("synthetic")
+    plain = dataclasses.replace(task, model=lambda: Differentiated(60, 10))
+    for rates in ([0.05], [0.01, 0.05, 0.08]):  # larger ones amplify rounding
+        cells = combinations({"client_lr": rates})
+        closed, slow = (
+            execute(t, [configure(t, "fedavg", overrides=cell, **COMMON) for cell in cells])
+            for t in (task, plain)
+        )
+        for a, b in zip(closed, slow, strict=True):
+            assert difference(a, b) < 1e-10

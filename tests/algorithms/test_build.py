@@ -1,0 +1,47 @@
+"""Named algorithms: hyperparameters in the papers' words become parts."""
+
+from __future__ import annotations
+
+import pytest
+
+import fedlib
+from fedlib import algorithms
+
+
+@pytest.mark.parametrize("name", fedlib.list_algorithms())
+def test_defaults_of_a_named_algorithm_are_its_documented_ones(name: str) -> None:
+    known = algorithms.hyperparameters(name)
+    assert algorithms.build(name, **known) == algorithms.build(name)
+    assert {"client_lr", "server_lr", "client_optimizer", "client_schedule"} <= set(known)
+
+
+def test_client_optimizers_by_name() -> None:
+    built = algorithms.build("fedavg", client_lr=0.3, client_optimizer="sgdm", momentum=0.8)
+    assert built == fedlib.FedOpt(client=fedlib.SGDM(lr=0.3, momentum=0.8))
+    built = algorithms.build(
+        "fedavgm", client_optimizer="sgdm", momentum=0.5, client_momentum=0.7, client_lr=0.2
+    )
+    assert built.server == fedlib.server.Momentum(lr=1.0, momentum=0.5)
+    assert built.client == fedlib.SGDM(lr=0.2, momentum=0.7)
+    with pytest.raises(fedlib.Error, match="unknown override for fedavg 'momentum'"):
+        algorithms.build("fedavg", momentum=0.8)
+
+
+def test_floats_stack_into_columns_and_the_rest_is_structure() -> None:
+    import torch
+
+    a, b = (algorithms.build("fedadam", client_lr=lr, server_lr=2) for lr in (0.1, 0.2))
+    assert a.structure() == b.structure()
+    assert a.structure() != algorithms.build("fedadam", form="printed").structure()
+    assert a.structure() != algorithms.build("fedadam", v0=0.1).structure()
+    both = fedlib.FedOpt.stack([a, b], torch.float64, torch.device("cpu"))
+    assert torch.as_tensor(both.client.lr).tolist() == [[0.1], [0.2]]
+    assert torch.as_tensor(both.server.lr).tolist() == [[2.0], [2.0]]
+    assert a.client.lr == 0.1
+
+
+def test_descriptions_hold_every_hyperparameter() -> None:
+    described = algorithms.build("fedprox", mu=0.3).describe()
+    assert described["objective"] == {"type": "Proximal", "mu": 0.3}
+    assert described["client"] == {"type": "SGD", "lr": 0.1}
+    assert described["client_schedule"] == "constant"
