@@ -1,12 +1,12 @@
 """What every notebook starts with::
 
-    from fedlib import notebook
+from fedlib import notebook
 
-    session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds)
-    task = session.task("cifar10")
-    requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}]
-    histories = session.runs(task, requests, **session.given("rounds"))
-    session.figure("fedopt/figure_1", histories)
+session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds)
+task = session.task("cifar10")
+requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}]
+histories = session.runs(task, requests, **session.given("rounds"))
+session.figure("fedopt/figure_1", histories)
 """
 
 from __future__ import annotations

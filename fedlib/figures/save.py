@@ -159,6 +159,9 @@ def note(histories: Sequence[History]) -> str:
         if cut:
             rounds = _numbers(history.config.rounds for history in cut)
             words.append(f"{rounds} of {_numbers(_own_rounds(h) for h in cut)} rounds")
+        narrow = {h.config.task["options"].get("width", 1.0) for h in runs} - {1.0}
+        if narrow:
+            words.append(f"{_numbers(narrow)} of the network's width")
         if words:
             parts.append((f"{name}: " if len(tasks) > 1 else "") + ", ".join(words))
     return "; ".join(parts)

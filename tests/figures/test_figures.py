@@ -411,3 +411,19 @@ def test_catalogue_entries():
 
 def test_the_stored_runs_are_whole_after_all_this(made):
     assert all(open_run(path) for path in made[0].root.glob("synthetic/*-*"))
+
+
+def test_a_narrowed_network_is_named_in_the_note(store):
+    import numpy as np
+    import torch
+    from torch import nn
+
+    from fedlib.figures.save import note
+
+    data = fedlib.ClientData(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), [np.arange(2)])
+    task = fedlib.Task("own", lambda: nn.Linear(3, 2), data, data, preset="paper", rounds=1)
+    settings = {"rounds": 1, "clients_per_round": 1}
+    assert note([store.run(task, "fedavg", **settings)]) == ""
+    task.options = {"width": 0.125}
+    text = note([store.run(task, "fedavg", **settings)])
+    assert text == "0.125 of the network's width"
