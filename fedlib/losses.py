@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# On a CPU torch's log_softmax is slow along an axis this short: measured 20 times slower than the
-# same arithmetic written out, at 10 classes.
+# On a CPU torch's log_softmax is slow along a short last axis. Forward and backward at 10 classes,
+# one thread: torch took 3.3 times as long for 20,000 examples, 1.2 times for 1000, 0.6 times for 100.
 SHORT = 32
 
 

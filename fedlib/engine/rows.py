@@ -23,29 +23,36 @@ class FlatModel:
     """A model as a function of a flat parameter vector.
 
     Args:
-        model: the module; its parameters are replaced by views during each call.
+        model: the module; those of its parameters that require a gradient are replaced by views
+            during each call. Tied weights stay tied.
         dtype, device: of parameters and buffers.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
         self.carries_rows = bool(getattr(model, "carries_rows", False))
-        named = dict(self.model.named_parameters())
-        if not named:
-            raise Error(f"model {type(model).__name__} has no parameters; nothing to train")
-        self.names = list(named)
-        self.shapes = [parameter.shape for parameter in named.values()]
+        self._all = dict(self.model.named_parameters())
+        trained = {n: p for n, p in self._all.items() if p.requires_grad}
+        if not trained:
+            raise Error(f"model {type(model).__name__} has no parameters to train")
+        self.names = list(trained)
+        self._original = list(trained.values())
+        self.shapes = [parameter.shape for parameter in self._original]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
-        self._slots = [self._slot(name) for name in self.names]
-        self._original = list(named.values())
+        self._slots = [self._places(parameter) for parameter in self._original]
 
-    def _slot(self, name: str) -> tuple[nn.Module, str]:
-        module, _, leaf = name.rpartition(".")
-        return self.model.get_submodule(module), leaf
+    def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
+        """Where the model holds a parameter: several places if its weights are tied."""
+        return [
+            (module, name)
+            for module in self.model.modules()
+            for name, own in module._parameters.items()
+            if own is parameter
+        ]
 
     def initial(self) -> Tensor:
-        """The model's own parameters as one vector ``[P]``."""
+        """The model's own trained parameters as one vector ``[P]``."""
         return torch.cat([p.detach().reshape(-1) for p in self._original])
 
     def views(self, x: Tensor) -> list[Tensor]:
@@ -61,9 +68,9 @@ class FlatModel:
         return [view.requires_grad_() for view in self.views(x)]
 
     def named(self, x: Tensor) -> dict[str, Tensor]:
-        """A vector ``x [P]`` as a dict of named tensors (copies, on the CPU)."""
-        views = zip(self.names, self.views(x), strict=True)
-        return {name: view.cpu().clone() for name, view in views}
+        """A vector ``x [P]`` as named tensors, copied to the CPU; frozen parameters as they are."""
+        trained = dict(zip(self.names, self.views(x), strict=True))
+        return {n: trained.get(n, own).detach().cpu().clone() for n, own in self._all.items()}
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
@@ -81,8 +88,7 @@ class FlatModel:
         """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R."""
         rows = len(leaves[0])
         if self.carries_rows:
-            outputs = self._call(leaves, x)
-            return outputs if len(outputs) == rows else outputs.expand(rows, *outputs.shape[1:])
+            return self._call(leaves, x)
         outer = randomness.masks.active
         x = x.repeat_interleave(rows // len(x), dim=0)
         if outer is None:
@@ -96,14 +102,17 @@ class FlatModel:
         return torch.func.vmap(call)(list(leaves), x, keys)
 
     def _call(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
-        for (module, name), leaf in zip(self._slots, leaves, strict=True):
-            module._parameters[name] = leaf  # type: ignore[assignment]
+        self._put(leaves)
         try:
             outputs: Tensor = self.model(x)
             return outputs
         finally:
-            for (module, name), original in zip(self._slots, self._original, strict=True):
-                module._parameters[name] = original
+            self._put(self._original)
+
+    def _put(self, tensors: Sequence[Tensor]) -> None:
+        for places, tensor in zip(self._slots, tensors, strict=True):
+            for module, name in places:
+                module._parameters[name] = tensor  # type: ignore[assignment]
 
 
 def _with_keyed_dropout(model: nn.Module) -> nn.Module:

@@ -148,7 +148,9 @@ def resolve_device(device: str) -> torch.device:
     try:
         resolved = torch.device(device)
     except RuntimeError:
-        raise unknown("device", device, ("auto", "cpu", "cuda")) from None
+        raise unknown("device", device, ("auto", *CHUNK_NUMBERS)) from None
+    if resolved.type not in CHUNK_NUMBERS:
+        raise unknown("device", device, ("auto", *CHUNK_NUMBERS))
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise Error(f"device {device!r}: torch sees no CUDA GPU here; use device='cpu' or 'auto'")
     return resolved
@@ -208,9 +210,11 @@ class Program:
         ):
             before = time.perf_counter()
             new, loss = self._round(method, alive, server, number)
-            good = torch.isfinite(loss) & torch.isfinite(new["x"]).all(-1)
-            server = choose(good.unsqueeze(1), new, server)
-            survivors = self.record.training(number + 1, alive, loss, good)
+            survivors = alive
+            if loss is not None:
+                good = torch.isfinite(loss) & torch.isfinite(new["x"]).all(-1)
+                server = choose(good.unsqueeze(1), new, server)
+                survivors = self.record.training(number + 1, alive, loss, good)
             training += time.perf_counter() - before
             if len(survivors) < len(alive):
                 final[alive] = server["x"]
@@ -228,8 +232,11 @@ class Program:
 
     def _round(
         self, method: Algorithm, alive: list[int], server: State, number: int
-    ) -> tuple[State, Tensor]:
-        """The server states after a round, and the mean training loss ``[C]``."""
+    ) -> tuple[State, Tensor | None]:
+        """The server states after a round, and the mean training loss ``[C]``.
+
+        The loss is None where no client of the cohort took a step.
+        """
         config = self.config
         cohort = self.cohort(number)
         round = Round(
@@ -252,9 +259,11 @@ class Program:
             else:
                 parts.append(self.trainer.vectorized(method, server, clients, self.weights, round))
         total = _add(parts)
+        if total.seen == 0:
+            return server, None
         weight = float(self.weights[torch.from_numpy(cohort)].sum())
-        if weight == 0 or total.seen == 0:
-            return server, torch.zeros(len(alive), dtype=self.dtype, device=self.device)
+        if weight == 0:
+            return server, total.loss / total.seen
         mean = map_state(lambda t: t / weight, total.reports)
         return method.server_update(server, mean), total.loss / total.seen
 

@@ -229,3 +229,47 @@ def test_the_closed_form_of_softmax_regression_equals_autograd() -> None:
         )
         for a, b in zip(closed, slow, strict=True):
             assert difference(a, b) < 1e-10
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, and a frozen one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(60, 60), nn.Linear(60, 60)
+        self.second.weight = self.first.weight
+        self.out = nn.Linear(60, 10)
+        self.out.weight.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+def test_tied_weights_stay_tied_and_frozen_ones_frozen(backend: str) -> None:
+    """One client's one full-batch step equals torch.optim.SGD's on the module itself."""
+    import dataclasses
+
+    task = dataclasses.replace(load("synthetic"), model=Tied)
+    task = dataclasses.replace(task, train=with_clients(task, [3]).train)
+    settings = {"client_lr": 0.1, "batch_size": None}
+    common: dict[str, Any] = {"dtype": "float64", "backend": backend, "overrides": settings}
+    start = fedlib.run(task, "fedavg", rounds=0, **common).params
+    end = fedlib.run(task, "fedavg", rounds=1, **common).params
+    model = Tied().double()
+    model.load_state_dict(start, strict=False)
+    x, y = task.train.x[task.train.index].double(), task.train.y[task.train.index]
+    nn.functional.cross_entropy(model(x), y).backward()
+    torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1).step()
+    assert set(end) == {name for name, _ in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        assert torch.allclose(end[name], parameter.detach(), atol=1e-12)
+    assert torch.equal(start["out.weight"], end["out.weight"])
+    assert not torch.equal(start["first.weight"], end["first.weight"])
+
+
+def test_rounds_in_which_nobody_trains_have_no_training_loss() -> None:
+    task = fedlib.load_task("quadratic")
+    history = fedlib.run(task, "fedavg", rounds=3, overrides={"local_steps": [0] * 10})
+    assert set(history.frame["split"]) == {"test"} and history.diverged is None
+    assert history.series("loss").nunique() == 1

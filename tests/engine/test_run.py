@@ -46,6 +46,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
     ({"dtype": "float16"}, "unknown dtype 'float16'"),
     ({"device": "gpu"}, "unknown device 'gpu'"),
+    ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
     ({"chunk_clients": 0}, "chunk_clients is 0"),
 ]
