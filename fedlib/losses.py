@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # On a CPU torch's log_softmax is slow along a short last axis. Forward and backward at 10 classes,
-# one thread: torch took 3.3 times as long for 20,000 examples, 1.2 times for 1000, 0.6 times for 100.
+# one thread: torch took 3.3 times as long for 20,000 examples, 1.2 for 1000, 0.6 for 100.
 SHORT = 32
 
 

@@ -37,7 +37,7 @@ class Softmax(nn.Module):
 
         With p the softmax and e_y the target's unit vector, d = weight * (p - e_y) gives the bias
         gradient sum_b d_b and the weight gradient sum_b d_b x_b'. A model this small spends its
-        time in autograd's bookkeeping: with it a round of the synthetic task took 1.6 times as long.
+        time in autograd's bookkeeping: with it a round of synthetic took 1.6 times as long.
 
         Args:
             leaves: weight ``[R, K, D]`` and bias ``[R, K]``.
