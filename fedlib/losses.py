@@ -1,7 +1,11 @@
-"""Per-example losses and metrics: outputs ``[R, B, ...]`` and targets ``[R, B]`` to ``[R, B]``."""
+"""Per-example losses and metrics: outputs and targets ``[R, B, ...]`` to ``[R, B]``.
+
+A metric may be a pair (numerator, denominator), each ``[R, B]``; the two are summed apart.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -54,3 +58,59 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def correct(outputs: Tensor, targets: Tensor) -> Tensor:
     """1 where the largest output is at the target, else 0: ``[R, B]``."""
     return (outputs.contiguous().argmax(-1) == targets).to(outputs.dtype)
+
+
+def sequence_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy ``[R, B]`` over all T steps, padded ones too.
+
+    The language models' published runs averaged over padding: Keras did not pass masks to a loss
+    of its own until 2022. ``outputs [R, B, T, V]``, ``targets [R, B, T]`` of any integer type.
+    """
+    flat = F.cross_entropy(outputs.flatten(0, 2), targets.long().flatten(), reduction="none")
+    return flat.view(targets.shape).mean(-1)
+
+
+def masked_accuracy(ignore: Sequence[int]) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """A metric: of the target tokens that are not in ``ignore``, the share predicted right.
+
+    The maximum is taken over the whole vocabulary, special tokens included.
+    """
+
+    def accuracy(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        y = targets.long()
+        counted = torch.ones_like(y, dtype=torch.bool)
+        for token in ignore:
+            counted &= y != token
+        hits = (outputs.argmax(-1) == y) & counted
+        return hits.sum(-1).to(outputs.dtype), counted.sum(-1).to(outputs.dtype)
+
+    return accuracy
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error ``[R, B]`` over the features of ``outputs, targets [R, B, F]``."""
+    return (outputs - targets).square().mean(-1)
+
+
+def mse_x1000(outputs: Tensor, targets: Tensor) -> Tensor:
+    """1000 times :func:`squared_error`, the unit of FedOpt's EMNIST autoencoder results."""
+    return 1000 * squared_error(outputs, targets)
+
+
+def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean binary cross-entropy ``[R, B]`` over the tags of logits ``outputs [R, B, K]``.
+
+    ``targets [R, B, K]`` of 0 and 1.
+    """
+    each = F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none")
+    return each.mean(-1)
+
+
+def recall_at_5(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """A metric: of all true tags of all examples, the share among the example's five largest.
+
+    ``outputs, targets [R, B, K]``. Sums over examples come first ("micro"), as in Keras.
+    """
+    top = outputs.topk(min(5, outputs.shape[-1]), dim=-1).indices
+    positives = targets.to(outputs.dtype)
+    return positives.gather(-1, top).sum(-1), positives.sum(-1)

@@ -24,7 +24,7 @@ from fedlib.algorithms.objectives import Objective, Proximal
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
 
-METHODS: dict[str, Callable[..., FedOpt]] = {
+METHODS: dict[str, Callable[..., Algorithm]] = {
     "fedavg": fedavg,
     "fedavgm": fedavgm,
     "fedadagrad": fedadagrad,
@@ -58,17 +58,27 @@ def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
         client_optimizer: adds that optimizer's own, for instance ``client_momentum`` of ``"sgdm"``.
 
     Raises:
-        Error: unknown algorithm or client optimizer.
+        Error: unknown algorithm or client optimizer, or one that has no meaning in the algorithm.
     """
     if name not in METHODS:
         raise unknown("algorithm", name, METHODS)
     if client_optimizer not in CLIENT_OPTIMIZERS:
         raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
     own = {p.name: p.default for p in inspect.signature(METHODS[name]).parameters.values()}
-    for field in dataclasses.fields(CLIENT_OPTIMIZERS[client_optimizer]):
-        if field.name != "lr":
-            own[_client_key(field.name, own)] = field.default
-    return {**own, "client_optimizer": client_optimizer, "client_schedule": "constant"}
+    method = METHODS[name]()
+    if hasattr(method, "client"):
+        for field in dataclasses.fields(CLIENT_OPTIMIZERS[client_optimizer]):
+            if field.name != "lr":
+                own[_client_key(field.name, own)] = field.default
+        own["client_optimizer"] = client_optimizer
+    elif client_optimizer != "sgd":
+        raise Error(
+            f"client_optimizer is {client_optimizer!r}, but {name} defines the clients' steps "
+            "itself; leave client_optimizer out"
+        )
+    if hasattr(method, "client_schedule"):
+        own["client_schedule"] = "constant"
+    return own
 
 
 def _client_key(field: str, own: dict[str, Any]) -> str:
@@ -76,7 +86,7 @@ def _client_key(field: str, own: dict[str, Any]) -> str:
     return f"client_{field}" if field in own else field
 
 
-def build(name: str, **values: Any) -> FedOpt:
+def build(name: str, **values: Any) -> Algorithm:
     """A named algorithm with hyperparameters in the papers' words.
 
     Args:
@@ -86,22 +96,29 @@ def build(name: str, **values: Any) -> FedOpt:
     Raises:
         Error: unknown name, unknown key, a value of the wrong type or out of its range.
     """
-    optimizer_name = values.pop("client_optimizer", "sgd")
-    schedule = values.pop("client_schedule", "constant")
-    known = hyperparameters(name, optimizer_name)
+    optimizer = values.pop("client_optimizer", "sgd")
+    schedule = values.pop("client_schedule", None)
+    known = hyperparameters(name, optimizer)
     for key, value in values.items():
         if key not in known:
             raise unknown(f"override for {name}", key, known)
         _check_type(key, value)
     own = inspect.signature(METHODS[name]).parameters
     method = METHODS[name](**{key: value for key, value in values.items() if key in own})
-    optimizer_class = CLIENT_OPTIMIZERS[optimizer_name]
-    settings: dict[str, Any] = {"lr": method.client.lr}
-    for field in dataclasses.fields(optimizer_class):
-        key = _client_key(field.name, dict(own))
-        if field.name != "lr" and key in values:
-            settings[field.name] = values[key]
-    return dataclasses.replace(method, client=optimizer_class(**settings), client_schedule=schedule)
+    parts: dict[str, Any] = {}
+    if optimizer != "sgd":
+        optimizer_class = CLIENT_OPTIMIZERS[optimizer]
+        settings: dict[str, Any] = {"lr": method.client.lr}  # type: ignore[attr-defined]
+        for field in dataclasses.fields(optimizer_class):
+            key = _client_key(field.name, dict(own))
+            if field.name != "lr" and key in values:
+                settings[field.name] = values[key]
+        parts["client"] = optimizer_class(**settings)
+    if schedule is not None:
+        if "client_schedule" not in known:
+            raise unknown(f"override for {name}", "client_schedule", known)
+        parts["client_schedule"] = schedule
+    return dataclasses.replace(method, **parts) if parts else method
 
 
 _WORDS = {"form": str}

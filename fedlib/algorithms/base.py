@@ -1,24 +1,65 @@
-"""What an algorithm is: three functions of a client and two of the server.
+"""What an algorithm is: three functions of a client and two of the server, and what it declares.
 
 All are pure functions on tensors, written for ONE client whose parameters are a vector ``x [P]``.
 The engine calls them with leading axes, clients ``M`` and configurations ``C``: a server vector is
 ``[C, P]``, a client vector ``[M, C, P]``, a client scalar ``[M, 1, 1]``, a hyperparameter ``[C,
 1]``; plain arithmetic broadcasts them. Reductions over the parameters are over the last axis with
 ``keepdim=True``.
+
+A round, for the clients of the cohort that have examples:
+
+1. ``remembers``: clients that take part for the first time ``client_enroll``;
+2. ``measures``: each client evaluates its whole data with ``client_measure``, and the server takes
+   the mean of what they send in ``server_measured``;
+3. ``client_init``, ``client_step`` for every local step, ``client_final``; ``remembers``: then
+   ``client_remember``;
+4. ``server_update`` with the weighted mean of the reports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from fedlib.component import Component
 
 State = dict[str, Any]
-ValueAndGrad = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
+# Added to each example's loss, from the model's features [..., B, F] to [..., B].
+Extra = Callable[[Tensor], Tensor]
+
+
+class ValueAndGrad(Protocol):
+    """The loss ``[..., 1]`` and gradient ``[..., P]`` of a client at ``x [..., P]`` on a batch."""
+
+    def __call__(
+        self, x: Tensor, batch: Any, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Evaluate at ``x``.
+
+        Args:
+            draw: evaluations of one batch with the same ``draw`` share their dropout masks.
+            extra: a term of the local objective that is a function of the model's features. The
+                returned loss is without it, the gradient with it.
+        """
+
+    def features(self, x: Tensor, batch: Any) -> Tensor:
+        """The model's features ``[..., B, F]`` at ``x``, without dropout and without a graph."""
+
+
+class FullBatch(Protocol):
+    """The loss ``[..., 1]`` and gradient ``[..., P]`` of a client at ``x`` on all of its data.
+
+    The exact local objective: no dropout and no augmentation. Where the task sums over a batch, it
+    is in units of one batch (the mean over examples times the batch size).
+    """
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def loss(self, x: Tensor) -> Tensor:
+        """The loss alone, at a third of the cost."""
 
 
 @dataclass(frozen=True)
@@ -30,37 +71,104 @@ class Client:
         steps: the local steps it will take this round, a scalar.
         round: the number of this round, from 0.
         rounds: how many rounds the run has.
+        cohort: how many clients take part in a round.
+        population: how many clients there are.
+        memory: what it kept from its last round (``client_enroll``, ``client_remember``).
+        measured: what it kept of ``client_measure`` in this round.
     """
 
     examples: Tensor
     steps: Tensor
     round: int
     rounds: int
+    cohort: int = 1
+    population: int = 1
+    memory: State = field(default_factory=dict)
+    measured: State = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Algorithm(Component):
     """Base class of federated algorithms."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether clients keep a state from one of their rounds to the next."""
+        return False
+
+    @property
+    def measures(self) -> bool:
+        """Whether clients evaluate all of their data at the server's model before local work."""
+        return False
+
+    @property
+    def halves(self) -> bool:
+        """Whether one half of the cohort measures and the other half trains."""
+        return False
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether the model must have ``features(x)`` and ``head(features)``."""
+        return False
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all clients of a cohort count the same, whatever their weights."""
+        return False
+
+    @property
+    def pooled(self) -> bool:
+        """Whether this is not federated: one client holds all examples."""
+        return False
+
     def server_init(self, params: Tensor) -> State:
         """The server's state before round 0; ``"x"`` holds the parameters ``[..., P]``."""
         return {"x": params}
+
+    def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
+        """What a client remembers before its first round."""
+        return {}
+
+    def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
+        """What a client computes on all of its data before local work: (kept, sent).
+
+        What it keeps is ``client.measured`` in :meth:`client_init`; what it sends is averaged with
+        the clients' weights for :meth:`server_measured`.
+        """
+        raise NotImplementedError
+
+    def server_measured(self, server: State, mean: State) -> State:
+        """The server's state with the mean of what the clients measured."""
+        return server
 
     def client_init(self, server: State, client: Client) -> State:
         """The client's state at the start of a round; ``"x"`` holds its parameters."""
         raise NotImplementedError
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
-        """The state after one local step; ``"loss"`` holds the batch loss ``[..., 1]`` before it.
-
-        ``value_and_grad(x, batch)`` gives the loss ``[..., 1]`` and gradient ``[..., P]`` at ``x``.
-        """
+        """The state after one local step; ``"loss"`` holds the loss ``[..., 1]`` before it."""
         raise NotImplementedError
 
     def client_final(self, server: State, state: State) -> State:
         """What the client sends: tensors that the engine averages with the clients' weights."""
         raise NotImplementedError
 
+    def client_remember(self, server: State, state: State) -> State:
+        """What the client remembers until its next round; the fields of :meth:`client_enroll`."""
+        return {}
+
     def server_update(self, server: State, mean: State) -> State:
         """The server's state after a round, from the weighted mean of the clients' reports."""
         raise NotImplementedError
+
+    def communication(self, size: int) -> tuple[int, int]:
+        """Floats that one training client receives and sends in a round, for ``size`` parameters.
+
+        What is sent in any case counts; numbers per client that do not grow with the model (a
+        loss, a norm) do not.
+        """
+        return size, size
+
+    def measure_communication(self, size: int) -> tuple[int, int]:
+        """The same for a client that only measures (:attr:`halves`)."""
+        return size, size

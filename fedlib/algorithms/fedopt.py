@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
+from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
 from fedlib.errors import unknown
 from fedlib.optimizers import client as clients
@@ -47,8 +47,20 @@ class FedOpt(Algorithm):
         if self.client_schedule not in SCHEDULES:
             raise unknown("client_schedule", self.client_schedule, SCHEDULES)
 
+    @property
+    def remembers(self) -> bool:
+        return self.objective.remembers
+
+    @property
+    def needs_features(self) -> bool:
+        return self.objective.needs_features
+
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "optimizer": self.server.init(params)}
+
+    def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
+        # Before its first round a client has no model of its own; "seen" says whether it has.
+        return {"previous": server["x"], "seen": 0 * client.examples}
 
     def client_init(self, server: State, client: Client) -> State:
         factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
@@ -58,17 +70,21 @@ class FedOpt(Algorithm):
             "anchor": x,
             "lr": factor * self.client.lr,
             "optimizer": self.client.init(x),
+            "memory": client.memory,
         }
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
-        def oracle(x: Tensor) -> tuple[Tensor, Tensor]:
-            return self.objective(x, state["anchor"], *value_and_grad(x, batch))
+        def oracle(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+            return self.objective(x, state, batch, value_and_grad, draw)
 
         loss, x, optimizer = self.client.step(state["x"], state["optimizer"], oracle, state["lr"])
         return {**state, "x": x, "optimizer": optimizer, "loss": loss}
 
     def client_final(self, server: State, state: State) -> State:
         return {"delta": state["x"] - server["x"]}
+
+    def client_remember(self, server: State, state: State) -> State:
+        return {"previous": state["x"], "seen": 0 * state["memory"]["seen"] + 1}
 
     def server_update(self, server: State, mean: State) -> State:
         x, optimizer = self.server.step(server["x"], -mean["delta"], server["optimizer"])

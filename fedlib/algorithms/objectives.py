@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
+from fedlib.algorithms.base import State, ValueAndGrad
 from fedlib.component import Component, non_negative
 
 
@@ -13,17 +15,29 @@ from fedlib.component import Component, non_negative
 class Objective(Component):
     """The client's loss itself: F_i(x)."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the objective needs the client's last local model: ``"previous"`` in memory."""
+        return False
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether the model must have ``features(x)`` and ``head(features)``."""
+        return False
+
     def __call__(
-        self, x: Tensor, anchor: Tensor, loss: Tensor, grad: Tensor
+        self, x: Tensor, state: State, batch: Any, value_and_grad: ValueAndGrad, draw: int = 0
     ) -> tuple[Tensor, Tensor]:
-        """Loss ``[..., 1]`` and gradient ``[..., P]`` of the local objective at ``x``.
+        """The client's own loss ``[..., 1]`` and the local objective's gradient ``[..., P]``.
 
         Args:
-            x: the client's parameters ``[..., P]``.
-            anchor: the server's parameters at the start of the round.
-            loss, grad: of the client's own loss at ``x`` on the current batch.
+            x: where, ``[..., P]``.
+            state: the client's state; ``"anchor"`` is the server's model of this round and
+                ``"memory"`` what the client remembers.
+            batch, value_and_grad: of the local step.
+            draw: of the dropout masks; see :class:`fedlib.algorithms.base.ValueAndGrad`.
         """
-        return loss, grad
+        return value_and_grad(x, batch, draw=draw)
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class Proximal(Objective):
         non_negative(self.mu, "mu")
 
     def __call__(
-        self, x: Tensor, anchor: Tensor, loss: Tensor, grad: Tensor
+        self, x: Tensor, state: State, batch: Any, value_and_grad: ValueAndGrad, draw: int = 0
     ) -> tuple[Tensor, Tensor]:
-        return loss, grad + self.mu * (x - anchor)
+        loss, grad = value_and_grad(x, batch, draw=draw)
+        return loss, grad + self.mu * (x - state["anchor"])

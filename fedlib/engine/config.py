@@ -30,8 +30,8 @@ class RunConfig:
         task: name, preset, seed, options, fingerprint of the data, whether it is a stand-in.
         algorithm: the algorithm's name, or the class of a composed one.
         method: the method with all its parts and hyperparameters.
-        rounds, clients_per_round, batch_size, local_epochs, local_steps, eval_every, dtype: as
-            named.
+        rounds, clients_per_round, batch_size, local_steps, eval_every, dtype: as named.
+        local_epochs: one number, or (low, high): drawn for each client and round.
         seeds: of initialisation, client sampling and batches.
     """
 
@@ -41,7 +41,7 @@ class RunConfig:
     rounds: int
     clients_per_round: int
     batch_size: int | None
-    local_epochs: int
+    local_epochs: int | tuple[int, int]
     local_steps: int | tuple[int, ...] | None
     eval_every: int
     dtype: str
@@ -94,19 +94,24 @@ def configure(
     given = dict(overrides or {})
     training = {key: given.pop(key) for key in TRAINING_KEYS if key in given}
     name, method = _method(task, algorithm, given)
+    if method.pooled:
+        task, clients_per_round = task.centralized(), None
     population = len(task.train)
     cohort = population if clients_per_round is None else clients_per_round
     if clients_per_round is None and task.clients_per_round is not None:
         cohort = min(task.clients_per_round, population)
     _whole("clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)")
+    if method.halves and cohort < 2:
+        raise Error(
+            f"clients_per_round is {cohort}; {name} splits the cohort in halves: at least 2"
+        )
     rounds = task.rounds if rounds is None else rounds
     _whole("rounds", rounds, 0)
     _whole("eval_every", eval_every, 1)
     batch_size = training.get("batch_size", task.batch_size)
     if batch_size is not None:
         _whole("batch_size", batch_size, 1)
-    local_epochs = training.get("local_epochs", task.local_epochs)
-    _whole("local_epochs", local_epochs, 1)
+    local_epochs = _local_epochs(training.get("local_epochs", task.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     config = RunConfig(
@@ -149,15 +154,28 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
     for key in given:
         if key not in known:
             raise unknown(f"override for {algorithm}", key, (*known, *TRAINING_KEYS))
-    return algorithm, algorithms.build(
-        algorithm, **{**task.hyperparameters.get(algorithm, {}), **given}
-    )
+    values = {**task.hyperparameters.get(algorithm, {})}
+    if "client_optimizer" in given:
+        values.update(task.client_hyperparameters.get(optimizer, {}))
+    return algorithm, algorithms.build(algorithm, **{**values, **given})
 
 
 def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> None:
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
     allowed = allowed or f"a whole number >= {low}"
     require(bool(good) and (high is None or value <= high), name, value, allowed)
+
+
+def _local_epochs(epochs: Any) -> int | tuple[int, int]:
+    allowed = "a whole number >= 1, or two such numbers low, high"
+    if isinstance(epochs, Sequence) and not isinstance(epochs, str):
+        require(len(epochs) == 2, "local_epochs", epochs, allowed)
+        for one in epochs:
+            _whole("local_epochs", one, 1, allowed=allowed)
+        require(epochs[0] <= epochs[1], "local_epochs", epochs, allowed)
+        return int(epochs[0]), int(epochs[1])
+    _whole("local_epochs", epochs, 1, allowed=allowed)
+    return int(epochs)
 
 
 def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:

@@ -11,8 +11,10 @@ from torch import Tensor
 from fedlib.engine.rows import FlatModel
 from fedlib.tasks.base import Task
 
-# Input numbers per chunk: all configurations together see at most this many.
+# Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000
+# Chunks are multiples of this, so that models with batch statistics see Delta-SGD's test batches.
+BATCH = 128
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class Evaluated:
     """Per-metric results of C models.
 
     Attributes:
-        mean: metric -> ``[C]``, mean over examples.
-        clients: metric -> ``[C, clients]``, mean over each client's examples (NaN without any).
+        mean: metric -> ``[C]``, over all examples.
+        clients: metric -> ``[C, clients]``, over each client's examples (NaN without any).
     """
 
     mean: dict[str, Tensor]
@@ -41,18 +43,20 @@ class Evaluator:
         self.task, self.model, self.dtype = task, model, dtype
         data = task.test
         self.x, self.y = data.x.to(device), data.y.to(device)
-        self.index = data.index.to(device)
+        places = data.all_places()
+        self.index = data.places(places).to(device)
         self.codes = torch.from_numpy(data.codes()).to(device)
         self.sizes = torch.from_numpy(data.sizes).to(device, dtype)
         weights = data.client_weights() / np.maximum(data.sizes, 1)
         self.weights = torch.from_numpy(weights).to(device, dtype)[self.codes]
         self.functions = {"loss": task.loss, **task.metrics}
-        self.per_example = max(1, data.x[:1].numel())
+        self.inputs_each = max(1, data.x[:1].numel())
+        self.outputs_each = 0
         self._inputs: Tensor | None = None
 
     def inputs(self, part: slice) -> Tensor:
         """Model inputs ``[1, B, ...]`` of some test examples; small sets are transformed once."""
-        if self.index.numel() * self.per_example <= 4 * CHUNK_NUMBERS:
+        if self.index.numel() * self.inputs_each <= 4 * CHUNK_NUMBERS:
             if self._inputs is None:
                 self._inputs = self._transform(self.index)
             return self._inputs[:, part]
@@ -68,19 +72,35 @@ class Evaluator:
         self.model.model.eval()
         views = self.model.views(x)
         configurations = len(x)
-        size = max(1, CHUNK_NUMBERS // (self.per_example * configurations))
-        values: dict[str, list[Tensor]] = {name: [] for name in self.functions}
+        sums: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.functions}
+        size = self._chunk(views, configurations)
         for start in range(0, len(self.index), size):
             part = slice(start, start + size)
             y = self.y[self.index[part]].expand(configurations, -1, *self.y.shape[1:])
             outputs = self.model.rows(views, self.inputs(part))
             for name, function in self.functions.items():
-                values[name].append(function(outputs, y))
+                sums[name].append(_pair(function(outputs, y)))
         self.model.model.train()
         mean, clients = {}, {}
-        for name, parts in values.items():
-            each = torch.cat(parts, 1)
-            mean[name] = each @ self.weights / self.weights.sum()
-            sums = each.new_zeros(configurations, len(self.sizes)).index_add_(1, self.codes, each)
-            clients[name] = sums / self.sizes
+        for name, parts in sums.items():
+            above, below = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+            mean[name] = above @ self.weights / (below @ self.weights)
+            clients[name] = self._by_client(above) / self._by_client(below)
         return Evaluated(mean, clients)
+
+    def _by_client(self, values: Tensor) -> Tensor:
+        """``values [C, N]`` summed over each client's examples: ``[C, clients]``."""
+        return values.new_zeros(len(values), len(self.sizes)).index_add_(1, self.codes, values)
+
+    def _chunk(self, views: list[Tensor], configurations: int) -> int:
+        """How many examples to evaluate at once; outputs may be larger than inputs."""
+        if not self.outputs_each and len(self.index):
+            one = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
+            self.outputs_each = one.numel()
+        numbers = max(self.inputs_each, self.outputs_each) * configurations
+        return max(1, CHUNK_NUMBERS // numbers // BATCH * BATCH or CHUNK_NUMBERS // numbers)
+
+
+def _pair(values: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """A metric's numerators and denominators; each example counts 1 where it has but one value."""
+    return values if isinstance(values, tuple) else (values, torch.ones_like(values))

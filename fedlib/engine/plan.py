@@ -27,6 +27,7 @@ class Plan:
         examples: n_i ``[M]``; steps: local steps ``[M]``.
         active: clients that take part in each step, non-increasing.
         offsets: step s owns entries ``offsets[s]:offsets[s] + active[s]`` of the arrays below.
+        widths: the largest batch of each step; ragged: whether its batches differ in size.
         index: int64 ``[T, B]``, the examples of each batch; counts: int64 ``[T]``, how many are
             real.
         mask: bool ``[T, B]``, or None where every batch is full.
@@ -38,6 +39,8 @@ class Plan:
     steps: np.ndarray
     active: list[int]
     offsets: list[int]
+    widths: list[int]
+    ragged: list[bool]
     index: Tensor
     counts: Tensor
     mask: Tensor | None
@@ -48,10 +51,26 @@ class Plan:
         return 1.0 - float(self.counts.sum()) / max(self.index.numel(), 1)
 
 
+def drawn_epochs(
+    epochs: int | tuple[int, int], clients: np.ndarray, seed: int, round: int
+) -> np.ndarray:
+    """Passes over its data of each of ``clients [M]`` in this round.
+
+    Args:
+        epochs: one number, or (low, high): drawn per client and round, uniform on low..high.
+    """
+    if isinstance(epochs, int):
+        return np.full(len(clients), epochs)
+    low, high = epochs
+    keys = randomness.fold(_client_keys(seed, round, clients), 3)
+    draw = randomness.uniform(keys, 1).squeeze(-1).numpy()
+    return low + np.floor(draw * (high - low + 1)).astype(np.int64)
+
+
 def local_steps(
     sizes: np.ndarray,
     batch_size: int | None,
-    epochs: int,
+    epochs: int | np.ndarray,
     steps: int | Sequence[int] | None,
     clients: np.ndarray,
 ) -> np.ndarray:
@@ -68,16 +87,17 @@ def make_plan(
     clients: np.ndarray,
     *,
     batch_size: int | None,
-    local_epochs: int,
+    local_epochs: int | np.ndarray,
     steps: int | Sequence[int] | None,
     seed: int,
     round: int,
+    shuffle: bool = True,
 ) -> Plan:
     """The plan of one round for the population numbers ``clients [M]``.
 
     Each pass over a client's data is a fresh permutation, cut into batches; the last may be short.
     The permutation is keyed by (seed, round, client, pass), so it does not depend on the other
-    clients.
+    clients. Without ``shuffle`` the examples keep their order.
     """
     taken = local_steps(data.sizes[clients], batch_size, local_epochs, steps, clients)
     order = np.lexsort((clients, -taken))
@@ -86,7 +106,7 @@ def make_plan(
     batch = int(min(batch_size or sizes.max(initial=1), max(sizes.max(initial=1), 1)))
     per_epoch = np.maximum(-(-sizes // batch), 1)
     passes = -(-taken // per_epoch)
-    shuffled, starts = _permutations(data, clients, passes, seed, round)
+    shuffled, starts = _passes(data, clients, passes, seed, round, shuffle)
 
     active = [int((taken > step).sum()) for step in range(int(taken.max(initial=0)))]
     offsets = np.concatenate([[0], np.cumsum(active)]).astype(np.int64)
@@ -109,6 +129,10 @@ def make_plan(
         steps=taken,
         active=active,
         offsets=offsets[:-1].tolist(),
+        widths=[int(own.max()) for own in np.split(counts, offsets[1:-1])] if active else [],
+        ragged=[bool(own.min() < own.max()) for own in np.split(counts, offsets[1:-1])]
+        if active
+        else [],
         index=index,
         counts=torch.from_numpy(counts),
         mask=None if bool(mask.all()) else torch.from_numpy(mask),
@@ -121,8 +145,13 @@ def _client_keys(seed: int, round: int, clients: np.ndarray) -> Tensor:
     return randomness.fold(base.expand(len(clients)), torch.from_numpy(clients))
 
 
-def _permutations(
-    data: ClientData, clients: np.ndarray, passes: np.ndarray, seed: int, round: int
+def _passes(
+    data: ClientData,
+    clients: np.ndarray,
+    passes: np.ndarray,
+    seed: int,
+    round: int,
+    shuffle: bool,
 ) -> tuple[Tensor, np.ndarray]:
     """Every pass of every client: shuffled example numbers, and where each pass starts.
 
@@ -133,16 +162,18 @@ def _permutations(
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     segment = np.repeat(np.arange(len(client)), lengths)
     within = np.arange(len(segment)) - np.repeat(starts[:-1], lengths)
+    segments, positions = torch.from_numpy(segment), torch.from_numpy(within)
+    places = torch.from_numpy(data.starts[clients][client])[segments] + positions
+    if not shuffle:
+        return data.places(places), starts[:-1]
     pass_number = np.arange(len(client)) - np.repeat(np.cumsum(passes) - passes, passes)
     keys = randomness.fold(
         randomness.fold(_client_keys(seed, round, clients)[torch.from_numpy(client)], 2),
         torch.from_numpy(pass_number),
     )
-    segments, positions = torch.from_numpy(segment), torch.from_numpy(within)
     hashed = randomness.fold(keys[segments], positions) & ((1 << 40) - 1)
     order = torch.argsort((segments << 40) | hashed, stable=True)
-    places = torch.from_numpy(data.starts[clients][client])[segments] + positions
-    return data.index[places[order]], starts[:-1]
+    return data.places(places[order]), starts[:-1]
 
 
 def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from fedlib.engine.config import RunConfig
 from fedlib.engine.evaluation import Evaluated
+from fedlib.engine.fairness import fairness
 from fedlib.tasks.base import Task
 
 
@@ -21,11 +23,17 @@ class Recorder:
         self.last: list[dict[str, Tensor]] = [{} for _ in configs]
         self.diverged: dict[int, int] = {}
         self.by_client = len(task.test) > 1
+        self.test_sizes = torch.from_numpy(task.test.sizes)
+        self.floats = (0, 0)  # received and sent by the cohort of the current round
 
     def training(self, round: int, alive: list[int], loss: Tensor, good: Tensor) -> list[int]:
         """Note the training losses ``[C]``; returns the configurations that are still finite."""
         for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
-            self.rows[one].append((round, "train", "loss", value))
+            self.rows[one] += [
+                (round, "train", "loss", value),
+                (round, "communication", "floats_down", float(self.floats[0])),
+                (round, "communication", "floats_up", float(self.floats[1])),
+            ]
             if not finite:
                 self.diverged[one] = round
         return [one for one in alive if one not in self.diverged]
@@ -36,6 +44,10 @@ class Recorder:
         if self.by_client:
             for name in self.task.metrics:
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
+            if "accuracy" in self.task.metrics:
+                each = result.clients["accuracy"]
+                spread = fairness(each, self.test_sizes.to(each.device))
+                columns.update((name, values.tolist()) for name, values in spread.items())
         for position, one in enumerate(alive):
             self.rows[one] += [
                 (round, "test", name, column[position]) for name, column in columns.items()

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -82,30 +85,62 @@ class FlatModel:
 
     def one(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
         """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``."""
-        return self._call(leaves, x)
+        outputs: Tensor = self._call(self.model, leaves, x)
+        return outputs
+
+    def one_with_features(self, leaves: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the model's features ``[B, F]``."""
+        both: tuple[Tensor, Tensor] = self._call(self._with_features, leaves, x)
+        return both
 
     def rows(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
         """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R."""
-        rows = len(leaves[0])
+        outputs: Tensor = self._rows(self.model, leaves, x)
+        return outputs
+
+    def rows_with_features(self, leaves: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the models' features ``[R, B, F]``."""
+        both: tuple[Tensor, Tensor] = self._rows(self._with_features, leaves, x)
+        return both
+
+    def _with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = self.model.features(x)  # type: ignore[operator]
+        return self.model.head(z), z  # type: ignore[operator]
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The model in evaluation mode inside: no dropout."""
+        before = self.model.training
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train(before)
+
+    def real(self, mask: Tensor | None) -> AbstractContextManager[Any]:
+        """While open, layers that look across a batch count only its real examples."""
+        return nullcontext() if mask is None else layers.real_examples(mask)
+
+    def _rows(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
         if self.carries_rows:
-            return self._call(leaves, x)
+            return self._call(function, leaves, x)
+        rows = len(leaves[0])
         outer = randomness.masks.active
         x = x.repeat_interleave(rows // len(x), dim=0)
         if outer is None:
-            return torch.func.vmap(self._call)(list(leaves), x)
+            return torch.func.vmap(partial(self._call, function))(list(leaves), x)
         keys = outer.keys.repeat_interleave(rows // len(outer.keys))
 
-        def call(own: list[Tensor], inputs: Tensor, key: Tensor) -> Tensor:
+        def call(own: list[Tensor], inputs: Tensor, key: Tensor) -> Any:
             with randomness.masks(key, vmapped=True):
-                return self._call(own, inputs)
+                return self._call(function, own, inputs)
 
         return torch.func.vmap(call)(list(leaves), x, keys)
 
-    def _call(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
+    def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
         self._put(leaves)
         try:
-            outputs: Tensor = self.model(x)
-            return outputs
+            return function(x)
         finally:
             self._put(self._original)
 

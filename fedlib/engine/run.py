@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from fedlib import randomness
 from fedlib.algorithms.base import Algorithm, State
+from fedlib.engine.backend import Backend, Kept, Sums
 from fedlib.engine.config import RunConfig, configure
 from fedlib.engine.evaluation import Evaluator
+from fedlib.engine.feed import Feed, Round
 from fedlib.engine.history import History
-from fedlib.engine.local import LocalTrainer, Round, Trained
-from fedlib.engine.plan import chunks, local_steps
+from fedlib.engine.plan import chunks
 from fedlib.engine.record import Recorder
+from fedlib.engine.reference import Reference
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import choose, map_state
+from fedlib.engine.states import ClientStates, choose, map_state
+from fedlib.engine.vectorized import Vectorized
 from fedlib.errors import Error, unknown
 from fedlib.tasks.base import Task
 
-BACKENDS = ("auto", "reference", "vectorized")
+BACKEND_CLASSES: dict[str, Callable[[Feed, FlatModel], Backend]] = {
+    "reference": Reference,
+    "vectorized": Vectorized,
+}
+BACKENDS = ("auto", *BACKEND_CLASSES)
 # Parameter numbers (rows x P) per chunk. On a CPU more do not stay in its cache, and large models'
 # convolutions run faster one client at a time; on a GPU it bounds memory.
 CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**29}
@@ -173,18 +180,26 @@ class Program:
         backend: str,
         chunk_clients: int | None,
     ) -> None:
-        self.task, self.device, self.backend = task, device, backend
         self.configs = [config for config, _ in requests]
         self.methods = [method for _, method in requests]
         self.config = self.configs[0]
+        task = task.centralized() if self.methods[0].pooled else task
+        self.task, self.device, self.backend_name = task, device, backend
         self.dtype = getattr(torch, self.config.dtype)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(randomness.key(self.config.seeds["init"], "init"))
             model = task.model()
+        _check_features(model, self.methods[0])
         self.model = FlatModel(model, self.dtype, device)
-        self.trainer = LocalTrainer(task, self.model, self.dtype, device)
+        feed = Feed(task, self.dtype, device)
+        self.backend: Backend = BACKEND_CLASSES[backend](feed, self.model)
+        self.steps = feed.steps
         self.evaluate = Evaluator(task, self.model, self.dtype, device)
-        self.weights = torch.from_numpy(task.train.client_weights())
+        weights = torch.from_numpy(task.train.client_weights())
+        weights = torch.ones_like(weights) if self.methods[0].uniform else weights
+        # A client without examples takes no part, whatever its weight.
+        self.weights = weights * torch.from_numpy(task.train.sizes > 0)
+        self.kept = Kept(ClientStates(len(task.train), device))
         room = CHUNK_NUMBERS[device.type] // (self.model.size * len(requests))
         self.chunk_clients = chunk_clients or max(1, room)
         self.record = Recorder(task, self.configs)
@@ -220,6 +235,7 @@ class Program:
                 final[alive] = server["x"]
                 keep = torch.tensor([alive.index(o) for o in survivors], device=self.device).long()
                 server = map_state(lambda t, keep=keep: t[keep], server)
+                self.kept.memory.keep(keep)
                 alive = survivors
                 if not alive:
                     break
@@ -240,32 +256,76 @@ class Program:
         config = self.config
         cohort = self.cohort(number)
         round = Round(
-            number,
-            config.rounds,
-            config.batch_size,
-            config.local_epochs,
-            config.local_steps,
-            config.seeds["batches"],
+            number=number,
+            rounds=config.rounds,
+            cohort=len(cohort),
+            population=len(self.task.train),
+            batch_size=config.batch_size,
+            local_epochs=config.local_epochs,
+            local_steps=config.local_steps,
+            seed=config.seeds["batches"],
         )
-        parts = []
-        sizes = self.task.train.sizes[cohort]
-        steps = local_steps(
-            sizes, config.batch_size, config.local_epochs, config.local_steps, cohort
-        )
-        for clients in chunks(cohort, steps, self.chunk_clients):
-            if self.backend == "reference":
-                own = [self.methods[one] for one in alive]
-                parts.append(self.trainer.reference(own, server, clients, self.weights, round))
-            else:
-                parts.append(self.trainer.vectorized(method, server, clients, self.weights, round))
-        total = _add(parts)
-        if total.seen == 0:
+        own = [self.methods[one] for one in alive]
+        measuring, training = self._halves(cohort, number) if method.halves else (cohort, cohort)
+        self.kept.forget()
+        self.record.floats = self.floats(measuring, training)
+        work = (own, server)
+        if method.remembers:
+            for clients in self._chunks(self.kept.memory.unseen(cohort), round):
+                self.backend.enroll(*work, clients, round, self.kept)
+        if method.measures:
+            measured, weight = self._sum(self.backend.measure, work, measuring, round)
+            if measured is None or weight == 0:
+                return server, None
+            server = method.server_measured(
+                server, map_state(lambda t: t / weight, measured.reports)
+            )
+        total, weight = self._sum(self.backend.train, (own, server), training, round)
+        if total is None or total.seen == 0:
             return server, None
-        weight = float(self.weights[torch.from_numpy(cohort)].sum())
         if weight == 0:
             return server, total.loss / total.seen
         mean = map_state(lambda t: t / weight, total.reports)
         return method.server_update(server, mean), total.loss / total.seen
+
+    def _sum(
+        self,
+        phase: Callable[..., Sums],
+        work: tuple[list[Algorithm], State],
+        clients: np.ndarray,
+        round: Round,
+    ) -> tuple[Sums | None, float]:
+        """The sums of one phase over ``clients``, chunk by chunk, and the sum of their weights."""
+        total = None
+        for chunk in self._chunks(clients, round):
+            part = phase(*work, chunk, self.weights, round, self.kept)
+            total = part if total is None else total + part
+        return total, float(self.weights[torch.from_numpy(clients)].sum())
+
+    def _chunks(self, clients: np.ndarray, round: Round) -> list[np.ndarray]:
+        """Those of ``clients`` that have examples, cut into programs."""
+        clients = clients[self.task.train.sizes[clients] > 0]
+        if not len(clients):
+            return []
+        return chunks(clients, self.steps(clients, round), self.chunk_clients)
+
+    def _halves(self, cohort: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which clients of the cohort measure and which train, at random."""
+        draw = randomness.numpy_generator(self.config.seeds["sampling"], "halves", number)
+        mixed = draw.permutation(cohort)
+        middle = len(mixed) // 2
+        return np.sort(mixed[:middle]), np.sort(mixed[middle:])
+
+    def floats(self, measuring: np.ndarray, training: np.ndarray) -> tuple[int, int]:
+        """Floats that these clients of a round receive and send."""
+        method, size, sizes = self.methods[0], self.model.size, self.task.train.sizes
+        down, up = method.communication(size)
+        trainers = int((sizes[training] > 0).sum())
+        if not method.halves:
+            return trainers * down, trainers * up
+        measurers = int((sizes[measuring] > 0).sum())
+        measure_down, measure_up = method.measure_communication(size)
+        return trainers * down + measurers * measure_down, trainers * up + measurers * measure_up
 
     def cohort(self, number: int) -> np.ndarray:
         """The clients of round ``number``: uniform without replacement, in ascending order."""
@@ -289,7 +349,7 @@ class Program:
             "device": str(self.device)
             if self.device.type == "cpu"
             else torch.cuda.get_device_name(self.device),
-            "backend": self.backend,
+            "backend": self.backend_name,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
             "seconds": round(seconds, 3),
@@ -323,12 +383,10 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _add(parts: Sequence[Trained]) -> Trained:
-    total = parts[0]
-    for part in parts[1:]:
-        total = Trained(
-            map_state(torch.add, total.reports, part.reports),
-            total.loss + part.loss,
-            total.seen + part.seen,
+def _check_features(model: nn.Module, method: Algorithm) -> None:
+    """Refuse a method that needs a model's features where the model does not show them."""
+    if method.needs_features and not (hasattr(model, "features") and hasattr(model, "head")):
+        raise Error(
+            f"{type(method).__name__} needs the features of the model, but "
+            f"{type(model).__name__} has no features(x) and head(features); add them"
         )
-    return total

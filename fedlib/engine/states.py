@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,3 +50,53 @@ def join(pieces: Sequence[State]) -> State:
 def choose(condition: Tensor, new: State, old: State) -> State:
     """``new`` where ``condition [C, 1]`` holds, else ``old``, for server states ``[C, .]``."""
     return map_state(lambda a, b: torch.where(condition, a, b), new, old)
+
+
+class ClientStates:
+    """A state per client, kept for the clients seen so far.
+
+    Every tensor is ``[seen, C, .]``; memory grows with the clients seen, not with the population.
+    """
+
+    def __init__(self, population: int, device: torch.device) -> None:
+        self.slots = np.full(population, -1)
+        self.device = device
+        self.count = 0
+        self.tensors: State = {}
+
+    def unseen(self, clients: np.ndarray) -> np.ndarray:
+        """Those of ``clients`` that have no state yet."""
+        return clients[self.slots[clients] < 0]
+
+    def put(self, clients: np.ndarray, state: State) -> None:
+        """Keep ``state``, tensors ``[M, C, .]``, as the state of ``clients [M]``."""
+        new = self.unseen(clients)
+        self.slots[new] = np.arange(self.count, self.count + len(new))
+        self.count += len(new)
+        places = self._places(clients)
+        if not self.tensors:
+            self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
+
+        def write(old: Tensor, value: Tensor) -> Tensor:
+            if len(old) < self.count:
+                room = old.new_zeros(max(self.count, 2 * len(old)), *old.shape[1:])
+                room[: len(old)] = old
+                old = room
+            old[places] = value
+            return old
+
+        self.tensors = map_state(write, self.tensors, state)
+
+    def get(self, clients: np.ndarray) -> State:
+        """The states of ``clients``, tensors ``[M, C, .]``."""
+        places = self._places(clients)
+        return map_state(lambda t: t[places], self.tensors)
+
+    def keep(self, configurations: Tensor) -> None:
+        """Forget all configurations but these (positions along the second axis)."""
+        self.tensors = map_state(
+            lambda t: t if t.shape[1] == 1 else t[:, configurations], self.tensors
+        )
+
+    def _places(self, clients: np.ndarray) -> Tensor:
+        return torch.from_numpy(self.slots[clients]).to(self.device)

@@ -8,16 +8,24 @@ more than one point. State starts afresh every round: federated clients are stat
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from fedlib.component import Component, decay, non_negative
 
-Oracle = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+class Oracle(Protocol):
+    """The loss ``[..., 1]`` and gradient ``[..., P]`` at ``x`` on the current batch.
+
+    Calls with the same ``draw`` share their dropout masks.
+    """
+
+    def __call__(self, x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]: ...
+
+
 State = dict[str, Any]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +14,10 @@ from torch import Tensor, nn
 from fedlib.errors import Error
 from fedlib.losses import correct, cross_entropy
 
-# A per-example loss or metric numerator: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
+# A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]
+# A metric: per-example values, or a pair (numerators, denominators) that are summed apart.
+Metric = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
 # A transform of raw inputs: x [G, B, ...] and keys int64 [G, B] when training, None when
 # evaluating.
 Transform = Callable[[Tensor, Tensor | None], Tensor]
@@ -53,22 +56,65 @@ class ClientData:
             raise Error(
                 f"client data: {len(self.weights)} weights for {len(sizes)} clients; need one each"
             )
-        set_ = object.__setattr__
-        set_(self, "sizes", sizes)
-        set_(self, "index", torch.from_numpy(index))
-        set_(self, "starts", np.concatenate([[0], np.cumsum(sizes)])[:-1])
-        set_(self, "ids", list(self.ids) or [str(i) for i in range(len(sizes))])
-        set_(self, "parts", ())
+        self._set(
+            sizes=sizes,
+            index=torch.from_numpy(index),
+            starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
+            ids=list(self.ids) or [str(i) for i in range(len(sizes))],
+            parts=(),
+        )
 
     sizes: np.ndarray = field(init=False, repr=False)
-    index: Tensor = field(init=False, repr=False)
+    index: Tensor | None = field(init=False, repr=False)
     starts: np.ndarray = field(init=False, repr=False)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def contiguous(
+        cls,
+        x: Tensor,
+        y: Tensor,
+        starts: np.ndarray,
+        sizes: np.ndarray,
+        ids: Sequence[str] = (),
+        weights: np.ndarray | None = None,
+    ) -> ClientData:
+        """Clients whose examples follow each other: client i owns ``sizes[i]`` from ``starts[i]``.
+
+        Nothing is kept per example, so ``x`` and ``y`` may be memory maps of any length.
+
+        Args:
+            starts, sizes: int64 ``[clients]``; clients need not be in order and may leave gaps.
+        """
+        data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes), ids, weights)
+        starts, sizes = np.asarray(starts, np.int64), np.asarray(sizes, np.int64)
+        inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
+        if not inside or (starts + sizes).max(initial=0) > len(x):
+            raise Error(f"client data: clients outside the {len(x)} examples; check the starts")
+        data._set(starts=starts, sizes=sizes, index=None)
+        return data
+
+    def places(self, places: Tensor) -> Tensor:
+        """Example numbers at ``places``: positions within the clients' lists, from ``starts``."""
+        return places if self.index is None else self.index[places]
+
+    def all_places(self) -> Tensor:
+        """The places of all clients' examples, client after client."""
+        if self.index is not None:
+            return torch.arange(len(self.index))
+        before = np.cumsum(self.sizes) - self.sizes
+        return torch.from_numpy(
+            np.repeat(self.starts - before, self.sizes) + np.arange(self.sizes.sum())
+        )
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def codes(self) -> np.ndarray:
-        """The client of each entry of ``index``, int64."""
+        """The client of each entry of ``all_places()``, int64."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def client_weights(self) -> np.ndarray:
@@ -93,16 +139,20 @@ class Task:
         train, test: the clients' data. ``test`` may be one client that holds everything.
         loss: per-example loss.
         metrics: per-example values that are averaged over examples and, where the test data has
-            clients, over clients. The loss is always reported.
+            clients, over clients; or pairs (numerators, denominators) that are summed over examples
+            apart and divided. The loss is always reported.
         transform: raw inputs to model inputs, with augmentation keyed per example in training.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
         rounds, clients_per_round, batch_size, local_epochs: the paper's settings (``batch_size``
             None: the whole client is one batch; ``clients_per_round`` None: all clients).
         hyperparameters: for each algorithm the paper's values, by override key.
+        client_hyperparameters: the same for each client optimizer; they count where the override
+            ``client_optimizer`` names it, before ``hyperparameters``.
         preset, seed, options: how the task was loaded.
         stand_in: whether the data is an offline stand-in for the paper's.
         source, fingerprint: where the data comes from, and the hash of its contents.
         label: the paper's name of the task, for figures and tables.
+        pool: makes the centralised form, where it is more than all examples with one owner.
     """
 
     name: str
@@ -110,7 +160,7 @@ class Task:
     train: ClientData
     test: ClientData
     loss: PerExample = cross_entropy
-    metrics: Mapping[str, PerExample] = field(default_factory=lambda: {"accuracy": correct})
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
     transform: Transform = identity
     reduction: str = "mean"
     rounds: int = 100
@@ -118,6 +168,7 @@ class Task:
     batch_size: int | None = 20
     local_epochs: int = 1
     hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    client_hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     preset: str = "quick"
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -125,6 +176,24 @@ class Task:
     source: str = ""
     fingerprint: str = ""
     label: str = ""
+    pool: Callable[[], Task] | None = field(default=None, repr=False)
+
+    def centralized(self) -> Task:
+        """The same problem with one client that holds every client's examples.
+
+        An example that several clients hold is there once. The test data keep their clients.
+        """
+        if self.pool is not None:
+            return self.pool()
+        data = self.train
+        everything = np.unique(data.places(data.all_places()).numpy())
+        pooled = ClientData(data.x, data.y, [everything], ["all"])
+        return dataclasses.replace(
+            self,
+            train=pooled,
+            clients_per_round=None,
+            options={**self.options, "centralized": True},
+        )
 
     def __post_init__(self) -> None:
         if self.reduction not in ("mean", "sum"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from typing import Any
 
@@ -83,7 +84,7 @@ def quadratic_task(
     numbers = torch.arange(clients)
     data = ClientData(numbers, numbers, [np.array([i]) for i in range(clients)], weights=weights)
     digest = hashlib.sha256(b"".join(a.tobytes() for a in (A, b, weights, x0, offset))).hexdigest()
-    return Task(
+    task = Task(
         name=name,
         model=lambda: Quadratic(*arrays),
         train=data,
@@ -96,6 +97,22 @@ def quadratic_task(
         source="generated",
         fingerprint=digest,
         label="Quadratic",
+    )
+    task.pool = lambda: _pooled(task, weights / weights.sum(), *arrays)
+    return task
+
+
+def _pooled(task: Task, p: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> Task:
+    """One client that minimises sum_i p_i f_i; the test data are the clients of ``task``."""
+    share = torch.from_numpy(p)
+    with_mean = [torch.cat([t, torch.tensordot(share, t, 1).unsqueeze(0)]) for t in (A, b, offset)]
+    last = torch.tensor([len(p)])
+    return dataclasses.replace(
+        task,
+        model=lambda: Quadratic(*with_mean, x0),
+        train=ClientData(last, last, [np.array([0])], ["all"]),
+        clients_per_round=None,
+        options={**task.options, "centralized": True},
     )
 
 

@@ -157,7 +157,11 @@ def test_history_frames(task: fedlib.Task) -> None:
     assert list(frame.columns) == ["round", "split", "metric", "value"]
     tests = frame[frame["split"] == "test"]
     assert sorted(tests["round"].unique()) == [0, 3, 6, 7]
-    assert set(tests["metric"]) == {"loss", "accuracy", "accuracy_unweighted"}
+    spread = {"std", "std_weighted", "worst_30", "worst_10"}
+    assert set(tests["metric"]) == {
+        *("loss", "accuracy", "accuracy_unweighted", "error_rsd"),
+        *(f"accuracy_{name}" for name in spread),
+    }
     assert sorted(frame[frame["split"] == "train"]["round"]) == [1, 2, 3, 4, 5, 6, 7]
     clients = history.clients
     assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]

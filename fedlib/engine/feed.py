@@ -1,0 +1,175 @@
+"""The clients' data on the device: which batches they see, and as what inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib import randomness
+from fedlib.algorithms.base import Client, State
+from fedlib.engine.oracles import Batch
+from fedlib.engine.plan import Plan, drawn_epochs, local_steps, make_plan
+from fedlib.tasks.base import Task, identity
+
+# Gather a round's inputs at once up to this many bytes; above it, batch by batch.
+GATHER_BYTES = 256 * 2**20
+# Examples of a client per step when all of its data is evaluated.
+WHOLE_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Round:
+    """What local work needs to know about the round.
+
+    Attributes:
+        number, rounds: which one, from 0, of how many.
+        cohort, population: numbers of clients.
+        batch_size, local_epochs, local_steps, seed: as in :class:`RunConfig`; the seed of batches.
+    """
+
+    number: int
+    rounds: int
+    cohort: int
+    population: int
+    batch_size: int | None
+    local_epochs: int | tuple[int, int]
+    local_steps: int | Sequence[int] | None
+    seed: int
+
+
+class Feed:
+    """A task's training data, moved to the device once.
+
+    Args:
+        task: the task.
+        dtype, device: of the inputs (``dtype`` where they are floating point).
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype, device: torch.device) -> None:
+        self.task, self.dtype, self.device = task, dtype, device
+        self.x, self.y = task.train.x.to(device), task.train.y.to(device)
+
+    def steps(self, clients: np.ndarray, round: Round) -> np.ndarray:
+        """The local steps of ``clients [M]`` in this round."""
+        sizes = self.task.train.sizes[clients]
+        epochs = drawn_epochs(round.local_epochs, clients, round.seed, round.number)
+        return local_steps(sizes, round.batch_size, epochs, round.local_steps, clients)
+
+    def plan(self, clients: np.ndarray, round: Round) -> Plan:
+        """The batches of ``clients`` in this round."""
+        return make_plan(
+            self.task.train,
+            clients,
+            batch_size=round.batch_size,
+            local_epochs=drawn_epochs(round.local_epochs, clients, round.seed, round.number),
+            steps=round.local_steps,
+            seed=round.seed,
+            round=round.number,
+        )
+
+    def whole_plan(self, clients: np.ndarray) -> Plan:
+        """All examples of ``clients`` once, in their own order."""
+        return make_plan(
+            self.task.train,
+            clients,
+            batch_size=WHOLE_BATCH,
+            local_epochs=1,
+            steps=None,
+            seed=0,
+            round=0,
+            shuffle=False,
+        )
+
+    def inputs(self, index: Tensor, keys: Tensor | None) -> Tensor:
+        """Model inputs ``[T, B, ...]`` for examples ``index [T, B]`` of batches with ``keys [T]``.
+
+        Without keys they are inputs for evaluation.
+        """
+        per_example = None
+        if keys is not None and self.task.transform is not identity:
+            slots = torch.arange(index.shape[1])
+            keys = keys.unsqueeze(1).expand(index.shape).contiguous()
+            per_example = randomness.fold(keys, slots).to(self.device)
+        x = self.task.transform(self.x[index.to(self.device)], per_example)
+        return x.to(self.dtype) if x.is_floating_point() else x
+
+    def batches(self, plan: Plan, weights: Tensor, training: bool = True) -> Iterator[Batch]:
+        """The batches of each step in turn.
+
+        Args:
+            weights: ``[T, B]``, what each example's loss counts.
+            training: with augmentation and keys for dropout.
+        """
+        bytes_each = self.x[:1].numel() * max(self.x.element_size(), self.dtype.itemsize)
+        at_once = plan.index.numel() * bytes_each <= GATHER_BYTES
+        keys = plan.keys if training else None
+        x = self.inputs(plan.index, keys) if at_once else None
+        y = self.y[plan.index.to(self.device)]
+        mask = None if plan.mask is None else plan.mask.to(self.device)
+        dropout = None if keys is None else keys.to(self.device)
+        for step, (offset, active) in enumerate(zip(plan.offsets, plan.active, strict=True)):
+            rows = slice(offset, offset + active)
+            part = (rows, slice(plan.widths[step]))
+            own_keys = None if keys is None else keys[rows]
+            yield Batch(
+                x=self.inputs(plan.index[part], own_keys) if x is None else x[part],
+                y=y[part],
+                weights=weights[part],
+                keys=None if dropout is None else dropout[rows],
+                mask=mask[part] if mask is not None and plan.ragged[step] else None,
+            )
+
+    def example_weights(self, plan: Plan) -> Tensor:
+        """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""
+        weights = torch.ones(plan.index.shape, dtype=self.dtype) if plan.mask is None else plan.mask
+        if self.task.reduction == "mean":
+            weights = weights / plan.counts.to(self.dtype).unsqueeze(1)
+        return weights.to(self.device, self.dtype)
+
+    def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
+        """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
+        each = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
+        rows = np.concatenate([np.arange(active) for active in plan.active])
+        weights = torch.from_numpy(each[rows]).unsqueeze(1).expand(plan.index.shape)
+        if plan.mask is not None:
+            weights = weights * plan.mask
+        return weights.to(self.device, self.dtype)
+
+    def client(
+        self,
+        clients: np.ndarray,
+        round: Round,
+        memory: State | None = None,
+        measured: State | None = None,
+        rows: bool = True,
+    ) -> Client:
+        """What ``clients [M]`` know: scalars ``[M, 1, 1]``, or ``[1]`` for one without rows."""
+
+        def scalar(values: np.ndarray) -> Tensor:
+            column = torch.as_tensor(values, dtype=self.dtype, device=self.device)
+            return column.view(-1, 1, 1) if rows else column
+
+        return Client(
+            examples=scalar(self.task.train.sizes[clients]),
+            steps=scalar(self.steps(clients, round)),
+            round=round.number,
+            rounds=round.rounds,
+            cohort=round.cohort,
+            population=round.population,
+            memory=memory or {},
+            measured=measured or {},
+        )
+
+
+def whole_scale(task: Task, sizes: np.ndarray, batch_size: int | None) -> np.ndarray:
+    """What the mean loss over all of a client's examples is multiplied by, ``[M]``.
+
+    Where a task sums over its batches, a client's whole loss is in units of one batch.
+    """
+    if task.reduction == "mean":
+        return np.ones(len(sizes))
+    return sizes.astype(np.float64) if batch_size is None else np.full(len(sizes), 1.0 * batch_size)

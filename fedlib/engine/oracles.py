@@ -1,0 +1,212 @@
+"""Losses and gradients of clients, as algorithms ask for them: of rows, or of one client.
+
+Each comes in two forms: ``Rows...`` evaluates many clients and configurations as rows of one
+program, ``One...`` evaluates one client of one configuration with plain autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib import randomness
+from fedlib.algorithms.base import Extra
+from fedlib.engine.rows import FlatModel
+from fedlib.losses import cross_entropy
+from fedlib.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of each of n clients.
+
+    Attributes:
+        x, y: inputs and targets ``[n, B, ...]``.
+        weights: ``[n, B]``, what each example's loss counts in its batch's loss; 0 for padding.
+        keys: int64 ``[n]``, keys of (round, client, step) for dropout, or None in evaluation.
+        mask: bool ``[n, B]``, which examples are real, or None where all are.
+    """
+
+    x: Tensor
+    y: Tensor
+    weights: Tensor
+    keys: Tensor | None
+    mask: Tensor | None = None
+
+
+def _masks(keys: Tensor | None, draw: int) -> AbstractContextManager[Any]:
+    if keys is None:
+        return nullcontext()
+    return randomness.masks(randomness.fold(keys, draw) if draw else keys)
+
+
+class RowsOracle:
+    """``value_and_grad`` of rows: ``x [n, C, P]`` on a :class:`Batch` of n clients."""
+
+    def __init__(self, task: Task, model: FlatModel) -> None:
+        self.task, self.model = task, model
+        known = task.loss is cross_entropy
+        self.closed_form = getattr(model.model, "cross_entropy_and_grad", None) if known else None
+
+    def __call__(
+        self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Losses ``[n, C, 1]`` and gradients ``[n, C, P]``."""
+        clients, configurations = x.shape[:2]
+        y, weights = self._targets(batch, configurations)
+        rows = x.reshape(clients * configurations, -1)
+        if self.closed_form is not None and extra is None:
+            losses, exact = self.closed_form(self.model.views(rows), batch.x, y, weights)
+            grad = self.model.flatten(exact, (clients, configurations))
+            return (losses * weights).sum(-1).view(clients, configurations, 1), grad
+        leaves = self.model.leaves(rows)
+        with torch.enable_grad(), _masks(batch.keys, draw), self.model.real(batch.mask):
+            if extra is None:
+                losses = self.task.loss(self.model.rows(leaves, batch.x), y)
+                total = losses
+            else:
+                outputs, z = self.model.rows_with_features(leaves, batch.x)
+                losses = self.task.loss(outputs, y)
+                z = z.reshape(clients, configurations, *z.shape[1:])
+                total = losses + extra(z).reshape(losses.shape)
+            # Rows share nothing, so the gradient of all weighted losses holds each row's own.
+            grads = torch.autograd.grad(total, leaves, weights, allow_unused=True)
+        grad = self.model.flatten(grads, (clients, configurations))
+        return (losses.detach() * weights).sum(-1).view(clients, configurations, 1), grad
+
+    def loss(self, x: Tensor, batch: Batch) -> Tensor:
+        """Losses ``[n, C, 1]`` alone."""
+        clients, configurations = x.shape[:2]
+        y, weights = self._targets(batch, configurations)
+        views = self.model.views(x.reshape(clients * configurations, -1))
+        with torch.no_grad(), self.model.real(batch.mask):
+            losses = self.task.loss(self.model.rows(views, batch.x), y)
+        return (losses * weights).sum(-1).view(clients, configurations, 1)
+
+    def features(self, x: Tensor, batch: Batch) -> Tensor:
+        """The features ``[n, C, B, F]`` without dropout."""
+        x = x.expand(len(batch.x), *x.shape[-2:])
+        views = self.model.views(x.reshape(-1, x.shape[-1]))
+        with torch.no_grad(), self.model.evaluating(), self.model.real(batch.mask):
+            _, z = self.model.rows_with_features(views, batch.x)
+        return z.reshape(*x.shape[:2], *z.shape[1:])
+
+    @staticmethod
+    def _targets(batch: Batch, configurations: int) -> tuple[Tensor, Tensor]:
+        if configurations == 1:
+            return batch.y, batch.weights
+        return (
+            batch.y.repeat_interleave(configurations, 0),
+            batch.weights.repeat_interleave(configurations, 0),
+        )
+
+
+class RowsFullBatch:
+    """The clients' whole data: the same batches at every call, added up.
+
+    Args:
+        oracle: of the rows.
+        batches: makes the clients' data as batches of the clients that have not run out, the
+            weights of a client's examples adding up over its batches.
+        clients: how many clients M.
+    """
+
+    def __init__(
+        self, oracle: RowsOracle, batches: Callable[[], Iterable[Batch]], clients: int
+    ) -> None:
+        self.oracle, self.batches, self.clients = oracle, batches, clients
+
+    def _spread(self, x: Tensor) -> Tensor:
+        return x if x.dim() == 3 else x.expand(self.clients, *x.shape)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses ``[M, C, 1]`` and gradients ``[M, C, P]`` at ``x [C, P]`` or ``[M, C, P]``."""
+        x = self._spread(x)
+        loss, grad = x.new_zeros(*x.shape[:2], 1), torch.zeros_like(x)
+        with self.oracle.model.evaluating():
+            for batch in self.batches():
+                n = len(batch.x)
+                batch_loss, batch_grad = self.oracle(x[:n], batch)
+                loss[:n] += batch_loss
+                grad[:n] += batch_grad
+        return loss, grad
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Losses ``[M, C, 1]``."""
+        x = self._spread(x)
+        loss = x.new_zeros(*x.shape[:2], 1)
+        with self.oracle.model.evaluating():
+            for batch in self.batches():
+                loss[: len(batch.x)] += self.oracle.loss(x[: len(batch.x)], batch)
+        return loss
+
+
+class OneOracle:
+    """``value_and_grad`` of one model: ``x [P]`` on ``(inputs, targets, key or None)``."""
+
+    def __init__(self, task: Task, model: FlatModel) -> None:
+        self.task, self.model = task, model
+
+    def __call__(
+        self, x: Tensor, batch: Any, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss ``[1]`` and gradient ``[P]``."""
+        inputs, targets, key = batch
+        leaves = self.model.leaves(x)
+        with torch.enable_grad(), _masks(key, draw):
+            loss = total = None
+            if extra is None:
+                outputs = self.model.one(leaves, inputs)
+                loss = total = self._reduce(self.losses(outputs, targets))
+            else:
+                outputs, z = self.model.one_with_features(leaves, inputs)
+                each = self.losses(outputs, targets)
+                loss, total = self._reduce(each), self._reduce(each + extra(z))
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        return loss.detach().reshape(1), self.model.flatten(grads, ())
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Per-example losses ``[B]``."""
+        return self.task.loss(outputs.unsqueeze(0), targets.unsqueeze(0)).squeeze(0)
+
+    def _reduce(self, losses: Tensor) -> Tensor:
+        return losses.mean() if self.task.reduction == "mean" else losses.sum()
+
+    def features(self, x: Tensor, batch: Any) -> Tensor:
+        """The features ``[B, F]`` without dropout."""
+        with torch.no_grad(), self.model.evaluating():
+            return self.model.one_with_features(self.model.views(x), batch[0])[1]
+
+
+class OneFullBatch:
+    """One client's whole data as one batch.
+
+    Args:
+        scale: what the mean over the examples is multiplied by.
+    """
+
+    def __init__(self, oracle: OneOracle, x: Tensor, y: Tensor, scale: float) -> None:
+        self.oracle, self.x, self.y, self.scale = oracle, x, y, scale
+
+    def _mean(self, leaves: list[Tensor]) -> Tensor:
+        outputs = self.oracle.model.one(leaves, self.x)
+        return self.scale * self.oracle.losses(outputs, self.y).mean()
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss ``[1]`` and gradient ``[P]``."""
+        model = self.oracle.model
+        leaves = model.leaves(x)
+        with torch.enable_grad(), model.evaluating():
+            loss = self._mean(leaves)
+            grads = torch.autograd.grad(loss, leaves, allow_unused=True)
+        return loss.detach().reshape(1), model.flatten(grads, ())
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Loss ``[1]``."""
+        with torch.no_grad(), self.oracle.model.evaluating():
+            return self._mean(self.oracle.model.views(x)).reshape(1)
