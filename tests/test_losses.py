@@ -4,7 +4,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedlib.losses import SHORT, correct, cross_entropy
+from fedlib.losses import (
+    SHORT,
+    binary_cross_entropy,
+    correct,
+    cross_entropy,
+    masked_accuracy,
+    mse_x1000,
+    recall_at_5,
+    sequence_cross_entropy,
+    squared_error,
+)
 
 
 @pytest.mark.parametrize("classes", [2, 10, SHORT - 1, SHORT, 62])
@@ -33,3 +43,37 @@ def test_cross_entropy_of_logits_that_are_a_transposed_view() -> None:
 def test_correct_is_one_at_the_largest_output() -> None:
     outputs = torch.tensor([[[0.1, 0.9], [0.8, 0.2]]])
     assert correct(outputs, torch.tensor([[1, 1]])).tolist() == [[1.0, 0.0]]
+
+
+def test_sequence_cross_entropy_averages_over_padding_too() -> None:
+    outputs = torch.randn(2, 3, 4, 7, dtype=torch.float64)
+    targets = torch.randint(7, (2, 3, 4), dtype=torch.int16)
+    ours = sequence_cross_entropy(outputs, targets)
+    for r in range(2):
+        for b in range(3):
+            expected = F.cross_entropy(outputs[r, b], targets[r, b].long())
+            assert float(ours[r, b]) == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_masked_accuracy_leaves_out_the_ignored_targets() -> None:
+    outputs = torch.eye(4).view(1, 1, 4, 4)  # predicts 0, 1, 2, 3
+    above, below = masked_accuracy((0, 3))(outputs, torch.tensor([[[0, 1, 1, 3]]]))
+    assert (above.tolist(), below.tolist()) == ([[1.0]], [[2.0]])
+
+
+def test_autoencoder_and_tag_losses_equal_torchs() -> None:
+    outputs, targets = torch.randn(2, 3, 5), torch.rand(2, 3, 5).round()
+    assert torch.allclose(
+        binary_cross_entropy(outputs, targets.to(torch.int16)),
+        F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").mean(-1),
+    )
+    expected = F.mse_loss(outputs, targets, reduction="none").mean(-1)
+    assert torch.allclose(squared_error(outputs, targets), expected)
+    assert torch.allclose(mse_x1000(outputs, targets), 1000 * expected)
+
+
+def test_recall_at_5_counts_true_tags_among_the_five_largest() -> None:
+    outputs = torch.arange(8.0).view(1, 1, 8)  # the five largest are 3..7
+    targets = torch.tensor([[[1, 0, 0, 1, 0, 0, 0, 1]]])
+    above, below = recall_at_5(outputs, targets)
+    assert (above.item(), below.item()) == (2.0, 3.0)

@@ -1,0 +1,223 @@
+"""What the engine offers beyond local steps: whole-client measurements, memory, halves, pooling."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.engine.run import Program
+
+BACKENDS = ["vectorized", "reference"]
+
+
+@dataclass(frozen=True)
+class Visits(fedlib.Algorithm):
+    """Steps along the mean whole-data gradient, scaled by how often the client has taken part."""
+
+    lr: float = 0.1
+    split: bool = False
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def halves(self) -> bool:
+        return self.split
+
+    def server_init(self, params: torch.Tensor) -> State:
+        return {"x": params, "loss": torch.zeros_like(params[..., :1])}
+
+    def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
+        return {"visits": 0 * client.examples, "first": full.loss(server["x"])}
+
+    def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
+        loss, gradient = full(server["x"])
+        return {"loss": loss}, {"gradient": gradient, "loss": loss}
+
+    def server_measured(self, server: State, mean: State) -> State:
+        return {**server, "gradient": mean["gradient"], "mean_loss": mean["loss"]}
+
+    def client_init(self, server: State, client: Client) -> State:
+        return {"x": server["x"], "memory": client.memory, "gradient": server["gradient"]}
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, _ = value_and_grad(state["x"], batch)
+        scale = self.lr * (state["memory"]["visits"] + 1) * state["memory"]["first"]
+        return {**state, "x": state["x"] - scale * state["gradient"], "loss": loss}
+
+    def client_final(self, server: State, state: State) -> State:
+        return {"x": state["x"]}
+
+    def client_remember(self, server: State, state: State) -> State:
+        return {**state["memory"], "visits": state["memory"]["visits"] + 1}
+
+    def server_update(self, server: State, mean: State) -> State:
+        return {"x": mean["x"], "loss": server["mean_loss"]}
+
+
+def problem(seed: int = 3, clients: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    roots = draw.normal(size=(clients, 3, 3))
+    return (
+        roots @ roots.transpose(0, 2, 1) + np.eye(3),
+        draw.normal(size=(clients, 3)),
+        draw.random(clients) + 0.5,
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_measurements_and_memory_equal_a_numpy_recomputation(
+    backend: str, chunk: int | None
+) -> None:
+    A, b, p = problem()
+    offset = np.full(6, 2.0)
+    task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=offset)
+    steps = [1, 3, 2, 2, 1, 4]
+    history = fedlib.run(
+        task,
+        Visits(lr=0.001),
+        rounds=8,
+        clients_per_round=3,
+        backend=backend,
+        dtype="float64",
+        chunk_clients=chunk,
+        overrides={"local_steps": steps},
+        seed=5,
+    )
+    x, memory = np.ones(3), {}
+    for t in range(8):
+        draw = fedlib.randomness.numpy_generator(5, "cohort", t)
+        cohort = np.sort(draw.choice(6, 3, replace=False))
+        loss = [0.5 * x @ A[i] @ x - b[i] @ x + 2 for i in cohort]
+        for i, value in zip(cohort, loss, strict=True):
+            memory.setdefault(i, [0, value])
+        weights = p[cohort] / p[cohort].sum()
+        gradient = sum(w * (A[i] @ x - b[i]) for w, i in zip(weights, cohort, strict=True))
+        ends = []
+        for i in cohort:
+            ends.append(x - steps[i] * 0.001 * (memory[i][0] + 1) * memory[i][1] * gradient)
+            memory[i][0] += 1
+        x = sum(w * end for w, end in zip(weights, ends, strict=True))
+    assert np.abs(history.params["x"].numpy() - x).max() < 1e-10
+
+
+def test_memory_survives_when_a_configuration_diverges() -> None:
+    A, b, p = problem()
+    task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=np.full(6, 2.0))
+    common: dict[str, Any] = {"rounds": 40, "clients_per_round": 4, "dtype": "float64"}
+    common["overrides"] = {"local_steps": 2}
+    configure, execute = fedlib.engine.configure, fedlib.engine.execute
+    methods = [Visits(lr=lr) for lr in (0.0005, 1e6, 0.001)]
+    together = execute(task, [configure(task, method, **common) for method in methods])
+    assert [h.diverged is None for h in together] == [True, False, True]
+    alone = fedlib.run(task, methods[2], **common)
+    assert torch.allclose(alone.params["x"], together[2].params["x"], atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_halves_are_disjoint_and_the_floats_are_counted(backend: str) -> None:
+    A, b, p = problem()
+    task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=np.full(6, 2.0))
+    history = fedlib.run(task, Visits(lr=0.0, split=True), rounds=2, backend=backend)
+    assert history.series("floats_down", "communication").tolist() == [18.0, 18.0]
+    assert torch.allclose(history.params["x"], torch.ones(3))
+    request = fedlib.engine.configure(task, Visits(split=True))
+    program = Program(task, [request], torch.device("cpu"), backend, None)
+    cohort = np.array([0, 1, 3, 4, 5])
+    halves = [program._halves(cohort, number) for number in range(20)]
+    assert all(sorted([*a, *b]) == cohort.tolist() and len(a) == 2 for a, b in halves)
+    assert len({tuple(a) for a, _ in halves}) > 5
+    with pytest.raises(fedlib.Error, match="clients_per_round is 1; Visits splits the cohort"):
+        fedlib.run(task, Visits(split=True), rounds=1, clients_per_round=1)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_whole_data_of_unequal_clients(reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses and gradients at the server's model, of clients in several batches of unequal size."""
+    monkeypatch.setattr("fedlib.engine.feed.WHOLE_BATCH", 4)
+    draw = np.random.default_rng(0)
+    x = torch.from_numpy(draw.normal(size=(31, 3)))
+    y = torch.from_numpy(draw.integers(4, size=31))
+    parts = np.split(draw.permutation(31), [2, 11, 11, 20])
+    data = fedlib.ClientData(x, y, parts)
+    task = fedlib.Task("t", lambda: nn.Linear(3, 4), data, data, reduction=reduction, batch_size=5)
+    seen: dict[str, Any] = {}
+
+    @dataclass(frozen=True)
+    class Look(Visits):
+        def client_measure(self, server: State, client: Client, full: FullBatch) -> Any:
+            loss, gradient = full(server["x"])
+            seen["loss"], seen["only"] = loss, full.loss(server["x"])
+            seen["x"], seen["examples"] = server["x"], client.examples
+            return {}, {"gradient": gradient, "loss": loss}
+
+    fedlib.run(task, Look(lr=0.0), rounds=1, dtype="float64", clients_per_round=5)
+    sizes = seen["examples"].flatten().long().tolist()
+    model = nn.Linear(3, 4).double()
+    nn.utils.vector_to_parameters(seen["x"][0], model.parameters())
+    scale = 1.0 if reduction == "mean" else 5.0
+    for position, size in enumerate(sizes):
+        part = next(p for p in parts if len(p) == size)
+        losses = [nn.functional.cross_entropy(model(x[p]), y[p]) for p in parts if len(p) == size]
+        values = [scale * float(value) for value in losses]
+        assert min(abs(float(seen["loss"][position]) - value) for value in values) < 1e-12
+        assert len(part) == size
+    assert torch.equal(seen["loss"], seen["only"])
+
+
+def test_a_ratio_metric_sums_numerators_and_denominators_apart() -> None:
+    x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 1])
+    data = fedlib.ClientData(x, y, [np.array([0]), np.array([1, 2])])
+
+    def ratio(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return targets.to(outputs.dtype), (1.0 + 2 * targets).to(outputs.dtype)
+
+    task = fedlib.Task("t", lambda: nn.Linear(1, 2), data, data, metrics={"ratio": ratio})
+    history = fedlib.run(task, "fedavg", rounds=0, clients_per_round=2)
+    assert history.series("ratio").tolist() == [pytest.approx(2 / 7)]
+    own = history.clients[history.clients["metric"] == "ratio"]["value"].tolist()
+    assert own == [pytest.approx(0.0), pytest.approx(2 / 6)]
+
+
+def test_contiguous_clients_equal_clients_with_lists() -> None:
+    task = fedlib.load_task("synthetic", clients=6)
+    data = task.train
+    order = data.index
+    x, y = data.x[order], data.y[order]
+    same = fedlib.ClientData.contiguous(x, y, data.starts, data.sizes)
+    other = dataclasses.replace(task, train=same)
+    a = fedlib.run(task, "fedavg", rounds=3, clients_per_round=4)
+    b = fedlib.run(other, "fedavg", rounds=3, clients_per_round=4)
+    assert all(torch.equal(a.params[name], b.params[name]) for name in a.params)
+    assert torch.equal(same.places(same.all_places()), torch.arange(len(x)))
+    with pytest.raises(fedlib.Error, match="outside the"):
+        fedlib.ClientData.contiguous(x, y, np.array([len(x) - 1]), np.array([2]))
+
+
+def test_pooled_tasks_hold_every_example_once() -> None:
+    task = fedlib.load_task("synthetic", clients=6)
+    pooled = task.centralized()
+    assert len(pooled.train) == 1 and pooled.train.sizes[0] == task.train.sizes.sum()
+    A, b, p = problem()
+    quadratic = fedlib.quadratic_task(A, b, p).centralized()
+    history = fedlib.run(
+        quadratic, "fedavg", rounds=400, dtype="float64", overrides={"client_lr": 0.2}
+    )
+    share = (p / p.sum())[:, None]
+    optimum = np.linalg.solve((share[:, None] * A).sum(0), (share * b).sum(0))
+    assert np.abs(history.params["x"].numpy() - optimum).max() < 1e-8
+    assert len(history.clients) == 6
