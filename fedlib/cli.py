@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from fedlib.errors import Error
+from fedlib.errors import Error, Failure
 
 app = typer.Typer(
     help="Federated optimization in PyTorch, and four papers reproduced with it.",
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 data_app = typer.Typer(
-    help="Data sets: what is there, import a copy, check it.", no_args_is_help=True
+    help="Data sets: what is there, download or import a copy, check it.", no_args_is_help=True
 )
 app.add_typer(data_app, name="data")
 
@@ -132,21 +132,84 @@ def _first_line(method: Any) -> str:
 
 @data_app.command("list")
 def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
-    """Known data sets, which of them are prepared, and their size."""
+    """Known data sets, which of them are prepared, their size on disk, and the tasks they serve."""
     from fedlib import datasets
 
     prepared = {card["name"]: card for card in datasets.prepared(data_root)}
     cards = [
-        {**datasets.info(n, data_root), **prepared.get(n, {})} for n in datasets.names(data_root)
+        {
+            **datasets.info(n, data_root),
+            **prepared.get(n, {}),
+            "downloads": [form or "only form" for form in datasets.SOURCES.get(n, ())],
+        }
+        for n in datasets.names(data_root)
     ]
-    rows: list[tuple[Any, ...]] = [("name", "prepared", "size", "title")]
+    rows: list[tuple[Any, ...]] = [("name", "prepared", "size", "get it by", "title", "tasks")]
     for card in cards:
         size = f"{card['bytes'] / 1e6:.1f} MB" if "bytes" in card else "-"
-        state = (
-            "yes" if card["name"] in prepared else "stand-in" if card.get("stand_in_is") else "no"
-        )
-        rows.append((card["name"], state, size, card.get("title", "")))
+        state = "yes" if card["name"] in prepared else "stand-in"
+        if "error" in card:
+            state = "broken"
+        elif state != "yes" and not card.get("stand_in_is"):
+            state = "no"
+        way = "prepare" if card["downloads"] else "import"
+        tasks = ", ".join(card.get("tasks", ())) or "-"
+        rows.append((card["name"], state, size, way, card.get("title", ""), tasks))
     show(cards, as_json, columns(rows))
+
+
+@data_app.command("prepare")
+def data_prepare(
+    name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a prepared copy.")
+    ] = False,
+    from_folder: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FOLDER", help="Official files, downloaded by hand."),
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option(help="hdf5 (default) or sqlite, for federated data sets.")
+    ] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="SHA-256 of a file for which none has been published.")
+    ] = None,
+    keep_raw: Annotated[
+        bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
+    ] = True,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="KEY=VALUE", help="sent140: min_tweets, train_fraction. Repeatable."
+        ),
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Download a data set from its official source, check its SHA-256, and prepare it.
+
+    A download that was interrupted goes on where it stopped when the command is given again.
+    """
+    from fedlib import datasets
+
+    options = parse_pairs(option, "--option")
+    for key in ("name", "data_root", "progress", *datasets.prepare.__kwdefaults__):
+        if key in options:
+            raise Error(f"--option {key} is not an option of a data set; see --help")
+    card = datasets.prepare(
+        name,
+        data_root,
+        overwrite=overwrite,
+        keep_raw=keep_raw,
+        from_folder=from_folder,
+        form=form,
+        sha256=sha256,
+        progress=_progress(as_json),
+        **options,
+    )
+    counts = ", ".join(f"{count:,} {what}" for what, count in card["counts"].items())
+    counts = counts.replace("_", " ")
+    show(card, as_json, f"prepared {name}: {counts}, sha256 {card['fingerprint'][:16]}...")
 
 
 @data_app.command("import")
@@ -185,7 +248,7 @@ def data_verify(
     for name in names:
         datasets.verify(name, data_root)
         if not as_json:
-            typer.echo(f"{name}: as imported")
+            typer.echo(f"{name}: unchanged")
     show({"verified": names}, as_json, f"{len(names)} data sets verified")
 
 
@@ -459,6 +522,8 @@ def main() -> NoReturn:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
     try:
         status = app(standalone_mode=False)
+    except Failure as error:
+        status = _fail(str(error), 1)
     except Error as error:
         status = _fail(str(error), 2)
     except _UsageError as error:
@@ -468,8 +533,9 @@ def main() -> NoReturn:
             status = 0
         else:
             status = _fail(f"{message} Try --help.", 2)
-    except (KeyboardInterrupt, typer.Abort):
-        status = _fail("interrupted", 130)
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        # A run that could save its state says where; the same command continues it.
+        status = _fail(str(stop) or "interrupted", 130)
     sys.exit(status or 0)
 
 

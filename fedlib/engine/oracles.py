@@ -96,6 +96,10 @@ class RowsOracle:
             _, z = self.model.rows_with_features(views, batch.x)
         return z.reshape(*x.shape[:2], *z.shape[1:])
 
+    def reduce(self, values: Tensor, batch: Batch) -> Tensor:
+        """Values ``[n, C, B]`` of examples as they count in the batch's loss, ``[n, C, 1]``."""
+        return (values * batch.weights.unsqueeze(1)).sum(-1, keepdim=True)
+
     @staticmethod
     def _targets(batch: Batch, configurations: int) -> tuple[Tensor, Tensor]:
         if configurations == 1:
@@ -176,6 +180,10 @@ class OneOracle:
 
     def _reduce(self, losses: Tensor) -> Tensor:
         return losses.mean() if self.task.reduction == "mean" else losses.sum()
+
+    def reduce(self, values: Tensor, batch: Any) -> Tensor:
+        """Values ``[B]`` of examples as they count in the batch's loss, ``[1]``."""
+        return self._reduce(values).reshape(1)
 
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The features ``[B, F]`` without dropout."""

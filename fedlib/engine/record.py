@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 import torch
@@ -53,6 +54,38 @@ class Recorder:
                 (round, "test", name, column[position]) for name, column in columns.items()
             ]
             self.last[one] = {name: values[position] for name, values in result.clients.items()}
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Everything recorded so far: names and numbers for JSON, and tensors."""
+        names = sorted({(split, name) for rows in self.rows for _, split, name, _ in rows})
+        codes = {pair: code for code, pair in enumerate(names)}
+        tensors: dict[str, Tensor] = {}
+        for one, rows in enumerate(self.rows):
+            numbers = [(round, codes[split, name]) for round, split, name, _ in rows]
+            tensors[f"recorded/{one}/where"] = torch.tensor(numbers).view(-1, 2)
+            values = torch.tensor([value for *_, value in rows], dtype=torch.float64)
+            tensors[f"recorded/{one}/value"] = values
+            for name, each in self.last[one].items():
+                tensors[f"last/{one}/{name}"] = each
+        about = {
+            "names": names,
+            "diverged": list(self.diverged.items()),
+            "metrics": [list(last) for last in self.last],
+        }
+        return about, tensors
+
+    def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Take up what :meth:`state` gave."""
+        names = [tuple(pair) for pair in about["names"]]
+        self.diverged = {int(one): int(round) for one, round in about["diverged"]}
+        for one in range(len(self.rows)):
+            where = tensors[f"recorded/{one}/where"].tolist()
+            values = tensors[f"recorded/{one}/value"].tolist()
+            self.rows[one] = [
+                (round, *names[code], value)
+                for (round, code), value in zip(where, values, strict=True)
+            ]
+            self.last[one] = {name: tensors[f"last/{one}/{name}"] for name in about["metrics"][one]}
 
     def frame(self, one: int) -> pd.DataFrame:
         """``round, split, metric, value`` of one configuration."""

@@ -48,6 +48,9 @@ def published_folders(root: Path) -> list[Path]:
 class Store:
     """Runs on disk: answered from there, or computed once and kept.
 
+    A run that is interrupted leaves a checkpoint in ``<root>/.checkpoints``; asked for again, it
+    continues there.
+
     Args:
         root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
             ``data/``).
@@ -233,7 +236,8 @@ class Store:
         wanted = list(missing.values())
         for positions in engine.programs(wanted):
             program = [wanted[position] for position in positions]
-            for history in engine.execute(task, program, **execution):
+            checkpoint = self.root / ".checkpoints"
+            for history in engine.execute(task, program, checkpoint=checkpoint, **execution):
                 found[history.config.digest] = write_run(
                     self.root, task, history, keep_params, refresh
                 )

@@ -13,7 +13,7 @@ from torch import nn
 
 import fedlib
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
-from fedlib.engine.run import Program
+from fedlib.engine.program import Program
 
 BACKENDS = ["vectorized", "reference"]
 

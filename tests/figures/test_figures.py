@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import engine, figures
-from fedlib.engine.run import Program
+from fedlib.engine.program import Program
 from fedlib.figures import style
 from fedlib.figures.save import NOTE, note, render
 from fedlib.results import Store
@@ -307,7 +307,7 @@ def test_redraw_all_draws_what_it_can_before_it_complains(
 ):
     path = figures.draw("adafedadam/figure_2", histories, store=store).path
     path.unlink()
-    with pytest.raises(fedlib.Error, match=r"3 of 4 figures not drawn"):
+    with pytest.raises(fedlib.Error, match=r"3 of \d+ figures not drawn"):
         figures.redraw(store=store)
     assert path.is_file()
 

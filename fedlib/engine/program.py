@@ -1,0 +1,323 @@
+"""C configurations that train together, round after round."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from fedlib import randomness
+from fedlib.algorithms.base import Algorithm, State
+from fedlib.engine.backend import Backend, Kept, Sums
+from fedlib.engine.checkpoint import Checkpoint, stop_requests
+from fedlib.engine.config import RunConfig
+from fedlib.engine.evaluation import Evaluator
+from fedlib.engine.feed import Feed, Round
+from fedlib.engine.history import History
+from fedlib.engine.plan import chunks
+from fedlib.engine.record import Recorder
+from fedlib.engine.reference import Reference
+from fedlib.engine.rows import FlatModel
+from fedlib.engine.states import ClientStates, choose, map_state
+from fedlib.engine.vectorized import Vectorized
+from fedlib.errors import Error
+from fedlib.tasks.base import Task
+
+BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
+    "reference": Reference,
+    "vectorized": Vectorized,
+}
+# Parameter numbers (rows x P) per chunk. On a CPU more do not stay in its cache, and large models'
+# convolutions run faster one client at a time; on a GPU it bounds memory.
+CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**29}
+# Below this many parameter numbers a step is too short for a second thread to pay; where another
+# process is busy, waiting for that thread costs many times the step.
+ONE_THREAD_NUMBERS = 2**18
+
+
+@dataclass
+class Progress:
+    """Where a program stands between two rounds.
+
+    Attributes:
+        done: rounds finished.
+        alive: positions of the configurations that have not diverged.
+        server: their server states, ``[C, .]``.
+        final: the last finite parameters of every configuration, ``[all, P]``.
+        training: seconds spent in rounds.
+    """
+
+    done: int
+    alive: list[int]
+    server: State
+    final: Tensor
+    training: float = 0.0
+
+
+class Program:
+    """C configurations that train together: one model, one cohort a round, C server states.
+
+    Args:
+        task: the task.
+        requests: the configurations; they agree in ``RunConfig.program()`` and in structure.
+        device, backend, chunk_clients: see :func:`run`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        requests: Sequence[tuple[RunConfig, Algorithm]],
+        device: torch.device,
+        backend: str,
+        chunk_clients: int | None,
+    ) -> None:
+        self.configs = [config for config, _ in requests]
+        self.methods = [method for _, method in requests]
+        self.config = self.configs[0]
+        task = task.centralized() if self.methods[0].pooled else task
+        self.task, self.device, self.backend_name = task, device, backend
+        self.dtype = getattr(torch, self.config.dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(randomness.key(self.config.seeds["init"], "init"))
+            model = task.model()
+        _check_features(model, self.methods[0])
+        self.model = FlatModel(model, self.dtype, device)
+        feed = Feed(task, self.dtype, device)
+        self.backend: Backend = BACKENDS[backend](feed, self.model)
+        self.steps = feed.steps
+        self.evaluate = Evaluator(task, self.model, self.dtype, device)
+        weights = torch.from_numpy(task.train.client_weights())
+        weights = torch.ones_like(weights) if self.methods[0].uniform else weights
+        # A client without examples takes no part, whatever its weight.
+        self.weights = weights * torch.from_numpy(task.train.sizes > 0)
+        self.kept = Kept(ClientStates(len(task.train), device))
+        room = CHUNK_NUMBERS[device.type] // (self.model.size * len(requests))
+        self.chunk_clients = chunk_clients or max(1, room)
+        self.record = Recorder(task, self.configs)
+        self._stacked: tuple[list[int], Algorithm] | None = None
+
+    def run(self, progress: bool = False, checkpoint: Checkpoint | None = None) -> list[History]:
+        """All rounds, or those that the checkpoint has not seen; a history per configuration.
+
+        Raises:
+            Stopped: after a checkpoint, where the process was asked to end.
+        """
+        rows = len(self.configs) * min(self.chunk_clients, self.config.clients_per_round)
+        small = self.device.type == "cpu" and rows * self.model.size <= ONE_THREAD_NUMBERS
+        with threads(1 if small else torch.get_num_threads()):
+            return self._run(progress, checkpoint)
+
+    def _run(self, progress: bool, checkpoint: Checkpoint | None) -> list[History]:
+        started = time.perf_counter()
+        now = None if checkpoint is None else checkpoint.load(self)
+        now = self._start() if now is None else now
+        bar = tqdm(
+            range(now.done, self.config.rounds),
+            initial=now.done,
+            total=self.config.rounds,
+            desc=self._title(),
+            unit="round",
+            disable=not progress,
+        )
+        with stop_requests(checkpoint is not None) as asked, bar:
+            for number in bar:
+                self._advance(now, number)
+                if not now.alive:
+                    break
+                if checkpoint is not None and now.done < self.config.rounds:
+                    checkpoint.offer(self, now, bool(asked))
+        if now.alive:
+            now.final[now.alive] = now.server["x"]
+        if checkpoint is not None:
+            checkpoint.discard()
+        return self._histories(now, time.perf_counter() - started)
+
+    def _start(self) -> Progress:
+        alive = list(range(len(self.configs)))
+        server = self.initial_server(alive)
+        self.record.evaluation(0, alive, self.evaluate(server["x"]))
+        return Progress(0, alive, server, torch.zeros_like(server["x"]))
+
+    def initial_server(self, alive: list[int]) -> State:
+        """The server states of some configurations before round 0."""
+        x = self.model.initial().expand(len(alive), -1).clone()
+        return self._stack(alive).server_init(x)
+
+    def _advance(self, now: Progress, number: int) -> None:
+        """Round ``number``, and the evaluation after it."""
+        before = time.perf_counter()
+        method = self._stack(now.alive)
+        new, loss = self._round(method, now.alive, now.server, number)
+        survivors = now.alive
+        if loss is not None:
+            good = torch.isfinite(loss) & torch.isfinite(new["x"]).all(-1)
+            now.server = choose(good.unsqueeze(1), new, now.server)
+            survivors = self.record.training(number + 1, now.alive, loss, good)
+        now.done = number + 1
+        now.training += time.perf_counter() - before
+        if len(survivors) < len(now.alive):
+            now.final[now.alive] = now.server["x"]
+            positions = [now.alive.index(one) for one in survivors]
+            keep = torch.tensor(positions, device=self.device, dtype=torch.int64)
+            now.server = map_state(lambda t: t[keep], now.server)
+            self.kept.memory.keep(keep)
+            now.alive = survivors
+        last = now.done == self.config.rounds
+        if now.alive and (last or now.done % self.config.eval_every == 0):
+            self.record.evaluation(now.done, now.alive, self.evaluate(now.server["x"]))
+
+    def _round(
+        self, method: Algorithm, alive: list[int], server: State, number: int
+    ) -> tuple[State, Tensor | None]:
+        """The server states after a round, and the mean training loss ``[C]``.
+
+        The loss is None where no client of the cohort took a step.
+        """
+        config = self.config
+        cohort = self.cohort(number)
+        round = Round(
+            number=number,
+            rounds=config.rounds,
+            cohort=len(cohort),
+            population=len(self.task.train),
+            batch_size=config.batch_size,
+            local_epochs=config.local_epochs,
+            local_steps=config.local_steps,
+            seed=config.seeds["batches"],
+        )
+        own = [self.methods[one] for one in alive]
+        measuring, training = self._halves(cohort, number) if method.halves else (cohort, cohort)
+        self.kept.forget()
+        self.record.floats = self.floats(measuring, training)
+        work = (own, server)
+        if method.remembers:
+            for clients in self._chunks(self.kept.memory.unseen(cohort), round):
+                self.backend.enroll(*work, clients, round, self.kept)
+        if method.measures:
+            measured, weight = self._sum(self.backend.measure, work, measuring, round)
+            if measured is None or weight == 0:
+                return server, None
+            server = method.server_measured(
+                server, map_state(lambda t: t / weight, measured.reports)
+            )
+        total, weight = self._sum(self.backend.train, (own, server), training, round)
+        if total is None or total.seen == 0:
+            return server, None
+        if weight == 0:
+            return server, total.loss / total.seen
+        mean = map_state(lambda t: t / weight, total.reports)
+        return method.server_update(server, mean), total.loss / total.seen
+
+    def _sum(
+        self,
+        phase: Callable[..., Sums],
+        work: tuple[list[Algorithm], State],
+        clients: np.ndarray,
+        round: Round,
+    ) -> tuple[Sums | None, float]:
+        """The sums of one phase over ``clients``, chunk by chunk, and the sum of their weights."""
+        total = None
+        for chunk in self._chunks(clients, round):
+            part = phase(*work, chunk, self.weights, round, self.kept)
+            total = part if total is None else total + part
+        return total, float(self.weights[torch.from_numpy(clients)].sum())
+
+    def _chunks(self, clients: np.ndarray, round: Round) -> list[np.ndarray]:
+        """Those of ``clients`` that have examples, cut into programs."""
+        clients = clients[self.task.train.sizes[clients] > 0]
+        if not len(clients):
+            return []
+        return chunks(clients, self.steps(clients, round), self.chunk_clients)
+
+    def _halves(self, cohort: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which clients of the cohort measure and which train, at random."""
+        draw = randomness.numpy_generator(self.config.seeds["sampling"], "halves", number)
+        mixed = draw.permutation(cohort)
+        middle = len(mixed) // 2
+        return np.sort(mixed[:middle]), np.sort(mixed[middle:])
+
+    def floats(self, measuring: np.ndarray, training: np.ndarray) -> tuple[int, int]:
+        """Floats that these clients of a round receive and send."""
+        method, size, sizes = self.methods[0], self.model.size, self.task.train.sizes
+        down, up = method.communication(size)
+        trainers = int((sizes[training] > 0).sum())
+        if not method.halves:
+            return trainers * down, trainers * up
+        measurers = int((sizes[measuring] > 0).sum())
+        measure_down, measure_up = method.measure_communication(size)
+        return trainers * down + measurers * measure_down, trainers * up + measurers * measure_up
+
+    def cohort(self, number: int) -> np.ndarray:
+        """The clients of round ``number``: uniform without replacement, in ascending order."""
+        population, size = len(self.task.train), self.config.clients_per_round
+        if size == population:
+            return np.arange(population)
+        draw = randomness.numpy_generator(self.config.seeds["sampling"], "cohort", number)
+        return np.sort(draw.choice(population, size, replace=False))
+
+    def _stack(self, alive: list[int]) -> Algorithm:
+        """The living configurations as one method with hyperparameters ``[C, 1]``."""
+        if self._stacked is None or self._stacked[0] != alive:
+            methods = [self.methods[one] for one in alive]
+            self._stacked = (list(alive), Algorithm.stack(methods, self.dtype, self.device))
+        return self._stacked[1]
+
+    def _title(self) -> str:
+        many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""
+        stand_in = " (stand-in)" if self.task.stand_in else ""
+        return f"{self.config.algorithm}{many} on {self.task.name}{stand_in}"
+
+    def _histories(self, now: Progress, seconds: float) -> list[History]:
+        rounds = max(1, self.config.rounds)
+        meta = {
+            "device": str(self.device)
+            if self.device.type == "cpu"
+            else torch.cuda.get_device_name(self.device),
+            "backend": self.backend_name,
+            "threads": torch.get_num_threads(),
+            "configurations": len(self.configs),
+            "seconds": round(seconds, 3),
+            "seconds_per_round": now.training / rounds,
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+            },
+        }
+        return [
+            History(
+                frame=self.record.frame(position),
+                clients=self.record.clients(position),
+                params=self.model.named(now.final[position]),
+                config=config,
+                meta={**meta, "diverged": self.record.diverged.get(position)},
+            )
+            for position, config in enumerate(self.configs)
+        ]
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run torch's CPU kernels in ``count`` threads inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _check_features(model: nn.Module, method: Algorithm) -> None:
+    """Refuse a method that needs a model's features where the model does not show them."""
+    if method.needs_features and not (hasattr(model, "features") and hasattr(model, "head")):
+        raise Error(
+            f"{type(method).__name__} needs the features of the model, but "
+            f"{type(model).__name__} has no features(x) and head(features); add them"
+        )

@@ -1,0 +1,162 @@
+"""A run that is stopped at any moment and taken up again equals the uninterrupted one."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedlib
+from fedlib.engine.config import configure
+from fedlib.engine.program import Program, Progress
+from fedlib.engine.run import execute
+from tests.engine.test_whole_clients import Visits, problem
+
+# How often the run of the kill test is killed; FEDLIB_KILLS=20 for a long test.
+KILLS = int(os.environ.get("FEDLIB_KILLS", "3"))
+
+
+class Cut(Exception):
+    pass
+
+
+def cut_after(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """Let every program fail in the middle of the round after ``rounds`` of its own."""
+    original = Program._advance
+    left = [rounds]
+
+    def advance(self: Program, now: Progress, number: int) -> None:
+        if not left[0]:
+            self._round(self._stack(now.alive), now.alive, now.server, number)
+            raise Cut
+        left[0] -= 1
+        original(self, now, number)
+
+    monkeypatch.setattr(Program, "_advance", advance)
+
+
+def same(a: fedlib.History, b: fedlib.History) -> bool:
+    return (
+        a.frame.equals(b.frame)
+        and a.clients.equals(b.clients)
+        and a.diverged == b.diverged
+        and all(torch.equal(a.params[name], b.params[name]) for name in a.params)
+    )
+
+
+def interrupted(task: fedlib.Task, requests: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
+    for rounds in cuts:
+        with pytest.MonkeyPatch.context() as patch:
+            cut_after(patch, rounds)
+            with pytest.raises(Cut):
+                execute(task, requests, checkpoint=folder, checkpoint_every=1)
+    return execute(task, requests, checkpoint=folder, checkpoint_every=1)
+
+
+def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: Path) -> None:
+    task = fedlib.load_task("synthetic", clients=8)
+    requests = [
+        configure(
+            task,
+            "fedadam",
+            rounds=7,
+            eval_every=2,
+            clients_per_round=5,
+            overrides={"client_lr": lr, "server_lr": 0.01},
+        )
+        for lr in (0.01, 1e38, 0.1)
+    ]
+    whole = execute(task, requests)
+    assert [history.diverged is None for history in whole] == [True, False, True]
+    again = interrupted(task, requests, tmp_path / "state", (1, 3, 1))
+    assert all(same(a, b) for a, b in zip(whole, again, strict=True))
+    assert not (tmp_path / "state").exists()
+
+
+def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
+    A, b, p = problem()
+    task = fedlib.quadratic_task(A, b, p)
+    request = configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)
+    (whole,) = execute(task, [request])
+    (again,) = interrupted(task, [request], tmp_path, (3, 2))
+    assert same(whole, again)
+
+
+def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path) -> None:
+    task = fedlib.load_task("quadratic")
+    first = configure(task, "fedavg", rounds=6, overrides={"local_steps": 2})
+    other = configure(task, "fedavg", rounds=6, overrides={"local_steps": 3})
+    with pytest.MonkeyPatch.context() as patch:
+        cut_after(patch, 4)
+        with pytest.raises(Cut):
+            execute(task, [first], checkpoint=tmp_path, checkpoint_every=1)
+    (file,) = tmp_path.iterdir()
+    assert same(execute(task, [other])[0], execute(task, [other], checkpoint=tmp_path)[0])
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
+        execute(task, [first], checkpoint=tmp_path)
+    with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
+        execute(task, [first], checkpoint=tmp_path, checkpoint_every=0)
+
+
+SCRIPT = """
+import sys, torch, fedlib
+torch.set_num_threads(1)
+task = fedlib.load_task("synthetic", clients=10)
+history = fedlib.run(task, "fedadam", rounds=200, checkpoint=sys.argv[1], checkpoint_every=1)
+history.frame.to_csv(sys.argv[2], index=False)
+torch.save(history.params, sys.argv[2] + ".pt")
+"""
+
+
+def start(folder: Path, result: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(result)])
+
+
+def wait_for_a_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None and not any(folder.glob("*.safetensors")):
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_a_killed_process_continues_bit_for_bit(tmp_path: Path) -> None:
+    assert start(tmp_path / "none", tmp_path / "whole.csv").wait() == 0
+    chance = random.Random(0)
+    process = start(tmp_path / "state", tmp_path / "again.csv")
+    for _ in range(KILLS):
+        wait_for_a_checkpoint(tmp_path / "state", process)
+        time.sleep(chance.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = start(tmp_path / "state", tmp_path / "again.csv")
+    assert process.wait() == 0
+    whole, again = tmp_path / "whole.csv", tmp_path / "again.csv"
+    assert whole.read_bytes() == again.read_bytes()
+    one, other = (torch.load(f"{path}.pt", weights_only=True) for path in (whole, again))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.slow
+def test_a_terminated_process_saves_its_state_and_says_so(tmp_path: Path) -> None:
+    script = SCRIPT.replace("rounds=200", "rounds=10**6").replace("checkpoint_every=1)", ")")
+    script = script.replace("history =", "print('up', flush=True)\nhistory =")
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "s"), "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert "stopped after round" in errors and len(list((tmp_path / "s").iterdir())) == 1
