@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -93,6 +94,9 @@ def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
     return words.view(torch.int16)[..., :n].to(torch.int32) & 0xFFFF
 
 
+_open = threading.local()
+
+
 class masks(AbstractContextManager["masks"]):
     """While open, :func:`dropout` takes its masks from these keys.
 
@@ -105,15 +109,13 @@ class masks(AbstractContextManager["masks"]):
     one mask for both by opening the context twice.
     """
 
-    active: masks | None = None
-
     def __init__(self, keys: Tensor, vmapped: bool = False) -> None:
         self.keys, self.vmapped = keys, vmapped
         self.calls = 0
         self._outer: masks | None = None
 
     def __enter__(self) -> masks:
-        self._outer, masks.active, self.calls = masks.active, self, 0
+        self._outer, _open.masks, self.calls = masks.active(), self, 0
         return self
 
     def __exit__(
@@ -122,7 +124,12 @@ class masks(AbstractContextManager["masks"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        masks.active = self._outer
+        _open.masks = self._outer
+
+    @staticmethod
+    def active() -> masks | None:
+        """The innermost open context of this thread, if any."""
+        return getattr(_open, "masks", None)
 
     def next_keys(self) -> Tensor:
         """The keys of the next dropout call in this forward pass."""
@@ -137,11 +144,12 @@ def dropout(x: Tensor, p: float) -> Tensor:
     with ``R`` a multiple of ``G`` (the ``R // G`` configurations of a client share its mask), or
     any shape for a 0-d key. Outside, this is torch's dropout with its global generator.
     """
-    if masks.active is None:
+    context = masks.active()
+    if context is None:
         return F.dropout(x, p)
-    keys = masks.active.next_keys()
+    keys = context.next_keys()
     shape = x.shape if keys.dim() == 0 else x.shape[1:]
-    keep = lanes16(keys, math.prod(shape), masks.active.vmapped) >= round(p * 65536)
+    keep = lanes16(keys, math.prod(shape), context.vmapped) >= round(p * 65536)
     mask = keep.to(x.dtype).mul_(1.0 / (1.0 - p)).reshape(*keys.shape, *shape)
     if keys.dim() == 0 or x.shape[0] == keys.shape[0]:
         return x * mask

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -49,41 +48,41 @@ class Kept:
         self.measured = ClientStates(len(self.memory.slots), self.memory.device)
 
 
-class Backend(Protocol):
-    """How clients' work is executed.
+@dataclass(frozen=True)
+class Work:
+    """What all clients of a round share.
 
-    ``methods`` are C configurations of one structure, ``server`` holds their states ``[C, .]``,
-    ``clients`` are population numbers, ``weights [population]`` aggregation weights.
+    Attributes:
+        methods: C configurations of one structure.
+        server: their server states, ``[C, .]``.
+        weights: ``[population]``, aggregation weights.
+        round: which round.
+        kept: what clients keep; phases write to it.
     """
 
-    def enroll(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        round: Round,
-        kept: Kept,
-    ) -> None:
-        """Let clients that take part for the first time make their memory."""
+    methods: Sequence[Algorithm]
+    server: State
+    weights: Tensor
+    round: Round
+    kept: Kept
 
-    def measure(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        weights: Tensor,
-        round: Round,
-        kept: Kept,
-    ) -> Sums:
+
+class Backend:
+    """How clients' work is executed; ``clients`` are numbers of clients that have examples."""
+
+    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients that take part for the first time make their memory; the sums are empty."""
+        raise NotImplementedError
+
+    def measure(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients evaluate their whole data."""
+        raise NotImplementedError
 
-    def train(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        weights: Tensor,
-        round: Round,
-        kept: Kept,
-    ) -> Sums:
+    def train(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients take their local steps."""
+        raise NotImplementedError
+
+    def each(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Iterator[Sums]:
+        """One phase (``"enroll"``, ``"measure"``, ``"train"``) of several chunks, in order."""
+        for clients in chunks:
+            yield getattr(self, phase)(work, clients)

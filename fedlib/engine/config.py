@@ -152,10 +152,17 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
     optimizer = given.get("client_optimizer", "sgd")
     known = algorithms.hyperparameters(algorithm, optimizer)
     for key in given:
+        if key == "client_lr" and key not in known and optimizer != "sgd":
+            raise Error(
+                f"client_lr is {given[key]!r}, but client_optimizer {optimizer!r} finds its own "
+                "step sizes; leave client_lr out"
+            )
         if key not in known:
             raise unknown(f"override for {algorithm}", key, (*known, *TRAINING_KEYS))
     values = {**task.hyperparameters.get(algorithm, {})}
     if "client_optimizer" in given:
+        if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:
+            values.pop("client_lr", None)  # chosen for SGD
         values.update(task.client_hyperparameters.get(optimizer, {}))
     return algorithm, algorithms.build(algorithm, **{**values, **given})
 

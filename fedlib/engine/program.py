@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,12 +18,13 @@ from tqdm.auto import tqdm
 
 from fedlib import randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine.backend import Backend, Kept, Sums
+from fedlib.engine.backend import Backend, Kept, Sums, Work
 from fedlib.engine.checkpoint import Checkpoint, stop_requests
 from fedlib.engine.config import RunConfig
 from fedlib.engine.evaluation import Evaluator
 from fedlib.engine.feed import Feed, Round
 from fedlib.engine.history import History
+from fedlib.engine.parallel import Parallel
 from fedlib.engine.plan import chunks
 from fedlib.engine.record import Recorder
 from fedlib.engine.reference import Reference
@@ -33,6 +37,7 @@ from fedlib.tasks.base import Task
 BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
     "reference": Reference,
     "vectorized": Vectorized,
+    "parallel": Parallel,
 }
 # Parameter numbers (rows x P) per chunk. On a CPU more do not stay in its cache, and large models'
 # convolutions run faster one client at a time; on a GPU it bounds memory.
@@ -82,7 +87,7 @@ class Program:
         self.methods = [method for _, method in requests]
         self.config = self.configs[0]
         task = task.centralized() if self.methods[0].pooled else task
-        self.task, self.device, self.backend_name = task, device, backend
+        self.task, self.device = task, device
         self.dtype = getattr(torch, self.config.dtype)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(randomness.key(self.config.seeds["init"], "init"))
@@ -90,7 +95,6 @@ class Program:
         _check_features(model, self.methods[0])
         self.model = FlatModel(model, self.dtype, device)
         feed = Feed(task, self.dtype, device)
-        self.backend: Backend = BACKENDS[backend](feed, self.model)
         self.steps = feed.steps
         self.evaluate = Evaluator(task, self.model, self.dtype, device)
         weights = torch.from_numpy(task.train.client_weights())
@@ -100,6 +104,11 @@ class Program:
         self.kept = Kept(ClientStates(len(task.train), device))
         room = CHUNK_NUMBERS[device.type] // (self.model.size * len(requests))
         self.chunk_clients = chunk_clients or max(1, room)
+        self.backend_name = self._choose() if backend == "auto" else backend
+        if self.backend_name == "parallel" and chunk_clients is None:
+            share = math.ceil(self.config.clients_per_round / torch.get_num_threads())
+            self.chunk_clients = min(self.chunk_clients, share)
+        self.backend: Backend = BACKENDS[self.backend_name](feed, self.model)
         self.record = Recorder(task, self.configs)
         self._stacked: tuple[list[int], Algorithm] | None = None
 
@@ -109,10 +118,19 @@ class Program:
         Raises:
             Stopped: after a checkpoint, where the process was asked to end.
         """
-        rows = len(self.configs) * min(self.chunk_clients, self.config.clients_per_round)
-        small = self.device.type == "cpu" and rows * self.model.size <= ONE_THREAD_NUMBERS
-        with threads(1 if small else torch.get_num_threads()):
+        with threads(1 if self._small() else torch.get_num_threads()):
             return self._run(progress, checkpoint)
+
+    def _small(self) -> bool:
+        """Whether a local step on a CPU is too short for a second thread."""
+        rows = len(self.configs) * min(self.chunk_clients, self.config.clients_per_round)
+        return self.device.type == "cpu" and rows * self.model.size <= ONE_THREAD_NUMBERS
+
+    def _choose(self) -> str:
+        """The backend for these configurations on this device."""
+        alone = self.device.type != "cpu" or torch.get_num_threads() == 1
+        alone = alone or self.config.clients_per_round == 1 or self._small()
+        return "vectorized" if alone else "parallel"
 
     def _run(self, progress: bool, checkpoint: Checkpoint | None) -> list[History]:
         started = time.perf_counter()
@@ -192,49 +210,42 @@ class Program:
             local_steps=config.local_steps,
             seed=config.seeds["batches"],
         )
-        own = [self.methods[one] for one in alive]
         measuring, training = self._halves(cohort, number) if method.halves else (cohort, cohort)
         self.kept.forget()
         self.record.floats = self.floats(measuring, training)
-        work = (own, server)
+        own = [self.methods[one] for one in alive]
+        work = Work(own, server, self.weights, round, self.kept)
         if method.remembers:
-            for clients in self._chunks(self.kept.memory.unseen(cohort), round):
-                self.backend.enroll(*work, clients, round, self.kept)
+            self._phase("enroll", work, self.kept.memory.unseen(cohort))
         if method.measures:
-            measured, weight = self._sum(self.backend.measure, work, measuring, round)
-            if measured is None or weight == 0:
+            measured = self._phase("measure", work, measuring)
+            if measured is None or not self._weight(measuring):
                 return server, None
-            server = method.server_measured(
-                server, map_state(lambda t: t / weight, measured.reports)
-            )
-        total, weight = self._sum(self.backend.train, (own, server), training, round)
-        if total is None or total.seen == 0:
+            informed = method.server_measured(server, self._mean(measured, measuring))
+            work = replace(work, server=informed)
+        trained = self._phase("train", work, training)
+        if trained is None or trained.seen == 0:
             return server, None
-        if weight == 0:
-            return server, total.loss / total.seen
-        mean = map_state(lambda t: t / weight, total.reports)
-        return method.server_update(server, mean), total.loss / total.seen
+        loss = trained.loss / trained.seen
+        if not self._weight(training):
+            return server, loss
+        return method.server_update(work.server, self._mean(trained, training)), loss
 
-    def _sum(
-        self,
-        phase: Callable[..., Sums],
-        work: tuple[list[Algorithm], State],
-        clients: np.ndarray,
-        round: Round,
-    ) -> tuple[Sums | None, float]:
-        """The sums of one phase over ``clients``, chunk by chunk, and the sum of their weights."""
-        total = None
-        for chunk in self._chunks(clients, round):
-            part = phase(*work, chunk, self.weights, round, self.kept)
-            total = part if total is None else total + part
-        return total, float(self.weights[torch.from_numpy(clients)].sum())
-
-    def _chunks(self, clients: np.ndarray, round: Round) -> list[np.ndarray]:
-        """Those of ``clients`` that have examples, cut into programs."""
+    def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
+        """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
         clients = clients[self.task.train.sizes[clients] > 0]
         if not len(clients):
-            return []
-        return chunks(clients, self.steps(clients, round), self.chunk_clients)
+            return None
+        pieces = chunks(clients, self.steps(clients, work.round), self.chunk_clients)
+        return functools.reduce(operator.add, self.backend.each(phase, work, pieces))
+
+    def _mean(self, sums: Sums, clients: np.ndarray) -> State:
+        """The weighted mean of what ``clients`` sent."""
+        weight = self._weight(clients)
+        return map_state(lambda t: t / weight, sums.reports)
+
+    def _weight(self, clients: np.ndarray) -> float:
+        return float(self.weights[torch.from_numpy(clients)].sum())
 
     def _halves(self, cohort: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Which clients of the cohort measure and which train, at random."""

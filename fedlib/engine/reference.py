@@ -2,83 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine.backend import Kept, Sums
+from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round, whole_scale
 from fedlib.engine.oracles import OneFullBatch, OneOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, map_state
 
-# What one client leaves: (kept, sent, summed loss, examples seen).
-Work = tuple[State, State, Tensor, float]
+
+@dataclass(frozen=True)
+class Done:
+    """What one client of one configuration leaves."""
+
+    kept: State
+    sent: State
+    loss: Tensor
+    seen: float = 0.0
 
 
-class Reference:
+class Reference(Backend):
     """See :class:`fedlib.engine.backend.Backend`; client states have no leading axes."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
         self.oracle = OneOracle(feed.task, model)
 
-    def enroll(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        round: Round,
-        kept: Kept,
-    ) -> None:
+    @torch.no_grad()
+    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients that take part for the first time make their memory."""
 
-        def work(method: Algorithm, mine: State, one: int, c: int) -> Work:
-            client = self.feed.client(np.array([one]), round, rows=False)
-            memory = method.client_enroll(mine, client, self._whole(one, round))
-            return memory, {}, self._zero(), 0.0
+        def one(method: Algorithm, server: State, number: int, c: int) -> Done:
+            client = self.feed.client(np.array([number]), work.round, rows=False)
+            memory = method.client_enroll(server, client, self._whole(number, work.round))
+            return Done(memory, {}, self._zero())
 
-        self._each(methods, server, clients, None, kept.memory, work)
+        return self._each(work, clients, work.kept.memory, one)
 
-    def measure(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        weights: Tensor,
-        round: Round,
-        kept: Kept,
-    ) -> Sums:
+    @torch.no_grad()
+    def measure(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients evaluate their whole data."""
 
-        def work(method: Algorithm, mine: State, one: int, c: int) -> Work:
-            memory = _own(kept.memory, one, c) if method.remembers else None
-            client = self.feed.client(np.array([one]), round, memory, rows=False)
-            own, sent = method.client_measure(mine, client, self._whole(one, round))
-            return own, sent, self._zero(), 0.0
+        def one(method: Algorithm, server: State, number: int, c: int) -> Done:
+            full = self._whole(number, work.round)
+            own, sent = method.client_measure(server, self._client(work, number, c), full)
+            return Done(own, sent, self._zero())
 
-        return self._each(methods, server, clients, weights, kept.measured, work)
+        return self._each(work, clients, work.kept.measured, one)
 
-    def train(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        weights: Tensor,
-        round: Round,
-        kept: Kept,
-    ) -> Sums:
+    @torch.no_grad()
+    def train(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients take their local steps."""
 
-        def work(method: Algorithm, mine: State, one: int, c: int) -> Work:
-            memory = _own(kept.memory, one, c) if method.remembers else None
-            measured = _own(kept.measured, one, c) if kept.measured.count else None
-            client = self.feed.client(np.array([one]), round, memory, measured, rows=False)
-            plan = self.feed.plan(np.array([one]), round)
-            state = method.client_init(mine, client)
+        def one(method: Algorithm, server: State, number: int, c: int) -> Done:
+            plan = self.feed.plan(np.array([number]), work.round)
+            state = method.client_init(server, self._client(work, number, c))
             loss, seen = self._zero(), 0.0
             for step in range(int(plan.steps[0])):
                 count = int(plan.counts[step])
@@ -89,43 +73,48 @@ class Reference:
                 state = method.client_step(state, batch, self.oracle)
                 loss = loss + count * state.pop("loss").squeeze(-1)
                 seen += count
-            remembered = method.client_remember(mine, state) if method.remembers else {}
-            return remembered, method.client_final(mine, state), loss, seen
+            memory = method.client_remember(server, state) if method.remembers else {}
+            return Done(memory, method.client_final(server, state), loss, seen)
 
-        return self._each(methods, server, clients, weights, kept.memory, work)
+        return self._each(work, clients, work.kept.memory, one)
 
     def _each(
         self,
-        methods: Sequence[Algorithm],
-        server: State,
+        work: Work,
         clients: np.ndarray,
-        weights: Tensor | None,
         states: ClientStates,
-        work: Callable[[Algorithm, State, int, int], Work],
+        one: Callable[[Algorithm, State, int, int], Done],
     ) -> Sums:
-        """Do the work of every client of every configuration; keep what they keep, sum the rest."""
+        """Every client of every configuration: keep what it keeps, sum what it sends."""
         kept: list[list[State]] = [[] for _ in clients]
         sums: list[State] = []
         losses = []
         seen = 0.0
-        for c, method in enumerate(methods):
+        for c, method in enumerate(work.methods):
             own = method.scalars(self.feed.dtype, self.feed.device)
-            mine = map_state(lambda t, c=c: t[c], server)
+            server = map_state(lambda t, c=c: t[c], work.server)
             total: State | None = None
             loss, seen = self._zero(), 0.0
-            for position, one in enumerate(clients.tolist()):
-                keep, sent, client_loss, examples = work(own, mine, one, c)
-                kept[position].append(keep)
-                weight = 0.0 if weights is None else float(weights[one])
-                weighted = map_state(lambda t, weight=weight: weight * t, sent)
+            for position, number in enumerate(clients.tolist()):
+                done = one(own, server, number, c)
+                kept[position].append(done.kept)
+                weight = float(work.weights[number])
+                weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
-                loss, seen = loss + client_loss, seen + examples
+                loss, seen = loss + done.loss, seen + done.seen
             sums.append(total or {})
             losses.append(loss)
         if kept and kept[0][0]:
             rows = [map_state(lambda *t: torch.stack(t), *own) for own in kept]
             states.put(clients, map_state(lambda *t: torch.stack(t), *rows))
         return Sums(map_state(lambda *t: torch.stack(t), *sums), torch.stack(losses), seen)
+
+    def _client(self, work: Work, number: int, c: int) -> Client:
+        """What a client of configuration ``c`` knows."""
+        remembers, kept = work.methods[0].remembers, work.kept
+        memory = _own(kept.memory, number, c) if remembers else None
+        measured = _own(kept.measured, number, c) if kept.measured.count else None
+        return self.feed.client(np.array([number]), work.round, memory, measured, rows=False)
 
     def _whole(self, one: int, round: Round) -> OneFullBatch:
         """All data of one client."""

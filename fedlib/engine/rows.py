@@ -125,7 +125,7 @@ class FlatModel:
         if self.carries_rows:
             return self._call(function, leaves, x)
         rows = len(leaves[0])
-        outer = randomness.masks.active
+        outer = randomness.masks.active()
         x = x.repeat_interleave(rows // len(x), dim=0)
         if outer is None:
             return torch.func.vmap(partial(self._call, function))(list(leaves), x)

@@ -45,7 +45,9 @@ def run(
         seed: of initialisation, client sampling and batches; a dict with keys ``init``,
             ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
         device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-        backend: ``"vectorized"``, ``"reference"`` (one client at a time, slow) or ``"auto"``.
+        backend: ``"vectorized"`` (clients and configurations as rows of one program),
+            ``"parallel"`` (a part of the cohort per CPU core), ``"reference"`` (one client at a
+            time, slow), or ``"auto"``: rows for small models and on a GPU, else one part per core.
         dtype: ``"float32"`` or ``"float64"``.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.
         clients_per_round: default the task's; sampled without replacement.
@@ -117,7 +119,7 @@ def execute(
             task,
             [requests[p] for p in positions],
             resolve_device(device),
-            "vectorized" if backend == "auto" else backend,
+            backend,
             chunk_clients,
         )
         saved = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,6 +64,7 @@ class ClientStates:
         self.device = device
         self.count = 0
         self.tensors: State = {}
+        self._lock = threading.Lock()
 
     def unseen(self, clients: np.ndarray) -> np.ndarray:
         """Those of ``clients`` that have no state yet."""
@@ -70,6 +72,10 @@ class ClientStates:
 
     def put(self, clients: np.ndarray, state: State) -> None:
         """Keep ``state``, tensors ``[M, C, .]``, as the state of ``clients [M]``."""
+        with self._lock:
+            self._put(clients, state)
+
+    def _put(self, clients: np.ndarray, state: State) -> None:
         new = self.unseen(clients)
         self.slots[new] = np.arange(self.count, self.count + len(new))
         self.count += len(new)
@@ -89,8 +95,9 @@ class ClientStates:
 
     def get(self, clients: np.ndarray) -> State:
         """The states of ``clients``, tensors ``[M, C, .]``."""
-        places = self._places(clients)
-        return map_state(lambda t: t[places], self.tensors)
+        with self._lock:
+            places = self._places(clients)
+            return map_state(lambda t: t[places], self.tensors)
 
     def keep(self, configurations: Tensor) -> None:
         """Forget all configurations but these (positions along the second axis)."""

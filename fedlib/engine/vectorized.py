@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine.backend import Kept, Sums
+from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round
 from fedlib.engine.oracles import RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import join, map_state, narrow, spread
 
 
-class Vectorized:
+class Vectorized(Backend):
     """See :class:`fedlib.engine.backend.Backend`; client states are ``[M, C, .]``."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
@@ -32,59 +32,33 @@ class Vectorized:
             self._stacked = (list(methods), stacked)
         return self._stacked[1]
 
-    def enroll(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        round: Round,
-        kept: Kept,
-    ) -> None:
+    @torch.no_grad()
+    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients that take part for the first time make their memory."""
-        order, full = self._whole(clients, round)
-        client = self.feed.client(order, round)
-        memory = self.stack(methods).client_enroll(server, client, full)
-        kept.memory.put(order, spread(memory, len(order)))
+        order, full = self._whole(clients, work.round)
+        client = self.feed.client(order, work.round)
+        memory = self.stack(work.methods).client_enroll(work.server, client, full)
+        work.kept.memory.put(order, spread(memory, len(order)))
+        return Sums({}, self._zeros(work))
 
-    def measure(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        weights: Tensor,
-        round: Round,
-        kept: Kept,
-    ) -> Sums:
+    @torch.no_grad()
+    def measure(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients evaluate their whole data."""
-        order, full = self._whole(clients, round)
-        method = self.stack(methods)
-        memory = kept.memory.get(order) if method.remembers else None
-        client = self.feed.client(order, round, memory)
-        own, sent = method.client_measure(server, client, full)
+        order, full = self._whole(clients, work.round)
+        method = self.stack(work.methods)
+        client = self._client(work, order)
+        own, sent = method.client_measure(work.server, client, full)
         if own:
-            kept.measured.put(order, spread(own, len(order)))
-        return Sums(self._mean(sent, order, weights), server["x"].new_zeros(len(methods)))
+            work.kept.measured.put(order, spread(own, len(order)))
+        return Sums(self._weighted(sent, order, work.weights), self._zeros(work))
 
-    def train(
-        self,
-        methods: Sequence[Algorithm],
-        server: State,
-        clients: np.ndarray,
-        weights: Tensor,
-        round: Round,
-        kept: Kept,
-    ) -> Sums:
+    @torch.no_grad()
+    def train(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients take their local steps."""
-        plan = self.feed.plan(clients, round)
+        plan = self.feed.plan(clients, work.round)
         order, running = plan.clients, len(plan.clients)
-        method = self.stack(methods)
-        client = self.feed.client(
-            order,
-            round,
-            kept.memory.get(order) if method.remembers else None,
-            kept.measured.get(order) if kept.measured.count else None,
-        )
-        state = spread(method.client_init(server, client), running)
+        method = self.stack(work.methods)
+        state = spread(method.client_init(work.server, self._client(work, order)), running)
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, self.feed.example_weights(plan))):
             active = plan.active[step]
@@ -94,12 +68,24 @@ class Vectorized:
             state = method.client_step(state, batch, self.oracle)
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
-        reports = method.client_final(server, state)
         if method.remembers:
-            kept.memory.put(order, method.client_remember(server, state))
+            work.kept.memory.put(order, method.client_remember(work.server, state))
         seen = plan.counts.to(self.feed.device, self.feed.dtype)
-        loss = seen @ torch.cat(losses) if losses else server["x"].new_zeros(len(methods))
-        return Sums(self._mean(reports, order, weights), loss, float(plan.counts.sum()))
+        return Sums(
+            self._weighted(method.client_final(work.server, state), order, work.weights),
+            seen @ torch.cat(losses) if losses else self._zeros(work),
+            float(plan.counts.sum()),
+        )
+
+    def _client(self, work: Work, clients: np.ndarray) -> Client:
+        """What ``clients`` know."""
+        remembers, kept = work.methods[0].remembers, work.kept
+        memory = kept.memory.get(clients) if remembers else None
+        measured = kept.measured.get(clients) if kept.measured.count else None
+        return self.feed.client(clients, work.round, memory, measured)
+
+    def _zeros(self, work: Work) -> Tensor:
+        return torch.zeros(len(work.methods), dtype=self.feed.dtype, device=self.feed.device)
 
     def _whole(self, clients: np.ndarray, round: Round) -> tuple[np.ndarray, RowsFullBatch]:
         """The clients in the order of the rows, and their whole data."""
@@ -109,6 +95,6 @@ class Vectorized:
         batches = partial(feed.batches, plan, weights, training=False)
         return plan.clients, RowsFullBatch(self.oracle, batches, len(plan.clients))
 
-    def _mean(self, sent: State, clients: np.ndarray, weights: Tensor) -> State:
+    def _weighted(self, sent: State, clients: np.ndarray, weights: Tensor) -> State:
         own = weights[torch.from_numpy(clients)].to(self.feed.device, self.feed.dtype)
         return map_state(lambda t: torch.tensordot(own, t, 1), spread(sent, len(clients)))

@@ -1,7 +1,41 @@
-"""Ways to split one data set among clients: each returns a list of index arrays, one per client."""
+"""Ways to split one data set among clients: each returns a list of index arrays, one per client.
+
+========================= ==========================================================================
+``iid``                   at random, near-equal sizes
+``by_user``               by the person behind the examples
+``dirichlet``             label skew, no example twice (FedOpt's CIFAR-10)
+``pachinko``              label skew in two levels, no example twice (FedOpt's CIFAR-100)
+``dirichlet_overlapping`` label skew, clients share examples (Delta-SGD)
+``silos``                 each class cut up among all clients (AdaFedAdam's CIFAR-10)
+``quantity``              at random, given sizes (``uniform_sizes``, ``lognormal_sizes``)
+========================= ==========================================================================
+
+``local_split`` then gives every client its own test set; ``label_counts`` and ``total_variation``
+measure what came out.
+"""
 
 from fedlib.partitioners.by_user import by_user
 from fedlib.partitioners.dirichlet import dirichlet, dirichlet_proportions
+from fedlib.partitioners.dirichlet_overlapping import dirichlet_overlapping
 from fedlib.partitioners.iid import iid
+from fedlib.partitioners.local_split import local_split
+from fedlib.partitioners.measures import label_counts, total_variation
+from fedlib.partitioners.pachinko import pachinko
+from fedlib.partitioners.quantity import lognormal_sizes, quantity, uniform_sizes
+from fedlib.partitioners.silos import silos
 
-__all__ = ["by_user", "dirichlet", "dirichlet_proportions", "iid"]
+__all__ = [
+    "by_user",
+    "dirichlet",
+    "dirichlet_overlapping",
+    "dirichlet_proportions",
+    "iid",
+    "label_counts",
+    "local_split",
+    "lognormal_sizes",
+    "pachinko",
+    "quantity",
+    "silos",
+    "total_variation",
+    "uniform_sizes",
+]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedlib.errors import Error
+from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
@@ -25,21 +26,17 @@ def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: int) -
     Raises:
         Error: fewer than one client or class, or ``alpha`` not a positive finite number.
     """
-    if clients < 1:
-        raise Error(f"clients is {clients}; allowed: 1 or more")
-    if classes < 1:
-        raise Error(f"classes is {classes}; allowed: 1 or more")
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise Error(f"alpha is {alpha}; allowed: a finite number above 0")
+    clients, classes = checks.whole("clients", clients, 1), checks.whole("classes", classes, 1)
+    alpha = checks.positive("alpha", alpha)
     generator = numpy_generator(seed, "partition dirichlet proportions")
-    return generator.dirichlet(np.full(classes, float(alpha)), size=clients)
+    return generator.dirichlet(np.full(classes, alpha), size=clients)
 
 
 def dirichlet(
     labels: ArrayLike,
     clients: int,
     alpha: float,
-    examples_per_client: int | Sequence[int],
+    examples_per_client: int | Sequence[int] | np.ndarray,
     seed: int,
     *,
     proportions: ArrayLike | None = None,
@@ -68,24 +65,10 @@ def dirichlet(
         Error: a number out of range, more examples asked for than there are, or proportions that
             do not fit the labels.
     """
-    y = np.asarray(labels)
-    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
-        raise Error(f"labels must be one-dimensional integers, not {y.dtype} of shape {y.shape}")
-    if y.size and y.min() < 0:
-        raise Error(f"labels must be 0 or more; the smallest is {y.min()}")
-    if clients < 1:
-        raise Error(f"clients is {clients}; allowed: 1 or more")
-    if np.ndim(examples_per_client) not in (0, 1) or (
-        np.ndim(examples_per_client) == 1 and len(np.asarray(examples_per_client)) != clients
-    ):
-        raise Error(f"examples_per_client must be one number or {clients} numbers, one per client")
-    sizes = np.broadcast_to(np.asarray(examples_per_client), (clients,))
-    if not np.issubdtype(sizes.dtype, np.integer) or sizes.min() < 0:
-        raise Error(f"examples_per_client is {examples_per_client}; allowed: integers, 0 or more")
-    if sizes.sum() > y.size:
-        raise Error(
-            f"{clients} clients ask for {sizes.sum()} examples in all, but there are only {y.size}"
-        )
+    y = checks.labels("labels", labels)
+    clients = checks.whole("clients", clients, 1)
+    sizes = checks.sizes("examples_per_client", examples_per_client, clients)
+    checks.enough(sizes, y.size)
     classes = int(y.max()) + 1 if y.size else 1
     if proportions is None:
         q = dirichlet_proportions(clients, classes, alpha, seed)

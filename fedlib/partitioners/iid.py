@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedlib.errors import Error
+from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
@@ -22,8 +23,7 @@ def iid(n: int, clients: int, seed: int) -> list[np.ndarray]:
     Raises:
         Error: fewer than one client, or more clients than examples.
     """
-    if clients < 1:
-        raise Error(f"clients is {clients}; allowed: 1 or more")
+    n, clients = checks.whole("n", n, 0), checks.whole("clients", clients, 1)
     if clients > n:
         raise Error(f"cannot split {n} examples among {clients} clients: some would have none")
     order = numpy_generator(seed, "partition iid").permutation(n).astype(np.int64)

@@ -12,6 +12,7 @@ from torch import nn
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.grids import combinations
+from fedlib.engine.program import threads
 from fedlib.engine.run import execute
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -47,6 +48,9 @@ def test_backends_and_chunks_agree_on_every_task(name: str, algorithm: str) -> N
     for size in (1, 2):
         chunked = fedlib.run(task, algorithm, backend="vectorized", chunk_clients=size, **COMMON)
         assert difference(rows, chunked) < 1e-10
+    with threads(3):
+        parallel = fedlib.run(task, algorithm, backend="parallel", **COMMON)
+    assert difference(rows, parallel) < 1e-10
     assert rows.diverged is None
     start = rows.frame[(rows.frame["round"] == 0) & (rows.frame["metric"] == "loss")][
         "value"
@@ -273,3 +277,13 @@ def test_rounds_in_which_nobody_trains_have_no_training_loss() -> None:
     history = fedlib.run(task, "fedavg", rounds=3, overrides={"local_steps": [0] * 10})
     assert set(history.frame["split"]) == {"test"} and history.diverged is None
     assert history.series("loss").nunique() == 1
+
+
+def test_auto_takes_rows_for_small_models_and_a_core_per_client_for_large_ones() -> None:
+    small, large = load("synthetic"), fedlib.load_task("emnist_cr", clients=4, width=0.5)
+    common: dict[str, Any] = {"rounds": 1, "overrides": {"local_steps": 1}}
+    for task, expected in ((small, "vectorized"), (large, "parallel")):
+        with threads(2):
+            assert fedlib.run(task, "fedavg", **common).meta["backend"] == expected
+        with threads(1):
+            assert fedlib.run(task, "fedavg", **common).meta["backend"] == "vectorized"

@@ -13,7 +13,7 @@ from torch import nn
 
 import fedlib
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
-from fedlib.engine.program import Program
+from fedlib.engine.program import Program, threads
 
 BACKENDS = ["vectorized", "reference"]
 
@@ -78,7 +78,7 @@ def problem(seed: int = 3, clients: int = 6) -> tuple[np.ndarray, np.ndarray, np
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, "parallel"])
 @pytest.mark.parametrize("chunk", [None, 2])
 def test_measurements_and_memory_equal_a_numpy_recomputation(
     backend: str, chunk: int | None
@@ -87,17 +87,18 @@ def test_measurements_and_memory_equal_a_numpy_recomputation(
     offset = np.full(6, 2.0)
     task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=offset)
     steps = [1, 3, 2, 2, 1, 4]
-    history = fedlib.run(
-        task,
-        Visits(lr=0.001),
-        rounds=8,
-        clients_per_round=3,
-        backend=backend,
-        dtype="float64",
-        chunk_clients=chunk,
-        overrides={"local_steps": steps},
-        seed=5,
-    )
+    with threads(3):
+        history = fedlib.run(
+            task,
+            Visits(lr=0.001),
+            rounds=8,
+            clients_per_round=3,
+            backend=backend,
+            dtype="float64",
+            chunk_clients=chunk,
+            overrides={"local_steps": steps},
+            seed=5,
+        )
     x, memory = np.ones(3), {}
     for t in range(8):
         draw = fedlib.randomness.numpy_generator(5, "cohort", t)

@@ -1,0 +1,425 @@
+"""Posts of Stack Overflow as arrays of word and tag numbers, small enough to map into memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedlib.datasets.growing import GrowingArray
+from fedlib.errors import Error, require
+
+WORDS, TAGS, LENGTH = 10_000, 500, 20
+PAD = 0
+_PIECE = 16_384
+_FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
+_SPACES = bytes.maketrans(b"\t\n\v\f\r", b"     ")
+
+
+@dataclass(frozen=True, eq=False)
+class Posts:
+    """One split, encoded. Word ids: 0 padding, 1..V words by rank, V+1 unknown, V+2 bos, V+3 eos.
+
+    A post is one sentence (``tokens``) with the title and the tags of the question it is from.
+
+    Attributes:
+        sentences: int16 ``[N, length + 1]``: bos, the first ``length`` words, eos if there are
+            fewer than ``length``, then padding. Inputs are all columns but the last, targets all
+            but the first (FedOpt's next-word prediction).
+        starts: int64 ``[clients + 1]``; client c has posts ``starts[c]:starts[c + 1]``, in the
+            order of the file.
+        words: int16 ``[W]``, the ids of tokens and title of all posts in a row, unknown words
+            included (FedOpt's tag prediction divides by their number too).
+        word_offsets: int64 ``[N + 1]`` into ``words``.
+        tags: int16 ``[K]``, ids ``0..TAGS-1`` of the tags that are in the vocabulary.
+        tag_offsets: int64 ``[N + 1]`` into ``tags``.
+        clients: names of the clients.
+        lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding; counted
+            from ``sentences`` if not given.
+        word_list, tag_list: the vocabulary by rank; word id i is ``word_list[i - 1]``.
+
+    All arrays may be read-only memory maps.
+    """
+
+    sentences: np.ndarray
+    starts: np.ndarray
+    words: np.ndarray
+    word_offsets: np.ndarray
+    tags: np.ndarray
+    tag_offsets: np.ndarray
+    clients: Sequence[str]
+    lengths: np.ndarray | None = None
+    word_list: Sequence[str] = ()
+    tag_list: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def targets(self, cap: int = 1000) -> np.ndarray:
+        """int64 ``[clients]``: targets that are not padding among each client's first ``cap``
+        sentences, the weight of the client in next-word prediction."""
+        require(cap >= 1, "cap", cap, "1 or more sentences")
+        lengths = self.lengths
+        if lengths is None:
+            lengths = np.count_nonzero(self.sentences[:, 1:] != PAD, axis=1)
+        begin = np.asarray(self.starts[:-1])
+        end = np.minimum(begin + cap, self.starts[1:])
+        total = np.zeros(len(begin), dtype=np.int64)
+        some = np.flatnonzero(end > begin)
+        if len(some):
+            edges = np.stack([begin[some], end[some]], axis=1).reshape(-1)
+            # reduceat sums between consecutive edges, every second sum is a client; the last edge
+            # may not be the length of the array, and means the end when left out.
+            edges = edges[:-1] if edges[-1] == len(lengths) else edges
+            total[some] = np.add.reduceat(lengths, edges, dtype=np.int64)[::2]
+        return total
+
+
+def vocabulary(counts: Mapping[str, int] | Iterable[str], size: int) -> dict[str, int]:
+    """The ``size`` first words (or tags) and their ranks, from 0.
+
+    Args:
+        counts: words already in rank order, or a mapping from words to counts; then larger counts
+            come first, and equal counts keep the mapping's order.
+    """
+    require(size >= 1, "the size of a vocabulary", size, "1 or more")
+    ranked: Iterable[str] = counts
+    if isinstance(counts, Mapping):
+        ranked = sorted(counts, key=lambda word: counts[word], reverse=True)
+    ranks: dict[str, int] = {}
+    # Reads no further than needed: the file of word counts is long.
+    for word in ranked:
+        ranks.setdefault(word, len(ranks))
+        if len(ranks) == size:
+            break
+    return ranks
+
+
+def encode(
+    posts: Iterable[tuple[str, str, str, str]],
+    words: Sequence[str],
+    tags: Sequence[str],
+    length: int = LENGTH,
+) -> Posts:
+    """Encode posts that fit in memory; :class:`PostsWriter` is for those that do not.
+
+    Args:
+        posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``; all
+            posts of a client stand together.
+        words, tags: the vocabularies in rank order (see :func:`vocabulary`).
+        length: words kept of a sentence.
+
+    Raises:
+        Error: a client's posts do not stand together, or a vocabulary cannot be encoded.
+    """
+    encoder = _Encoder(words, tags, length)
+    rows = list(posts)
+    starts: dict[str, int] = {}
+    previous = None
+    for number, (client, *_) in enumerate(rows):
+        if client != previous:
+            if client in starts:
+                raise _scattered(client)
+            starts[client], previous = number, client
+    piece = encoder.encode(*([row[column] for row in rows] for column in (1, 2, 3)))
+    return Posts(
+        sentences=piece.sentences,
+        starts=np.array([*starts.values(), len(rows)], dtype=np.int64),
+        words=piece.words,
+        word_offsets=_offsets(piece.word_counts),
+        tags=piece.tags,
+        tag_offsets=_offsets(piece.tag_counts),
+        clients=tuple(starts),
+        lengths=piece.lengths,
+        word_list=tuple(words),
+        tag_list=tuple(tags),
+    )
+
+
+class PostsWriter:
+    """Encodes one split into ``.npy`` files of unknown length, in bounded memory.
+
+    Files: ``<split>_<field>.npy`` for the fields of :class:`Posts`, and ``<split>_clients.npy``
+    (the names as JSON in uint8). They appear when :meth:`close` is called; as a context manager
+    the writer closes when all went well, and otherwise leaves nothing.
+
+    Args:
+        folder: an existing folder.
+        split: the files' prefix.
+        words, tags, length: as for :func:`encode`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        words: Sequence[str],
+        tags: Sequence[str],
+        length: int = LENGTH,
+    ) -> None:
+        self._encoder = _Encoder(words, tags, length)
+        self._starts: dict[str, int] = {}
+        self._last: str | None = None
+        self._posts = 0
+        self._waiting: tuple[list, list, list] = ([], [], [])
+        rows = {"sentences": (length + 1,)}
+        kinds = {"word_offsets": np.int64, "tag_offsets": np.int64, "lengths": np.uint8}
+        kinds |= {"starts": np.int64, "clients": np.uint8}
+        self._files: dict[str, GrowingArray] = {}
+        try:
+            for field in (*_FIELDS, "clients"):
+                kind = kinds.get(field, np.int16)
+                self._files[field] = GrowingArray(
+                    folder, f"{split}_{field}", kind, rows.get(field, ())
+                )
+        except OSError:
+            self.discard()
+            raise
+        self._split, self._ends = split, {"word_offsets": 0, "tag_offsets": 0}
+        for field in self._ends:
+            self._files[field].append([0])
+        self.records: dict[str, dict[str, Any]] = {}
+
+    def __len__(self) -> int:
+        return self._posts
+
+    @property
+    def clients(self) -> int:
+        """The number of clients so far."""
+        return len(self._starts)
+
+    def add(
+        self,
+        client: str,
+        tokens: Sequence[str | bytes],
+        titles: Sequence[str | bytes],
+        tags: Sequence[str | bytes],
+    ) -> None:
+        """Add posts of a client, possibly none; the next call may go on with the same client.
+
+        Raises:
+            Error: the three do not have equal lengths, or other clients came in between.
+        """
+        if not len(tokens) == len(titles) == len(tags):
+            raise Error(
+                f"client {client!r} has {len(tokens)} tokens, {len(titles)} title, {len(tags)} tags"
+            )
+        if client != self._last:
+            if client in self._starts:
+                raise _scattered(client)
+            self._starts[client], self._last = self._posts, client
+        for waiting, new in zip(self._waiting, (tokens, titles, tags), strict=True):
+            waiting.extend(new)
+        self._posts += len(tokens)
+        if len(self._waiting[0]) >= _PIECE:
+            self._flush()
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Write what waits and put the files in place; returns their records for the card."""
+        self._flush()
+        self._files["starts"].append([*self._starts.values(), self._posts])
+        names = json.dumps(list(self._starts)).encode("ascii")
+        self._files["clients"].append(np.frombuffer(names, dtype=np.uint8))
+        self.records = {f"{self._split}_{key}": one.close() for key, one in self._files.items()}
+        return self.records
+
+    def discard(self) -> None:
+        """Remove the unfinished files."""
+        for one in self._files.values():
+            one.discard()
+
+    def _flush(self) -> None:
+        texts, self._waiting = self._waiting, ([], [], [])
+        for start in range(0, len(texts[0]), _PIECE):
+            piece = self._encoder.encode(*(column[start : start + _PIECE] for column in texts))
+            for field in ("sentences", "lengths", "words", "tags"):
+                self._files[field].append(getattr(piece, field))
+            for field, counts in (
+                ("word_offsets", piece.word_counts),
+                ("tag_offsets", piece.tag_counts),
+            ):
+                offsets = self._ends[field] + np.cumsum(counts)
+                self._files[field].append(offsets)
+                self._ends[field] = int(offsets[-1])
+
+    def __enter__(self) -> PostsWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+
+def bag_of_words(index: Tensor, words: Tensor, offsets: Tensor, size: int = WORDS) -> Tensor:
+    """How often each word occurs in posts, divided by the number of all their words.
+
+    Unknown words count in the divisor but have no column, so rows sum to at most 1 (FedOpt's
+    public code; its text says that they sum to 1).
+
+    Args:
+        index: int64 ``[...]``, numbers of posts.
+        words: integers ``[W]``, ids ``1..size`` or others; may be a memory map.
+        offsets: int64 ``[N + 1]``, on the device of ``words``.
+        size: number of words in the vocabulary.
+
+    Returns:
+        float32 ``[..., size]`` on the device of ``index``; a post without words gives zeros.
+    """
+    posts = index.reshape(-1).to(offsets.device)
+    begin = offsets[posts]
+    counts = offsets[posts + 1] - begin
+    row = torch.repeat_interleave(torch.arange(len(posts), device=posts.device), counts)
+    # Position of each word: its post's beginning plus its place within the post.
+    shift = begin - (counts.cumsum(0) - counts)
+    place = torch.arange(len(row), device=posts.device) + shift[row]
+    ids = words[place].to(index.device).long()
+    row, counts = row.to(index.device), counts.to(index.device)
+    known = (ids >= 1) & (ids <= size)
+    bag = torch.zeros(len(posts) * size, device=index.device)
+    # Counts are whole numbers, so the order of these additions does not matter.
+    slot = torch.where(known, row * size + ids - 1, torch.zeros_like(ids))
+    bag.index_add_(0, slot, known.float())
+    bag = bag.view(len(posts), size) / counts.clamp(min=1).unsqueeze(1)
+    return bag.view(*index.shape, size)
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
+    """A split of stored arrays (see :class:`PostsWriter`) with their ``vocabulary``, if any."""
+    lists: dict[str, list[str]] = {"words": [], "tags": []}
+    if "vocabulary" in arrays:
+        lists = json.loads(arrays["vocabulary"].tobytes())
+    missing = [key for key in (*_FIELDS, "clients") if f"{split}_{key}" not in arrays]
+    if missing:
+        raise Error(f"the posts have no {split}_{missing[0]}: prepare them again with overwrite")
+    return Posts(
+        # As plain arrays: slicing a numpy.memmap costs more, and there are many small slices.
+        **{field: arrays[f"{split}_{field}"].view(np.ndarray) for field in _FIELDS},
+        clients=tuple(json.loads(arrays[f"{split}_clients"].tobytes())),
+        word_list=tuple(lists["words"]),
+        tag_list=tuple(lists["tags"]),
+    )
+
+
+# -------------------------------------------------------------------------------------- encoding
+
+
+class _Piece(NamedTuple):
+    sentences: np.ndarray
+    lengths: np.ndarray
+    words: np.ndarray
+    word_counts: np.ndarray
+    tags: np.ndarray
+    tag_counts: np.ndarray
+
+
+class _Table(dict[bytes, int]):
+    """Words to ids; ``unknown`` for all others, without storing them."""
+
+    def __init__(self, ids: Mapping[bytes, int], unknown: int) -> None:
+        super().__init__(ids)
+        self._unknown = unknown
+
+    def __missing__(self, word: bytes) -> int:
+        return self._unknown
+
+
+class _Encoder:
+    """Words to numbers, many posts at a time: one lookup per word, the rest is NumPy."""
+
+    def __init__(self, words: Sequence[str], tags: Sequence[str], length: int) -> None:
+        require(1 <= length <= 254, "length", length, "1 to 254 words")
+        for kind, names in (("words", words), ("tags", tags)):
+            if not 1 <= len(names) <= 32_000:
+                raise Error(f"{len(names)} {kind} in the vocabulary; allowed: 1 to 32000 (int16)")
+            if len(set(names)) < len(names) or "" in names:
+                raise Error(f"the vocabulary of {kind} has an empty or repeated entry")
+        self.length = length
+        self.oov = len(words) + 1
+        ids = {word: rank for rank, word in enumerate(_as_bytes(words), start=1)}
+        # An empty word, between two spaces, is a word in next-word prediction (unknown) but not
+        # in the bag of words: TFF splits at each single space there, at any white space here.
+        self._words = _Table({**ids, b"": -1}, self.oov)
+        self._tags = _Table({tag: rank for rank, tag in enumerate(_as_bytes(tags))}, -1)
+
+    def encode(
+        self,
+        tokens: Sequence[str | bytes],
+        titles: Sequence[str | bytes],
+        tags: Sequence[str | bytes],
+    ) -> _Piece:
+        texts = [b""] * (2 * len(tokens))
+        texts[0::2], texts[1::2] = _as_bytes(tokens), _as_bytes(titles)
+        ids, counts = _look_up(texts, self._words, b" ")
+        sentences, lengths = self._sentences(ids, counts[0::2], (np.cumsum(counts) - counts)[0::2])
+        blob = b"".join(texts)
+        if len(blob) > len(blob.translate(None, b"\t\n\v\f\r")):
+            texts = [text.translate(_SPACES) for text in texts]
+            ids, counts = _look_up(texts, self._words, b" ")
+        words, word_counts = _drop_negative(ids, counts[0::2] + counts[1::2])
+        ids, counts = _look_up(_as_bytes(tags), self._tags, b"|")
+        return _Piece(sentences, lengths, words, word_counts, *_drop_negative(ids, counts))
+
+    def _sentences(
+        self, ids: np.ndarray, counts: np.ndarray, begin: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        n, length = len(counts), self.length
+        out = np.zeros((n, length + 1), dtype=np.int16)
+        out[:, 0] = self.oov + 1
+        column = np.arange(length)
+        inside = column < counts[:, None]
+        taken = ids[(begin[:, None] + column)[inside]]
+        out[:, 1:][inside] = np.where(taken < 0, self.oov, taken)
+        short = np.flatnonzero(counts < length)
+        out[short, 1 + counts[short]] = self.oov + 2
+        return out, np.minimum(counts + 1, length).astype(np.uint8)
+
+
+def _look_up(
+    texts: Sequence[bytes], table: _Table, separator: bytes
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all words of all texts in a row (int16), and the number of words of each text."""
+    if not texts:
+        return np.zeros(0, dtype=np.int16), np.zeros(0, dtype=np.int64)
+    whole = separator.join(texts)
+    words = whole.split(separator)
+    ids = np.fromiter(map(table.__getitem__, words), dtype=np.int16, count=len(words))
+    # A text ends at every separator that join has put in, and at the end; counting those in
+    # between from positions is faster than one count per text.
+    found = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == separator[0])
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    ends = np.cumsum(sizes + 1) - 1
+    return ids, np.diff(np.searchsorted(found, ends), prepend=-1)
+
+
+def _drop_negative(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    keep = ids >= 0
+    if keep.all():
+        return ids, counts
+    kept = np.concatenate([[0], np.cumsum(keep)])
+    return ids[keep], np.diff(kept[_offsets(counts)])
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _as_bytes(texts: Iterable[str | bytes]) -> list[bytes]:
+    return [text if isinstance(text, bytes) else text.encode("utf-8") for text in texts]
+
+
+def _scattered(client: str) -> Error:
+    return Error(f"the posts of client {client!r} do not stand together: sort them by client")

@@ -1,0 +1,55 @@
+"""What the partitioners ask of their arguments, in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedlib.errors import Error, require
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """``value`` as an int, at least ``least``; Error otherwise."""
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
+    require(bool(good), name, value, f"a whole number, {least} or more")
+    return int(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """``value`` as a float, finite and above 0; Error otherwise."""
+    good = isinstance(value, (int, float, np.number)) and 0 < value < math.inf
+    require(bool(good), name, value, "a finite number above 0")
+    return float(value)
+
+
+def labels(name: str, values: ArrayLike) -> np.ndarray:
+    """``values`` as an array ``[N]`` of integers, 0 or more; Error otherwise."""
+    y = np.asarray(values)
+    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
+        raise Error(f"{name} must be one-dimensional integers, not {y.dtype} of shape {y.shape}")
+    if y.size and y.min() < 0:
+        raise Error(f"{name} must be 0 or more; the smallest is {y.min()}")
+    return y
+
+
+def sizes(name: str, value: int | Sequence[int] | np.ndarray, clients: int) -> np.ndarray:
+    """``value``, one number or one per client, as int64 ``[clients]``, 0 or more; Error if not."""
+    array = np.asarray(value)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != clients):
+        raise Error(f"{name} must be one number or {clients} numbers, one per client")
+    if not np.issubdtype(array.dtype, np.integer) or array.min() < 0:
+        raise Error(f"{name} is {value}; allowed: integers, 0 or more")
+    return np.broadcast_to(array, (clients,)).astype(np.int64)
+
+
+def enough(wanted: np.ndarray, available: int) -> None:
+    """Error unless ``available`` examples are enough for clients of these sizes."""
+    if wanted.sum() > available:
+        raise Error(
+            f"{len(wanted)} clients ask for {wanted.sum()} examples in all, "
+            f"but there are only {available}"
+        )

@@ -1,0 +1,52 @@
+"""How clients' labels differ: counts, and distances from the labels of all together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedlib.errors import Error
+from fedlib.partitioners import checks
+
+
+def label_counts(labels: ArrayLike, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """How often each client has each label.
+
+    Args:
+        labels: ``[N]`` integers, 0 or more.
+        parts: index arrays, one per client.
+
+    Returns:
+        int64 ``[clients, largest label + 1]``.
+
+    Raises:
+        Error: no clients, or an index outside the labels.
+    """
+    y = checks.labels("labels", labels)
+    if not len(parts):
+        raise Error("parts is empty; one index array per client is needed")
+    arrays = [np.asarray(part, dtype=np.int64) for part in parts]
+    for client, part in enumerate(arrays):
+        outside = part[(part < 0) | (part >= len(y))]
+        if len(outside):
+            raise Error(f"client {client} has index {outside[0]}, but there are {len(y)} labels")
+    classes = int(y.max()) + 1 if y.size else 1
+    return np.stack([np.bincount(y[part], minlength=classes) for part in arrays])
+
+
+def total_variation(labels: ArrayLike, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Each client's distance from the labels of all: half the sum of the differences of shares.
+
+    0: the client has the same mix of labels as ``labels``. Close to 1: its labels are rare in all.
+    It is the share of a client's examples that would have to change their label.
+
+    Returns:
+        float64 ``[clients]``; NaN for a client without examples.
+    """
+    counts = label_counts(labels, parts).astype(np.float64)
+    total = np.bincount(np.asarray(labels), minlength=counts.shape[1]).astype(np.float64)
+    sizes = counts.sum(axis=1, keepdims=True)
+    shares = np.divide(counts, sizes, out=np.full_like(counts, np.nan), where=sizes > 0)
+    return np.abs(shares - total / total.sum()).sum(axis=1) / 2

@@ -1,0 +1,245 @@
+"""Pachinko allocation against the paper's algorithm written out, and against its Figure 14."""
+
+import numpy as np
+import pytest
+from scipy.special import digamma, polygamma
+
+from fedlib.errors import Error
+from fedlib.partitioners import pachinko
+from fedlib.partitioners.pachinko import log_gammas
+from fedlib.randomness import numpy_generator
+
+FINE = np.repeat(np.arange(100), 500)  # CIFAR-100's training labels, in order
+COARSE = FINE // 5
+
+
+def renormalize(theta, i):
+    """Algorithm 8: the distribution over the other nodes."""
+    a = sum(p for k, p in theta.items() if k != i)
+    return {k: p / a for k, p in theta.items() if k != i} if a > 0 else {}
+
+
+def multinomial(theta, u):
+    total = 0.0
+    for k, p in theta.items():
+        total += p
+        if u < total:
+            return k
+    return k
+
+
+def algorithm_7(coarse, fine, sizes, root_theta, leaf_theta, uniform, select):
+    """The paper's loop, one example at a time, with all randomness from the four functions.
+
+    The theta functions take (client, nodes left, coarse label); ``select`` takes the examples left
+    of a label.
+    """
+    left = {y: np.flatnonzero(fine == y).tolist() for y in np.unique(fine)}
+    graph = {c: [int(y) for y in np.unique(fine[coarse == c])] for c in np.unique(coarse)}
+    result = []
+    for m, size in enumerate(sizes):
+        theta_r = root_theta(m, list(graph))
+        theta = {c: leaf_theta(m, graph[c]) for c in graph}
+        mine = []
+        for n in range(size):
+            c = multinomial(theta_r, uniform(m, n, 0))
+            y = multinomial(theta[c], uniform(m, n, 1))
+            example = select(y, left[y])
+            mine.append(example)
+            left[y].remove(example)
+            if not left[y]:
+                graph[c].remove(y)
+                theta[c] = renormalize(theta[c], y)
+            if not graph[c]:
+                del graph[c]
+                theta_r = renormalize(theta_r, c)
+        result.append(mine)
+    return result
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.2, 10.0), (1.0, 0.3), (20.0, 20.0)])
+def test_equals_the_written_out_algorithm_until_the_last_example(alpha, beta):
+    """Same uniforms; the tree is uneven, and in the end every node has been pruned."""
+    random = np.random.default_rng(0)
+    fine = random.permutation(np.repeat([3, 4, 7, 9, 10, 11, 15], [20, 5, 30, 1, 14, 20, 10]))
+    coarse = np.array([2, 2, 2, 2, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5, 8])[fine]
+    assert len(np.unique(coarse)) == 4
+    sizes, seed = [30, 0, 25, 1, 24, 20], 5
+    # Each client's preferences and uniforms, by the library's keys but by another formula.
+    weights, uniforms = [], []
+    for m, size in enumerate(sizes):
+        generator = numpy_generator(seed, "partition pachinko", m)
+        drawn = []
+        for shape, nodes in ((alpha, np.unique(coarse)), (beta, np.unique(fine))):
+            gamma = generator.standard_gamma(shape + 1, len(nodes))
+            gamma *= (1 - generator.random(len(nodes))) ** (1 / shape)
+            drawn.append(dict(zip(nodes.tolist(), gamma, strict=True)))
+        weights.append(drawn)
+        uniforms.append(generator.random((size, 2)))
+    shuffler = numpy_generator(seed, "partition pachinko order")
+    order = {y: shuffler.permutation(np.flatnonzero(fine == y)).tolist() for y in np.unique(fine)}
+
+    def theta(level):
+        def draw(m, nodes):
+            total = sum(weights[m][level][k] for k in nodes)
+            return {k: weights[m][level][k] / total for k in nodes}
+
+        return draw
+
+    want = algorithm_7(
+        coarse,
+        fine,
+        sizes,
+        theta(0),
+        theta(1),
+        lambda m, n, level: uniforms[m][n, level],
+        lambda y, left: next(i for i in reversed(order[y]) if i in left),
+    )
+    got = pachinko(coarse, fine, len(sizes), sizes, alpha, beta, seed)
+    assert [part.tolist() for part in got] == want
+    assert sorted(np.concatenate(got)) == list(range(100))
+
+
+def test_has_the_distribution_of_the_algorithm_with_fresh_dirichlet_draws():
+    """Each client of the reference draws from Dir over the nodes left, as Algorithm 7 says."""
+    fine = np.repeat(np.arange(8), 15)
+    coarse = fine // 2
+    random = np.random.default_rng(1)
+
+    def theta(concentration):
+        return lambda m, nodes: dict(
+            zip(nodes, random.dirichlet(np.full(len(nodes), concentration)), strict=True)
+        )
+
+    def statistics(parts):
+        """Per client: fine and coarse labels that occur; the largest count; first label's mean."""
+        counts = np.stack([np.bincount(fine[p], minlength=8) for p in parts])
+        pairs = counts.reshape(len(parts), 4, 2).sum(2)
+        return np.stack([(counts > 0).sum(1), (pairs > 0).sum(1), counts.max(1), counts[:, 0]], 1)
+
+    repeats = 800
+    slow, fast = [], []
+    for seed in range(repeats):
+        slow.append(
+            statistics(
+                algorithm_7(
+                    coarse,
+                    fine,
+                    [20] * 6,
+                    theta(0.3),
+                    theta(2.0),
+                    lambda m, n, level: random.random(),
+                    lambda y, left: left[random.integers(len(left))],
+                )
+            )
+        )
+        fast.append(statistics(pachinko(coarse, fine, 6, 20, 0.3, 2.0, seed)))
+    slow, fast = np.array(slow, dtype=float), np.array(fast, dtype=float)
+    error = np.sqrt((slow.var(0) + fast.var(0)) / repeats)
+    assert (np.abs(slow.mean(0) - fast.mean(0)) <= 4 * error + 1e-12).all()
+    # The comparison has power: the last client finds a pruned tree and is another than the first.
+    assert fast.mean(0)[-1, 1] < fast.mean(0)[0, 1] - 0.3
+
+
+def test_figure_14():
+    """Most clients have 20 to 30 of the 100 labels, few have more than 40, some very few."""
+    unique = []
+    for seed in range(3):
+        parts = pachinko(COARSE, FINE, 500, 100, 0.1, 10.0, seed)
+        assert {len(part) for part in parts} == {100}
+        assert (np.sort(np.concatenate(parts)) == np.arange(50_000)).all()
+        unique.append([len(np.unique(FINE[part])) for part in parts])
+    unique = np.array(unique)
+    assert 0.5 < ((unique >= 20) & (unique <= 30)).mean() < 0.64
+    assert (unique > 40).mean() < 0.01
+    assert unique.max() > 36 and (unique.min(axis=1) < 8).all()
+    # Sampling without replacement makes the last clients, who get the leftovers, the poorest.
+    assert unique[:, -100:].mean() < unique[:, :100].mean() - 2
+
+
+def test_fine_labels_of_one_coarse_label_go_together():
+    parts = pachinko(COARSE, FINE, 200, 100, 0.1, 10.0, seed=1)  # 2 of 5 examples: nothing is short
+    counts = np.stack([np.bincount(FINE[part], minlength=100) for part in parts])
+    correlation = np.corrcoef(counts.T)
+    siblings = (np.arange(100)[:, None] // 5 == np.arange(100) // 5) & ~np.eye(100, dtype=bool)
+    assert correlation[siblings].mean() > 0.5
+    assert abs(correlation[~siblings & ~np.eye(100, dtype=bool)].mean()) < 0.1
+
+
+def test_small_beta_picks_one_fine_label_of_each_coarse_one():
+    parts = pachinko(COARSE, FINE, 50, 100, 10.0, 1e-4, seed=0)
+    for part in parts:
+        assert len(np.unique(FINE[part])) == len(np.unique(COARSE[part]))
+
+
+def test_large_alpha_and_beta_give_a_mixture_of_everything():
+    parts = pachinko(COARSE, FINE, 20, 1000, 1e6, 1e6, seed=0)
+    counts = np.stack([np.bincount(FINE[part], minlength=100) for part in parts])
+    assert np.abs(counts.mean(axis=0) - 10).max() < 5 * np.sqrt(10 / 20)
+    assert counts.var() == pytest.approx(10 * 0.99, rel=0.15)  # multinomial
+
+
+def test_extreme_concentrations_never_leave_a_client_without_a_distribution():
+    fine = np.repeat(np.arange(6), 10)
+    parts = pachinko(fine // 2, fine, 6, 10, 1e-6, 1e-6, seed=0)
+    assert sorted(np.concatenate(parts)) == list(range(60))
+
+
+@pytest.mark.parametrize("shape", [0.1, 10.0])
+def test_log_gammas_have_the_moments_of_the_theory(shape):
+    logs = log_gammas(np.random.default_rng(0), shape, 200_000)
+    variance = polygamma(1, shape)
+    assert abs(logs.mean() - digamma(shape)) < 5 * np.sqrt(variance / 200_000)
+    assert logs.var() == pytest.approx(variance, rel=0.03)
+    assert np.exp(logs).mean() == pytest.approx(shape, rel=0.03)
+
+
+def test_depends_on_the_seed_alone():
+    def draw(seed):
+        return np.concatenate(pachinko(COARSE, FINE, 10, 50, 0.1, 10.0, seed))
+
+    np.random.seed(1)
+    first = draw(3)
+    np.random.seed(2)
+    assert (draw(3) == first).all() and (draw(4) != first).any()
+
+
+def test_a_clients_examples_do_not_depend_on_later_clients():
+    few = pachinko(COARSE, FINE, 3, 50, 0.1, 10.0, seed=0)
+    many = pachinko(COARSE, FINE, 9, 50, 0.1, 10.0, seed=0)
+    assert all((a == b).all() for a, b in zip(few, many, strict=False))
+
+
+def test_lists_and_other_integers_are_welcome():
+    parts = pachinko([7, 7, 9], np.array([1, 1, 4], dtype=np.uint8), 1, np.array([3]), 1, 1, 0)
+    assert sorted(parts[0].tolist()) == [0, 1, 2] and parts[0].dtype == np.int64
+    assert pachinko([0], [0], 2, 0, 1.0, 1.0, 0)[1].dtype == np.int64
+
+
+def call(coarse=(0, 0, 1, 1), fine=(0, 1, 2, 2), clients=2, examples=2, alpha=1.0, beta=1.0):
+    return pachinko(list(coarse), list(fine), clients, examples, alpha, beta, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"examples": 3}, "2 clients ask for 6 examples in all, but there are only 4"),
+        ({"clients": 5, "examples": 1}, "5 clients ask for 5 examples in all, .* only 4"),
+        ({"fine": [0, 1, 2]}, "4 coarse labels but 3 fine labels"),
+        ({"fine": [0, 1, 1, 2]}, "fine label 1 is in two coarse labels, 0 and 1"),
+        ({"alpha": 0.0}, "alpha is 0.0; allowed: a finite number above 0"),
+        ({"beta": -1}, "beta is -1"),
+        ({"beta": float("inf")}, "beta is inf"),
+        ({"alpha": float("nan")}, "alpha is nan"),
+        ({"clients": 0}, "clients is 0"),
+        ({"examples": [1]}, "2 numbers, one per client"),
+        ({"examples": -1}, "examples_per_client is -1"),
+        ({"examples": 1.5}, "examples_per_client is 1.5"),
+        ({"coarse": [0, 0, 1, -1]}, "coarse must be 0 or more"),
+        ({"fine": [0.0, 1.0, 2.0, 2.0]}, "fine must be one-dimensional integers"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(changes, words):
+    with pytest.raises(Error, match=words) as caught:
+        call(**changes)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,196 @@
+"""Delta-SGD's overlapping Dirichlet clients, AdaFedAdam's silos, and the measures of skew."""
+
+import numpy as np
+import pytest
+
+from fedlib.errors import Error
+from fedlib.partitioners import (
+    dirichlet_overlapping,
+    dirichlet_proportions,
+    label_counts,
+    silos,
+    total_variation,
+)
+from fedlib.partitioners.dirichlet_overlapping import rounded_counts
+from fedlib.partitioners.silos import TRIES
+from fedlib.randomness import numpy_generator
+
+CIFAR10 = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 5000))
+
+
+# ------------------------------------------------------------------------ overlapping clients
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 1.0])
+def test_overlapping_counts_are_the_rounded_proportions(alpha):
+    parts = dirichlet_overlapping(CIFAR10, 100, alpha, 500, seed=1)
+    q = dirichlet_proportions(100, 10, alpha, seed=1)
+    counts = label_counts(CIFAR10, parts)
+    assert (counts.sum(axis=1) == 500).all()
+    usual = np.round(500 * q[:, :-1]).sum(axis=1) <= 500
+    assert usual.mean() > 0.5
+    assert (counts[usual, :-1] == np.round(500 * q[usual, :-1])).all()
+    assert np.abs(counts - 500 * q).max() <= 5
+
+
+def test_overlapping_clients_draw_from_all_examples_with_replacement():
+    labels = np.repeat([0, 1], 50)
+    parts = dirichlet_overlapping(labels, 20, 1.0, 400, seed=0)
+    assert all(len(part) == 400 for part in parts)  # more than there are
+    uses = np.bincount(np.concatenate(parts), minlength=100)
+    for label in (0, 1):
+        mine = uses[labels == label]
+        # Poisson-like: the variance of a count equals its mean.
+        assert mine.var() == pytest.approx(mine.mean(), rel=0.6)
+    assert all(part.dtype == np.int64 for part in parts)
+
+
+def test_overlapping_default_order_does_not_tell_the_class():
+    for part in dirichlet_overlapping(CIFAR10, 20, 1.0, 500, seed=0):
+        assert (np.diff(CIFAR10[part]) < 0).sum() > 20
+
+
+def test_author_split_keeps_the_first_nine_tenths_of_the_classes_in_order():
+    parts = dirichlet_overlapping(CIFAR10, 100, 1.0, 500, seed=1, author_split=True)
+    q = dirichlet_proportions(100, 10, 1.0, seed=1)
+    for part, row in zip(parts, q, strict=True):
+        y = CIFAR10[part]
+        assert (np.diff(y) >= 0).all()
+        counts = np.round(500 * row).astype(int)
+        counts[-1] = max(500 - counts[:-1].sum(), 0)
+        kept = int(0.9 * counts.sum())
+        assert len(part) == kept and (y == np.repeat(np.arange(10), counts)[:kept]).all()
+    assert {len(part) for part in parts} <= {450, 451}
+    # The top class suffers: about a quarter of its share remains.
+    share = np.mean([np.mean(CIFAR10[part] == 9) for part in parts])
+    paper = dirichlet_overlapping(CIFAR10, 100, 1.0, 500, seed=1)
+    assert share < 0.5 * np.mean([np.mean(CIFAR10[part] == 9) for part in paper])
+
+
+def test_author_split_of_cifar_100_hardly_sees_the_last_ten_classes():
+    labels = np.repeat(np.arange(100), 500)
+    whole = np.concatenate(dirichlet_overlapping(labels, 100, 1.0, 500, seed=0))
+    cut = np.concatenate(dirichlet_overlapping(labels, 100, 1.0, 500, seed=0, author_split=True))
+    assert np.mean(labels[whole] >= 90) == pytest.approx(0.1, abs=0.02)
+    assert np.mean(labels[cut] >= 90) < 0.03
+
+
+def test_rounded_counts_by_hand():
+    assert rounded_counts(np.array([0.26, 0.26, 0.48]), 10).tolist() == [3, 3, 4]
+    # 0.5 rounds to even; three classes of 0.25 at size 6 are 1.5 each, rounded to 2: nothing left.
+    q = np.array([0.25, 0.25, 0.25, 0.25])
+    assert rounded_counts(q, 6, exact=False).tolist() == [2, 2, 2, 0]
+    q = np.array([0.26, 0.26, 0.26, 0.22])
+    assert rounded_counts(q, 6, exact=False).tolist() == [2, 2, 2, 0]
+    q = np.array([0.3, 0.3, 0.3, 0.1])
+    assert rounded_counts(q, 2, exact=False).tolist() == [1, 1, 1, 0]
+    assert rounded_counts(q, 2).tolist() == [0, 1, 1, 0]
+    assert rounded_counts(q, 0).tolist() == [0, 0, 0, 0]
+
+
+def test_rounded_counts_always_add_up():
+    random = np.random.default_rng(0)
+    for size in (1, 7, 50, 500):
+        for q in random.dirichlet(np.ones(100), size=50):
+            counts = rounded_counts(q, size)
+            assert counts.sum() == size and counts.min() >= 0
+
+
+def test_overlapping_leaves_absent_classes_out_and_is_keyed():
+    labels = np.repeat([2, 5], 10)
+    first = dirichlet_overlapping(labels, 5, 0.5, 9, seed=0)
+    again = dirichlet_overlapping(labels, 5, 0.5, 9, seed=0)
+    other = dirichlet_overlapping(labels, 5, 0.5, 9, seed=1)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert any((a != b).any() for a, b in zip(first, other, strict=True))
+
+
+# ------------------------------------------------------------------------ silos
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.1, 0.5, 1.0])
+def test_silos_use_every_example_once_and_give_everyone_enough(beta):
+    for seed in range(5):
+        parts = silos(CIFAR10, 16, beta, seed)
+        assert (np.sort(np.concatenate(parts)) == np.arange(50_000)).all()
+        # Shares of the classes, to within the rounding of the cuts.
+        shares = label_counts(CIFAR10, parts) / 5000
+        assert shares.sum(axis=1).min() >= 1 / 160 - 10 / 5000
+        strict = silos(CIFAR10, 16, beta, seed, strict=True)
+        assert min(len(part) for part in strict) >= 50_000 / 160
+
+
+def test_silos_follow_the_dirichlet_distribution_over_clients():
+    """At beta 1 no draw is refused, so the shares of a class have the moments of Dir."""
+    shares = np.concatenate(
+        [label_counts(CIFAR10, silos(CIFAR10, 8, 1.0, seed)) / 5000 for seed in range(60)]
+    )
+    variance = (1 / 8) * (7 / 8) / 9
+    assert shares.mean() == pytest.approx(1 / 8)
+    assert shares.var() == pytest.approx(variance, rel=0.1)
+    q = numpy_generator(7, "partition silos").dirichlet(np.ones(8), size=10)
+    counts = label_counts(CIFAR10, silos(CIFAR10, 8, 1.0, seed=7)).T
+    assert np.abs(counts - 5000 * q).max() <= 1
+
+
+def test_silos_are_shuffled_and_keyed():
+    first, again, other = (silos(CIFAR10, 4, 1.0, seed) for seed in (0, 0, 1))
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert len(first[0]) != len(other[0]) or (first[0] != other[0]).any()
+    for part in first:
+        assert (np.diff(CIFAR10[part]) < 0).mean() > 0.2
+        assert part.dtype == np.int64
+    # Which examples of a class a client has is random, not the first of the file.
+    mine = first[0][CIFAR10[first[0]] == 0]
+    rank = np.searchsorted(np.flatnonzero(CIFAR10 == 0), mine)
+    assert abs(rank.mean() - 2499.5) < 5 * 1443 / np.sqrt(len(mine))
+
+
+def test_silos_never_empty_even_where_classes_are_tiny():
+    labels = np.repeat(np.arange(3), 4)
+    for seed in range(20):
+        parts = silos(labels, 6, 1.0, seed)
+        assert min(map(len, parts)) > 0 and sum(map(len, parts)) == 12
+
+
+def test_silos_give_up_with_the_numbers():
+    with pytest.raises(Error, match=rf"beta is 0.001: in {TRIES} tries .* 1/160 .* than 16"):
+        silos(np.repeat(np.arange(10), 50), 16, 0.001, seed=0)
+
+
+# ------------------------------------------------------------------------ measures
+
+
+def test_label_counts_and_total_variation_by_hand():
+    labels = np.array([0, 0, 1, 1, 3])
+    parts = [np.array([0, 1]), np.array([2, 4]), np.array([0, 1, 2, 3, 4]), np.array([], dtype=int)]
+    assert label_counts(labels, parts).tolist() == [
+        [2, 0, 0, 0],
+        [0, 1, 0, 1],
+        [2, 2, 0, 1],
+        [0, 0, 0, 0],
+    ]
+    distance = total_variation(labels, parts)
+    # All: 0.4, 0.4, 0, 0.2. First: 1, 0, 0, 0. Second: 0, 0.5, 0, 0.5.
+    assert distance[:3] == pytest.approx([0.6, 0.4, 0.0]) and np.isnan(distance[3])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: dirichlet_overlapping([0, 1], 2, 0.0, 5, 0), "alpha is 0.0"),
+        (lambda: dirichlet_overlapping([0, 1], 0, 1.0, 5, 0), "clients is 0"),
+        (lambda: dirichlet_overlapping([0, 1], 2, 1.0, [5], 0), "2 numbers"),
+        (lambda: dirichlet_overlapping(np.zeros(0, int), 2, 1.0, 5, 0), "labels is empty"),
+        (lambda: silos([0, 1], 3, 1.0, 0), "2 examples among 3 clients"),
+        (lambda: silos([0, 1], 2, -0.5, 0), "beta is -0.5"),
+        (lambda: silos([[0, 1]], 2, 0.5, 0), "one-dimensional"),
+        (lambda: label_counts([0, 1], []), "parts is empty"),
+        (lambda: label_counts([0, 1], [np.array([2])]), "client 0 has index 2, .* 2 labels"),
+        (lambda: label_counts([0, 1], [[0], np.array([1, -1])]), "client 1 has index -1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, words):
+    with pytest.raises(Error, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
