@@ -18,7 +18,7 @@ from fedlib.tasks.base import Task, identity
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
 GATHER_BYTES = 256 * 2**20
 # Examples of a client per step when all of its data is evaluated.
-WHOLE_BATCH = 256
+WHOLE_BATCH = 64
 
 
 @dataclass(frozen=True)

@@ -157,6 +157,16 @@ class Program:
             checkpoint.discard()
         return self._histories(now, time.perf_counter() - started)
 
+    def stepper(self) -> Callable[[], None]:
+        """A function that does the next round at each call, for measuring."""
+        now = self._start()
+
+        def step() -> None:
+            with threads(1 if self._small() else torch.get_num_threads()):
+                self._advance(now, now.done)
+
+        return step
+
     def _start(self) -> Progress:
         alive = list(range(len(self.configs)))
         server = self.initial_server(alive)

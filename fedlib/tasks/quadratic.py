@@ -105,11 +105,15 @@ def quadratic_task(
 def _pooled(task: Task, p: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> Task:
     """One client that minimises sum_i p_i f_i; the test data are the clients of ``task``."""
     share = torch.from_numpy(p)
-    with_mean = [torch.cat([t, torch.tensordot(share, t, 1).unsqueeze(0)]) for t in (A, b, offset)]
+
+    def with_mean(values: Tensor) -> Tensor:
+        return torch.cat([values, torch.tensordot(share, values, 1).unsqueeze(0)])
+
+    problem = with_mean(A), with_mean(b), with_mean(offset), x0
     last = torch.tensor([len(p)])
     return dataclasses.replace(
         task,
-        model=lambda: Quadratic(*with_mean, x0),
+        model=lambda: Quadratic(*problem),
         train=ClientData(last, last, [np.array([0])], ["all"]),
         clients_per_round=None,
         options={**task.options, "centralized": True},

@@ -1,0 +1,233 @@
+"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedlib.cli.options import (
+    Backend,
+    DataRoot,
+    Device,
+    Json,
+    Preset,
+    columns,
+    parse_pairs,
+    show,
+    store_root,
+)
+
+
+def list_(
+    what: Annotated[
+        str, typer.Argument(help="tasks, algorithms, data or figures; default all.")
+    ] = "all",
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """What there is: tasks, algorithms, data sets, figures."""
+    from fedlib import datasets, figures
+    from fedlib.algorithms import METHODS
+    from fedlib.errors import unknown
+    from fedlib.tasks import TASKS
+
+    every = {
+        "tasks": {
+            name: {"papers": papers, "about": about} for name, (_, papers, about) in TASKS.items()
+        },
+        "algorithms": {name: {"about": _first_line(method)} for name, method in METHODS.items()},
+        "data": {
+            name: {"about": card["title"] + (" (prepared)" if card["prepared"] else "")}
+            for name, card in ((n, datasets.info(n, data_root)) for n in datasets.names(data_root))
+        },
+        "figures": {entry.id: {"about": f"by {entry.notebook}"} for entry in figures.entries()},
+    }
+    if what != "all" and what not in every:
+        raise unknown("list", what, [*every, "all"])
+    chosen = {name: every[name] for name in ([what] if what != "all" else every)}
+    text = "\n\n".join(
+        f"{name}\n{columns([('  ' + key, value['about']) for key, value in entries.items()])}"
+        for name, entries in chosen.items()
+    )
+    show(chosen if what == "all" else chosen[what], as_json, text)
+
+
+def _first_line(method: Any) -> str:
+    module = sys.modules[method.__module__].__doc__ or ""
+    return module.splitlines()[0].split(": ", 1)[-1]
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Notebooks, e.g. 10_cifar10 or 10; default all.")
+    ] = None,
+    preset: Preset = "quick",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-p", "--parameter", metavar="KEY=VALUE", help="Notebook parameter. Repeatable."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Executed copies; default build/executed.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show what the notebooks print.")
+    ] = False,
+) -> None:
+    """Execute the notebooks with papermill; figures land in figures/."""
+    from fedlib import reproduce as runner
+    from fedlib.errors import unknown
+    from fedlib.tasks import PRESETS
+
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    total = len(runner.notebooks(names or ()))
+    failed, count = [], 0
+    for done in runner.reproduce(
+        names or (),
+        preset=preset,
+        given=parse_pairs(parameter, "--parameter"),
+        output=output,
+        log=verbose,
+    ):
+        count += 1
+        state = f"FAILED: {done.error}" if done.error else "ok"
+        typer.echo(f"[{count}/{total}] {done.name}  {done.seconds:.1f} s  {state}")
+        if done.error:
+            failed.append(done.name)
+            typer.echo(f"        see {done.output}", err=True)
+    if failed:
+        typer.echo(f"{len(failed)} of {total} notebooks failed: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+def figures(
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Figures, e.g. fedopt/figure_1; default all.")
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Redraw figures and tables from stored runs; never trains."""
+    from fedlib import figures as drawing
+    from fedlib.results import Store
+
+    paths = drawing.redraw(ids or None, store=Store(store_root(data_root)))
+    show([str(path) for path in paths], as_json, "\n".join(str(path) for path in paths))
+
+
+def compare(
+    paper: Annotated[str | None, typer.Argument(help="fedopt or adafedadam; default both.")] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Every printed number beside ours, from stored runs."""
+    from fedlib.errors import unknown
+    from fedlib.results import Store
+    from fedlib.results.compare import compare as compared
+    from fedlib.results.compare import summary
+
+    frame = compared(Store(store_root(data_root)))
+    if paper is not None:
+        if paper not in set(frame["paper"]):
+            raise unknown("paper", paper, frame["paper"].unique())
+        frame = frame[frame["paper"] == paper]
+    shown = frame.drop(columns=["runs"]).to_string(
+        index=False, na_rep="-", float_format="{:.2f}".format
+    )
+    totals = summary(frame).to_string(index=False, na_rep="-")
+    show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
+
+
+def doctor(as_json: Json = False, data_root: DataRoot = None) -> None:
+    """What fedlib finds here: versions, device, threads, data, stored runs."""
+    import platform
+    from importlib.metadata import version
+
+    import torch
+
+    from fedlib import datasets, paths
+    from fedlib.results import Store
+
+    root = paths.data_root(data_root)
+    facts: dict[str, Any] = {
+        "fedlib": version("fedlib"),
+        "python": platform.python_version(),
+        **{
+            name: version(name) for name in ("torch", "torchvision", "numpy", "pandas", "papermill")
+        },
+        "cuda": torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else "no GPU that torch sees",
+        "threads": torch.get_num_threads(),
+        "processors": os.cpu_count(),
+        "data root": str(root),
+        "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
+        "stored runs": len(Store(store_root(data_root)).table()),
+        "figures": str(paths.figures_root()),
+    }
+    show(facts, as_json, columns([(name, value) for name, value in facts.items()]))
+
+
+def bench(
+    workloads: Annotated[
+        list[str] | None, typer.Argument(help="W1 to W5 and P; default W1 to W5.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Rounds of each way that count.")] = 5,
+    device: Device = "auto",
+    backend: Backend = "auto",
+    clients: Annotated[
+        list[int] | None, typer.Option(help="Clients per round; repeat to compare.")
+    ] = None,
+    configurations: Annotated[
+        list[int] | None,
+        typer.Option(help="Client learning rates that train at once; repeat to compare."),
+    ] = None,
+    width: Annotated[
+        list[float] | None, typer.Option(help="Factor on hidden sizes; repeat to compare.")
+    ] = None,
+    rivals: Annotated[
+        bool, typer.Option("--rivals/--no-rivals", help="Time the other ways too.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all."""
+    from fedlib.bench import bench as measure
+
+    cohorts: list[int | None] = [*clients] if clients else [None]
+    results = [
+        measure(
+            name,
+            repeats=repeats,
+            device=device,
+            backend=backend,
+            clients=cohort,
+            configurations=count,
+            width=factor,
+            rivals=rivals,
+        )
+        for name in workloads or ["W1", "W2", "W3", "W4", "W5"]
+        for cohort in cohorts
+        for count in configurations or [1]
+        for factor in width or [1.0]
+    ]
+    names = ("workload", "clients", "configurations", "width", "backend")
+    ways = [*results[0]["seconds"]]
+    rows: list[tuple[Any, ...]] = [
+        (*names, *(f"{way} s" for way in ways), *(f"{way} / fedlib" for way in ways[1:]))
+    ]
+    for one in results:
+        rows.append(
+            (
+                *(one[name] for name in names),
+                *(f"{one['seconds'][way]:.4f}" for way in ways),
+                *(f"{one['ratios'][way]:.2f}" for way in ways[1:]),
+            )
+        )
+    show(results, as_json, columns(rows))
