@@ -7,13 +7,35 @@
 ['round', 'split', 'metric', 'value']
 """
 
+import fedlib.torch_optim as torch_optim
 from fedlib import partitioners as partition
 from fedlib.algorithms import METHODS as _METHODS
-from fedlib.algorithms import Algorithm, FedOpt, Objective, Proximal
+from fedlib.algorithms import (
+    AdaAlter,
+    AdaFedAdam,
+    Algorithm,
+    Centralized,
+    FedNova,
+    FedOpt,
+    LocMime,
+    Lookahead,
+    Mime,
+    MimeLite,
+    MimeLiteMVR,
+    MimeMVR,
+    Moon,
+    NAccAdam,
+    Objective,
+    Proximal,
+    QFedAvg,
+    Scaffold,
+    ServerOnly,
+    clients_for_budget,
+)
 from fedlib.engine import History, RunConfig, grid, run
 from fedlib.errors import Error
-from fedlib.optimizers import client, server
-from fedlib.optimizers.client import SGD, SGDM
+from fedlib.optimizers import base, client, server
+from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
 from fedlib.tasks import TASKS as _TASKS
 from fedlib.tasks import ClientData, Task, load_task, quadratic_task
 
@@ -22,16 +44,35 @@ __version__ = "0.1.0"
 __all__ = [
     "SGD",
     "SGDM",
+    "SPS",
+    "AdaAlter",
+    "AdaFedAdam",
     "Algorithm",
+    "Centralized",
     "ClientData",
+    "DeltaSGD",
     "Error",
+    "FedNova",
     "FedOpt",
     "History",
+    "LocMime",
+    "Lookahead",
+    "Mime",
+    "MimeLite",
+    "MimeLiteMVR",
+    "MimeMVR",
+    "Moon",
+    "NAccAdam",
     "Objective",
     "Proximal",
+    "QFedAvg",
     "RunConfig",
+    "Scaffold",
+    "ServerOnly",
     "Task",
+    "base",
     "client",
+    "clients_for_budget",
     "grid",
     "list_algorithms",
     "list_tasks",
@@ -40,6 +81,7 @@ __all__ = [
     "quadratic_task",
     "run",
     "server",
+    "torch_optim",
 ]
 
 

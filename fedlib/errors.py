@@ -11,6 +11,12 @@ class Error(ValueError):
     """A mistake in the input. The message is one line: what is wrong, where, and what to do."""
 
 
+class Failure(Error):
+    """What was asked is right but could not be done here and now: no network, no space, a file that
+    is not what it should be. The command line's exit status is 1, not 2.
+    """
+
+
 def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
     """The error for a name that does not exist, with the nearest names that do.
 

@@ -139,13 +139,14 @@ class Session:
         """A grid, from the store or trained; see :meth:`fedlib.results.Store.grid`."""
         return self.store.grid(task, algorithm, **self._settings(settings))
 
-    def figure(self, id: str, histories: Sequence[History]) -> Figure | Styler:
+    def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
         """Draw, save and remember a figure of the catalogue; as a cell's last line it is shown."""
         drawn = figures.draw(id, histories, store=self.store)
         if drawn.figure is not None:
             return drawn.figure
         hidden = ["comparable", "printed_rounds"]
-        return figures.table(drawn.data.drop(columns=hidden), caption=figures.entry(id).caption)
+        shown = drawn.data.drop(columns=hidden, errors="ignore")
+        return figures.table(shown, caption=figures.entry(id).caption)
 
     def save(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedlib import cli
+from fedlib.datasets import download, sources
 
 
 def fedlib(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -44,6 +46,15 @@ MISTAKES = [
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "import", "mine", "missing.npz"], "missing.npz"),
     (["data", "verify", "mine"], "mine"),
+    (["data", "prepare", "mnits"], "unknown data set to prepare 'mnits': did you mean 'mnist'"),
+    (["data", "prepare", "femnist"], "'femnist' cannot be downloaded; import a copy"),
+    (["data", "prepare", "mnist", "--form", "hdf5"], "form is 'hdf5'; allowed: none"),
+    (["data", "prepare", "mnist", "--from", "nowhere"], "there is no folder nowhere"),
+    (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
+    (["data", "prepare", "mnist", "--sha256", "12"], "sha256 is '12'; allowed: 64 of"),
+    (["data", "prepare", "mnist", "--option", "overwrite=1"], "is not an option of a data set"),
+    (["data", "prepare", "sent140", "--option", "min_tweet=9"], "did you mean 'min_tweets'"),
+    (["data", "prepare", "stackoverflow", "--form", "sqlite"], "nobody has published a SHA-256"),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "10_cifar10", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["reproduce", "--preset", "fast"], "unknown preset 'fast'"),
@@ -116,7 +127,7 @@ def test_import_list_and_verify_own_data(
     status, out, _ = fedlib(capsys, "data", "list", "--json")
     assert "own" in {card["name"] for card in json.loads(out)}
     status, out, _ = fedlib(capsys, "data", "verify")
-    assert status == 0 and "own: as imported" in out
+    assert status == 0 and "own: unchanged" in out
     status, _, err = fedlib(capsys, "data", "import", "own", str(file))
     assert status == 2 and "own" in err
     np.savez(tmp_path / "bad.npz", **{**arrays, "train_y": arrays["train_y"][:5]})
@@ -124,6 +135,76 @@ def test_import_list_and_verify_own_data(
     assert status == 2 and err.count("\n") == 1
     status, out, _ = fedlib(capsys, "data", "list", "--json")
     assert "bad" not in {card["name"] for card in json.loads(out)}
+
+
+@pytest.fixture
+def news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from which AG News is "downloaded": two small files."""
+    folder = tmp_path / "news"
+    folder.mkdir()
+    files = []
+    for split in ("train", "test"):
+        content = b'"3","Oil, up","Prices rise"\n"1","World","Peace"\n' * 1000
+        path = folder / f"{split}.csv"
+        path.write_bytes(content)
+        sha256 = hashlib.sha256(content).hexdigest()
+        files.append(sources.File(path.name, (path.as_uri(),), sha256, len(content)))
+    monkeypatch.setitem(sources.SOURCES, "ag_news", {"": sources.Source(tuple(files))})
+    return folder
+
+
+def test_prepare_list_and_verify(
+    capsys: pytest.CaptureFixture[str], news: Path, own_folders: Path
+) -> None:
+    status, out, err = fedlib(capsys, "data", "prepare", "ag_news")
+    assert (status, err) == (0, "")
+    assert out.startswith("prepared ag_news: 2,000 train, 2,000 test, 1 train clients")
+    status, out, _ = fedlib(capsys, "data", "list")
+    (line,) = [line for line in out.splitlines() if line.startswith("ag_news")]
+    folder = own_folders / "data" / "prepared" / "ag_news"
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
+    assert line.split() == shown
+    status, out, _ = fedlib(capsys, "data", "list", "--json")
+    cards = {card["name"]: card for card in json.loads(out)}
+    assert cards["ag_news"]["bytes"] == size
+    assert cards["ag_news"]["tasks"] == ["ag_news"] and cards["femnist"]["downloads"] == []
+    assert cards["emnist"]["downloads"] == ["hdf5", "sqlite"] and not cards["emnist"]["prepared"]
+    status, _, err = fedlib(capsys, "data", "prepare", "ag_news")
+    assert status == 2 and "pass overwrite" in err
+    words = ["--overwrite", "--from", str(news), "--json"]
+    status, out, _ = fedlib(capsys, "data", "prepare", "ag_news", *words)
+    card = json.loads(out)
+    assert status == 0 and card["counts"]["train"] == 2000
+    (folder / "train_label.npy").write_bytes(b"x")
+    status, _, err = fedlib(capsys, "data", "verify", "ag_news")
+    assert status == 2 and "altered" in err and err.count("\n") == 1
+
+
+def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_part(
+    capsys: pytest.CaptureFixture[str],
+    news: Path,
+    own_folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Bar(download.tqdm):  # type: ignore[type-arg]
+        def update(self, n: float | None = 1) -> bool | None:
+            raise KeyboardInterrupt
+
+    whole = (news / "test.csv").read_bytes()
+    (news / "test.csv").write_bytes(whole[:-2] + b"x\n")
+    status, _, err = fedlib(capsys, "data", "prepare", "ag_news")
+    assert status == 1 and "nothing was prepared" in err and err.count("\n") == 1
+    (news / "test.csv").write_bytes(whole)
+    with monkeypatch.context() as patched:
+        patched.setattr(download, "_PIECE", 100)
+        patched.setattr(download, "tqdm", Bar)
+        status, _, err = fedlib(capsys, "data", "prepare", "ag_news")
+    assert (status, err) == (130, "fedlib: interrupted\n")
+    raw, prepared = own_folders / "data" / "raw" / "ag_news", own_folders / "data" / "prepared"
+    names = sorted(path.name for path in raw.iterdir())
+    assert names == ["test.csv.part", "test.csv.wrong", "train.csv"] and not prepared.exists()
+    assert fedlib(capsys, "data", "prepare", "ag_news")[0] == 0
 
 
 def test_values_on_the_command_line() -> None:

@@ -12,15 +12,31 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from fedlib.algorithms.adaalter import AdaAlter
+from fedlib.algorithms.adafedadam import AdaFedAdam, adafedadam
 from fedlib.algorithms.base import Algorithm, Client
+from fedlib.algorithms.budget import clients_for_budget
+from fedlib.algorithms.centralized import Centralized, centralized
 from fedlib.algorithms.fedadagrad import fedadagrad
 from fedlib.algorithms.fedadam import fedadam
 from fedlib.algorithms.fedavg import fedavg
 from fedlib.algorithms.fedavgm import fedavgm
+from fedlib.algorithms.fednova import FedNova
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.algorithms.fedprox import fedprox
 from fedlib.algorithms.fedyogi import fedyogi
-from fedlib.algorithms.objectives import Objective, Proximal
+from fedlib.algorithms.loc_mime import LocMime, loc_mime
+from fedlib.algorithms.lookahead import Lookahead, lookahead
+from fedlib.algorithms.mime import Mime, mime
+from fedlib.algorithms.mime_mvr import MimeMVR
+from fedlib.algorithms.mimelite import MimeLite, mimelite
+from fedlib.algorithms.mimelite_mvr import MimeLiteMVR
+from fedlib.algorithms.moon import moon
+from fedlib.algorithms.n_accadam import NAccAdam
+from fedlib.algorithms.objectives import Moon, Objective, Proximal
+from fedlib.algorithms.qfedavg import QFedAvg, qfedavg
+from fedlib.algorithms.scaffold import Scaffold
+from fedlib.algorithms.server_only import ServerOnly
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
 
@@ -31,21 +47,55 @@ METHODS: dict[str, Callable[..., Algorithm]] = {
     "fedadam": fedadam,
     "fedyogi": fedyogi,
     "fedprox": fedprox,
+    "fednova": FedNova,
+    "qfedavg": qfedavg,
+    "adafedadam": adafedadam,
+    "moon": moon,
+    "n_accadam": NAccAdam,
+    "scaffold": Scaffold,
+    "lookahead": lookahead,
+    "adaalter": AdaAlter,
+    "centralized": centralized,
+    "mime": mime,
+    "mimelite": mimelite,
+    "loc_mime": loc_mime,
+    "mime_mvr": MimeMVR,
+    "mimelite_mvr": MimeLiteMVR,
 }
 CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
     "sgd": clients.SGD,
     "sgdm": clients.SGDM,
+    "adam": clients.Adam,
+    "adagrad": clients.Adagrad,
+    "sps": clients.SPS,
+    "delta_sgd": clients.DeltaSGD,
 }
 
 __all__ = [
     "CLIENT_OPTIMIZERS",
     "METHODS",
+    "AdaAlter",
+    "AdaFedAdam",
     "Algorithm",
+    "Centralized",
     "Client",
+    "FedNova",
     "FedOpt",
+    "LocMime",
+    "Lookahead",
+    "Mime",
+    "MimeLite",
+    "MimeLiteMVR",
+    "MimeMVR",
+    "Moon",
+    "NAccAdam",
     "Objective",
     "Proximal",
+    "QFedAvg",
+    "Scaffold",
+    "ServerOnly",
     "build",
+    "clients_for_budget",
     "hyperparameters",
 ]
 
@@ -67,7 +117,12 @@ def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
     own = {p.name: p.default for p in inspect.signature(METHODS[name]).parameters.values()}
     method = METHODS[name]()
     if hasattr(method, "client"):
-        for field in dataclasses.fields(CLIENT_OPTIMIZERS[client_optimizer]):
+        optimizer = CLIENT_OPTIMIZERS[client_optimizer]
+        if not optimizer.takes_lr:
+            own.pop("client_lr", None)
+        elif not optimizer.rate_of_sgd:
+            own["client_lr"] = optimizer().lr
+        for field in dataclasses.fields(optimizer):
             if field.name != "lr":
                 own[_client_key(field.name, own)] = field.default
         own["client_optimizer"] = client_optimizer
@@ -102,13 +157,15 @@ def build(name: str, **values: Any) -> Algorithm:
     for key, value in values.items():
         if key not in known:
             raise unknown(f"override for {name}", key, known)
-        _check_type(key, value)
+        _check_type(key, value, known[key])
     own = inspect.signature(METHODS[name]).parameters
     method = METHODS[name](**{key: value for key, value in values.items() if key in own})
     parts: dict[str, Any] = {}
     if optimizer != "sgd":
         optimizer_class = CLIENT_OPTIMIZERS[optimizer]
-        settings: dict[str, Any] = {"lr": method.client.lr}  # type: ignore[attr-defined]
+        settings: dict[str, Any] = {}
+        if optimizer_class.takes_lr:
+            settings["lr"] = values.get("client_lr", known["client_lr"])
         for field in dataclasses.fields(optimizer_class):
             key = _client_key(field.name, dict(own))
             if field.name != "lr" and key in values:
@@ -121,16 +178,28 @@ def build(name: str, **values: Any) -> Algorithm:
     return dataclasses.replace(method, **parts) if parts else method
 
 
-_WORDS = {"form": str}
-_SWITCHES = {"bias_correction"}
+_WORDS = {"base", "form", "first_step"}
+_SWITCHES = {
+    "split",
+    "lean",
+    "reset",
+    "bias_correction",
+    "nesterov",
+    "reuse_gradient",
+    "shared_masks",
+    "relative_loss",
+}
 
 
-def _check_type(key: str, value: Any) -> None:
+def _check_type(key: str, value: Any, default: Any) -> None:
+    if value is None and default is None:
+        return
     if key in _SWITCHES:
-        if value is not None and not isinstance(value, bool):
-            raise Error(f"override {key} is {value!r}; allowed: true or false")
+        good, allowed = isinstance(value, bool), "true or false"
     elif key in _WORDS:
-        if not isinstance(value, str):
-            raise Error(f"override {key} is {value!r}; allowed: a word")
-    elif value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise Error(f"override {key} is {value!r}; allowed: a number")
+        good, allowed = isinstance(value, str), "a word"
+    else:
+        good = isinstance(value, (int, float)) and not isinstance(value, bool)
+        allowed = "a number"
+    if not good:
+        raise Error(f"override {key} is {value!r}; allowed: {allowed}")

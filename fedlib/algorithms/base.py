@@ -48,6 +48,9 @@ class ValueAndGrad(Protocol):
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The model's features ``[..., B, F]`` at ``x``, without dropout and without a graph."""
 
+    def reduce(self, values: Tensor, batch: Any) -> Tensor:
+        """What per-example values ``[..., B]`` come to in the loss of the batch, ``[..., 1]``."""
+
 
 class FullBatch(Protocol):
     """The loss ``[..., 1]`` and gradient ``[..., P]`` of a client at ``x`` on all of its data.

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib.algorithms.base import State, ValueAndGrad
-from fedlib.component import Component, non_negative
+from fedlib.component import Component, non_negative, positive
+
+
+class At(Protocol):
+    """A client's own loss, the local objective (both ``[..., 1]``) and its gradient ``[..., P]``.
+
+    Calls with the same ``draw`` share their dropout masks.
+    """
+
+    def __call__(self, x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -25,35 +35,92 @@ class Objective(Component):
         """Whether the model must have ``features(x)`` and ``head(features)``."""
         return False
 
-    def __call__(
-        self, x: Tensor, state: State, batch: Any, value_and_grad: ValueAndGrad, draw: int = 0
-    ) -> tuple[Tensor, Tensor]:
-        """The client's own loss ``[..., 1]`` and the local objective's gradient ``[..., P]``.
+    def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
+        """The objective on one batch, as a function of ``x [..., P]``.
+
+        The reported training loss is the client's own, so that it compares between methods.
 
         Args:
-            x: where, ``[..., P]``.
             state: the client's state; ``"anchor"`` is the server's model of this round and
                 ``"memory"`` what the client remembers.
             batch, value_and_grad: of the local step.
-            draw: of the dropout masks; see :class:`fedlib.algorithms.base.ValueAndGrad`.
         """
-        return value_and_grad(x, batch, draw=draw)
+
+        def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+            loss, grad = value_and_grad(x, batch, draw=draw)
+            return loss, loss, grad
+
+        return at
 
 
 @dataclass(frozen=True)
 class Proximal(Objective):
-    """F_i(x) + mu/2 ||x - x_t||^2, x_t the server's parameters (FedProx, Li et al., 2020).
-
-    The reported training loss stays F_i's own, so that it compares with other methods'.
-    """
+    """F_i(x) + mu/2 ||x - x_t||^2, x_t the server's parameters (FedProx, Li et al., 2020)."""
 
     mu: float = 0.01
 
     def validate(self) -> None:
         non_negative(self.mu, "mu")
 
-    def __call__(
-        self, x: Tensor, state: State, batch: Any, value_and_grad: ValueAndGrad, draw: int = 0
-    ) -> tuple[Tensor, Tensor]:
-        loss, grad = value_and_grad(x, batch, draw=draw)
-        return loss, grad + self.mu * (x - state["anchor"])
+    def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
+        def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+            loss, grad = value_and_grad(x, batch, draw=draw)
+            drift = x - state["anchor"]
+            value = loss + self.mu / 2 * drift.square().sum(-1, keepdim=True)
+            return loss, value, grad + self.mu * drift
+
+        return at
+
+
+@dataclass(frozen=True)
+class Moon(Objective):
+    """F_i(x) + mu * mean of l(z), the model-contrastive loss (MOON, Li, He and Song, 2021).
+
+    l = -log(exp(cos(z, z_t)/temperature) / (exp(cos(z, z_t)/temperature) +
+    exp(cos(z, z_prev)/temperature))) for an example's features z at x, z_t at the server's model
+    of this round and z_prev at the client's model after its last round. z_t and z_prev are
+    constants, without dropout. In a client's first round, when there is no z_prev, l = 0.
+
+    z are the features that the model's head classifies, as in the Delta-SGD paper's code; the
+    MOON paper adds a projection head to the model.
+
+    Args:
+        mu: weight of the term; 1 in the Delta-SGD paper's commands. 0 gives FedAvg's objective.
+        temperature: 0.5 in both papers' code.
+    """
+
+    mu: float = 1.0
+    temperature: float = 0.5
+
+    def validate(self) -> None:
+        non_negative(self.mu, "mu")
+        positive(self.temperature, "temperature")
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    @property
+    def needs_features(self) -> bool:
+        return True
+
+    def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
+        memory = state["memory"]
+        anchor = value_and_grad.features(state["anchor"], batch)
+        previous = value_and_grad.features(memory["previous"], batch)
+        weight = self.mu * memory["seen"]
+
+        def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+            kept = []
+
+            def contrast(z: Tensor) -> Tensor:
+                toward = F.cosine_similarity(z, anchor, dim=-1)
+                away = F.cosine_similarity(z, previous, dim=-1)
+                term = weight * F.softplus((away - toward) / self.temperature)
+                kept.append(term.detach())
+                return term
+
+            loss, grad = value_and_grad(x, batch, draw=draw, extra=contrast)
+            return loss, loss + value_and_grad.reduce(kept[0], batch), grad
+
+        return at

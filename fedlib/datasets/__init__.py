@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
-from fedlib.datasets import standins, store
+import numpy as np
+
+from fedlib.datasets import posts, standins, store, text_standins
 from fedlib.datasets.catalogue import ENTRIES
 from fedlib.datasets.dataset import Dataset, TextDataset
 from fedlib.datasets.importing import import_file
+from fedlib.datasets.posts import Posts
+from fedlib.datasets.preparing import prepare
+from fedlib.datasets.sources import SOURCES
 from fedlib.datasets.store import Root, prepared, verify
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown
 
 __all__ = [
     "Dataset",
+    "Posts",
     "TextDataset",
     "import_file",
     "info",
     "leaf_synthetic",
     "load",
+    "load_posts",
     "load_text",
     "names",
+    "prepare",
     "prepared",
     "verify",
 ]
@@ -68,20 +77,14 @@ def load(name: str, data_root: Root = None) -> Dataset:
     if card is None:
         if not standins.exists(name):
             raise _not_prepared(name)
-        if name not in _announced:
-            _announced.add(name)
-            _log.warning(
-                "no prepared copy of %r: using the offline stand-in (%s)",
-                name,
-                ENTRIES[name].stand_in,
-            )
+        _announce(name)
         return standins.make(name)
-    if card["kind"] != "arrays":
-        raise Error(f"{name!r} holds texts, not arrays: use load_text")
+    _require_kind(name, card, "arrays")
     arrays = store.open_arrays(card, data_root)
     missing = [key for key in ("train_x", "train_y", "test_x", "test_y") if key not in arrays]
     if missing:
-        raise Error(f"the card of {name!r} lists no {missing[0]}: import it again with overwrite")
+        again = store.how_to_rebuild(name, card)
+        raise Error(f"the card of {name!r} lists no {missing[0]}: {again}")
     return Dataset(
         name=name,
         train_x=arrays["train_x"],
@@ -97,32 +100,79 @@ def load(name: str, data_root: Root = None) -> Dataset:
         source=card["source"],
         fingerprint=card["fingerprint"],
         polarity=card.get("polarity"),
+        clients=_names(arrays["client_names"]) if "client_names" in arrays else None,
     )
 
 
 def load_text(name: str, data_root: Root = None) -> TextDataset:
-    """A prepared data set of texts.
+    """A data set of texts: the prepared copy, else the offline stand-in (which is logged once).
+
+    The stand-in for ``stackoverflow``, whose prepared copy is read by :func:`load_posts`, is text.
 
     Raises:
-        Error: the name is unknown or holds arrays, or the copy is missing or incomplete.
+        Error: the name is unknown, holds arrays, or has neither a prepared copy nor a stand-in, or
+            the prepared copy is incomplete.
     """
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
-    if (card or ENTRIES[name].card())["kind"] != "text":
-        raise Error(f"{name!r} holds arrays, not texts: use load")
+    if card is None and text_standins.exists(name):
+        _announce(name)
+        return text_standins.make(name)
+    _require_kind(name, card or ENTRIES[name].card(), "text")
     if card is None:
         raise _not_prepared(name)
     arrays = store.open_arrays(card, data_root)
-    clients = json.loads(arrays.pop("client_names").tobytes())
+    clients = _names(arrays.pop("client_names"))
     return TextDataset(
         name=name,
         arrays=arrays,
-        clients=tuple(clients),
+        clients=clients,
         classes=None if card.get("classes") is None else tuple(card["classes"]),
         stand_in=False,
         source=card["source"],
         fingerprint=card["fingerprint"],
     )
+
+
+def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
+    """A prepared data set of posts as memory maps, by split: train, test and what else there is.
+
+    Raises:
+        Error: the name is unknown or does not hold posts, or the copy is missing or incomplete.
+    """
+    _require_known(name, data_root)
+    card = store.read_card(name, data_root)
+    _require_kind(name, card or ENTRIES[name].card(), "posts")
+    if card is None:
+        raise _not_prepared(name)
+    arrays = store.open_arrays(card, data_root)
+    splits = [key.removesuffix("_sentences") for key in arrays if key.endswith("_sentences")]
+    return {split: posts.from_arrays(arrays, split) for split in splits}
+
+
+def _names(stored: np.ndarray) -> tuple[str, ...]:
+    """Names stored as JSON in uint8."""
+    return tuple(json.loads(stored.tobytes()))
+
+
+def _require_kind(name: str, card: Mapping[str, Any], wanted: str) -> None:
+    loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
+    kind = card["kind"]
+    if kind != wanted:
+        what = {"arrays": "arrays", "text": "texts"}
+        holds, needed = what.get(kind, kind), what.get(wanted, wanted)
+        raise Error(
+            f"{name!r} holds {holds}, not {needed}: use {loaders.get(kind, 'a newer fedlib')}"
+        )
+
+
+def _announce(name: str) -> None:
+    """Say once per process that a stand-in takes the place of a data set."""
+    if name not in _announced:
+        _announced.add(name)
+        _log.warning(
+            "no prepared copy of %r: using the offline stand-in (%s)", name, ENTRIES[name].stand_in
+        )
 
 
 def _require_known(name: str, data_root: Root) -> None:
@@ -131,8 +181,11 @@ def _require_known(name: str, data_root: Root) -> None:
 
 
 def _not_prepared(name: str) -> Error:
-    suffix = "npz" if ENTRIES[name].kind == "arrays" else "jsonl"
-    return Error(
-        f"data set {name!r} is not prepared and has no offline stand-in: "
-        f"import a copy with 'fedlib data import {name} FILE.{suffix}'"
-    )
+    ways = []
+    if name in SOURCES:
+        ways.append(f"get it with 'fedlib data prepare {name}'")
+    if ENTRIES[name].kind != "posts":
+        suffix = "npz" if ENTRIES[name].kind == "arrays" else "jsonl"
+        ways.append(f"import a copy with 'fedlib data import {name} FILE.{suffix}'")
+    lacks = "" if ENTRIES[name].stand_in else " and has no offline stand-in"
+    return Error(f"data set {name!r} is not prepared{lacks}: {', or '.join(ways)}")

@@ -14,13 +14,15 @@ class Entry:
     """What fedlib knows about a data set before any copy of it is imported.
 
     Attributes:
-        kind: ``"arrays"`` (imported from ``.npz``) or ``"text"`` (imported from ``.jsonl``).
+        kind: ``"arrays"`` (imported from ``.npz``), ``"text"`` (imported from ``.jsonl``), or
+            ``"posts"`` (prepared only).
         shape: of one example, for arrays.
         class_count: number of labels; None if the texts have none.
         classes: names of the labels where they are known.
         polarity: of handwriting in the copy that the papers used, followed by the stand-in. An
             imported copy's own polarity is measured and stands in its card.
         stand_in: what stands in offline; empty if nothing does.
+        tasks: names of the tasks that use it, or use it where a better copy is missing.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Entry:
     classes: tuple[str, ...] | None = None
     polarity: str | None = None
     stand_in: str = ""
+    tasks: tuple[str, ...] = ()
 
     def card(self) -> dict[str, Any]:
         """The entry as a JSON-able dict."""
@@ -49,11 +52,20 @@ class Entry:
             "classes": None if self.classes is None else list(self.classes),
             "polarity": self.polarity,
             "stand_in_is": self.stand_in,
+            "tasks": list(self.tasks),
         }
 
 
 _SKLEARN = "scikit-learn's 1,797 real 8x8 digits, enlarged to 28x28 and varied by writer"
 _SHAPES = "procedurally drawn coloured shapes, 32x32x3"
+_DOCSTRINGS = "docstrings of Python's standard library"
+# Stand-ins of two data sets each.
+_POSTS = f"{_DOCSTRINGS}, a module as a user, the modules it imports as tags"
+_SUMMARIES = (
+    f"first paragraphs of functions' {_DOCSTRINGS}, a module as a user; the label says whether the "
+    "function returns a value"
+)
+_EMNIST_TASKS = ("emnist_cr", "emnist_ae", "emnist_logistic", "emnist_mlp")
 _SEE_SOURCE = "not stated with the copies we have seen; see the source"
 
 ENTRIES: dict[str, Entry] = {
@@ -73,6 +85,7 @@ ENTRIES: dict[str, Entry] = {
                 *("dog", "frog", "horse", "ship", "truck"),
             ),
             stand_in=_SHAPES,
+            tasks=("cifar10", "fair_cifar10", "cifar10_resnet18"),
         ),
         Entry(
             name="cifar100",
@@ -85,6 +98,19 @@ ENTRIES: dict[str, Entry] = {
             shape=(32, 32, 3),
             class_count=100,
             stand_in=_SHAPES,
+            tasks=("cifar100", "cifar100_resnet18", "cifar100_resnet50"),
+        ),
+        Entry(
+            name="fed_cifar100",
+            title="Federated CIFAR-100",
+            kind="arrays",
+            about="CIFAR-100 dealt to 500 training and 100 test clients by Pachinko allocation, "
+            "100 images each, as the papers use it",
+            source="TensorFlow Federated, from Krizhevsky (2009)",
+            licence=_SEE_SOURCE,
+            shape=(32, 32, 3),
+            class_count=100,
+            tasks=("cifar100",),
         ),
         Entry(
             name="mnist",
@@ -99,6 +125,7 @@ ENTRIES: dict[str, Entry] = {
             classes=_DIGITS,
             polarity="ink_bright",
             stand_in=_SKLEARN,
+            tasks=("mnist",),
         ),
         Entry(
             name="fashion_mnist",
@@ -116,6 +143,7 @@ ENTRIES: dict[str, Entry] = {
             ),
             polarity="ink_bright",
             stand_in=_SKLEARN,
+            tasks=("fashion_mnist",),
         ),
         Entry(
             name="emnist",
@@ -130,6 +158,33 @@ ENTRIES: dict[str, Entry] = {
             classes=_DIGITS + _LETTERS,
             polarity="ink_dark",
             stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
+            tasks=_EMNIST_TASKS,
+        ),
+        Entry(
+            name="emnist_digits",
+            title="EMNIST digits",
+            kind="arrays",
+            about="the digits of the federated EMNIST, 3,383 writers; paper is bright",
+            source="Cohen et al. (2017), derived from NIST Special Database 19",
+            licence=_SEE_SOURCE,
+            shape=(28, 28),
+            class_count=10,
+            classes=_DIGITS,
+            polarity="ink_dark",
+        ),
+        Entry(
+            name="emnist_byclass",
+            title="EMNIST ByClass",
+            kind="arrays",
+            about="697,932 training and 116,323 test images of handwritten digits and letters, "
+            "62 labels; the writers are not given, and ink is bright",
+            source="Cohen et al. (2017), derived from NIST Special Database 19, "
+            "https://www.nist.gov/itl/products-and-services/emnist-dataset",
+            licence=_SEE_SOURCE,
+            shape=(28, 28),
+            class_count=62,
+            classes=_DIGITS + _LETTERS,
+            polarity="ink_bright",
         ),
         Entry(
             name="femnist",
@@ -144,6 +199,7 @@ ENTRIES: dict[str, Entry] = {
             classes=_DIGITS + _LETTERS,
             polarity="ink_dark",
             stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
+            tasks=("fair_femnist", *_EMNIST_TASKS),
         ),
         Entry(
             name="shakespeare",
@@ -153,6 +209,8 @@ ENTRIES: dict[str, Entry] = {
             source="the plays of William Shakespeare, for instance "
             "http://shakespeare.mit.edu; the papers use another edition",
             licence="public domain",
+            stand_in=f"paragraphs of {_DOCSTRINGS}, a module as a role",
+            tasks=("shakespeare",),
         ),
         Entry(
             name="ag_news",
@@ -163,6 +221,35 @@ ENTRIES: dict[str, Entry] = {
             licence="for research and other non-commercial activity, as its readme says",
             class_count=4,
             classes=("World", "Sports", "Business", "Sci/Tech"),
+            stand_in=f"paragraphs of {_DOCSTRINGS}, the labels are 4 groups of modules",
+            tasks=("ag_news",),
+        ),
+        Entry(
+            name="dbpedia",
+            title="DBpedia",
+            kind="text",
+            about="560,000 training and 70,000 test abstracts of Wikipedia articles in 14 classes",
+            source="Zhang, Zhao and LeCun (2015), from DBpedia 2014",
+            licence="CC BY-SA 3.0 and GFDL, as DBpedia's",
+            class_count=14,
+            classes=(
+                *("Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder"),
+                *("MeanOfTransportation", "Building", "NaturalPlace", "Village", "Animal"),
+                *("Plant", "Album", "Film", "WrittenWork"),
+            ),
+            stand_in=f"paragraphs of {_DOCSTRINGS}, the labels are 14 groups of modules",
+            tasks=("dbpedia",),
+        ),
+        Entry(
+            name="stackoverflow",
+            title="Stack Overflow",
+            kind="posts",
+            about="135,818,730 training sentences of 342,477 users with titles and tags, and "
+            "two smaller splits for validation and test, as the papers use it",
+            source="TensorFlow Federated, from Stack Overflow's posts",
+            licence="CC BY-SA 3.0",
+            stand_in=_POSTS,
+            tasks=("stackoverflow_nwp", "stackoverflow_lr"),
         ),
         Entry(
             name="stackexchange",
@@ -171,6 +258,21 @@ ENTRIES: dict[str, Entry] = {
             about="tagged posts by user, in place of Stack Overflow",
             source="public dumps of Stack Exchange sites; attribute by site and post",
             licence="CC BY-SA",
+            stand_in=_POSTS,
+            tasks=("stackoverflow_nwp", "stackoverflow_lr"),
+        ),
+        Entry(
+            name="sent140",
+            title="Sent140",
+            kind="text",
+            about="1,600,000 tweets of 2009 by user, negative (0) or positive (1) by the emoticon "
+            "that they held",
+            source="Go, Bhayani and Huang (2009), http://help.sentiment140.com/for-students",
+            licence=_SEE_SOURCE,
+            class_count=2,
+            classes=("negative", "positive"),
+            stand_in=_SUMMARIES,
+            tasks=("fair_sent140",),
         ),
         Entry(
             name="tweets",
@@ -181,6 +283,8 @@ ENTRIES: dict[str, Entry] = {
             licence=_SEE_SOURCE,
             class_count=2,
             classes=("negative", "positive"),
+            stand_in=_SUMMARIES,
+            tasks=("fair_sent140",),
         ),
     )
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ class Dataset:
         fingerprint: SHA-256 (hex) of the contents.
         polarity: for handwriting ``"ink_bright"`` or ``"ink_dark"`` (paper is the highest value);
             None for everything else.
+        clients: names of the persons, by their codes, or None.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Dataset:
     source: str = ""
     fingerprint: str = ""
     polarity: str | None = None
+    clients: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,12 @@ def describe(array: np.ndarray) -> dict[str, Any]:
     """dtype, shape and the SHA-256 of the C-ordered values of ``array``, read in pieces."""
     digest = hashlib.sha256()
     rows = max(1, (1 << 24) // max(1, array.nbytes // max(1, len(array))))
+    mapped = getattr(array, "_mmap", None)
     for start in range(0, len(array), rows):
         digest.update(np.ascontiguousarray(array[start : start + rows]).data)
+        # Give the pages of a large file back; what is not writeable cannot be lost by that.
+        if isinstance(mapped, mmap.mmap) and not array.flags.writeable:
+            mapped.madvise(mmap.MADV_DONTNEED)
     return record(array.dtype, array.shape, digest.hexdigest())
 
 

@@ -69,6 +69,8 @@ def import_file(
     if kind is None:
         raise Error(f"{path.name} cannot be imported: give a .npz (arrays) or .jsonl (text) file")
     entry = ENTRIES.get(name)
+    if entry is not None and entry.kind == "posts":
+        raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     if entry is not None and entry.kind != kind:
         wanted = ".npz file of arrays" if entry.kind == "arrays" else ".jsonl file of texts"
         raise Error(f"{name!r} is imported from a {wanted}, not from {path.name}")
@@ -138,7 +140,7 @@ def _arrays(path: Path, folder: Path, entry: Entry | None) -> dict[str, Any]:
             counts[f"{split}_clients"] = len(np.unique(codes))
     polarity = None
     if entry and entry.polarity:
-        polarity = _polarity(np.load(folder / "train_x.npy", mmap_mode="r"))
+        polarity = measured_polarity(np.load(folder / "train_x.npy", mmap_mode="r"))
     return {"counts": counts, "classes": classes, "arrays": arrays, "polarity": polarity}
 
 
@@ -298,7 +300,7 @@ def _classes(archive: zipfile.ZipFile, member: _Member | None, path: Path) -> li
     return names
 
 
-def _polarity(images: np.ndarray) -> str:
+def measured_polarity(images: np.ndarray) -> str:
     """Whether the border of the first thousand images, which is paper, is bright or dark."""
     first = np.asarray(images[:1000], dtype=np.float32)
     border = np.concatenate([first[:, 0], first[:, -1], first[:, :, 0], first[:, :, -1]], axis=1)

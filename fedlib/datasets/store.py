@@ -10,16 +10,18 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from fedlib import paths
 from fedlib.datasets.dataset import describe, fingerprint
+from fedlib.datasets.sources import SOURCES
 from fedlib.errors import Error
 
 FORMAT_VERSION = 1
@@ -51,7 +53,7 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
     folder = prepared_folder(name, data_root)
     if not folder.exists():
         return None
-    again = "import it again with overwrite"
+    again = how_to_rebuild(name)
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -61,6 +63,7 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
         raise Error(f"{folder / CARD} cannot be read ({reason}): {again}") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT_VERSION:
         found = card.get("format") if isinstance(card, dict) else None
+        again = how_to_rebuild(name, card if isinstance(card, dict) else {})
         raise Error(
             f"{folder / CARD} has format {found!r}, this fedlib reads {FORMAT_VERSION}: {again}"
         )
@@ -69,6 +72,17 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
         if not isinstance(card.get(key), kind):
             raise Error(f"{folder / CARD} has no valid {key!r}: {again}")
     return card
+
+
+def how_to_rebuild(name: str, card: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """What to do about an unusable copy, whose card may still say where it came from."""
+    prepare = f"'fedlib data prepare {name} --overwrite'"
+    importing = f"'fedlib data import {name} FILE --overwrite'"
+    if "files" in card:
+        return f"make it again with {prepare}"
+    if name not in SOURCES or "file" in card:
+        return f"import it again with {importing}"
+    return f"make it again with {prepare} or {importing}"
 
 
 def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.ndarray]:
@@ -142,6 +156,19 @@ def prepared(data_root: Root = None) -> list[dict[str, Any]]:
     return cards
 
 
+def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> None:
+    """Error if a data set of that name exists and may not be replaced."""
+    _require_new(prepared_folder(name, data_root), overwrite)
+
+
+def _require_new(target: Path, overwrite: bool) -> None:
+    if target.exists() and not overwrite:
+        raise Error(
+            f"data set {target.name!r} exists already in {target.parent}; pass overwrite to "
+            "replace it"
+        )
+
+
 @contextmanager
 def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Iterator[Path]:
     """A folder aside to write a data set in; it becomes ``prepared/<name>`` when the block ends.
@@ -152,9 +179,7 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
         Error: the name exists already and ``overwrite`` is False, or the folder is not writable.
     """
     target = prepared_folder(name, data_root)
-    refusal = f"data set {name!r} exists already in {target.parent}; pass overwrite to replace it"
-    if target.exists() and not overwrite:
-        raise Error(refusal)
+    require_new(name, data_root, overwrite)
     made = [folder for folder in (target.parent, target.parent.parent) if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +190,7 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
         # mkdtemp makes the folder private; data under a shared root should stay readable.
         aside.chmod(target.parent.stat().st_mode & 0o777)
         yield aside
-        _put_in_place(aside, target, overwrite, refusal)
+        _put_in_place(aside, target, overwrite)
     except BaseException as error:
         shutil.rmtree(aside, ignore_errors=True)
         for folder in made:
@@ -176,12 +201,11 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
         raise
 
 
-def _put_in_place(aside: Path, target: Path, overwrite: bool, refusal: str) -> None:
+def _put_in_place(aside: Path, target: Path, overwrite: bool) -> None:
     if not target.exists():
         os.replace(aside, target)
         return
-    if not overwrite:
-        raise Error(refusal)
+    _require_new(target, overwrite)
     # A folder cannot be replaced in one step; the old one is kept until the new one is there.
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
     os.replace(target, old / "data")

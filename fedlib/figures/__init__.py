@@ -1,8 +1,10 @@
 """Figures and tables from stored runs; nothing here trains."""
 
+from fedlib.figures.architectures import draw_layers, layers
 from fedlib.figures.catalogue import Drawn, Entry, draw, entries, entry, redraw
 from fedlib.figures.curves import client_distribution, learning_curves
 from fedlib.figures.heat_map import heat_map
+from fedlib.figures.partitions import client_labels, unique_labels
 from fedlib.figures.save import save
 from fedlib.figures.tables import table
 
@@ -10,12 +12,16 @@ __all__ = [
     "Drawn",
     "Entry",
     "client_distribution",
+    "client_labels",
     "draw",
+    "draw_layers",
     "entries",
     "entry",
     "heat_map",
+    "layers",
     "learning_curves",
     "redraw",
     "save",
     "table",
+    "unique_labels",
 ]

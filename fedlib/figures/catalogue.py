@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
-from fedlib.figures import style
+from fedlib.figures import architectures, partitions, style
 from fedlib.figures.curves import (
     client_distribution,
     learning_curves,
@@ -44,15 +44,17 @@ class Entry:
         id: ``<paper>/<name>``.
         caption: without the paper's title.
         notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
-            that were run.
-        draw: from histories to a figure (None for a table) and its data. None: the notebook draws
-            it itself.
+            that were run. A figure that needs no runs has the one task "".
+        draw: from histories to a figure (None for a table) and its data.
+        make: of a figure that needs no runs, from the data root to the same. Without ``draw`` and
+            ``make`` the notebook draws the figure itself.
     """
 
     id: str
     caption: str
     notebooks: Mapping[str, str]
     draw: Callable[[Sequence[History]], Drawing] | None = None
+    make: Callable[[Path], Drawing] | None = None
 
     @property
     def paper(self) -> str:
@@ -76,6 +78,8 @@ class Drawn:
 
 _FEDOPT = {"cifar10": "10_cifar10", "emnist_cr": "fedlib run emnist_cr ALGORITHM"}
 _SYNTHETIC = {"synthetic": "23_fair_synthetic"}
+_PARTITIONS = {"": "06_partitions"}
+_MODELS = {"": "07_models"}
 
 
 # ---------------------------------------------------------------- drawing
@@ -181,6 +185,84 @@ ENTRIES: dict[str, Entry] = {
             "Client drift on quadratics.",
             {"quadratic": "01_client_drift"},
         ),
+        Entry(
+            "fedopt/table_2",
+            "Sizes of the data sets (FedOpt, Table 2), and of those that are prepared here.",
+            _PARTITIONS,
+            make=partitions.fedopt_table_2,
+        ),
+        Entry(
+            "fedopt/figure_14",
+            "Different labels per client of the federated CIFAR-100 (FedOpt, Figure 14): Pachinko "
+            "allocation of labels with CIFAR-100's structure. Bars: mean over ten partitions, "
+            "lines: the smallest and largest number; shaded: 20 to 30 labels.",
+            _PARTITIONS,
+            make=lambda _: partitions.fedopt_figure_14(),
+        ),
+        Entry(
+            "adafedadam/figure_6",
+            "Label distributions of the 16 clients (AdaFedAdam, Figure 6), for labels with "
+            "CIFAR-10's structure: ten classes of 5,000.",
+            _PARTITIONS,
+            make=lambda _: partitions.adafedadam_figure_6(),
+        ),
+        Entry(
+            "delta_sgd/figure_8",
+            "Class distributions of 100 clients of 500 examples (Delta-SGD, Figure 8), for labels "
+            "with CIFAR-10's structure: ten classes of 5,000.",
+            _PARTITIONS,
+            make=lambda _: partitions.delta_sgd_figure_8(),
+        ),
+        Entry(
+            "theory/label_heterogeneity",
+            "Total variation between a client's labels and those of all, mean and quartiles over "
+            "the clients, against the concentration of each partitioner.",
+            _PARTITIONS,
+            make=lambda _: partitions.label_heterogeneity(),
+        ),
+        Entry(
+            "fedopt/table_3",
+            "Layers of the EMNIST autoencoder as built here, and the printed numbers of parameters "
+            "(FedOpt, Table 3).",
+            _MODELS,
+            make=lambda _: architectures.fedopt_table("EMNIST AE"),
+        ),
+        Entry(
+            "fedopt/table_4",
+            "Layers of the EMNIST character recognition network as built here, and the printed "
+            "numbers of parameters (FedOpt, Table 4).",
+            _MODELS,
+            make=lambda _: architectures.fedopt_table("EMNIST CR"),
+        ),
+        Entry(
+            "fedopt/table_5",
+            "Layers of the Shakespeare network as built here, and the printed numbers of "
+            "parameters (FedOpt, Table 5).",
+            _MODELS,
+            make=lambda _: architectures.fedopt_table("Shakespeare"),
+        ),
+        Entry(
+            "fedopt/table_6",
+            "Layers of the Stack Overflow next-word network as built here, and the printed "
+            "numbers of parameters (FedOpt, Table 6).",
+            _MODELS,
+            make=lambda _: architectures.fedopt_table("StackOverflow NWP"),
+        ),
+        Entry(
+            "adafedadam/figure_4",
+            "VGG11 for the Cifar10 setup (AdaFedAdam, Figure 4), as built here. The text lacks the "
+            "paper's drawing: this is the network of FedNova's code, whose setup it shares.",
+            _MODELS,
+            make=lambda _: architectures.adafedadam_figure_4(),
+        ),
+        Entry(
+            "adafedadam/figure_5",
+            "The two-layer LSTM for the Sent140 setup (AdaFedAdam, Figure 5), as built here: 25 "
+            "words, frozen GloVe vectors of 300, the dense layer on the last step. The text lacks "
+            "the paper's drawing.",
+            _MODELS,
+            make=lambda _: architectures.adafedadam_figure_5(),
+        ),
     )
 }
 
@@ -206,7 +288,7 @@ def entry(id: str) -> Entry:
 
 def draw(
     id: str,
-    histories: Sequence[History],
+    histories: Sequence[History] = (),
     *,
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
@@ -218,7 +300,7 @@ def draw(
 
     Args:
         id: see :func:`entries`.
-        histories: runs of the figure's tasks, from ``store``.
+        histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
@@ -226,9 +308,13 @@ def draw(
         Error: unknown id, no runs, or runs of tasks that the figure does not show.
     """
     chosen = entry(id)
+    store = Store() if store is None else store
+    if chosen.make is not None:
+        if histories:
+            raise Error(f"figure {id} is drawn without runs; it takes none")
+        return _draw(chosen, (), store, root)
     if chosen.draw is None:
         raise Error(f"figure {id} is drawn by notebooks/{chosen.notebook}.ipynb itself")
-    store = Store() if store is None else store
     if not histories:
         raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
     for history in histories:
@@ -245,7 +331,7 @@ def draw(
             every += [store.load(digest, params=False) for digest in digests]
         except Error as problem:
             log.warning("figure %s: %s left out: %s", id, task, problem)
-    drawn = _draw(chosen, every, root)
+    drawn = _draw(chosen, every, store, root)
     _remember(store, id, every)
     return drawn
 
@@ -270,12 +356,15 @@ def redraw(
             All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
-    wanted = [e for e in entries() if e.draw] if ids is None else [entry(id) for id in ids]
+    wanted = (
+        [e for e in entries() if e.draw or e.make] if ids is None else [entry(id) for id in ids]
+    )
     made: list[Path] = []
     problems: list[str] = []
     for one in wanted:
         try:
-            made.append(_draw(one, _runs(one, store), root).path)
+            runs = [] if one.make else _runs(one, store)
+            made.append(_draw(one, runs, store, root).path)
         except Error as problem:
             problems.append(str(problem))
     if problems:
@@ -284,12 +373,15 @@ def redraw(
     return made
 
 
-def _draw(chosen: Entry, histories: Sequence[History], root: Any) -> Drawn:
-    assert chosen.draw is not None
-    # The order of the entry's tasks, then as given: the same figure whichever notebook ran last.
-    order = list(chosen.notebooks)
-    histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
-    figure, data = chosen.draw(histories)
+def _draw(chosen: Entry, histories: Sequence[History], store: Store, root: Any) -> Drawn:
+    if chosen.make is not None:
+        figure, data = chosen.make(store.root.parent)
+    else:
+        assert chosen.draw is not None
+        # The order of the entry's tasks, then as given: the same whichever notebook ran last.
+        order = list(chosen.notebooks)
+        histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
+        figure, data = chosen.draw(histories)
     path = save(figure, chosen.id, data, caption=chosen.caption, histories=histories, root=root)
     return Drawn(figure, data, path)
 

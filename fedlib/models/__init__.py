@@ -1,7 +1,31 @@
 """Network architectures, one per file. All carry rows: see :mod:`fedlib.models.layers`."""
 
+from fedlib.models.delta_cnn import DeltaCNN
+from fedlib.models.distilbert import DistilBERT
+from fedlib.models.emnist_autoencoder import EMNISTAutoencoder
 from fedlib.models.emnist_cnn import EMNISTCNN
+from fedlib.models.mlp import MLP
+from fedlib.models.next_word_lstm import NextWordLSTM
+from fedlib.models.resnet import ResNet
 from fedlib.models.resnet_gn import ResNet18GN
+from fedlib.models.sent140_lstm import Sent140LSTM
+from fedlib.models.shakespeare_lstm import ShakespeareLSTM
 from fedlib.models.softmax import Softmax
+from fedlib.models.tag_model import TagModel
+from fedlib.models.vgg import VGG11
 
-__all__ = ["EMNISTCNN", "ResNet18GN", "Softmax"]
+__all__ = [
+    "EMNISTCNN",
+    "MLP",
+    "VGG11",
+    "DeltaCNN",
+    "DistilBERT",
+    "EMNISTAutoencoder",
+    "NextWordLSTM",
+    "ResNet",
+    "ResNet18GN",
+    "Sent140LSTM",
+    "ShakespeareLSTM",
+    "Softmax",
+    "TagModel",
+]

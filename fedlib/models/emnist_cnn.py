@@ -49,10 +49,17 @@ class EMNISTCNN(nn.Module):
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def features(self, x: Tensor) -> Tensor:
+        """The hidden layer's activations before their dropout, ``[..., 128]`` at full width."""
         x = F.relu(self.conv1(x))
         x = F.relu(self.conv2(x))
         x = self.flatten(self.dropout1(self.pool(x)))
-        x = self.dropout2(F.relu(self.dense1(x)))
-        logits: Tensor = self.dense2(x)
+        return F.relu(self.dense1(x))
+
+    def head(self, features: Tensor) -> Tensor:
+        """Logits ``[..., classes]`` from :meth:`features`."""
+        logits: Tensor = self.dense2(self.dropout2(features))
         return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 import torch
 import torch.nn.functional as F
@@ -100,28 +102,35 @@ def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
 
 
+def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x W' + b`` with weight ``[out, in]``, or ``[R, out, in]`` and input ``[G, ..., in]``.
+
+    ``layer`` is whose weights they are, for the message of an error.
+    """
+    if weight.dim() == 2:
+        return F.linear(x, weight, bias)
+    groups, rows = _groups(layer, weight, x, 3), weight.shape[0]
+    if rows == 1:
+        return F.linear(x, weight[0], None if bias is None else bias[0])
+    middle = x.shape[1:-1]
+    if x.dim() > 3:
+        x = x.flatten(1, -2)
+    if groups == rows:
+        y = _affine(x, weight.transpose(1, 2), None if bias is None else bias.unsqueeze(1))
+    else:
+        # [(R // G) * out, in] @ [in, B] for each input row, so that y needs no reordering.
+        left = weight.reshape(groups, -1, weight.shape[-1])
+        column = None if bias is None else bias.reshape(groups, -1, 1)
+        y = _affine(left, x.transpose(1, 2), column)
+        y = y.reshape(rows, -1, x.shape[1]).transpose(1, 2)
+    return y if len(middle) == 1 else torch.unflatten(y, 1, middle)
+
+
 class Linear(nn.Linear):
     """torch.nn.Linear, or R of them: weight ``[R, out, in]``, input ``[G, ..., in]``."""
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
-        if weight.dim() == 2:
-            return F.linear(x, weight, bias)
-        groups, rows = _groups(self, weight, x, 3), weight.shape[0]
-        if rows == 1:
-            return F.linear(x, weight[0], None if bias is None else bias[0])
-        middle = x.shape[1:-1]
-        if x.dim() > 3:
-            x = x.flatten(1, -2)
-        if groups == rows:
-            y = _affine(x, weight.transpose(1, 2), None if bias is None else bias.unsqueeze(1))
-        else:
-            # [(R // G) * out, in] @ [in, B] for each input row, so that y needs no reordering.
-            left = weight.reshape(groups, -1, weight.shape[-1])
-            column = None if bias is None else bias.reshape(groups, -1, 1)
-            y = _affine(left, x.transpose(1, 2), column)
-            y = y.reshape(rows, -1, x.shape[1]).transpose(1, 2)
-        return y if len(middle) == 1 else torch.unflatten(y, 1, middle)
+        return linear(self, x, self.weight, self.bias)
 
 
 class Conv2d(nn.Conv2d):
@@ -208,6 +217,24 @@ class GroupNorm(nn.GroupNorm):
         return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
 
 
+class LayerNorm(nn.LayerNorm):
+    """torch.nn.LayerNorm over the last axis, or R of them: weight and bias ``[R, D]``."""
+
+    def __init__(self, size: int, eps: float = 1e-5) -> None:
+        super().__init__(size, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if weight.dim() == 1:
+            return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
+        groups, rows = _groups(self, weight, x, 3), weight.shape[0]
+        if rows == 1:
+            return F.layer_norm(x, self.normalized_shape, weight[0], bias[0], self.eps)
+        y = F.layer_norm(x, self.normalized_shape, eps=self.eps).unsqueeze(1)
+        shape = (groups, rows // groups, *(1,) * (x.dim() - 2), -1)
+        return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
+
+
 class MaxPool2d(nn.Module):
     """Maximum over windows of images ``[..., C, H, W]``.
 
@@ -263,3 +290,44 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return randomness.dropout(x, self.p) if self.training else x
+
+
+class Dropout2d(nn.Module):
+    """Dropout of whole channels of images ``[..., C, H, W]`` while training, with keyed masks."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        require(0 <= p < 1, "dropout probability", p, "0 <= p < 1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x
+        return x * randomness.dropout(x.new_ones(x.shape[:-2]), self.p)[..., None, None]
+
+
+class real_examples(AbstractContextManager["real_examples"]):
+    """While open, layers that mix a batch's examples count only its real ones, not the padding.
+
+    Args:
+        mask: bool ``[G, B]`` (``[B]`` for one model without a row axis), True where an example is
+            real; None if all are.
+    """
+
+    active: Tensor | None = None
+
+    def __init__(self, mask: Tensor | None) -> None:
+        self.mask = mask
+        self._outer: Tensor | None = None
+
+    def __enter__(self) -> real_examples:
+        self._outer, real_examples.active = real_examples.active, self.mask
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        real_examples.active = self._outer

@@ -92,8 +92,16 @@ class ResNet18GN(nn.Module):
         nn.init.normal_(self.dense.weight, std=0.01)
         nn.init.zeros_(self.dense.bias)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def features(self, x: Tensor) -> Tensor:
+        """The pooled features, ``[..., 512]`` at full width."""
         x = self.pool(F.relu(self.norm1(self.conv(x))))
-        x = F.relu(self.norm2(self.blocks(x)))
-        logits: Tensor = self.dense(self.average(x))
+        pooled: Tensor = self.average(F.relu(self.norm2(self.blocks(x))))
+        return pooled
+
+    def head(self, features: Tensor) -> Tensor:
+        """Logits ``[..., classes]`` from :meth:`features`."""
+        logits: Tensor = self.dense(features)
         return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fedlib.errors import unknown
+
 Schedule = Callable[[int, int], float]
 
 
@@ -18,7 +20,11 @@ def exp_decay(round: int, rounds: int) -> float:
 
 
 def step_decay(round: int, rounds: int) -> float:
-    """Divided by 10 after 50 % and again after 75 % of the ``rounds`` (Delta-SGD's baselines)."""
+    """Divided by 10 after 50 % and again after 75 % of the ``rounds`` (Delta-SGD's baselines).
+
+    That is, from round 0.5 * ``rounds`` on, counted from 0. The authors' code begins one round
+    later.
+    """
     return 0.1 ** ((round >= 0.5 * rounds) + (round >= 0.75 * rounds))
 
 
@@ -27,3 +33,9 @@ SCHEDULES: dict[str, Schedule] = {
     "exp_decay": exp_decay,
     "step_decay": step_decay,
 }
+
+
+def check_schedule(name: str) -> None:
+    """Raise :class:`fedlib.Error` for a schedule that does not exist."""
+    if name not in SCHEDULES:
+        raise unknown("client_schedule", name, SCHEDULES)

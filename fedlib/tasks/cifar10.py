@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedlib import datasets, partitioners
@@ -72,8 +71,10 @@ def load(
     return Task(
         name="cifar10",
         model=lambda: ResNet18GN(classes, width=width, groups=groups),
-        train=ClientData(_tensor(dataset.train_x), _tensor(dataset.train_y), train_parts),
-        test=ClientData(_tensor(dataset.test_x), _tensor(dataset.test_y), test_parts),
+        train=ClientData(
+            images.tensor(dataset.train_x), images.tensor(dataset.train_y), train_parts
+        ),
+        test=ClientData(images.tensor(dataset.test_x), images.tensor(dataset.test_y), test_parts),
         transform=transform,
         rounds=4000 if preset == "paper" else 30,
         clients_per_round=10,
@@ -95,7 +96,3 @@ def load(
         fingerprint=dataset.fingerprint,
         label="CIFAR-10",
     )
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.array(array))

@@ -1,13 +1,23 @@
-"""Transforms of raw images, batched over clients and keyed per example."""
+"""What image tasks share: transforms, batched over clients and keyed per example, and subsets."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib import randomness
+from fedlib.errors import require
+from fedlib.randomness import numpy_generator
+
+Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
+# Means and deviations of the channels (pixels in [0, 1]), as Delta-SGD's code has them; FedNova's
+# has the same for CIFAR-10.
+CIFAR10: Constants = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+CIFAR100: Constants = ((0.507, 0.487, 0.441), (0.267, 0.256, 0.276))
 
 
 def crop(x: Tensor, size: int, top: Tensor, left: Tensor) -> Tensor:
@@ -56,3 +66,37 @@ def standardize(x: Tensor) -> Tensor:
 def channels_first(x: Tensor) -> Tensor:
     """``[..., H, W, C]`` -> ``[..., C, H, W]``."""
     return x.movedim(-1, -3).contiguous()
+
+
+def cifar_transform(
+    x: Tensor, keys: Tensor | None, *, constants: Constants, pad: int | None
+) -> Tensor:
+    """uint8 ``[..., 32, 32, 3]`` -> float32 ``[..., 3, 32, 32]``, shifted and scaled by channel.
+
+    Training with ``pad``: a random window of the image with that many black points around it, and a
+    random flip, for each image by its key.
+    """
+    if keys is not None and pad:
+        x = random_crop_flip(F.pad(x, (0, 0, pad, pad, pad, pad)), x.shape[-2], keys)
+    mean, std = (torch.tensor(values, device=x.device) for values in constants)
+    return channels_first((x.float() / 255 - mean) / std)
+
+
+def tensor(array: np.ndarray) -> Tensor:
+    """A copy of an array, which may be a memory map, as a tensor."""
+    return torch.from_numpy(np.array(array))
+
+
+def subset(available: int, most: int | None, count: int | None, what: str, seed: int) -> np.ndarray:
+    """Which of ``available`` examples to use: ascending indices, drawn at random.
+
+    Args:
+        most: how many by default at most; None: all.
+        count: how many, in place of the default.
+        what: the option's name, for the key of the draw and the error.
+    """
+    count = min(most or available, available) if count is None else count
+    require(isinstance(count, int) and 1 <= count <= available, what, count, f"1..{available}")
+    if count == available:
+        return np.arange(available)
+    return np.sort(numpy_generator(seed, what).choice(available, count, replace=False))

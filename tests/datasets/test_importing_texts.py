@@ -139,5 +139,5 @@ def test_arrays_and_texts_are_not_confused(tmp_path):
         datasets.load("own", tmp_path)
     with pytest.raises(Error, match="use load"):
         datasets.load_text("mnist", tmp_path)
-    with pytest.raises(Error, match=r"fedlib data import shakespeare FILE\.jsonl"):
-        datasets.load_text("shakespeare", tmp_path)
+    with pytest.raises(Error, match=r"fedlib data import emnist_byclass FILE\.npz"):
+        datasets.load("emnist_byclass", tmp_path)

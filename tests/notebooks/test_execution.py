@@ -20,6 +20,14 @@ from fedlib import reproduce
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED = {
     "01_client_drift": ["theory/client_drift.png"],
+    "06_partitions": [
+        *("fedopt/table_2.html", "fedopt/figure_14.png", "adafedadam/figure_6.png"),
+        *("delta_sgd/figure_8.png", "theory/label_heterogeneity.png"),
+    ],
+    "07_models": [
+        *(f"fedopt/table_{number}.html" for number in (3, 4, 5, 6)),
+        *("adafedadam/figure_4.png", "adafedadam/figure_5.png"),
+    ],
     "10_cifar10": ["fedopt/figure_1.png", "fedopt/table_1.html"],
     "23_fair_synthetic": ["adafedadam/figure_2.png", "adafedadam/table_5.html"],
     "90_figures": ["fedopt/figure_1.png", "adafedadam/figure_2.png", "adafedadam/table_5.html"],

@@ -1,0 +1,80 @@
+"""AdaAlter: clients with an Adagrad whose accumulator travels with the model (FedOpt, B.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
+from fedlib.component import non_negative, positive
+from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+
+
+@dataclass(frozen=True)
+class AdaAlter(Algorithm):
+    """Local AdaAlter (Xie et al., 2019): the accumulator is frozen while it grows.
+
+    A client starts at y = x_t and a = B_t; its step k = 1, 2, ... is
+
+        y <- y - client_lr g / sqrt(B_t + k eps^2),    a <- a + g^2,
+
+    where k eps^2 stands for the squares that B_t has not seen yet. The server averages both,
+
+        x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t),    B_{t+1} = sum_i p_i a_i,
+
+    with B_0 = v0. This is FedOpt with an SGD server and a client optimizer whose accumulator is
+    averaged and sent on, which doubles what is sent each way (FedOpt, B.3). FedOpt describes it in
+    words; the formulas are the method's own, where all weights are equal and ``server_lr`` is 1.
+
+    Args:
+        client_lr: learning rate of the clients.
+        server_lr: server learning rate.
+        eps: the placeholder for a step's gradient.
+        v0: the accumulator at the start, B_0.
+        client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
+    """
+
+    client_lr: float = 0.1
+    server_lr: float = 1.0
+    eps: float = 1.0
+    v0: float = 1.0
+    client_schedule: str = "constant"
+
+    def validate(self) -> None:
+        non_negative(self.client_lr, "client_lr")
+        non_negative(self.server_lr, "server_lr")
+        positive(self.eps, "eps")
+        non_negative(self.v0, "v0")
+        check_schedule(self.client_schedule)
+
+    def server_init(self, params: Tensor) -> State:
+        return {"x": params, "B": torch.zeros_like(params) + self.v0}
+
+    def client_init(self, server: State, client: Client) -> State:
+        factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
+        return {
+            "x": server["x"],
+            "B": server["B"],
+            "a": server["B"],
+            "k": torch.zeros_like(server["x"][..., :1]),
+            "lr": factor * self.client_lr,
+        }
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        k = state["k"] + 1
+        x = state["x"] - state["lr"] * g / (state["B"] + k * self.eps**2).sqrt()
+        return {**state, "x": x, "a": state["a"] + g**2, "k": k, "loss": loss}
+
+    def client_final(self, server: State, state: State) -> State:
+        return {"delta": state["x"] - server["x"], "B": state["a"]}
+
+    def server_update(self, server: State, mean: State) -> State:
+        return {"x": server["x"] + self.server_lr * mean["delta"], "B": mean["B"]}
+
+    def communication(self, size: int) -> tuple[int, int]:
+        """The model and the accumulator, both ways."""
+        return 2 * size, 2 * size

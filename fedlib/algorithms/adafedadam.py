@@ -1,0 +1,151 @@
+"""AdaFedAdam: Adam on the server, driven by how certain the clients' updates are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Client, FullBatch, State
+from fedlib.algorithms.local import LocalTraining
+from fedlib.algorithms.objectives import Objective
+from fedlib.component import decay, non_negative, positive
+from fedlib.errors import Error, unknown
+from fedlib.optimizers import client as clients
+
+FORMS = ("code", "printed")
+# The least certainty of a pseudo-gradient: beta^C must stay below 1.
+LEAST = 0.1
+
+
+@dataclass(frozen=True)
+class AdaFedAdam(LocalTraining):
+    """AdaFedAdam (Algorithms 1 and 2 of "Accelerating Fair Federated Learning").
+
+    Client k measures F_k(x_t) and its gradient on all of its data, trains to x_k with learning
+    rate eta_k, and with Delta_k = x_k - x_t reports::
+
+        e_k = ||Delta_k|| / ||grad F_k(x_t)||        U_k = -Delta_k / e_k
+        C_k = ln(e_k / eta_k) + 1                    I_k = F_k(x_t) / F_k(x_0)
+
+    The server averages U_k to g and C_k to C, both with weights p_k I_k^alpha, and does::
+
+        b1 = beta1^C, b2 = beta2^C, c_m <- c_m b1, c_v <- c_v b2
+        m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
+        x <- x - C lr (m / (1 - c_m)) / (sqrt(v / (1 - c_v)) + eps)
+
+    Where print and code differ, the default is what the text means and the code does. ``form``
+    ``"printed"`` takes Algorithm 1 by the letter: the step is lr, not C lr, and v is divided by
+    1 - c_m. ``relative_loss=False`` weights by F_k(x_t)^alpha as the code does, not by I_k. The
+    code scales the step by C only after the sixth round; here it always does. C, which the paper
+    takes to be at least 1, is kept above 0.1.
+
+    A client that did not move, or whose gradient is zero, has no direction to report and counts
+    for nothing. Losses must not be negative; a negative one counts as 0.
+
+    Args:
+        lr: server learning rate eta; 1e-3, centralised Adam's default, in the paper.
+        beta1, beta2: 0.9 and 0.999 in the paper.
+        eps: in the denominator; not printed, 1e-8 in the code.
+        alpha: fairness; 0 is without, the paper recommends 1 to 4.
+        client: the client optimizer; any that has a learning rate eta_k.
+        objective, client_schedule: see :class:`fedlib.FedOpt`.
+    """
+
+    lr: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    alpha: float = 1.0
+    form: str = "code"
+    relative_loss: bool = True
+    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
+    objective: Objective = field(default_factory=Objective)
+    client_schedule: str = "constant"
+
+    def validate(self) -> None:
+        super().validate()
+        non_negative(self.lr, "server_lr")
+        decay(self.beta1, "beta1")
+        decay(self.beta2, "beta2")
+        positive(self.eps, "eps")
+        non_negative(self.alpha, "alpha")
+        if self.form not in FORMS:
+            raise unknown("form", self.form, FORMS)
+        if not self.client.takes_lr:
+            raise Error(
+                "AdaFedAdam compares the clients' updates with their learning rate, but "
+                f"{type(self.client).__name__} has none; use one that has, such as SGD"
+            )
+        positive(self.client.lr, "client_lr")
+
+    @property
+    def remembers(self) -> bool:
+        return True
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    def server_init(self, params: Tensor) -> State:
+        one = torch.ones_like(params[..., :1])
+        zeros = torch.zeros_like(params)
+        return {"x": params, "x0": params, "m": zeros, "v": zeros, "c_m": one, "c_v": one}
+
+    def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
+        own = super().client_enroll(server, client, full)
+        return {**own, "first": full.loss(server["x0"])}
+
+    def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
+        loss, grad = full(server["x"])
+        norm = torch.linalg.vector_norm(grad, dim=-1, keepdim=True)
+        return {"loss": loss, "norm": norm}, {}
+
+    def client_init(self, server: State, client: Client) -> State:
+        return {**super().client_init(server, client), "measured": client.measured}
+
+    def client_final(self, server: State, state: State) -> State:
+        delta, norm = state["x"] - server["x"], state["measured"]["norm"]
+        length = torch.linalg.vector_norm(delta, dim=-1, keepdim=True)
+        directed = (length > 0) & (norm > 0)
+        e = torch.where(directed, length, 1) / torch.where(directed, norm, 1)
+        certainty = (e / state["lr"]).log() + 1
+        progress = state["measured"]["loss"].clamp(min=0)
+        if self.relative_loss:
+            first = state["memory"]["first"]
+            progress = torch.where(first > 0, progress / torch.where(first > 0, first, 1), 1)
+        weight = torch.where(directed, progress**self.alpha, 0)
+        return {"weight": weight, "g": weight * -delta / e, "C": weight * certainty}
+
+    def client_remember(self, server: State, state: State) -> State:
+        return {**super().client_remember(server, state), "first": state["memory"]["first"]}
+
+    def server_update(self, server: State, mean: State) -> State:
+        known = mean["weight"] > 0
+        weight = torch.where(known, mean["weight"], 1)
+        g, C = mean["g"] / weight, (mean["C"] / weight).clamp(min=LEAST)
+        b1, b2 = self.beta1**C, self.beta2**C
+        c_m, c_v = server["c_m"] * b1, server["c_v"] * b2
+        m = b1 * server["m"] + (1 - b1) * g
+        v = b2 * server["v"] + (1 - b2) * g**2
+        lr, c = (C * self.lr, c_v) if self.form == "code" else (self.lr, c_m)
+        x = server["x"] - lr * (m / (1 - c_m)) / ((v / (1 - c)).sqrt() + self.eps)
+        new = {"x": x, "x0": server["x0"], "m": m, "v": v, "c_m": c_m, "c_v": c_v}
+        # Where nobody has a direction, nothing changes.
+        return {name: torch.where(known, new[name], server[name]) for name in new}
+
+
+def adafedadam(
+    client_lr: float = 0.1,
+    server_lr: float = 1e-3,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    eps: float = 1e-8,
+    alpha: float = 1.0,
+    form: str = "code",
+    relative_loss: bool = True,
+) -> AdaFedAdam:
+    """:class:`AdaFedAdam` with SGD clients of rate ``client_lr``; ``server_lr`` is its ``lr``."""
+    sgd = clients.SGD(lr=client_lr)
+    return AdaFedAdam(server_lr, beta1, beta2, eps, alpha, form, relative_loss, client=sgd)

@@ -1,0 +1,92 @@
+"""Centralised training: a base optimizer on all data, for comparison (FedOpt, section E.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
+from fedlib.component import non_negative
+from fedlib.optimizers import base as bases
+from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+
+
+@dataclass(frozen=True)
+class Centralized(Algorithm):
+    """x <- x - client_lr U(g, s), s <- V(g, s), g on one batch of all clients' data.
+
+    One client holds everything (:meth:`fedlib.Task.centralized`). A round is its
+    ``local_epochs`` passes or ``local_steps`` batches, of the federated task's batch size as in
+    FedOpt (D.3); s lives on from step to step and from round to round. Nothing is sent.
+
+    The bases are Mime's, with U before V, so Mime with one full-batch step is exactly this. FedOpt
+    trained with library optimizers, whose Adam, Adagrad and Yogi put g into v before the step and
+    (Adam, Yogi) correct the bias; the optimizers differ in the first steps, and momentum here is
+    (1 - beta) g + beta m: a rate 1 / (1 - beta) times that of torch.optim.SGD does the same.
+
+    Args:
+        base: the base optimizer, for instance ``fedlib.base.Yogi(eps=1e-3)``.
+        client_lr: its step size.
+        client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
+    """
+
+    base: bases.Base = field(default_factory=bases.SGD)
+    client_lr: float = 0.1
+    client_schedule: str = "constant"
+
+    def validate(self) -> None:
+        non_negative(self.client_lr, "client_lr")
+        check_schedule(self.client_schedule)
+
+    @property
+    def pooled(self) -> bool:
+        return True
+
+    @property
+    def uniform(self) -> bool:
+        return True
+
+    def server_init(self, params: Tensor) -> State:
+        return {"x": params, "base": self.base.init(params)}
+
+    def client_init(self, server: State, client: Client) -> State:
+        factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
+        return {**server, "lr": factor * self.client_lr}
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        s = self.base.begin(g, state["base"])
+        x = state["x"] - state["lr"] * self.base.step(g, s)
+        return {**state, "x": x, "base": self.base.advance(g, s), "loss": loss}
+
+    def client_final(self, server: State, state: State) -> State:
+        return {"x": state["x"], "base": state["base"]}
+
+    def server_update(self, server: State, mean: State) -> State:
+        return mean
+
+    def communication(self, size: int) -> tuple[int, int]:
+        return 0, 0
+
+
+def centralized(
+    client_lr: float = 0.1,
+    base: str = "sgd",
+    momentum: float = 0.9,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    eps: float = 1e-3,
+    v0: float | None = None,
+    bias_correction: bool = False,
+) -> Centralized:
+    """:class:`Centralized` with a base optimizer by name.
+
+    Args:
+        client_lr: the step size.
+        base, momentum, beta1, beta2, eps, v0, bias_correction: see
+            :func:`fedlib.optimizers.base.make`.
+    """
+    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
+    return Centralized(base=optimizer, client_lr=client_lr)

@@ -1,0 +1,96 @@
+"""FedNova: local updates normalised by what they accumulate (Wang et al., 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
+from fedlib.component import decay, non_negative
+from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+
+
+@dataclass(frozen=True)
+class FedNova(Algorithm):
+    """FedNova with SGD clients, optionally with momentum and a proximal term.
+
+    Client i takes tau_i local steps x <- x - client_lr d with u <- momentum u + g + mu (x - x_t)
+    and d = u (``nesterov``: g + mu (x - x_t) + momentum u), u = 0 at the start of a round. Its
+    update is x_t - x_i = client_lr * sum_k a_{i,k} g_{i,k}, and the server does::
+
+        x_{t+1} = x_t - server_lr * tau_eff * sum_i p_i (x_t - x_i) / ||a_i||_1
+
+    ||a_i||_1 is followed step by step: it is what the same steps accumulate from gradients that
+    are all 1, in units of client_lr. So plain steps add 1; momentum adds n with n <- momentum n +
+    1; a proximal term makes a <- (1 - client_lr mu) a + 1. The authors' code counts double where
+    momentum and mu meet; here n <- momentum n + 1 - client_lr mu a, a <- a + n, which is exact
+    (as long as no a_{i,k} is negative, that is, for client_lr mu well below 1).
+
+    tau_eff = sum_i p_i ||a_i||_1 of the steps without their proximal term: sum_i p_i ||a_i||_1 for
+    mu = 0 and sum_i p_i tau_i with mu and no momentum, both as in the authors' code.
+
+    With equally many plain steps on every client this is FedAvg. Clients that take no step count
+    as an update of zero.
+
+    Args:
+        client_lr: learning rate of the clients' SGD, eta_l.
+        server_lr: factor on the server's step; 1 in the paper.
+        momentum: of the clients' SGD.
+        mu: weight of the clients' proximal term mu/2 ||x - x_t||^2.
+        nesterov: Nesterov's momentum on the clients.
+        client_schedule: factor on the client learning rate per round; see :class:`fedlib.FedOpt`.
+    """
+
+    client_lr: float = 0.1
+    server_lr: float = 1.0
+    momentum: float = 0.0
+    mu: float = 0.0
+    nesterov: bool = False
+    client_schedule: str = "constant"
+
+    def validate(self) -> None:
+        non_negative(self.client_lr, "client_lr")
+        non_negative(self.server_lr, "server_lr")
+        decay(self.momentum, "momentum")
+        non_negative(self.mu, "mu")
+        check_schedule(self.client_schedule)
+
+    def client_init(self, server: State, client: Client) -> State:
+        x = server["x"]
+        zero = torch.zeros_like(x[..., :1])
+        lr = SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr + zero
+        pull = torch.cat([lr * self.mu, zero], dim=-1)
+        return {
+            "x": x,
+            "anchor": x,
+            "u": torch.zeros_like(x),
+            "lr": lr,
+            # ||a||_1 and its momentum n: with the proximal term, and without.
+            "a": torch.zeros_like(pull),
+            "n": torch.zeros_like(pull),
+            "pull": pull,
+        }
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        u, d = self._direction(state["u"], g + self.mu * (state["x"] - state["anchor"]))
+        n, step = self._direction(state["n"], 1 - state["pull"] * state["a"])
+        x, a = state["x"] - state["lr"] * d, state["a"] + step
+        return {**state, "loss": loss, "x": x, "u": u, "a": a, "n": n}
+
+    def _direction(self, u: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        """The new momentum and the step's direction, of vectors or of the scalars that count."""
+        u = self.momentum * u + g
+        return u, g + self.momentum * u if self.nesterov else u
+
+    def client_final(self, server: State, state: State) -> State:
+        a, plain = state["a"][..., :1], state["a"][..., 1:]
+        moved = a != 0
+        update = (server["x"] - state["x"]) / torch.where(moved, a, 1)
+        return {"update": torch.where(moved, update, 0), "tau": plain}
+
+    def server_update(self, server: State, mean: State) -> State:
+        return {"x": server["x"] - self.server_lr * mean["tau"] * mean["update"]}

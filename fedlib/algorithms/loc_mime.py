@@ -1,0 +1,59 @@
+"""Loc-Mime: Mime whose optimizer state moves during the local steps (Mime, section 5.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedlib.algorithms.base import Client, State, ValueAndGrad
+from fedlib.algorithms.mime import Mime
+from fedlib.optimizers import base as bases
+
+
+@dataclass(frozen=True)
+class LocMime(Mime):
+    """The ablation that shows why Mime freezes its state: worse, the paper finds (Figure 1).
+
+    A client starts with the server's s and steps
+
+        g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,    y <- y - client_lr U(g_i, s_i),
+        s_i <- V(g_i, s_i).
+
+    After the round its s_i is forgotten; the server's is V(c, s), as in :class:`Mime`. The paper
+    does not say which gradient updates s_i: here the corrected one, which is also the one stepped
+    along. With ``SGD`` as base this is Mime.
+    """
+
+    def client_init(self, server: State, client: Client) -> State:
+        return {
+            "x": server["x"],
+            "anchor": server["x"],
+            "c": server["c"],
+            "base": server["base"],
+            "lr": self.rate(client),
+        }
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        _, at_anchor = value_and_grad(state["anchor"], batch)
+        g = g - at_anchor + state["c"]
+        x = state["x"] - state["lr"] * self.base.step(g, state["base"])
+        return {**state, "x": x, "base": self.base.advance(g, state["base"]), "loss": loss}
+
+
+def loc_mime(
+    client_lr: float = 0.1,
+    server_lr: float = 1.0,
+    base: str = "sgd",
+    momentum: float = 0.9,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    eps: float = 1e-3,
+    v0: float | None = None,
+    bias_correction: bool = False,
+    split: bool = False,
+    lean: bool = False,
+) -> LocMime:
+    """:class:`LocMime` with a base optimizer by name; the arguments are those of ``mime``."""
+    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
+    return LocMime(base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean)

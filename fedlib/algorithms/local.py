@@ -1,0 +1,85 @@
+"""Local training as most methods do it: a client optimizer on a local objective."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.objectives import Objective
+from fedlib.errors import Error
+from fedlib.optimizers import client as clients
+from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+
+
+class LocalTraining(Algorithm):
+    """Base of methods whose clients start at x_t and train with an optimizer of their own.
+
+    A method is a dataclass that declares these fields, besides its own.
+
+    Attributes:
+        client: the client optimizer.
+        objective: the local objective.
+        client_schedule: factor on the client learning rate per round: ``"constant"``,
+            ``"exp_decay"`` or ``"step_decay"``.
+    """
+
+    client: clients.ClientOptimizer
+    objective: Objective
+    client_schedule: str
+
+    def validate(self) -> None:
+        check_schedule(self.client_schedule)
+        if self.client_schedule != "constant" and not self.client.takes_lr:
+            raise Error(
+                f"client_schedule is {self.client_schedule!r}, but {type(self.client).__name__} "
+                "has no learning rate to schedule; allowed: 'constant'"
+            )
+
+    @property
+    def remembers(self) -> bool:
+        return self.objective.remembers
+
+    @property
+    def needs_features(self) -> bool:
+        return self.objective.needs_features
+
+    def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
+        if not self.objective.remembers:
+            return {}
+        # Before its first round a client has no model of its own; "seen" says whether it has.
+        return {"previous": server["x"], "seen": 0 * client.examples}
+
+    def client_init(self, server: State, client: Client) -> State:
+        factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
+        x = server["x"]
+        return {
+            "x": x,
+            "anchor": x,
+            "lr": factor * self.client.lr * torch.ones_like(x[..., :1]),
+            "optimizer": self.client.init(x),
+            "memory": client.memory,
+        }
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        objective = self.objective.on(state, batch, value_and_grad)
+        losses = []
+
+        def oracle(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+            loss, value, grad = objective(x, draw)
+            losses.append(loss)
+            return value, grad
+
+        _, x, optimizer = self.client.step(state["x"], state["optimizer"], oracle, state["lr"])
+        # An optimizer asks first where it stands.
+        return {**state, "x": x, "optimizer": optimizer, "loss": losses[0]}
+
+    def client_final(self, server: State, state: State) -> State:
+        return {"delta": state["x"] - server["x"]}
+
+    def client_remember(self, server: State, state: State) -> State:
+        if not self.objective.remembers:
+            return {}
+        return {"previous": state["x"], "seen": 0 * state["memory"]["seen"] + 1}

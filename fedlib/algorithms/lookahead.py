@@ -1,0 +1,79 @@
+"""Lookahead on clients: any inner optimizer, an outer step of its own rate (FedOpt, B.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Client, State
+from fedlib.algorithms.fedopt import FedOpt
+from fedlib.errors import require
+from fedlib.optimizers import client as clients
+from fedlib.optimizers import server as servers
+
+
+@dataclass(frozen=True)
+class Lookahead(FedOpt):
+    """FedOpt with an SGD server: x_{t+1} = x_t + server.lr sum_i p_i (y_i - x_t).
+
+    Lookahead (Zhang et al., 2019) takes k steps of an inner optimizer from its slow weights x and
+    moves them a fraction alpha = ``server.lr`` toward the result y. With one client this is it.
+    FedOpt (B.3) spreads it over clients with an adaptive inner optimizer as client optimizer, and
+    says that the optimizer's accumulators travel with the model: the server averages them as it
+    averages the models, and the next cohort starts from the mean. An inner optimizer with one
+    vector of state (SGDM, Adagrad) thus doubles what is sent, Adam's two triple it, SGD's none
+    leaves FedAvg with server rate alpha.
+
+    Args:
+        client: the inner optimizer.
+        server: ``fedlib.server.SGD(lr=alpha)``.
+        objective, client_schedule: see :class:`fedlib.FedOpt`.
+        reset: start the inner optimizer afresh every round instead: FedOpt without additions.
+    """
+
+    reset: bool = False
+
+    def validate(self) -> None:
+        super().validate()
+        name = type(self.server).__name__
+        require(isinstance(self.server, servers.SGD), "server of Lookahead", name, "SGD")
+
+    def server_init(self, params: Tensor) -> State:
+        inner = {} if self.reset else self.client.init(params)
+        return {**super().server_init(params), "inner": inner}
+
+    def client_init(self, server: State, client: Client) -> State:
+        state = super().client_init(server, client)
+        return state if self.reset else {**state, "optimizer": server["inner"]}
+
+    def client_final(self, server: State, state: State) -> State:
+        inner = {} if self.reset else state["optimizer"]
+        return {**super().client_final(server, state), "inner": inner}
+
+    def server_update(self, server: State, mean: State) -> State:
+        return {**super().server_update(server, mean), "inner": mean["inner"]}
+
+    def communication(self, size: int) -> tuple[int, int]:
+        """The model and the inner optimizer's vectors, both ways."""
+        vectors = 0 if self.reset else count_vectors(self.client.init(torch.zeros(2)))
+        return (1 + vectors) * size, (1 + vectors) * size
+
+
+def count_vectors(state: dict[str, Any]) -> int:
+    """How many tensors of an optimizer's state for 2 parameters are of their size."""
+    return sum(leaf.shape[-1] == 2 for leaf in state.values())
+
+
+def lookahead(client_lr: float = 0.1, server_lr: float = 0.5, reset: bool = False) -> Lookahead:
+    """:class:`Lookahead` with SGD, or the ``client_optimizer`` of your choice, inside.
+
+    Args:
+        client_lr: the inner optimizer's learning rate.
+        server_lr: alpha, the outer rate; Lookahead's authors take 0.5.
+        reset: see :class:`Lookahead`.
+    """
+    client, server = clients.SGD(lr=client_lr), servers.SGD(lr=server_lr)
+    return Lookahead(client=client, server=server, reset=reset)

@@ -1,0 +1,94 @@
+"""Mime: local steps that mimic a centralised optimizer (Karimireddy et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.two_phase import TwoPhase
+from fedlib.optimizers import base as bases
+
+
+@dataclass(frozen=True)
+class Mime(TwoPhase):
+    """A base optimizer (U, V) whose state s is the server's, frozen during the local steps.
+
+    Each round, with c = sum_i p_i grad F_i(x_t) over the cohort, clients start at y = x_t and step
+
+        g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,    y <- y - client_lr U(g_i, s),
+
+    both gradients on the same batch b and with the same dropout masks. Then s <- V(c, s), with c
+    at the old x_t, and x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t).
+
+    Source: Mime, Algorithm 1, with the means weighted by examples (section 3, end). Its published
+    code (fedjax) takes the same clients for c and for training, too; it takes c with dropout on,
+    and has other U and V, see :mod:`fedlib.optimizers.base`. Where v would be 0 in the first U,
+    s begins as V(c, s) of the first round's c, which clients send in any case.
+
+    With one full-batch step this is the base optimizer on the cohort's loss: :class:`ServerOnly`,
+    and :class:`Centralized` if all clients take part.
+
+    Args:
+        base: the base optimizer, for instance ``fedlib.base.Adam(eps=1e-3)``.
+        client_lr, server_lr, client_schedule, split, lean: see :class:`TwoPhase`.
+    """
+
+    base: bases.Base = field(default_factory=bases.SGD)
+
+    @property
+    def state_vectors(self) -> int:
+        return self.base.vectors
+
+    def server_init(self, params: Tensor) -> State:
+        return {"x": params, "c": torch.zeros_like(params), "base": self.base.init(params)}
+
+    def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
+        return {}, {"c": full(server["x"])[1]}
+
+    def server_measured(self, server: State, mean: State) -> State:
+        c = mean["c"]
+        return {**server, "c": c, "base": self.base.begin(c, server["base"])}
+
+    def client_init(self, server: State, client: Client) -> State:
+        # U is linear and s frozen, so lr U(g_i, s) = lr a (g - g') + lr U(c, s).
+        lr, (a, _) = self.rate(client), self.base.linear(server["base"])
+        shift = lr * self.base.step(server["c"], server["base"])
+        return {"x": server["x"], "anchor": server["x"], "scale": lr * a, "shift": shift}
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        _, at_anchor = value_and_grad(state["anchor"], batch)
+        x = state["x"] - state["scale"] * (g - at_anchor) - state["shift"]
+        return {**state, "x": x, "loss": loss}
+
+    def server_update(self, server: State, mean: State) -> State:
+        new = self.base.advance(server["c"], server["base"])
+        return {"x": self.moved(server, mean), "c": server["c"], "base": new}
+
+
+def mime(
+    client_lr: float = 0.1,
+    server_lr: float = 1.0,
+    base: str = "sgd",
+    momentum: float = 0.9,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    eps: float = 1e-3,
+    v0: float | None = None,
+    bias_correction: bool = False,
+    split: bool = False,
+    lean: bool = False,
+) -> Mime:
+    """:class:`Mime` with a base optimizer by name.
+
+    Args:
+        client_lr, server_lr, split, lean: see :class:`TwoPhase`.
+        base, momentum, beta1, beta2, eps, v0, bias_correction: see
+            :func:`fedlib.optimizers.base.make`.
+    """
+    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
+    return Mime(base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean)

@@ -1,0 +1,56 @@
+"""MimeLite: Mime without the correction of the local gradients (Karimireddy et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedlib.algorithms.base import Client, State, ValueAndGrad
+from fedlib.algorithms.mime import Mime
+from fedlib.optimizers import base as bases
+
+
+@dataclass(frozen=True)
+class MimeLite(Mime):
+    """y <- y - client_lr U(grad F_i(y; b), s) with the server's s frozen; then s <- V(c, s).
+
+    c = sum_i p_i grad F_i(x_t) at the old x_t, as in :class:`Mime`; the local gradients are not
+    corrected with it. With ``SGD`` as base there is no state, clients send no gradients, ``split``
+    has no effect, and this is FedAvg, as the paper has it (Table 1).
+
+    Source: Mime, Algorithm 1. Its published code (fedjax) differs as in :class:`Mime`.
+    """
+
+    corrects: ClassVar[bool] = False
+
+    @property
+    def measures(self) -> bool:
+        return self.base.vectors > 0
+
+    def client_init(self, server: State, client: Client) -> State:
+        lr, (a, b) = self.rate(client), self.base.linear(server["base"])
+        return {"x": server["x"], "scale": lr * a, "shift": lr * b}
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        return {**state, "x": state["x"] - state["scale"] * g - state["shift"], "loss": loss}
+
+
+def mimelite(
+    client_lr: float = 0.1,
+    server_lr: float = 1.0,
+    base: str = "sgd",
+    momentum: float = 0.9,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    eps: float = 1e-3,
+    v0: float | None = None,
+    bias_correction: bool = False,
+    split: bool = False,
+    lean: bool = False,
+) -> MimeLite:
+    """:class:`MimeLite` with a base optimizer by name; the arguments are those of ``mime``."""
+    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
+    return MimeLite(
+        base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean
+    )

@@ -1,0 +1,32 @@
+"""MimeLiteMVR: MimeMVR without the correction by c (Karimireddy et al., 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedlib.algorithms.base import Client, State, ValueAndGrad
+from fedlib.algorithms.mime_mvr import MimeMVR
+
+
+@dataclass(frozen=True)
+class MimeLiteMVR(MimeMVR):
+    """MimeMVR with g_i = grad F_i(y; b): clients step
+
+        y <- y - client_lr ((1 - beta) g_i + beta (m_t + g_i - grad F_i(x_t; b))),
+
+    m_t and everything else as in :class:`MimeMVR`. beta = 0 is FedAvg.
+    """
+
+    corrects: ClassVar[bool] = False
+
+    def client_init(self, server: State, client: Client) -> State:
+        lr = self.rate(client)
+        shift = lr * self.momentum * server["m"]
+        return {"x": server["x"], "anchor": server["x"], "lr": lr, "shift": shift}
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        _, at_anchor = value_and_grad(state["anchor"], batch)
+        x = state["x"] - state["lr"] * (g - self.momentum * at_anchor) - state["shift"]
+        return {**state, "x": x, "loss": loss}

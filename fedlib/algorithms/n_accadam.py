@@ -1,0 +1,78 @@
+"""N-AccAdam: centralised Adam on what N steps of SGD accumulate (AdaFedAdam, Theorem 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
+from fedlib.component import decay, non_negative, positive
+from fedlib.optimizers.adam import adam_state, adam_step
+
+
+@dataclass(frozen=True)
+class NAccAdam(Algorithm):
+    """N-AccAdam (Algorithms 3 and 4 of "Accelerating Fair Federated Learning", appendix B).
+
+    Not federated: one client holds all examples. In every round it takes N steps of minibatch SGD
+    from x_t to y; N is the run's ``local_steps``. Then Adam steps along Delta = (x_t - y) /
+    client_lr::
+
+        m <- beta1 m + (1 - beta1) Delta,  v <- beta2 v + (1 - beta2) Delta^2
+        x_{t+1} = x_t - server_lr * m^ / (sqrt(v^) + eps)
+
+    with both moments corrected for their bias. N = 1 is Adam itself. This is what FedAdam comes to
+    when all clients' data are alike.
+
+    Args:
+        client_lr: learning rate of the SGD steps, eta_s.
+        server_lr: learning rate of Adam, eta.
+        beta1, beta2, eps: of Adam.
+    """
+
+    client_lr: float = 0.1
+    server_lr: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    def validate(self) -> None:
+        positive(self.client_lr, "client_lr")
+        non_negative(self.server_lr, "server_lr")
+        decay(self.beta1, "beta1")
+        decay(self.beta2, "beta2")
+        positive(self.eps, "eps")
+
+    @property
+    def pooled(self) -> bool:
+        return True
+
+    def server_init(self, params: Tensor) -> State:
+        return {"x": params, "adam": adam_state(params)}
+
+    def client_init(self, server: State, client: Client) -> State:
+        return {"x": server["x"]}
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        loss, g = value_and_grad(state["x"], batch)
+        return {"x": state["x"] - self.client_lr * g, "loss": loss}
+
+    def client_final(self, server: State, state: State) -> State:
+        return {"delta": (server["x"] - state["x"]) / self.client_lr}
+
+    def server_update(self, server: State, mean: State) -> State:
+        x, adam = adam_step(
+            server["x"],
+            mean["delta"],
+            server["adam"],
+            self.server_lr,
+            self.beta1,
+            self.beta2,
+            self.eps,
+        )
+        return {"x": x, "adam": adam}
+
+    def communication(self, size: int) -> tuple[int, int]:
+        return 0, 0

@@ -1,0 +1,94 @@
+"""What Mime and its variants share: gradients of whole clients at x_t before the local steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.component import non_negative
+from fedlib.errors import require
+from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+
+
+@dataclass(frozen=True)
+class TwoPhase(Algorithm):
+    """Clients send whole-data gradients, the server makes c and its state of them, clients train.
+
+    The mean gradient c = sum_i p_i grad F_i(x_t), without dropout and augmentation, and the new
+    model x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t) have the clients' weights p_i.
+
+    With ``split`` (Mime, section 5.3) one half of the cohort, drawn at random, sends gradients only
+    and the other half trains and sends models only: a client sends as much as FedAvg's.
+
+    What is sent in a round, in model sizes, with |s| vectors of optimizer state:
+
+    ============  =======================  ====================
+    each client   receives                 sends
+    ============  =======================  ====================
+    default       x, s, and c if used      gradient and model
+    ``split``     x, s, and c if used      gradient or model
+    ============  =======================  ====================
+
+    The paper gives no counts. ``lean`` is the other reading of its ``split``: clients that send
+    gradients receive x alone.
+
+    Args:
+        client_lr: eta, the step size of the local steps.
+        server_lr: 1 in the paper: the mean of the clients' models.
+        client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
+        split, lean: see above.
+    """
+
+    client_lr: float = 0.1
+    server_lr: float = 1.0
+    client_schedule: str = "constant"
+    split: bool = False
+    lean: bool = False
+
+    # Whether clients receive c and correct their gradients with it.
+    corrects: ClassVar[bool] = True
+    # How many gradients a measuring client sends.
+    gradients: ClassVar[int] = 1
+
+    def validate(self) -> None:
+        non_negative(self.client_lr, "client_lr")
+        non_negative(self.server_lr, "server_lr")
+        check_schedule(self.client_schedule)
+        require(self.split or not self.lean, "lean", self.lean, "true only with split")
+
+    @property
+    def measures(self) -> bool:
+        return True
+
+    @property
+    def halves(self) -> bool:
+        return bool(self.split) and self.measures
+
+    def rate(self, client: Client) -> float:
+        """The step size of this round; a tensor where ``client_lr`` is one."""
+        return SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr
+
+    def client_final(self, server: State, state: State) -> State:
+        return {"delta": state["x"] - server["x"]}
+
+    def moved(self, server: State, mean: State) -> Tensor:
+        """x_{t+1}."""
+        x: Tensor = server["x"]
+        return x + self.server_lr * mean["delta"]
+
+    @property
+    def state_vectors(self) -> int:
+        """|s|: what clients receive besides x and c."""
+        raise NotImplementedError
+
+    def communication(self, size: int) -> tuple[int, int]:
+        down = 1 + self.state_vectors + self.corrects
+        up = 1 if self.halves or not self.measures else 1 + self.gradients
+        return down * size, up * size
+
+    def measure_communication(self, size: int) -> tuple[int, int]:
+        down = 1 if self.lean else 1 + self.state_vectors + self.corrects
+        return down * size, self.gradients * size

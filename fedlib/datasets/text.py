@@ -1,0 +1,253 @@
+"""Texts as numbers: the papers' character and word encodings, and reading GloVe vectors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.errors import Error, require
+
+# FedOpt's character vocabulary in the order of its public code: 86 characters, then numbers 1 to
+# 86. 0 pads, and three more tokens follow. Only ASCII occurs, so a character is a byte.
+SHAKESPEARE_CHARACTERS = (
+    "dhlptx@DHLPTX $(,048cgkoswCGKOSW[_#'/37;?bfjnrvzBFJNRVZ\"&*.26:\naeimquyAEIMQUY]!%)-159\r"
+)
+PAD, OOV, BOS, EOS = 0, 87, 88, 89
+CHARACTERS = 90  # the size of the whole vocabulary
+SEQUENCE = 80  # characters that a model reads at once
+
+_TWEET = re.compile(r"[\w']+|[.,!?;]")
+# Words keep inner apostrophes, hyphens, dots and plus signs (don't, e-mail, os.path, c++).
+_POST = re.compile(r"[a-z0-9_]+(?:['’.\-][a-z0-9_]+|\+\+|#)*|[.,!?;:()\"]")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+
+
+# ------------------------------------------------------------------------------------ characters
+
+
+def shakespeare_tokens(text: str) -> list[int]:
+    """The tokens of one snippet: start, a token per byte of its UTF-8 form, end."""
+    return [BOS, *_character_table()[np.frombuffer(text.encode(), np.uint8)].tolist(), EOS]
+
+
+def shakespeare_chunks(
+    text: np.ndarray, offsets: np.ndarray, length: int = SEQUENCE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Snippets as rows of ``length + 1`` tokens: row ``c`` is input ``c[:-1]``, target ``c[1:]``.
+
+    Each snippet by itself gets a start and an end token, is padded to a multiple of ``length + 1``
+    and cut. The step from the last token of a row to the first of the next is lost (one in 81), as
+    in FedOpt's public code.
+
+    Args:
+        text: uint8 ``[bytes]``, all snippets in UTF-8 one after the other.
+        offsets: int64 ``[snippets + 1]``; snippet i is ``text[offsets[i]:offsets[i + 1]]``.
+        length: tokens that a model reads at once; 80 in the paper.
+
+    Returns:
+        uint8 ``[rows, length + 1]`` and int64 ``[snippets]``, how many rows each snippet has.
+    """
+    require(length >= 1, "length", length, "a whole number >= 1")
+    sizes = np.diff(offsets)
+    rows = -(-(sizes + 2) // (length + 1))
+    first = np.concatenate([[0], np.cumsum(rows)])[:-1] * (length + 1)
+    chunks = np.zeros(int(rows.sum()) * (length + 1), dtype=np.uint8)
+    chunks[first] = BOS
+    chunks[first + sizes + 1] = EOS
+    # Byte j of snippet i goes to first[i] + 1 + j.
+    shift = np.repeat(first + 1 - offsets[:-1], sizes)
+    places = np.arange(offsets[0], offsets[-1]) + shift
+    chunks[places] = _character_table()[text[offsets[0] : offsets[-1]]]
+    return chunks.reshape(-1, length + 1), rows
+
+
+def _character_table() -> np.ndarray:
+    """uint8 ``[256]``: the token of each byte."""
+    table = np.full(256, OOV, dtype=np.uint8)
+    for token, character in enumerate(SHAKESPEARE_CHARACTERS, start=1):
+        table[ord(character)] = token
+    return table
+
+
+# ----------------------------------------------------------------------------------------- words
+
+
+def tweet_words(text: str) -> list[str]:
+    """Words and the marks ``. , ! ? ;`` of a tweet; capitals stay, as in LEAF's Sent140."""
+    return _TWEET.findall(text)
+
+
+def post_words(text: str) -> list[str]:
+    r"""Words and punctuation marks of a post or a docstring, in lower case.
+
+    Lower case, and marks as words of their own, as in the federated Stack Overflow files, whose
+    tokens are ready-made. Letters beyond ASCII do not occur there and separate words here.
+
+        >>> post_words("Don't use os.path; see C++ (or C#)!")
+        ["don't", 'use', 'os.path', ';', 'see', 'c++', '(', 'or', 'c#', ')', '!']
+    """
+    return _POST.findall(text.lower())
+
+
+def sentences(text: str) -> list[str]:
+    """A post's sentences: cut after ``. ! ?`` before white space, and at blank lines."""
+    return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+
+
+def most_frequent(words: Iterable[str], size: int) -> list[str]:
+    """The ``size`` most frequent words, most frequent first; ties in alphabetical order."""
+    counts = Counter(words)
+    return sorted(counts, key=lambda word: (-counts[word], word))[:size]
+
+
+def word_rows(
+    texts: Iterable[Sequence[str]], numbers: dict[str, int], length: int, unknown: int
+) -> np.ndarray:
+    """int32 ``[texts, length]``: the numbers of each text's first words, padded with 0 at the end.
+
+    Args:
+        texts: words of each text.
+        numbers: of the known words.
+        length: of a row.
+        unknown: number of all other words.
+    """
+    rows = [[numbers.get(word, unknown) for word in words[:length]] for words in texts]
+    out = np.zeros((len(rows), length), dtype=np.int32)
+    for row, tokens in zip(out, rows, strict=True):
+        row[: len(tokens)] = tokens
+    return out
+
+
+class WordTokenizer:
+    """Texts as rows of word numbers, for transformers trained from scratch.
+
+    0 pads, 1 stands for unknown words, 2 starts and 3 ends a text, 4 and up are words.
+
+    Args:
+        words: the vocabulary, without the four special tokens.
+    """
+
+    SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.numbers = {word: number for number, word in enumerate(words, len(self.SPECIAL))}
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], size: int) -> WordTokenizer:
+        """The tokenizer of the most frequent words, ``size`` tokens in all."""
+        require(size > len(cls.SPECIAL), "vocabulary size", size, f"> {len(cls.SPECIAL)}")
+        words = (word for text in texts for word in post_words(text))
+        return cls(most_frequent(words, size - len(cls.SPECIAL)))
+
+    def __len__(self) -> int:
+        return len(self.SPECIAL) + len(self.numbers)
+
+    def __call__(self, texts: Iterable[str], length: int) -> np.ndarray:
+        """int32 ``[texts, length]``, truncated or padded at the end."""
+        require(length >= 3, "length", length, "a whole number >= 3")
+        marked = (["[CLS]", *post_words(text)[: length - 2], "[SEP]"] for text in texts)
+        return word_rows(marked, {**self.numbers, "[CLS]": 2, "[SEP]": 3}, length, unknown=1)
+
+
+def pretrained_rows(
+    texts: Sequence[str],
+    length: int = 512,
+    name: str | os.PathLike[str] = "distilbert-base-uncased",
+) -> np.ndarray:
+    """int32 ``[texts, length]`` by a published tokenizer, truncated or padded at the end.
+
+    Args:
+        texts: what to encode.
+        length: 512 tokens in the Delta-SGD code.
+        name: of the tokenizer for ``transformers.AutoTokenizer``, or a folder that holds it.
+
+    Raises:
+        Error: transformers is not installed, or the tokenizer cannot be had.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise Error(
+            "a pretrained tokenizer needs transformers: install fedlib with its extra 'text'"
+        ) from None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise Error(f"tokenizer {str(name)!r} cannot be loaded: {reason}") from None
+    out = np.zeros((len(texts), length), dtype=np.int32)
+    for start in range(0, len(texts), 1000):
+        part = list(texts[start : start + 1000])
+        encoded = tokenizer(part, padding="max_length", truncation=True, max_length=length)
+        out[start : start + len(part)] = np.asarray(encoded["input_ids"], dtype=np.int32)
+    return out
+
+
+# ----------------------------------------------------------------------------------------- GloVe
+
+
+def read_glove(
+    path: str | os.PathLike[str], words: Collection[str] | None = None
+) -> tuple[list[str], np.ndarray]:
+    """Word vectors in GloVe's text format: a line per word, ``word v1 v2 ...``.
+
+    Args:
+        path: the file, UTF-8.
+        words: which to keep (a set is fastest); default all.
+
+    Returns:
+        the words in file order and float32 ``[words, dimensions]``. Of a word that stands there
+        twice the first vector counts.
+
+    Raises:
+        Error: no such file, or a line that is not a word and as many finite numbers as line 1 has.
+    """
+    path = Path(path)
+    kept: dict[str, np.ndarray] = {}
+    dimensions = 0
+    try:
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                where = f"{path.name}, line {number}"
+                # The last fields are the numbers: a few words of some files contain spaces.
+                fields = line.rstrip().split(b" ")
+                dimensions = dimensions or len(fields) - 1
+                if dimensions < 1 or len(fields) <= dimensions:
+                    raise Error(
+                        f"{where}: has {len(fields) - 1} numbers after the word; needed: "
+                        f"{dimensions or 'at least 1'}"
+                    )
+                word = _decoded(b" ".join(fields[:-dimensions]), where)
+                if word in kept or (words is not None and word not in words):
+                    continue
+                kept[word] = _vector(fields[-dimensions:], where)
+    except FileNotFoundError:
+        raise Error(f"there is no file of word vectors {path}") from None
+    except OSError as error:
+        raise Error(f"{path} cannot be read: {error.strerror}") from None
+    if not dimensions:
+        raise Error(f"{path.name} is empty; needed: lines of a word and its numbers")
+    matrix = np.array(list(kept.values()), dtype=np.float32).reshape(len(kept), dimensions)
+    return list(kept), matrix
+
+
+def _decoded(word: bytes, where: str) -> str:
+    try:
+        return word.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Error(f"{where}: is not UTF-8 text") from None
+
+
+def _vector(fields: list[bytes], where: str) -> np.ndarray:
+    try:
+        vector = np.array([float(field) for field in fields], dtype=np.float64)
+    except ValueError:
+        raise Error(f"{where}: after the word there is something that is not a number") from None
+    if not np.isfinite(vector).all() or np.abs(vector).max() > np.finfo(np.float32).max:
+        raise Error(f"{where}: has a number that is not finite in float32")
+    return vector.astype(np.float32)

@@ -1,0 +1,367 @@
+"""Offline stand-ins for texts: the docstrings of the installed Python standard library.
+
+A module is a client: its authors have a vocabulary and a style of their own, so the split among
+clients is a natural one. The source files are parsed, never imported. The texts depend on the
+Python version, which the source line names; numbers from them are not to be held against a paper's.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import json
+import platform
+import re
+import sysconfig
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.dataset import TextDataset, describe, fingerprint
+from fedlib.datasets.text import post_words
+from fedlib.errors import Error
+
+# The labels of the news stand-ins, and which packages and modules each holds. A module that is
+# missing from the installed Python is passed over.
+TOPICS: dict[str, tuple[str, ...]] = {
+    "mail": ("email", "imaplib", "mailbox", "nntplib", "poplib", "smtplib"),
+    "web": ("cgi", "http", "urllib", "wsgiref", "xmlrpc"),
+    "network": (
+        *("ftplib", "ipaddress", "selectors", "socket", "socketserver", "ssl", "telnetlib", "uuid"),
+    ),
+    "windows": ("curses", "tkinter", "turtle"),
+    "numbers": ("_pydecimal", "bisect", "fractions", "heapq", "numbers", "random", "statistics"),
+    "text": ("codecs", "csv", "difflib", "json", "re", "textwrap", "xml"),
+    "time and logging": ("_pydatetime", "_strptime", "calendar", "datetime", "logging", "sched"),
+    "files": (
+        *("_pyio", "base64", "bz2", "dbm", "filecmp", "fileinput", "glob", "gzip", "lzma"),
+        *("mimetypes", "os", "pathlib", "posixpath", "shelve", "shutil", "tarfile", "tempfile"),
+        *("wave", "zipfile"),
+    ),
+    "coroutines": ("asyncio",),
+    "processes": ("concurrent", "ctypes", "platform", "queue", "subprocess", "threading"),
+    "tests": (
+        *("bdb", "doctest", "pdb", "profile", "pstats", "timeit", "trace", "traceback", "unittest"),
+    ),
+    "packages": (
+        *("compileall", "importlib", "pkgutil", "py_compile", "runpy", "site", "sysconfig"),
+        *("venv", "zipapp", "zipimport"),
+    ),
+    "language": (
+        *("_collections_abc", "abc", "ast", "collections", "contextlib", "copy", "dis", "enum"),
+        *("functools", "graphlib", "inspect", "operator", "symtable", "tokenize", "types"),
+        *("typing", "weakref"),
+    ),
+    "programs": (
+        *("argparse", "cmd", "code", "codeop", "configparser", "getopt", "optparse", "pydoc"),
+        *("rlcompleter", "warnings"),
+    ),
+}
+# The four classes of the AG News stand-in are unions of these.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Internet": ("mail", "web", "network"),
+    "Data": ("numbers", "text", "time and logging"),
+    "System": ("files", "coroutines", "processes"),
+    "Language": ("tests", "packages", "language"),
+}
+MOST_TAGS = 5  # of a post, as on Stack Overflow
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NAMED = (ast.ClassDef, *_FUNCTION)
+_RETURNS = ("returns nothing", "returns a value")
+_NAMES = (
+    "shakespeare",
+    "stackoverflow",
+    "stackexchange",
+    "sent140",
+    "tweets",
+    "ag_news",
+    "dbpedia",
+)
+
+
+def exists(name: str) -> bool:
+    """Whether a text stand-in of that name can be made."""
+    return name in _NAMES
+
+
+def make(name: str) -> TextDataset:
+    """The stand-in of a text data set; the same Python always gives the same texts.
+
+    ``shakespeare``: paragraphs of docstrings, a module is a role. ``stackoverflow`` and
+    ``stackexchange``: whole docstrings under the name of what they describe; the tags are the first
+    five modules that the author's module imports. ``sent140`` and ``tweets``: the first paragraph
+    of a function's docstring; label 1 if the function returns a value (of the more frequent label
+    so many are left out that both are equally frequent). ``ag_news`` and ``dbpedia``: paragraphs,
+    the label is the topic of their module (4 and 14 topics), one client.
+
+    A fifth of each client's texts, spread evenly, is its test split. No text occurs twice.
+
+    Raises:
+        Error: no such stand-in, or this Python has no source files of its library.
+    """
+    if not exists(name):
+        raise Error(
+            f"there is no offline stand-in for {name!r}; there is one for: {', '.join(_NAMES)}"
+        )
+    return _make(name)
+
+
+@lru_cache(maxsize=len(_NAMES))
+def _make(name: str) -> TextDataset:
+    if name == "shakespeare":
+        return _dataset(name, _rows(_paragraphs(20), least=2))
+    if name in ("stackoverflow", "stackexchange"):
+        return _dataset(name, _rows(_posts(), least=5))
+    if name in ("sent140", "tweets"):
+        return _dataset(name, _rows(_balanced(_summaries()), least=5), _RETURNS)
+    topics = GROUPS if name == "ag_news" else {topic: (topic,) for topic in TOPICS}
+    return _dataset(name, _rows(_topical(topics), least=5), tuple(topics))
+
+
+# --------------------------------------------------------------------------------- the docstrings
+
+
+@dataclass(frozen=True)
+class _Doc:
+    """A docstring: of what, and whether that is a function that returns a value."""
+
+    name: str
+    function: bool
+    returns: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A module with docstrings: dotted name, modules it imports in order, docstrings in order."""
+
+    name: str
+    imports: tuple[str, ...]
+    docs: tuple[_Doc, ...]
+
+
+@lru_cache(maxsize=1)
+def _library() -> tuple[_Module, ...]:
+    """The modules named in ``TOPICS``, sorted by name; parsed once per process."""
+    root = Path(sysconfig.get_path("stdlib"))
+    tops = sorted({name for names in TOPICS.values() for name in names})
+    files = [file for top in tops for file in (root / f"{top}.py", *(root / top).rglob("*.py"))]
+    # Syntax trees are very many objects and no garbage; looking for some takes half of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        modules = [module for file in files if (module := _module(file, root)) is not None]
+    finally:
+        if collecting:
+            gc.enable()
+    if not modules:
+        raise Error(
+            f"no source files of Python's standard library in {root}, and the offline text "
+            "stand-ins are made from them: import real data ('fedlib data import --help')"
+        )
+    return tuple(sorted(modules, key=lambda module: module.name))
+
+
+def _module(file: Path, root: Path) -> _Module | None:
+    """What a source file says; None without docstrings, and for damaged files and tests."""
+    place = file.relative_to(root).with_suffix("").parts
+    if {"test", "tests"} & set(place):
+        return None
+    try:
+        source = file.read_bytes()
+        tree = ast.parse(source) if b'"""' in source else None
+    except (OSError, SyntaxError, ValueError):
+        return None
+    if tree is None:
+        return None
+    name = ".".join(place).removesuffix(".__init__")
+    docs = tuple(_docs(tree, name))
+    return _Module(name, _imports(tree), docs) if docs else None
+
+
+def _docs(node: ast.AST, name: str) -> Iterator[_Doc]:
+    """The docstrings of a module and of its classes and functions, also inside each other."""
+    if isinstance(node, (ast.Module, *_NAMED)):
+        text = ast.get_docstring(node, clean=False)
+        if text and text.strip():
+            function = isinstance(node, _FUNCTION)
+            yield _Doc(name, function, function and _returns(node), inspect.cleandoc(text))
+    for child in _statements(node):
+        if not hasattr(child, "body"):
+            continue
+        inner = f"{name}.{child.name}" if isinstance(child, _NAMED) else name
+        yield from _docs(child, inner)
+
+
+def _statements(node: ast.AST) -> list[ast.stmt]:
+    """The statements directly inside a statement; expressions hold no docstrings."""
+    found: list[ast.stmt] = []
+    for field in ("body", "orelse", "finalbody"):
+        found += getattr(node, field, ())
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        found += part.body
+    return found
+
+
+def _returns(function: ast.AST) -> bool:
+    """Whether a function, nested ones aside, has ``return`` with a value other than None."""
+    inside = _statements(function)
+    while inside:
+        node = inside.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                return True
+        if not isinstance(node, _NAMED):
+            inside += _statements(node)
+    return False
+
+
+def _imports(tree: ast.Module) -> tuple[str, ...]:
+    """The top-level modules that a module imports, in order, each once; its own package aside."""
+    found: dict[str, None] = {}
+    inside = list(tree.body)
+    while inside:
+        node = inside.pop(0)
+        if isinstance(node, ast.Import):
+            found.update((alias.name.split(".")[0], None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found[node.module.split(".")[0]] = None
+        elif isinstance(node, (ast.If, ast.Try)):
+            inside = _statements(node) + inside
+    found.pop("__future__", None)
+    return tuple(found)
+
+
+# -------------------------------------------------------------------------------------- the texts
+
+
+@dataclass(frozen=True)
+class _Text:
+    client: str
+    text: str
+    target: int | tuple[str, ...] | None = None
+
+
+def _paragraphs(characters: int) -> Iterator[_Text]:
+    """Paragraphs of at least so many characters."""
+    for module in _library():
+        for doc in module.docs:
+            for part in re.split(r"\n[ \t]*\n", doc.text):
+                part = inspect.cleandoc(part)
+                if len(part) >= characters:
+                    yield _Text(module.name, part)
+
+
+def _posts() -> Iterator[_Text]:
+    """Docstrings of at least 5 words under the words of the name of what they describe."""
+    for module in _library():
+        tags = module.imports[:MOST_TAGS]
+        for doc in module.docs:
+            if tags and len(post_words(doc.text)) >= 5:
+                title = re.sub(r"[._]+", " ", doc.name).strip()
+                yield _Text(module.name, f"{title}\n{doc.text}", tags)
+
+
+def _summaries() -> Iterator[_Text]:
+    """First paragraphs of functions' docstrings, on one line, of at least 3 words."""
+    for module in _library():
+        for doc in module.docs:
+            text = " ".join(re.split(r"\n[ \t]*\n", doc.text)[0].split())
+            if doc.function and len(post_words(text)) >= 3:
+                yield _Text(module.name, text, int(doc.returns))
+
+
+def _balanced(texts: Iterable[_Text]) -> Iterator[_Text]:
+    """Of texts with label 0 or 1 so many, evenly spread, that both labels are equally frequent.
+
+    Sent140 is balanced as a whole too, while its users are not.
+    """
+    found = list(texts)
+    counts = [sum(one.target == label for one in found) for label in (0, 1)]
+    seen = [0, 0]
+    for one in found:
+        label = int(one.target == 1)
+        keep, before = min(counts), seen[label] * min(counts) // counts[label]
+        seen[label] += 1
+        if seen[label] * keep // counts[label] > before:
+            yield one
+
+
+def _topical(topics: Mapping[str, tuple[str, ...]]) -> Iterator[_Text]:
+    """Paragraphs of at least 8 words; the target is the position of their module's topic."""
+    labels = {
+        top: label
+        for label, parts in enumerate(topics.values())
+        for part in parts
+        for top in TOPICS[part]
+    }
+    for one in _paragraphs(40):
+        label = labels.get(one.client.split(".")[0])
+        text = " ".join(one.text.split())
+        if label is not None and len(post_words(text)) >= 8:
+            yield _Text("all", text, label)
+
+
+def _rows(texts: Iterable[_Text], least: int) -> list[_Text]:
+    """Each text once, of clients with at least ``least`` texts, client by client."""
+    seen: set[str] = set()
+    clients: dict[str, list[_Text]] = defaultdict(list)
+    for one in texts:
+        if one.text not in seen:
+            seen.add(one.text)
+            clients[one.client].append(one)
+    return [one for own in clients.values() if len(own) >= least for one in own]
+
+
+def _dataset(name: str, rows: list[_Text], classes: tuple[str, ...] | None = None) -> TextDataset:
+    codes: dict[str, int] = {}
+    splits: dict[str, list[_Text]] = {"train": [], "test": []}
+    counts: dict[str, int] = defaultdict(int)
+    totals: dict[str, int] = defaultdict(int)
+    for one in rows:
+        totals[one.client] += 1
+    for one in rows:
+        codes.setdefault(one.client, len(codes))
+        # Every fifth text is for testing, and the last one of a client with fewer.
+        place = counts[one.client]
+        last = totals[one.client] < 5 and place == totals[one.client] - 1
+        splits["test" if place % 5 == 4 or last else "train"].append(one)
+        counts[one.client] += 1
+    arrays: dict[str, np.ndarray] = {}
+    for split, own in splits.items():
+        arrays |= _ragged(split, "text", "offsets", [one.text.encode() for one in own])
+        arrays[f"{split}_client"] = np.array([codes[one.client] for one in own], dtype=np.int64)
+        if classes is not None:
+            arrays[f"{split}_label"] = np.array([one.target for one in own], dtype=np.int64)
+        elif isinstance(own[0].target, tuple):
+            tags = [json.dumps(one.target).encode() for one in own]
+            arrays |= _ragged(split, "tags", "tags_offsets", tags)
+    for array in arrays.values():
+        array.setflags(write=False)
+    return TextDataset(
+        name=name,
+        arrays=arrays,
+        clients=tuple(codes),
+        classes=classes,
+        stand_in=True,
+        source=f"offline stand-in for {ENTRIES[name].title}: {ENTRIES[name].stand_in} "
+        f"(Python {platform.python_version()})",
+        fingerprint=fingerprint(
+            {key: describe(array) for key, array in arrays.items()} | {"clients": list(codes)},
+            classes,
+        ),
+    )
+
+
+def _ragged(split: str, field: str, offsets: str, parts: list[bytes]) -> dict[str, np.ndarray]:
+    ends = np.concatenate([[0], np.cumsum([len(part) for part in parts], dtype=np.int64)])
+    return {
+        f"{split}_{field}": np.frombuffer(b"".join(parts), dtype=np.uint8).copy(),
+        f"{split}_{offsets}": ends.astype(np.int64),
+    }

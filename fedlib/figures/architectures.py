@@ -1,0 +1,239 @@
+"""Network architectures as tables and drawings, made from the models themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from fedlib import models, papers
+from fedlib.errors import unknown
+from fedlib.figures import style
+
+# What the papers call our layers.
+KINDS = {"Linear": "Dense", "Dropout2d": "Dropout", "GlobalAvgPool2d": "AvgPool2d"}
+ACTIVATIONS = {"relu": "ReLU", "sigmoid": "sigmoid", "tanh": "tanh"}
+COLORS = {
+    "Conv2d": "#0072B2",
+    "MaxPool2d": "#56B4E9",
+    "Dense": "#E69F00",
+    "LSTM": "#009E73",
+    "Embedding": "#CC79A7",
+}
+GAP = 0.5  # between two boxes
+
+
+# ------------------------------------------------------------------------------- reading a model
+
+
+class _Activations(TorchFunctionMode):
+    """While open, notes the activation functions that are called between layers."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        super().__init__()
+        self.rows = rows
+        self.inside = False
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in ACTIVATIONS and not self.inside:
+            self.rows[-1]["activation"] = ACTIVATIONS[name]
+        return function(*args, **(kwargs or {}))
+
+
+def layers(model: nn.Module, example: Tensor) -> pd.DataFrame:
+    """The layers of a model in the order in which they are called.
+
+    Args:
+        model: called once, in evaluation mode.
+        example: one input with a batch axis, ``[1, ...]``.
+
+    Returns:
+        a row for the input and for each layer: layer, output_shape (images as height, width,
+        channels; without the batch axis), parameters (trained ones), frozen (those that are not),
+        activation (that follows), settings.
+    """
+    rows: list[dict[str, Any]] = [_row("Input", example)]
+    counted: set[int] = set()
+    activations = _Activations(rows)
+
+    def enter(layer: nn.Module, _: Any) -> None:
+        activations.inside = True
+
+    def leave(layer: nn.Module, _: Any, output: Tensor) -> None:
+        activations.inside = False
+        own = {id(p): p for p in layer.parameters(recurse=False) if id(p) not in counted}
+        counted.update(own)
+        sizes = {
+            trained: sum(p.numel() for p in own.values() if p.requires_grad == trained)
+            for trained in (True, False)
+        }
+        kind = type(layer).__name__
+        rows.append(
+            _row(KINDS.get(kind, kind), output, sizes[True], sizes[False], _settings(layer))
+        )
+
+    handles = []
+    for module in model.modules():
+        if not list(module.children()) and not isinstance(module, nn.ReLU):
+            handles += [
+                module.register_forward_pre_hook(enter),
+                module.register_forward_hook(leave),
+            ]
+    training = model.training
+    try:
+        with torch.no_grad(), activations:
+            model.eval()(example)
+    finally:
+        model.train(training)
+        for handle in handles:
+            handle.remove()
+    return pd.DataFrame(rows)
+
+
+def _row(
+    layer: str, output: Tensor, parameters: int = 0, frozen: int = 0, settings: str = ""
+) -> dict[str, Any]:
+    shape = list(output.shape[1:])
+    if len(shape) == 3:
+        shape = [*shape[1:], shape[0]]
+    return {
+        "layer": layer,
+        "output_shape": str(shape[0]) if len(shape) == 1 else str(tuple(shape)),
+        "parameters": parameters,
+        "frozen": frozen,
+        "activation": "",
+        "settings": settings,
+    }
+
+
+def _settings(layer: nn.Module) -> str:
+    parts = []
+    if hasattr(layer, "kernel_size"):
+        size: Any = layer.kernel_size
+        height, width = (size, size) if isinstance(size, int) else size
+        parts.append(f"{height}x{width}")
+        if isinstance(layer, nn.Conv2d) and layer.stride[0] != 1:
+            parts.append(f"stride {layer.stride[0]}")
+    if hasattr(layer, "p"):
+        parts.append(f"p = {layer.p}")
+    return ", ".join(parts)
+
+
+def _built(make: Callable[[], nn.Module]) -> nn.Module:
+    """A model; its random initial values leave torch's generator as it was."""
+    with torch.random.fork_rng(devices=[]):
+        return make()
+
+
+# ------------------------------------------------------------------------------ FedOpt, Tables 3-6
+
+# The paper's name of a model -> the model, and an input of one example.
+FEDOPT: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
+    "EMNIST AE": (models.EMNISTAutoencoder, torch.zeros(1, 784)),
+    "EMNIST CR": (models.EMNISTCNN, torch.zeros(1, 1, 28, 28)),
+    "Shakespeare": (models.ShakespeareLSTM, torch.ones(1, 80, dtype=torch.int64)),
+    "StackOverflow NWP": (models.NextWordLSTM, torch.ones(1, 20, dtype=torch.int64)),
+}
+
+
+def fedopt_table(label: str) -> tuple[None, pd.DataFrame]:
+    """Our layers of a model of FedOpt's Tables 3 to 6, beside the printed parameter counts.
+
+    Args:
+        label: ``"EMNIST AE"``, ``"EMNIST CR"``, ``"Shakespeare"`` or ``"StackOverflow NWP"``.
+
+    Raises:
+        Error: unknown model.
+    """
+    if label not in FEDOPT:
+        raise unknown("model of FedOpt", label, FEDOPT)
+    make, example = FEDOPT[label]
+    ours = layers(_built(make), example).drop(columns="frozen")
+    total = {"layer": "TOTAL", "parameters": ours["parameters"].sum()}
+    ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
+    printed = papers.table("fedopt", "table3_6_models").query("model == @label")
+    ours.insert(3, "printed", printed["parameters"].to_numpy())
+    return None, ours
+
+
+# ------------------------------------------------------------------- drawings (AdaFedAdam, Figures)
+
+
+def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) -> Figure:
+    """A model as a row of boxes, one per layer.
+
+    A box is as high as its output has rows of pixels, or steps (on a square-root scale; flat
+    without such), and as broad as it has channels or units (logarithmic). Above it stands its
+    output's shape, below it the layer with its parameters to train.
+
+    Args:
+        frame: from :func:`layers`.
+        title: of the panel.
+        ax: draw into these axes; default a new figure.
+    """
+    many = len(frame) > 8
+    shapes = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
+    if len(shapes[0]) == 1 and len(shapes[1]) == 2:
+        shapes[0] = [shapes[0][0], 1]  # a sequence of numbers
+    with style.context():
+        ax = Figure(figsize=(5.5, 2.8 if many else 2.2)).subplots() if ax is None else ax
+        words: dict[str, Any] = {"fontsize": 5.5, "rotation": 90 if many else 0, "ha": "center"}
+        left = 0.0
+        for row, shape in zip(frame.to_dict("records"), shapes, strict=True):
+            height = 0.4 + math.sqrt(shape[0] if len(shape) > 1 else 1)
+            breadth = 0.6 + math.log2(shape[-1] + 1) / 4
+            corner, color = (left, -height / 2), COLORS.get(row["layer"], "0.75")
+            ax.add_patch(Rectangle(corner, breadth, height, facecolor=color, edgecolor="0.2"))
+            centre, size = left + breadth / 2, "×".join(str(number) for number in shape)
+            ax.text(centre, height / 2 + 0.2, size, va="bottom", **words)
+            lines = [row["layer"], row["settings"], row["activation"]]
+            lines.append(f"{row['parameters']:,}" if row["parameters"] else "")
+            lines.append(f"{row['frozen']:,} frozen" if row["frozen"] else "")
+            text = (", " if many else "\n").join(line for line in lines if line)
+            ax.text(centre, -height / 2 - 0.2, text, va="top", **words)
+            if left and not many:
+                arrow = {"arrowstyle": "->", "color": "0.2", "shrinkA": 0, "shrinkB": 0}
+                ax.annotate("", (left, 0), (left - GAP, 0), arrowprops=arrow)
+            left += breadth + GAP
+        low, high = (-10, 6.5) if many else (-4.9, 4)
+        ax.set(xlim=(-0.2, left - GAP + 0.2), ylim=(low, high), title=title)
+        ax.set_axis_off()
+        figure = ax.get_figure()
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def adafedadam_figure_4() -> tuple[Figure, pd.DataFrame]:
+    """VGG11 for the Cifar10 setup."""
+    frame = layers(_built(models.VGG11), torch.zeros(1, 3, 32, 32))
+    return draw_layers(frame, _title("VGG11", frame)), frame
+
+
+def adafedadam_figure_5(words: int = 400_000) -> tuple[Figure, pd.DataFrame]:
+    """The two-layer LSTM for the Sent140 setup.
+
+    Args:
+        words: with a vector; 400,000 in the GloVe file that others use for Sent140.
+    """
+    # Padding and unknown words are one more. A view of one zero takes no memory.
+    vectors = torch.zeros(1).expand(words + 1, 300)
+    model = _built(lambda: models.Sent140LSTM(vectors))
+    frame = layers(model, torch.zeros(1, 25, dtype=torch.int64))
+    return draw_layers(frame, _title("Two-layer LSTM", frame)), frame
+
+
+def _title(name: str, frame: pd.DataFrame) -> str:
+    frozen = frame["frozen"].sum()
+    more = f" ({frozen:,} frozen)" if frozen else ""
+    return f"{name}: {frame['parameters'].sum():,} parameters{more}"

@@ -1,0 +1,65 @@
+"""Self-attention that carries rows."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib.errors import require
+from fedlib.models.layers import Dropout, Linear
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention: ``[..., B, T, D]`` to ``[..., B, T, D]``.
+
+    Rows hold no weights inside the attention itself, so they are further examples there; torch's
+    scaled_dot_product_attention takes all of them at once. It knows no keyed dropout: while
+    training with one, the products are written out.
+
+    Args:
+        size: D.
+        heads: divides D.
+        dropout: probability to drop an attention weight in training.
+    """
+
+    def __init__(self, size: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        require(size % heads == 0, "the number of heads", heads, f"a divisor of the size {size}")
+        self.heads = heads
+        self.query, self.key, self.value = (Linear(size, size) for _ in range(3))
+        self.output = Linear(size, size)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Attend to the tokens where ``mask`` is True.
+
+        Args:
+            x: ``[..., B, T, D]``.
+            mask: bool ``[..., B, T]``; of G rows, where x has a multiple of G. A text without any
+                token gets the mean of all.
+        """
+        q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
+        leading = q.shape[:-3]
+        q, k, v = (t.flatten(0, -4) for t in (q, k, v))
+        bias = None
+        if mask is not None:
+            bias = torch.zeros_like(mask, dtype=x.dtype)
+            bias.masked_fill_(~mask, torch.finfo(x.dtype).min)
+            if mask.dim() == 3:
+                bias = bias.repeat_interleave(leading[0] // len(mask), 0).flatten(0, 1)
+            bias = bias[:, None, None]
+        if self.training and self.dropout.p > 0:
+            scores = q @ k.mT / q.shape[-1] ** 0.5
+            weights = torch.softmax(scores if bias is None else scores + bias, -1)
+            weights = self.dropout(weights.unflatten(0, leading)).flatten(0, -4)
+            y = weights @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, bias)
+        y = y.transpose(1, 2).flatten(-2).unflatten(0, leading)
+        mixed: Tensor = self.output(y)
+        return mixed
+
+    def _split(self, x: Tensor) -> Tensor:
+        """``[..., T, D]`` to ``[..., heads, T, D / heads]``."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)

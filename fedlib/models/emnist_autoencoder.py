@@ -1,0 +1,54 @@
+"""The dense autoencoder of FedOpt's EMNIST AE (its Table 3)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from fedlib.models.layers import Linear, glorot_uniform_, scaled
+
+
+class EMNISTAutoencoder(nn.Module):
+    """784-1000-500-250-30-250-500-1000-784; 2,837,314 parameters.
+
+    All layers end with a sigmoid but the 30 code units, which are linear in the authors' code (the
+    table's caption says sigmoid at all dense layers). Weights start Glorot-uniform, biases at zero,
+    as Keras does.
+
+    Args:
+        width: multiplies the hidden units, the code's too.
+
+    Input and output ``[..., 784]``, pixels in [0, 1].
+    """
+
+    carries_rows = True
+
+    def __init__(self, width: float = 1.0) -> None:
+        super().__init__()
+        outer, middle, inner, code = (scaled(count, width) for count in (1000, 500, 250, 30))
+        units = [784, outer, middle, inner, code, inner, middle, outer, 784]
+        layers = [Linear(inputs, outputs) for inputs, outputs in pairwise(units)]
+        for layer in layers:
+            glorot_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        self.encoder = nn.ModuleList(layers[:4])
+        self.decoder = nn.ModuleList(layers[4:])
+
+    def features(self, x: Tensor) -> Tensor:
+        """The code ``[..., 30]``."""
+        *hidden, last = self.encoder
+        for layer in hidden:
+            x = torch.sigmoid(layer(x))
+        code: Tensor = last(x)
+        return code
+
+    def head(self, features: Tensor) -> Tensor:
+        """Pixels ``[..., 784]`` from the code."""
+        for layer in self.decoder:
+            features = torch.sigmoid(layer(features))
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

@@ -1,0 +1,51 @@
+"""The next-word model of FedOpt's Stack Overflow NWP (its Table 6)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from fedlib.models.layers import Linear, glorot_uniform_, scaled
+from fedlib.models.recurrent import LSTM, Embedding
+
+SPECIAL = 4  # padding (0), unknown words, and a sentence's beginning and end
+
+
+class NextWordLSTM(nn.Module):
+    """Embedding of 96, LSTM of 670, linear layer of 96, dense layer; 4,050,748 parameters.
+
+    Word 0 is padding: the LSTM skips it and carries its output on. Input and output words do not
+    share their vectors. Initial values are Keras' defaults.
+
+    Args:
+        words: how many words; 4 special ones come on top.
+        width: multiplies both 96 and the 670.
+
+    Input integers ``[..., T]`` (20 in the paper), output logits ``[..., T, words + 4]`` of the next
+    words.
+    """
+
+    carries_rows = True
+
+    def __init__(self, words: int = 10_000, width: float = 1.0) -> None:
+        super().__init__()
+        size, units = scaled(96, width), scaled(670, width)
+        self.embedding = Embedding(words + SPECIAL, size)
+        self.lstm = LSTM(size, units)
+        self.dense1 = Linear(units, size)
+        self.dense2 = Linear(size, words + SPECIAL)
+        for layer in (self.dense1, self.dense2):
+            glorot_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The linear layer's outputs, ``[..., T, 96]`` at full width."""
+        h: Tensor = self.dense1(self.lstm(self.embedding(x), x != 0))
+        return h
+
+    def head(self, features: Tensor) -> Tensor:
+        """Logits ``[..., T, words + 4]`` from :meth:`features`."""
+        logits: Tensor = self.dense2(features)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

@@ -1,0 +1,49 @@
+"""The character-level language model of FedOpt's Shakespeare (its Table 5), Mime's charRNN too."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from fedlib.models.layers import Linear, glorot_uniform_, scaled
+from fedlib.models.recurrent import LSTM, Embedding
+
+
+class ShakespeareLSTM(nn.Module):
+    """Embedding of 8, two LSTMs of 256 and a dense layer at each step; 820,522 parameters.
+
+    Character 0 is padding: the LSTMs skip it and carry their outputs on. As in the authors' code
+    the LSTMs' input kernels start he_normal, everything else as Keras' default has it.
+
+    Args:
+        vocab: how many characters, special ones included.
+        width: multiplies the 8 and the 256.
+
+    Input integers ``[..., T]`` (80 in the paper), output logits ``[..., T, vocab]`` of the next
+    characters.
+    """
+
+    carries_rows = True
+
+    def __init__(self, vocab: int = 90, width: float = 1.0) -> None:
+        super().__init__()
+        size, units = scaled(8, width), scaled(256, width)
+        self.embedding = Embedding(vocab, size)
+        self.lstm1 = LSTM(size, units, kernel="he_normal")
+        self.lstm2 = LSTM(units, units, kernel="he_normal")
+        self.dense = Linear(units, vocab)
+        glorot_uniform_(self.dense.weight)
+        nn.init.zeros_(self.dense.bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The second LSTM's outputs, ``[..., T, 256]`` at full width."""
+        mask = x != 0
+        h: Tensor = self.lstm2(self.lstm1(self.embedding(x), mask), mask)
+        return h
+
+    def head(self, features: Tensor) -> Tensor:
+        """Logits ``[..., T, vocab]`` from :meth:`features`."""
+        logits: Tensor = self.dense(features)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

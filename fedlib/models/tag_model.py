@@ -1,0 +1,29 @@
+"""The multi-label logistic regression of FedOpt's Stack Overflow LR."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from fedlib.models.layers import Linear, glorot_uniform_
+
+
+class TagModel(nn.Module):
+    """One weight vector and a bias for each tag; 5,000,500 parameters for 10,000 words.
+
+    The sigmoid is the loss' part (:func:`fedlib.losses.binary_cross_entropy`). Weights start
+    Glorot-uniform, biases at zero, as Keras does. There are no hidden units to make fewer.
+
+    Input bags of words ``[..., words]``, output logits ``[..., tags]``.
+    """
+
+    carries_rows = True
+
+    def __init__(self, words: int = 10_000, tags: int = 500) -> None:
+        super().__init__()
+        self.linear = Linear(words, tags)
+        glorot_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.linear(x)
+        return logits

@@ -1,0 +1,69 @@
+"""The VGG11 of AdaFedAdam's Cifar10 setup."""
+
+from __future__ import annotations
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib.models.layers import Conv2d, Dropout, Flatten, Linear, MaxPool2d, scaled
+
+# Configuration A of Simonyan and Zisserman (2014): channels, and "M" for max-pooling.
+CONFIGURATION = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
+
+
+class VGG11(nn.Module):
+    """Eight 3x3 convolutions and three dense layers for 32x32 images; 9,750,922 parameters.
+
+    AdaFedAdam's text says "VGG11 with slight modifications" and leaves the architecture to its
+    Figure 4, whose content is lost. The setup is otherwise FedNova's, so this is the network of
+    FedNova's published code: no batch normalisation, and a head of dropout-512-ReLU twice before
+    the last layer. Its initial values too: convolutions from N(0, 2 / (9 * outputs)) with zero
+    bias, dense layers as torch's default.
+
+    Args:
+        classes: numbers in an output.
+        width: multiplies all channels and hidden units.
+
+    Input ``[..., 3, 32, 32]``, output logits ``[..., classes]``.
+    """
+
+    carries_rows = True
+
+    def __init__(self, classes: int = 10, width: float = 1.0) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for entry in CONFIGURATION:
+            if isinstance(entry, str):
+                layers.append(MaxPool2d(2))
+                continue
+            outputs = scaled(entry, width)
+            convolution = Conv2d(channels, outputs, 3, padding=1)
+            nn.init.normal_(convolution.weight, std=math.sqrt(2 / (9 * outputs)))
+            assert convolution.bias is not None
+            nn.init.zeros_(convolution.bias)
+            layers += [convolution, nn.ReLU()]
+            channels = outputs
+        self.convolutions = nn.Sequential(*layers)
+        self.flatten = Flatten()
+        self.dropout1 = Dropout(0.5)
+        self.dense1 = Linear(channels, channels)
+        self.dropout2 = Dropout(0.5)
+        self.dense2 = Linear(channels, channels)
+        self.dense3 = Linear(channels, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The last hidden layer's activations, ``[..., 512]`` at full width."""
+        x = self.flatten(self.convolutions(x))
+        x = F.relu(self.dense1(self.dropout1(x)))
+        return F.relu(self.dense2(self.dropout2(x)))
+
+    def head(self, features: Tensor) -> Tensor:
+        """Logits ``[..., classes]`` from :meth:`features`."""
+        logits: Tensor = self.dense3(features)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

@@ -1,0 +1,227 @@
+"""Base optimizers of Mime: a step U and a state update V, the same for clients and server.
+
+One step of a base optimizer on the gradient g with state s (Mime, section 3, BASEOPT) is
+
+    x <- x - lr U(g, s),    s <- V(g, s),
+
+both with the old s. U is linear in g for a frozen s (up to the momentum in s), V need not be:
+
+==========  =========================================  =======================================
+base        U(g, s)                                    V(g, s)
+==========  =========================================  =======================================
+SGD         g                                          nothing
+Momentum    (1 - beta) g + beta m                      m <- (1 - beta) g + beta m
+Adagrad     g / (sqrt(v) + eps)                        v <- v + g^2
+Adam        ((1-beta1) g + beta1 m) / (sqrt(v) + eps)  m as in U, v <- beta2 v + (1-beta2) g^2
+Yogi        as Adam                                    v <- v - (1-beta2) g^2 sign(v - g^2)
+==========  =========================================  =======================================
+
+The paper's text has the momentum row and U's linearity; its Table 5 with the others was not at
+hand, and these rows follow from linearity. Its published code (fedjax) differs: momentum without
+(1 - beta), and an Adam and Adagrad that put the clients' gradients into v too, so that their U is
+not linear in g; theirs also correct the bias, here ``bias_correction=True``.
+
+A U that divides by sqrt(v) explodes at v = 0. By default such a base begins with one V on the
+first gradient it sees, before the first U (:meth:`Base.begin`); with ``v0`` it begins at v = v0
+and m = 0 instead, without that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fedlib.component import Component, decay, non_negative, positive
+from fedlib.errors import Error, unknown
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Base(Component):
+    """Base class. Vectors are ``[..., P]``; leading axes broadcast.
+
+    Attributes:
+        vectors: how many vectors of the size of the parameters the state holds, |s|.
+    """
+
+    vectors: ClassVar[int] = 0
+
+    def init(self, x: Tensor) -> State:
+        """The state before the first gradient, for parameters ``x [..., P]``."""
+        return {}
+
+    def begin(self, g: Tensor, s: State) -> State:
+        """The state for the first U: V of the first gradient where v would be 0, else ``s``."""
+        return s
+
+    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+        """(a, b) with U(g, s) = a g + b."""
+        raise NotImplementedError
+
+    def step(self, g: Tensor, s: State) -> Tensor:
+        """U(g, s) ``[..., P]``."""
+        a, b = self.linear(s)
+        return a * g + b
+
+    def advance(self, g: Tensor, s: State) -> State:
+        """V(g, s)."""
+        return s
+
+
+@dataclass(frozen=True)
+class SGD(Base):
+    """U = g, no state."""
+
+    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+        return 1.0, 0.0
+
+
+@dataclass(frozen=True)
+class Momentum(Base):
+    """U = V = (1 - momentum) g + momentum m; m starts at 0."""
+
+    vectors: ClassVar[int] = 1
+    momentum: float = 0.9
+
+    def validate(self) -> None:
+        decay(self.momentum, "momentum")
+
+    def init(self, x: Tensor) -> State:
+        return {"m": torch.zeros_like(x)}
+
+    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+        return 1 - self.momentum, self.momentum * s["m"]
+
+    def advance(self, g: Tensor, s: State) -> State:
+        return {"m": (1 - self.momentum) * g + self.momentum * s["m"]}
+
+
+@dataclass(frozen=True)
+class Adaptive(Base):
+    """What Adagrad, Adam and Yogi share: a v, and how it begins; ``passes`` counts the Vs."""
+
+    eps: float = 1e-3
+    v0: float | None = None
+
+    def validate(self) -> None:
+        positive(self.eps, "eps")
+        if self.v0 is not None:
+            non_negative(self.v0, "v0")
+
+    def init(self, x: Tensor) -> State:
+        v = torch.zeros_like(x) + (0.0 if self.v0 is None else self.v0)
+        return {"v": v, "passes": torch.zeros_like(x[..., :1])}
+
+    def begin(self, g: Tensor, s: State) -> State:
+        if self.v0 is not None:
+            return s
+        first = s["passes"] == 0
+        return {name: torch.where(first, new, s[name]) for name, new in self.advance(g, s).items()}
+
+
+@dataclass(frozen=True)
+class Adagrad(Adaptive):
+    """U = g / (sqrt(v) + eps), V: v + g^2."""
+
+    vectors: ClassVar[int] = 1
+
+    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+        return 1 / (s["v"].sqrt() + self.eps), 0.0
+
+    def advance(self, g: Tensor, s: State) -> State:
+        return {"v": s["v"] + g**2, "passes": s["passes"] + 1}
+
+
+@dataclass(frozen=True)
+class Adam(Adaptive):
+    """U = ((1 - beta1) g + beta1 m) / (sqrt(v) + eps) with v frozen, V: both moving averages.
+
+    ``bias_correction`` divides U's numerator by 1 - beta1^(n+1) and v by 1 - beta2^n after n Vs:
+    the numerator has seen one gradient more.
+    """
+
+    vectors: ClassVar[int] = 2
+    beta1: float = 0.9
+    beta2: float = 0.99
+    bias_correction: bool = False
+
+    def validate(self) -> None:
+        super().validate()
+        decay(self.beta1, "beta1")
+        decay(self.beta2, "beta2")
+        if self.bias_correction and self.v0 is not None:
+            raise Error("bias_correction is for a v that starts at 0; leave v0 out")
+
+    def init(self, x: Tensor) -> State:
+        return {"m": torch.zeros_like(x), **super().init(x)}
+
+    def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
+        v, numerator = s["v"], 1.0
+        if self.bias_correction:
+            v = v / (1 - self.beta2 ** s["passes"])
+            numerator = 1 / (1 - self.beta1 ** (s["passes"] + 1))
+        scale = numerator / (v.sqrt() + self.eps)
+        return (1 - self.beta1) * scale, self.beta1 * scale * s["m"]
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        """The new v from the old one and g^2."""
+        return self.beta2 * v + (1 - self.beta2) * square
+
+    def advance(self, g: Tensor, s: State) -> State:
+        m = (1 - self.beta1) * g + self.beta1 * s["m"]
+        return {"m": m, "v": self.second_moment(s["v"], g**2), "passes": s["passes"] + 1}
+
+
+@dataclass(frozen=True)
+class Yogi(Adam):
+    """Adam with v <- v - (1 - beta2) g^2 sign(v - g^2)."""
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        return v - (1 - self.beta2) * square * torch.sign(v - square)
+
+
+BASES: dict[str, type[Base]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adam": Adam,
+    "adagrad": Adagrad,
+    "yogi": Yogi,
+}
+
+
+def make(
+    name: str,
+    momentum: float = 0.9,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    eps: float = 1e-3,
+    v0: float | None = None,
+    bias_correction: bool = False,
+) -> Base:
+    """A base optimizer by name; each takes the numbers that it has and leaves the others.
+
+    Args:
+        name: one of :data:`BASES`.
+        momentum: beta of ``"momentum"``.
+        beta1, beta2: decay of m and of v of ``"adam"`` and ``"yogi"``.
+        eps: added to sqrt(v) by ``"adam"``, ``"yogi"`` and ``"adagrad"``.
+        v0: their v at the start; default: V of the first gradient.
+        bias_correction: of ``"adam"`` and ``"yogi"``.
+
+    Raises:
+        Error: an unknown name, or a number out of its range.
+    """
+    if name not in BASES:
+        raise unknown("base", name, BASES)
+    if name == "sgd":
+        return SGD()
+    if name == "momentum":
+        return Momentum(momentum=momentum)
+    if name == "adagrad":
+        return Adagrad(eps=eps, v0=v0)
+    kind = Yogi if name == "yogi" else Adam
+    return kind(eps=eps, v0=v0, beta1=beta1, beta2=beta2, bias_correction=bias_correction)

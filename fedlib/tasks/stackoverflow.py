@@ -1,0 +1,153 @@
+"""The data of both Stack Overflow tasks: the official posts, a real substitute, or a stand-in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib import datasets
+from fedlib.datasets.posts import TAGS, WORDS, Posts
+from fedlib.datasets.store import Root
+from fedlib.datasets.text_posts import text_posts
+from fedlib.errors import Error, require
+from fedlib.randomness import numpy_generator
+from fedlib.tasks import texts
+
+CAP = 1000  # sentences of a client, the first ones
+VALIDATION = 10_000  # test sentences that are evaluated in every round
+# Up to this many chosen sentences are copied into memory; more stay in their memory map.
+COPIED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Posts and where they come from; the fingerprint is that of the encoded posts."""
+
+    name: str
+    train: Posts
+    test: Posts
+    stand_in: bool
+    source: str
+    fingerprint: str
+
+
+def load_source(data: str | None, data_root: Root) -> Source:
+    """The data asked for; else Stack Overflow, else prepared Stack Exchange posts, else a stand-in.
+
+    Raises:
+        Error: no such data, or data that are not posts.
+    """
+    if data is None:
+        swap = not texts.is_prepared("stackoverflow", data_root) and texts.is_prepared(
+            "stackexchange", data_root
+        )
+        data = "stackexchange" if swap else "stackoverflow"
+    card = datasets.info(data, data_root)
+    if card["prepared"] and card.get("kind") == "posts":
+        splits = datasets.load_posts(data, data_root)
+        return Source(
+            data, splits["train"], splits["test"], False, card["source"], card["fingerprint"]
+        )
+    dataset = datasets.load_text(data, data_root)
+    train, test = text_posts(dataset, WORDS, TAGS)
+    if not (len(train) and len(test)):
+        raise Error(f"no posts with words in both splits of {dataset.name!r}")
+    source = texts.source(dataset, "stackoverflow", "Stack Overflow")
+    return Source(data, train, test, dataset.stand_in, source, _fingerprint(train, test))
+
+
+def _fingerprint(*splits: Posts) -> str:
+    fields = ("sentences", "starts", "words", "word_offsets", "tags", "tag_offsets")
+    arrays = {
+        f"{field}_{i}": getattr(posts, field) for i, posts in enumerate(splits) for field in fields
+    }
+    return texts.encoded_fingerprint(**arrays)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Clients of one split, each with consecutive posts.
+
+    Attributes:
+        clients: int64 ``[clients]``, their positions among the split's clients.
+        starts, sizes: int64 ``[clients]``, the posts of each in the split.
+        ids: the clients' names.
+    """
+
+    clients: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    ids: list[str]
+
+    @property
+    def copied(self) -> bool:
+        """Whether the posts are few enough to be copied into memory."""
+        return int(self.sizes.sum()) <= COPIED
+
+    def packed(self) -> np.ndarray:
+        """Where each client's posts start once only the chosen posts are left."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def rows(self) -> np.ndarray:
+        """The posts of all clients, client after client: int64 ``[sum of sizes]``."""
+        return np.repeat(self.starts - self.packed(), self.sizes) + np.arange(self.sizes.sum())
+
+
+def training_clients(
+    posts: Posts, clients: int | None, most: int | None, cap: int, seed: int
+) -> Chosen:
+    """Some clients that have posts, each with its first ``cap``.
+
+    Args:
+        clients, most, seed: see :func:`fedlib.tasks.texts.pick`.
+        cap: 1000 in the paper.
+    """
+    require(isinstance(cap, int) and cap >= 1, "cap", cap, "a whole number >= 1")
+    starts = np.asarray(posts.starts)
+    sizes = np.minimum(np.diff(starts), cap)
+    chosen = texts.pick(np.flatnonzero(sizes), clients, most, seed)
+    return _chosen(posts, chosen, starts, sizes)
+
+
+def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
+    """The first ``sentences`` posts of the test clients in a random order; 0 for all posts.
+
+    FedOpt's public code takes its 10,000 sentences in this way, from some hundred users. The paper
+    says that they are random; here they are one choice, kept in all rounds.
+    """
+    good = isinstance(sentences, int) and sentences >= 0
+    require(good, "validation", sentences, "a whole number >= 0")
+    starts = np.asarray(posts.starts)
+    sizes = np.diff(starts)
+    order = np.flatnonzero(sizes)
+    if sentences:
+        order = numpy_generator(seed, "validation clients").permutation(order)
+        before = np.cumsum(sizes[order]) - sizes[order]
+        order = order[before < sentences]
+        sizes[order[-1]] = min(sizes[order[-1]], sentences - before[len(order) - 1])
+    return _chosen(posts, order, starts, sizes)
+
+
+def _chosen(posts: Posts, clients: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Chosen:
+    ids = [posts.clients[client] for client in clients.tolist()]
+    return Chosen(clients, starts[clients], sizes[clients], ids)
+
+
+def fingerprint(source: Source, *vocabulary: int, **chosen: Chosen) -> str:
+    """SHA-256 (hex) of what determines a task's examples: all posts, and which are taken."""
+    arrays = {
+        f"{split}_{field}": getattr(own, field)
+        for split, own in chosen.items()
+        for field in ("starts", "sizes")
+    }
+    name = np.frombuffer(source.fingerprint.encode(), dtype=np.uint8)
+    return texts.encoded_fingerprint(posts=name, vocabulary=np.array(vocabulary), **arrays)
+
+
+def smaller_vocabulary(sentences: np.ndarray, known: int, words: int) -> np.ndarray:
+    """Sentences of a vocabulary of ``known`` words, as the first ``words`` alone encode them."""
+    ids = np.arange(known + 4)
+    table = np.minimum(ids, words + 1)
+    table[known + 2 :] = (words + 2, words + 3)
+    return table.astype(np.int16)[sentences]

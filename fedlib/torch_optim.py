@@ -1,0 +1,245 @@
+"""Optimizers of this library as ordinary torch.optim.Optimizer classes, for any training loop.
+
+They run the code of the client and server optimizers on an ordinary model:
+
+>>> import torch
+>>> import fedlib
+>>> model = torch.nn.Linear(2, 1)
+>>> optimizer = fedlib.torch_optim.DeltaSGD(model.parameters())
+>>> def closure():
+...     optimizer.zero_grad()
+...     loss = model(torch.ones(4, 2)).square().mean()
+...     loss.backward()
+...     return loss
+>>> losses = [optimizer.step(closure).item() for _ in range(3)]
+>>> losses[2] < losses[0]
+True
+
+What an optimizer keeps for a parameter group lies in the state of the group's first parameter, so
+``state_dict`` and ``load_state_dict`` are torch's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.component import Component
+from fedlib.errors import Error
+from fedlib.optimizers import client, server
+
+__all__ = ["SPS", "DeltaSGD", "Yogi"]
+
+Closure = Callable[[], Any]
+Group = dict[str, Any]
+
+
+class _Backed(torch.optim.Optimizer):
+    """An optimizer whose groups' options are the fields of a component."""
+
+    rule: type[Component]
+
+    def __init__(self, params: Iterable[Any], **options: Any) -> None:
+        super().__init__(params, options)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
+        super().add_param_group(param_group)
+        self._rule(self.param_groups[-1])
+
+    def _rule(self, group: Group) -> Any:
+        names = [field.name for field in dataclasses.fields(self.rule)]
+        return self.rule(**{name: group[name] for name in names if name in group})
+
+
+def _x(group: Group) -> Tensor:
+    """The group's parameters as one new vector ``[P]``."""
+    return torch.cat([p.detach().reshape(-1) for p in group["params"]])
+
+
+def _g(group: Group) -> Tensor:
+    """Their gradients; a parameter without one has zeros."""
+    own = [(p, p.grad) for p in group["params"]]
+    return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in own])
+
+
+def _parts(group: Group, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Each parameter with its part of a vector ``[P]``, in the parameter's shape."""
+    params = group["params"]
+    parts = vector.split([p.numel() for p in params])
+    return [(p, part.view_as(p)) for p, part in zip(params, parts, strict=True)]
+
+
+def _write(group: Group, vector: Tensor) -> None:
+    for p, part in _parts(group, vector):
+        p.copy_(part)
+
+
+class DeltaSGD(_Backed):
+    """Delta-SGD as an optimizer; see :class:`fedlib.DeltaSGD` for the rule and its options.
+
+    There is no learning rate. ``step(closure)`` evaluates the closure where the parameters stand
+    and, from the second step on, once more at the previous point, so the closure must compute
+    both times on the same batch; models with dropout draw a mask each time. With
+    ``reuse_gradient=True`` a step needs no closure: it takes the gradients that ``backward`` left,
+    and compares them with the previous step's. Each parameter group finds its own step size.
+    """
+
+    rule = client.DeltaSGD
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        delta: float = 0.1,
+        gamma: float = 2.0,
+        eta0: float = 0.2,
+        theta0: float = 1.0,
+        eps: float = 1e-8,
+        first_step: str = "grown",
+        reuse_gradient: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            delta=delta,
+            gamma=gamma,
+            eta0=eta0,
+            theta0=theta0,
+            eps=eps,
+            first_step=first_step,
+            reuse_gradient=reuse_gradient,
+        )
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:  # type: ignore[override]
+        """One step; returns what the closure returned at the current point.
+
+        Raises:
+            Error: no closure, though a group does not reuse its gradient.
+        """
+        again = [group for group in self.param_groups if not group["reuse_gradient"]]
+        if closure is None and again:
+            raise Error(
+                "DeltaSGD.step needs a closure, which it calls at the previous point too; or make "
+                "the optimizer with reuse_gradient=True"
+            )
+        loss = _call(closure)
+        points = [(_x(group), _g(group)) for group in self.param_groups]
+        for group, (x, _) in zip(self.param_groups, points, strict=True):
+            if not self.state[group["params"][0]]:
+                self.state[group["params"][0]].update(self._rule(group).init(x))
+                again = [other for other in again if other is not group]
+        before = [g for _, g in points]
+        if again and closure is not None:
+            for group in self.param_groups:
+                _write(group, self.state[group["params"][0]]["previous"])
+            given = [[p.grad is not None for p in group["params"]] for group in self.param_groups]
+            _call(closure)
+            before = [_g(group) for group in self.param_groups]
+            for group, (_, g), had in zip(self.param_groups, points, given, strict=True):
+                for (p, part), one in zip(_parts(group, g), had, strict=True):
+                    p.grad = part if one else None
+        for group, (x, g), old in zip(self.param_groups, points, before, strict=True):
+            state = self.state[group["params"][0]]
+            old = state["gradient"] if group["reuse_gradient"] else old
+            new, changed = self._rule(group).advance(x, g, old, state)
+            _write(group, new)
+            state.update(changed)
+        return loss
+
+
+class SPS(_Backed):
+    """SGD with the stochastic Polyak step size; see :class:`fedlib.SPS` for rule and options.
+
+    There is no learning rate. A step needs the loss: from a closure, or as ``step(loss=loss)``
+    after ``backward``. The gradient's norm is over all parameter groups.
+    """
+
+    rule = client.SPS
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        f_star: float = 0.0,
+        c: float = 0.5,
+        eta_max: float | None = None,
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, f_star=f_star, c=c, eta_max=eta_max, eps=eps)
+
+    @torch.no_grad()
+    def step(  # type: ignore[override]
+        self, closure: Closure | None = None, loss: Tensor | float | None = None
+    ) -> Any:
+        """One step; returns the loss.
+
+        Raises:
+            Error: neither a closure that returns the loss nor the loss.
+        """
+        loss = _call(closure) if closure is not None else loss
+        if loss is None:
+            raise Error("SPS.step needs the loss: step(closure) that returns it, or step(loss=...)")
+        gradients = [_g(group) for group in self.param_groups]
+        square = torch.stack([g.square().sum() for g in gradients]).sum().reshape(1)
+        value = torch.as_tensor(loss, dtype=square.dtype, device=square.device).detach().reshape(1)
+        for group, g in zip(self.param_groups, gradients, strict=True):
+            _write(group, _x(group) - self._rule(group).step_size(value, square) * g)
+        return loss
+
+
+class Yogi(_Backed):
+    """Yogi as an optimizer; see :class:`fedlib.server.Yogi` for the rule and its options.
+
+    Parameters without a gradient are left alone.
+    """
+
+    rule = server.Yogi
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-2,
+        tau: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.99,
+        v0: float | None = None,
+        bias_correction: bool | None = None,
+        form: str = "code",
+    ) -> None:
+        super().__init__(
+            params,
+            lr=lr,
+            tau=tau,
+            beta1=beta1,
+            beta2=beta2,
+            v0=v0,
+            bias_correction=bias_correction,
+            form=form,
+        )
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:  # type: ignore[override]
+        """One step along the parameters' gradients; returns what the closure returned."""
+        loss = _call(closure)
+        for group in self.param_groups:
+            rule = self._rule(group)
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state, x = self.state[p], p.detach().reshape(-1)
+                if not state:
+                    state.update(rule.init(x))
+                new, changed = rule.step(x, p.grad.reshape(-1), state)
+                p.copy_(new.view_as(p))
+                state.update(changed)
+        return loss
+
+
+def _call(closure: Closure | None) -> Any:
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()

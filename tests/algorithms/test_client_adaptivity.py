@@ -1,0 +1,160 @@
+"""Lookahead and AdaAlter: special cases of FedOpt (B.3), and what their states cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+from fedlib.algorithms import build
+
+M, D, ROUNDS = 5, 4, 30
+STEPS = [1, 2, 3, 0, 2]
+BACKENDS = ["vectorized", "reference"]
+
+
+def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    roots = draw.standard_normal((M, D, D))
+    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
+    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
+
+
+def run(task: fedlib.Task, method: Any, backend: str = "vectorized", **overrides: Any) -> Any:
+    history = fedlib.run(
+        task,
+        method,
+        rounds=ROUNDS,
+        dtype="float64",
+        backend=backend,
+        eval_every=ROUNDS,
+        overrides=overrides,
+    )
+    return history.params["x"].numpy()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lookahead_averages_and_broadcasts_the_inner_state(backend: str) -> None:
+    A, b, weights, x = problem(0)
+    task = fedlib.quadratic_task(A, b, weights, x)
+    keys = {"client_lr": 0.05, "server_lr": 0.6, "client_optimizer": "sgdm", "momentum": 0.7}
+    ours = run(task, "lookahead", backend, **keys, local_steps=STEPS)
+    p, mean = weights / weights.sum(), np.zeros(D)
+    for _ in range(ROUNDS):
+        ends, states = [], []
+        for i in range(M):
+            y, u = x, mean
+            for _ in range(STEPS[i]):
+                u = 0.7 * u + A[i] @ y - b[i]
+                y = y - 0.05 * u
+            ends.append(y)
+            states.append(u)
+        x = x + 0.6 * (p @ np.array(ends) - x)
+        mean = p @ np.array(states)
+    assert np.abs(ours - x).max() < 1e-10
+
+
+INNER = {
+    "sgd": (torch.optim.SGD, {}),
+    "sgdm": (torch.optim.SGD, {"momentum": 0.9}),
+    "adam": (torch.optim.Adam, {}),
+    "adagrad": (torch.optim.Adagrad, {}),
+}
+
+
+@pytest.mark.parametrize("inner", list(INNER))
+def test_lookahead_with_one_client_is_lookahead(inner: str) -> None:
+    """Slow weights around a torch optimizer that keeps its state, k = 4, alpha = 0.5."""
+    A, b, _, x0 = problem(1)
+    task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
+    ours = run(task, "lookahead", client_lr=0.05, client_optimizer=inner, local_steps=4)
+    slow = torch.tensor(x0)
+    fast = slow.clone().requires_grad_()
+    matrix, vector = torch.tensor(A[0]), torch.tensor(b[0])
+    kind, settings = INNER[inner]
+    optimizer = kind([fast], lr=0.05, **settings)
+    for _ in range(ROUNDS):
+        for _ in range(4):
+            optimizer.zero_grad()
+            (0.5 * fast @ matrix @ fast - vector @ fast).backward()
+            optimizer.step()
+        slow = slow + 0.5 * (fast.detach() - slow)
+        fast.data.copy_(slow)
+    assert np.abs(ours - slow.numpy()).max() < 1e-9
+
+
+def test_lookahead_is_fedopt_with_an_sgd_server() -> None:
+    A, b, weights, x0 = problem(2)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    keys = {"client_lr": 0.05, "server_lr": 0.6, "local_steps": STEPS}
+    fedavg = run(task, "fedavg", **keys)
+    assert np.abs(run(task, "lookahead", **keys) - fedavg).max() == 0
+    inner = fedlib.client.Adam(lr=0.05)
+    composed = fedlib.FedOpt(client=inner, server=fedlib.server.SGD(lr=0.6))
+    plain = run(task, composed, local_steps=STEPS)
+    adam = {**keys, "client_optimizer": "adam"}
+    assert np.abs(run(task, "lookahead", **adam, reset=True) - plain).max() == 0
+    assert np.abs(run(task, "lookahead", **adam) - plain).max() > 1e-4
+
+
+def test_what_lookahead_sends() -> None:
+    for inner, vectors in (("sgd", 0), ("sgdm", 1), ("adagrad", 1), ("adam", 2)):
+        method = build("lookahead", client_optimizer=inner)
+        assert method.communication(10) == (10 * (1 + vectors), 10 * (1 + vectors))
+        assert build("lookahead", client_optimizer=inner, reset=True).communication(10) == (10, 10)
+    with pytest.raises(fedlib.Error, match="server of Lookahead is 'Adam'; allowed: SGD"):
+        fedlib.Lookahead(server=fedlib.server.Adam())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_adaalter_equals_numpy(backend: str) -> None:
+    A, b, weights, x = problem(3)
+    task = fedlib.quadratic_task(A, b, weights, x)
+    keys = {"client_lr": 0.3, "server_lr": 0.9, "eps": 0.5, "v0": 0.2}
+    ours = run(task, "adaalter", backend, **keys, local_steps=STEPS)
+    p, B = weights / weights.sum(), np.full(D, 0.2)
+    for _ in range(ROUNDS):
+        ends, sums = [], []
+        for i in range(M):
+            y, total = x, B
+            for k in range(1, STEPS[i] + 1):
+                g = A[i] @ y - b[i]
+                y = y - 0.3 * g / np.sqrt(B + k * 0.5**2)
+                total = total + g**2
+            ends.append(y)
+            sums.append(total)
+        x = x + 0.9 * (p @ np.array(ends) - x)
+        B = p @ np.array(sums)
+    assert np.abs(ours - x).max() < 1e-10
+
+
+def test_adaalter_with_one_step_is_fedopt_with_a_lagging_adagrad() -> None:
+    """One client, one step: Adagrad that divides by the squares before this step, plus eps^2."""
+    A, b, _, x = problem(4)
+    task = fedlib.quadratic_task(A[:1], b[:1], x0=x)
+    ours = run(task, "adaalter", client_lr=0.3, eps=1.0, v0=0.0, local_steps=1)
+    squares = np.zeros(D)
+    for _ in range(ROUNDS):
+        g = A[0] @ x - b[0]
+        x = x - 0.3 * g / np.sqrt(squares + 1.0)
+        squares += g**2
+    assert np.abs(ours - x).max() < 1e-12
+
+
+def test_adaalter_with_a_huge_accumulator_is_fedavg() -> None:
+    A, b, weights, x0 = problem(5)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    keys = {"server_lr": 0.8, "local_steps": STEPS}
+    ours = run(task, "adaalter", client_lr=0.05 * 1e8, v0=1e16, **keys)
+    assert np.abs(ours - run(task, "fedavg", client_lr=0.05, **keys)).max() < 1e-11
+
+
+def test_adaalter_sends_its_accumulator_and_takes_no_other_optimizer() -> None:
+    assert fedlib.AdaAlter().communication(10) == (20, 20)
+    with pytest.raises(fedlib.Error, match="adaalter defines the clients' steps itself"):
+        fedlib.run(
+            fedlib.load_task("quadratic"), "adaalter", overrides={"client_optimizer": "adam"}
+        )

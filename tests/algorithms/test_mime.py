@@ -1,0 +1,343 @@
+"""Mime, MimeLite and Loc-Mime against a NumPy recomputation, and what they must come to."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib.algorithms import build
+from fedlib.randomness import numpy_generator
+
+M, D, ROUNDS, SIZE = 6, 4, 30, 3
+STEPS = [1, 2, 3, 3, 0, 2]
+BACKENDS = ["vectorized", "reference"]
+BASES = ["sgd", "momentum", "adam", "adagrad", "yogi"]
+
+
+def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    roots = draw.standard_normal((M, D, D))
+    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
+    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
+
+
+def cohorts(seed: int, round: int, split: bool) -> tuple[list[int], list[int]]:
+    """Who sends gradients and who trains."""
+    sampled = np.sort(numpy_generator(seed, "cohort", round).choice(M, SIZE, replace=False))
+    if not split:
+        return sampled.tolist(), sampled.tolist()
+    mixed = numpy_generator(seed, "halves", round).permutation(sampled)
+    return mixed[: SIZE // 2].tolist(), mixed[SIZE // 2 :].tolist()
+
+
+class NumpyBase:
+    """(U, V) of Mime's bases in NumPy; ``n`` counts the Vs."""
+
+    def __init__(self, base: str, **h: Any) -> None:
+        self.base, self.h, self.n = base, h, 0
+        self.m, self.v = np.zeros(D), np.full(D, h.get("v0", 0.0))
+        self.b1 = h.get("momentum", 0.9) if base == "momentum" else h.get("beta1", 0.9)
+        self.b2, self.eps = h.get("beta2", 0.99), h.get("eps", 1e-3)
+
+    def copy(self) -> NumpyBase:
+        twin = NumpyBase(self.base, **self.h)
+        twin.m, twin.v, twin.n = self.m, self.v, self.n
+        return twin
+
+    def U(self, g: np.ndarray) -> np.ndarray:
+        if self.base == "sgd":
+            return g
+        if self.base == "adagrad":
+            return g / (np.sqrt(self.v) + self.eps)
+        m = (1 - self.b1) * g + self.b1 * self.m
+        if self.base == "momentum":
+            return m
+        v = self.v
+        if self.h.get("bias_correction"):
+            m, v = m / (1 - self.b1 ** (self.n + 1)), v / (1 - self.b2**self.n)
+        return m / (np.sqrt(v) + self.eps)
+
+    def V(self, g: np.ndarray) -> None:
+        self.m = (1 - self.b1) * g + self.b1 * self.m
+        if self.base == "adagrad":
+            self.v = self.v + g**2
+        elif self.base == "adam":
+            self.v = self.b2 * self.v + (1 - self.b2) * g**2
+        elif self.base == "yogi":
+            self.v = self.v - (1 - self.b2) * g**2 * np.sign(self.v - g**2)
+        self.n += 1
+
+    def begin(self, g: np.ndarray) -> None:
+        if self.n == 0 and self.base in ("adam", "adagrad", "yogi") and "v0" not in self.h:
+            self.V(g)
+
+
+def numpy_mime(
+    name: str, seed: int, base: str, client_lr: float, server_lr: float, **h: Any
+) -> np.ndarray:
+    """Algorithm 1 of Mime with weighted means, exact gradients and partial cohorts."""
+    A, b, weights, x = problem(seed)
+    split = h.pop("split", False) and not (name == "mimelite" and base == "sgd")
+    s = NumpyBase(base, **h)
+    for t in range(ROUNDS):
+        measuring, training = cohorts(seed, t, split)
+        p = weights[measuring] / weights[measuring].sum()
+        c = sum(q * (A[i] @ x - b[i]) for q, i in zip(p, measuring, strict=True))
+        s.begin(c)
+        moved = np.zeros(D)
+        for i in training:
+            y, own = x, s.copy()
+            for _ in range(STEPS[i]):
+                g = A[i] @ y - b[i]
+                if name != "mimelite":
+                    g = g - (A[i] @ x - b[i]) + c
+                y = y - client_lr * own.U(g)
+                if name == "loc_mime":
+                    own.V(g)
+            moved += weights[i] / weights[training].sum() * (y - x)
+        s.V(c)
+        x = x + server_lr * moved
+    return x
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("sgd", {}),
+    ("sgd", {"split": True}),
+    ("momentum", {"server_lr": 0.7}),
+    ("momentum", {"momentum": 0.5, "split": True}),
+    ("adam", {}),
+    ("adam", {"beta1": 0.5, "beta2": 0.8, "eps": 0.1, "split": True}),
+    ("adam", {"v0": 0.2, "server_lr": 0.5}),
+    ("adam", {"bias_correction": True}),
+    ("adagrad", {}),
+    ("adagrad", {"v0": 1.0, "split": True, "lean": True}),
+    ("yogi", {"beta2": 0.9}),
+]
+
+
+@pytest.mark.parametrize(
+    ("backend", "base", "settings"),
+    [("vectorized", *case) for case in CASES] + [("reference", *CASES[i]) for i in (1, 3, 4, 9)],
+)
+@pytest.mark.parametrize("name", ["mime", "mimelite", "loc_mime"])
+def test_equals_numpy(name: str, backend: str, base: str, settings: dict[str, Any]) -> None:
+    A, b, weights, x0 = problem(3)
+    rate = 0.02 if base in ("adam", "adagrad", "yogi") else 0.05
+    settings = {"client_lr": rate, "server_lr": 1.0, **settings}
+    history = fedlib.run(
+        fedlib.quadratic_task(A, b, weights, x0),
+        name,
+        rounds=ROUNDS,
+        seed=3,
+        clients_per_round=SIZE,
+        dtype="float64",
+        backend=backend,
+        eval_every=ROUNDS,
+        overrides={**settings, "base": base, "local_steps": STEPS},
+    )
+    numbers = {key: value for key, value in settings.items() if key != "lean"}
+    expected = numpy_mime(name, 3, base, **numbers)
+    assert history.diverged is None
+    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
+
+
+def difference(a: fedlib.History, b: fedlib.History) -> float:
+    return max(float((a.params[n] - b.params[n]).abs().max()) for n in a.params)
+
+
+FULL: dict[str, Any] = {"batch_size": None, "local_steps": 1}
+ONE_STEP = [
+    *({"base": base} for base in BASES),
+    {"base": "adam", "bias_correction": True, "beta1": 0.5},
+    {"base": "adagrad", "v0": 0.1},
+    {"base": "yogi", "v0": 0.3, "eps": 1e-2},
+]
+
+
+@pytest.mark.parametrize("settings", ONE_STEP)
+def test_one_full_batch_step_is_the_centralised_base_optimizer(settings: dict[str, Any]) -> None:
+    A, b, weights, x0 = problem(1)
+    quadratic = fedlib.quadratic_task(A, b, weights, x0)
+    synthetic = fedlib.load_task("synthetic", clients=5)
+    for task, tolerance in ((quadratic, 1e-12), (synthetic, 1e-11)):
+        common: dict[str, Any] = {"rounds": 6, "dtype": "float64", "eval_every": 6}
+        common["overrides"] = {**settings, **FULL, "client_lr": 0.02}
+        alone = fedlib.run(task, "centralized", **common)
+        for name in ("mime", "loc_mime"):
+            assert difference(alone, fedlib.run(task, name, **common)) < tolerance
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_one_full_batch_step_of_a_sampled_cohort_is_server_only(base: str) -> None:
+    task = fedlib.load_task("synthetic", clients=8)
+    common: dict[str, Any] = {"rounds": 5, "dtype": "float64", "clients_per_round": 3}
+    own = fedlib.optimizers.base.make(base)
+    methods = [cls(base=own, client_lr=0.01) for cls in (fedlib.Mime, fedlib.ServerOnly)]
+    a, b = (fedlib.run(task, method, overrides=FULL, **common) for method in methods)
+    assert difference(a, b) < 1e-12
+    # Further local steps change Mime, not server-only.
+    more = {**FULL, "local_steps": 3}
+    c, d = (fedlib.run(task, method, overrides=more, **common) for method in methods)
+    assert difference(b, d) == 0 and difference(a, c) > 1e-4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("split", [False, True])
+def test_mimelite_with_sgd_is_fedavg(backend: str, split: bool) -> None:
+    task = fedlib.load_task("synthetic", clients=6)
+    common: dict[str, Any] = {"rounds": 3, "clients_per_round": 4, "backend": backend}
+    settings = {"client_lr": 0.03, "server_lr": 0.9, "client_schedule": "step_decay"}
+    a = fedlib.run(task, "fedavg", overrides=settings, **common)
+    b = fedlib.run(task, "mimelite", overrides={**settings, "split": split}, **common)
+    assert difference(a, b) == 0
+    assert a.frame.equals(b.frame)
+
+
+def test_loc_mime_with_a_stateless_base_is_mime() -> None:
+    task = fedlib.load_task("synthetic", clients=6)
+    common: dict[str, Any] = {"rounds": 3, "dtype": "float64"}
+    a, b = (fedlib.run(task, name, **common) for name in ("mime", "loc_mime"))
+    assert difference(a, b) < 1e-11
+    a, b = (
+        fedlib.run(task, name, overrides={"base": "momentum", "client_lr": 0.01}, **common)
+        for name in ("mime", "loc_mime")
+    )
+    assert difference(a, b) > 1e-3
+
+
+class Dropping(nn.Module):
+    """Half of the inputs are dropped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.out = nn.Dropout(0.5), nn.Linear(60, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.drop(x))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["mime", "loc_mime", "mime_mvr"])
+def test_both_gradients_see_the_same_batch_and_dropout_masks(name: str, backend: str) -> None:
+    """At y = x they cancel, so one step on any batch is a step along c, which has no dropout."""
+    task = dataclasses.replace(fedlib.load_task("synthetic", clients=5), model=Dropping)
+    common: dict[str, Any] = {"rounds": 1, "dtype": "float64", "backend": backend}
+    overrides = {"local_steps": 1, "batch_size": 3}
+    own = build(name, client_lr=0.1)
+    a = fedlib.run(task, own, overrides=overrides, **common)
+    b = fedlib.run(task, fedlib.ServerOnly(client_lr=0.1), overrides=overrides, **common)
+    assert difference(a, b) < 1e-12
+    c = fedlib.run(task, "fedavg", overrides={**overrides, "client_lr": 0.1}, **common)
+    assert difference(a, c) > 1e-3
+
+
+def test_reaches_the_optimum_that_fedavg_misses() -> None:
+    A = np.array([[[1.0, 0.3], [0.3, 0.5]], [[0.6, 0.0], [0.0, 1.2]]])
+    b, p = np.array([[1.0, -1.0], [-2.0, 0.5]]), np.array([0.3, 0.7])
+    task = fedlib.quadratic_task(A, b, p)
+    optimum = np.linalg.solve(np.einsum("i,ijk->jk", p, A), p @ b)
+    common: dict[str, Any] = {"dtype": "float64", "rounds": 80, "eval_every": 80}
+    for base in ("sgd", "momentum"):
+        settings = {"client_lr": 0.3, "local_steps": [2, 4], "base": base, "momentum": 0.5}
+        end = fedlib.run(task, "mime", overrides=settings, **common).params["x"].numpy()
+        assert np.abs(end - optimum).max() < 1e-9
+        lite = fedlib.run(task, "mimelite", overrides=settings, **common).params["x"].numpy()
+        assert np.abs(lite - optimum).max() > 0.1
+
+
+# |s|, [c]: model sizes received are 1 + |s| + [c].
+COUNTS = {
+    ("mimelite", "momentum"): (1, 0),
+    ("mimelite", "adam"): (2, 0),
+    ("mimelite", "adagrad"): (1, 0),
+    ("mime", "sgd"): (0, 1),
+    ("mime", "momentum"): (1, 1),
+    ("mime", "adam"): (2, 1),
+    ("mime", "adagrad"): (1, 1),
+    ("loc_mime", "adam"): (2, 1),
+}
+
+
+@pytest.mark.parametrize(("name", "base"), list(COUNTS))
+def test_what_is_sent(name: str, base: str) -> None:
+    s, c = COUNTS[name, base]
+    assert build(name, base=base).communication(10) == (10 * (1 + s + c), 20)
+    split = build(name, base=base, split=True)
+    assert split.communication(10) == (10 * (1 + s + c), 10)
+    assert split.measure_communication(10) == (10 * (1 + s + c), 10)
+    lean = build(name, base=base, split=True, lean=True)
+    assert lean.communication(10) == (10 * (1 + s + c), 10)
+    assert lean.measure_communication(10) == (10, 10)
+
+
+def test_the_history_counts_both_halves() -> None:
+    task = fedlib.load_task("quadratic")  # 10 clients, 5 parameters
+    common: dict[str, Any] = {"rounds": 1, "clients_per_round": 7}
+    settings = {"base": "adam", "split": True, "lean": True, "client_lr": 0.01}
+    history = fedlib.run(task, "mime", overrides=settings, **common)
+    # 3 clients measure (x down, a gradient up), 4 train (x, m, v, c down, a model up).
+    assert history.series("floats_down", "communication").tolist() == [5.0 * (3 * 1 + 4 * 4)]
+    assert history.series("floats_up", "communication").tolist() == [5.0 * 7]
+    history = fedlib.run(task, "mimelite", overrides={"split": True}, **common)
+    assert history.series("floats_down", "communication").tolist() == [5.0 * 7]
+
+
+# Method, base, then clients for 40 and for 100 model sizes: everybody receives everything.
+BUDGETS = [
+    ("mimelite", "sgd", 20, 50),
+    ("mimelite", "momentum", 13, 33),
+    ("mimelite", "adagrad", 13, 33),
+    ("mimelite", "adam", 10, 25),
+    ("mime", "sgd", 13, 33),
+    ("mime", "momentum", 10, 25),
+    ("mime", "adagrad", 10, 25),
+    ("mime", "adam", 8, 20),
+]
+LEAN = [("mimelite", "momentum", 16), ("mimelite", "adam", 13), ("mime", "adam", 11)]
+
+
+def test_clients_that_a_budget_pays_for() -> None:
+    budget = fedlib.clients_for_budget
+    assert (budget(fedlib.FedOpt(), 40), budget(fedlib.FedOpt(), 100)) == (20, 50)
+    for name, base, small, large in BUDGETS:
+        method = build(name, base=base, split=True)
+        assert (budget(method, 40), budget(method, 100)) == (small, large)
+    for name, base, small in LEAN:
+        assert budget(build(name, base=base, split=True, lean=True), 40) == small
+    with pytest.raises(fedlib.Error, match="needs at least 10 model sizes, for 2 clients"):
+        budget(build("mime", base="adam", split=True), 9)
+    with pytest.raises(fedlib.Error, match="Centralized sends nothing"):
+        budget(fedlib.Centralized(), 40)
+    with pytest.raises(fedlib.Error, match="budget is -1"):
+        budget(fedlib.FedOpt(), -1)
+
+
+def test_mistakes_are_named() -> None:
+    task = fedlib.load_task("quadratic")
+    known = "known: adagrad, adam, momentum, sgd, yogi"
+    for name in ("mime", "mimelite", "loc_mime", "centralized"):
+        with pytest.raises(fedlib.Error, match=f"unknown base 'rmsprop': .*{known}"):
+            fedlib.run(task, name, rounds=1, overrides={"base": "rmsprop"})
+        with pytest.raises(fedlib.Error, match=f"{name} defines the clients' steps itself"):
+            fedlib.run(task, name, rounds=1, overrides={"client_optimizer": "adam"})
+        with pytest.raises(fedlib.Error, match="override base is 3; allowed: a word"):
+            fedlib.run(task, name, rounds=1, overrides={"base": 3})
+    for overrides, message in (
+        ({"split": 1}, "override split is 1; allowed: true or false"),
+        ({"lean": True}, "lean is True; allowed: true only with split"),
+        ({"base": "adam", "eps": 0}, "eps is 0.0"),
+        ({"base": "adam", "v0": 0.1, "bias_correction": True}, "leave v0 out"),
+        ({"base": "momentum", "momentum": 1}, "momentum is 1.0"),
+    ):
+        with pytest.raises(fedlib.Error, match=message):
+            fedlib.run(task, "mime", rounds=1, overrides=overrides)
+    with pytest.raises(fedlib.Error, match="clients_per_round is 1; mime splits the cohort"):
+        fedlib.run(task, "mime", rounds=1, clients_per_round=1, overrides={"split": True})
+    with pytest.raises(fedlib.Error, match="no training to split off"):
+        fedlib.ServerOnly(split=True)

@@ -1,0 +1,205 @@
+"""MOON against literal copies of networks, trained with plain autograd."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import fedlib
+from fedlib.models import MLP
+
+CLIENTS, STEPS, ROUNDS, SEED = 4, 3, 4, 2
+BACKENDS = ["vectorized", "reference"]
+
+
+def task() -> fedlib.Task:
+    """Four clients of unequal size; the whole client is a batch, so no order counts."""
+    draw = np.random.default_rng(0)
+    x = torch.from_numpy(draw.normal(size=(30, 5)))
+    y = torch.from_numpy(draw.integers(3, size=30))
+    parts = np.split(np.arange(30), [3, 12, 20])
+    data = fedlib.ClientData(x, y, parts)
+    return fedlib.Task(
+        "t",
+        lambda: MLP(5, (6,), 3),
+        data,
+        data,
+        batch_size=None,
+        hyperparameters={"moon": {"client_lr": 0.3}, "fedavg": {"client_lr": 0.3}},
+    )
+
+
+# A client's objective at a network.
+Objective = Callable[[MLP], Tensor]
+
+
+def gradient(net: MLP, objective: Objective) -> tuple[float, list[Tensor]]:
+    value = objective(net)
+    return float(value.detach()), list(torch.autograd.grad(value, list(net.parameters())))
+
+
+def norm(tensors: list[Tensor]) -> float:
+    return float(torch.stack([t.detach().square().sum() for t in tensors]).sum().sqrt())
+
+
+def move(net: MLP, eta: float, g: list[Tensor]) -> None:
+    with torch.no_grad():
+        for p, own in zip(net.parameters(), g, strict=True):
+            p.sub_(eta * own)
+
+
+def sgd(net: MLP, objective: Objective) -> None:
+    for _ in range(STEPS):
+        move(net, 0.3, gradient(net, objective)[1])
+
+
+def sps(net: MLP, objective: Objective) -> None:
+    for _ in range(STEPS):
+        value, g = gradient(net, objective)
+        move(net, value / (0.5 * norm(g) ** 2 + 1e-8), g)
+
+
+def delta_sgd(net: MLP, objective: Objective) -> None:
+    previous, eta, theta = copy.deepcopy(net), 0.2, 1.0
+    for _ in range(STEPS):
+        g, before = gradient(net, objective)[1], gradient(previous, objective)[1]
+        moved = norm([a - b for a, b in zip(net.parameters(), previous.parameters(), strict=True)])
+        turned = norm([a - b for a, b in zip(g, before, strict=True)])
+        new = eta * np.sqrt(1 + 0.1 * theta)
+        if moved > 0 and turned > 0:
+            new = min(new, moved / turned) + 1e-8
+        eta, theta = new, new / eta
+        previous = copy.deepcopy(net)
+        move(net, eta, g)
+
+
+def literal(
+    start: dict[str, Tensor], solve: Callable[[MLP, Objective], None], mu: float, temperature: float
+) -> dict[str, Tensor]:
+    """MOON by the letter of its pseudo-code, three of the four clients a round."""
+    data = task().train
+    net = MLP(5, (6,), 3).double()
+    net.load_state_dict(start)
+    previous: dict[int, MLP] = {}
+    similarity = nn.CosineSimilarity(dim=-1)
+    for t in range(ROUNDS):
+        draw = fedlib.randomness.numpy_generator(SEED, "cohort", t)
+        locals_, sizes = [], []
+        for i in np.sort(draw.choice(CLIENTS, 3, replace=False)):
+            part = slice(int(data.starts[i]), int(data.starts[i] + data.sizes[i]))
+            x, y = data.x[part], data.y[part]
+            old = previous.get(i)
+
+            def objective(own: MLP, x: Tensor = x, y: Tensor = y, old: MLP | None = old) -> Tensor:
+                z = own.features(x)
+                loss = F.cross_entropy(own.head(z), y)
+                if old is None:
+                    return loss
+                with torch.no_grad():
+                    z_t, z_old = net.features(x), old.features(x)
+                logits = torch.stack([similarity(z, z_t), similarity(z, z_old)], 1) / temperature
+                return loss + mu * F.cross_entropy(logits, torch.zeros(len(x), dtype=torch.long))
+
+            local = copy.deepcopy(net)
+            solve(local, objective)
+            previous[i] = local
+            locals_.append(local.state_dict())
+            sizes.append(int(data.sizes[i]))
+        total = sum(sizes)
+        net.load_state_dict(
+            {
+                name: sum(n / total * own[name] for n, own in zip(sizes, locals_, strict=True))
+                for name in start
+            }
+        )
+    return net.state_dict()
+
+
+COMMON: dict[str, Any] = {
+    "rounds": ROUNDS,
+    "seed": SEED,
+    "dtype": "float64",
+    "clients_per_round": 3,
+}
+
+
+def run(algorithm: str = "moon", backend: str = "vectorized", **change: Any) -> Any:
+    common = {**COMMON, **{key: change.pop(key) for key in list(change) if key in COMMON}}
+    return fedlib.run(
+        task(), algorithm, backend=backend, **common, overrides={"local_steps": STEPS, **change}
+    )
+
+
+SOLVERS = {"sgd": sgd, "sps": sps, "delta_sgd": delta_sgd}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("solver", list(SOLVERS))
+@pytest.mark.parametrize(("mu", "temperature"), [(1.0, 0.5), (5.0, 0.2)])
+def test_equals_literal_networks(solver: str, mu: float, temperature: float, backend: str) -> None:
+    if solver == "sps":
+        mu /= 10  # its steps have no bound, and large ones amplify rounding
+    start = run(rounds=0).params
+    expected = literal(start, SOLVERS[solver], mu, temperature)
+    settings = {"mu": mu, "temperature": temperature, "client_optimizer": solver}
+    history = run(backend=backend, **settings)
+    for name, value in expected.items():
+        assert torch.allclose(history.params[name], value, atol=1e-8)
+    without = run(client_optimizer=solver, mu=0)
+    assert not torch.allclose(without.params["output.weight"], expected["output.weight"], atol=1e-5)
+
+
+def test_without_the_term_and_in_the_first_round_it_is_fedavg() -> None:
+    pairs = [
+        (run(mu=0), run("fedavg")),
+        (run(rounds=1, mu=9.0), run("fedavg", rounds=1)),
+    ]
+    for moon, average in pairs:
+        for name, value in average.params.items():
+            assert torch.allclose(moon.params[name], value, atol=1e-12)
+        assert moon.series("loss", "train").tolist() == pytest.approx(
+            average.series("loss", "train").tolist()
+        )
+
+
+def test_batches_chunks_and_grids_agree_on_a_model_with_dropout() -> None:
+    task = fedlib.load_task("mnist", clients=3, width=0.2, test_examples=20)
+    common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": None}
+    cells = [{"mu": mu, "batch_size": 30, "client_lr": 0.05} for mu in (0.5, 2.0)]
+    configure, execute = fedlib.engine.configure, fedlib.engine.execute
+    requests = [configure(task, "moon", overrides=cell, **common) for cell in cells]
+    together = execute(task, requests)
+    assert together[0].meta["configurations"] == 2
+    for how in ({"backend": "reference"}, {"chunk_clients": 2}):
+        other = fedlib.run(task, "moon", overrides=cells[1], **common, **how)
+        for name, value in together[1].params.items():
+            assert float((value - other.params[name]).abs().max()) < 1e-10
+
+
+def test_features_that_are_all_zero_do_no_harm() -> None:
+    """ReLU features of an example may all be zero, where the cosine has no gradient."""
+
+    def dead() -> MLP:
+        model = MLP(5, (6,), 3)
+        nn.init.constant_(model.hidden[0].bias, -100)
+        return model
+
+    own = task()
+    own.model = dead
+    history = fedlib.run(own, "moon", rounds=3, clients_per_round=4)
+    assert history.diverged is None
+    assert all(torch.isfinite(value).all() for value in history.params.values())
+
+
+def test_a_model_without_features_is_refused() -> None:
+    with pytest.raises(fedlib.Error, match="Softmax has no features"):
+        fedlib.run(fedlib.load_task("synthetic", clients=3), "moon", rounds=1)
+    with pytest.raises(fedlib.Error, match="temperature is 0"):
+        fedlib.Moon(temperature=0)

@@ -1,0 +1,84 @@
+"""N-AccAdam against its pseudo-code, and N = 1 against torch.optim.Adam."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+
+ROUNDS = 30
+M, D = 5, 4
+BACKENDS = ["vectorized", "reference"]
+
+
+def problem() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(6)
+    roots = draw.standard_normal((M, D, D))
+    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
+    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
+
+
+def run(steps: int, backend: str, **settings: Any) -> np.ndarray:
+    history = fedlib.run(
+        fedlib.quadratic_task(*problem()),
+        "n_accadam",
+        rounds=ROUNDS,
+        eval_every=ROUNDS,
+        dtype="float64",
+        backend=backend,
+        overrides={"client_lr": 0.05, "server_lr": 0.05, "local_steps": steps, **settings},
+    )
+    assert not history.series("floats_up", "communication").any()
+    return history.params["x"].numpy()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
+)
+def test_equals_numpy_on_the_pooled_objective(settings: dict[str, Any], backend: str) -> None:
+    A, b, weights, x = problem()
+    p = weights / weights.sum()
+    A, b = np.tensordot(p, A, 1), p @ b
+    h = {"client_lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **settings}
+    m = v = np.zeros(D)
+    for t in range(1, ROUNDS + 1):
+        y = x
+        for _ in range(4):
+            y = y - h["client_lr"] * (A @ y - b)
+        delta = (x - y) / h["client_lr"]
+        m = (1 - h["beta1"]) * delta + h["beta1"] * m
+        v = (1 - h["beta2"]) * delta**2 + h["beta2"] * v
+        m_hat, v_hat = m / (1 - h["beta1"] ** t), v / (1 - h["beta2"] ** t)
+        x = x - 0.05 * m_hat / (np.sqrt(v_hat) + h["eps"])
+    assert np.abs(run(4, backend, **settings) - x).max() < 1e-9
+
+
+def test_one_step_is_adam() -> None:
+    A, b, weights, x0 = problem()
+    p = weights / weights.sum()
+    matrix, vector = torch.tensor(np.tensordot(p, A, 1)), torch.tensor(p @ b)
+    x = torch.tensor(x0, requires_grad=True)
+    adam = torch.optim.Adam([x], lr=0.05)
+    for _ in range(ROUNDS):
+        adam.zero_grad()
+        (0.5 * x @ matrix @ x - vector @ x).backward()
+        adam.step()
+    assert np.abs(run(1, "vectorized") - x.detach().numpy()).max() < 1e-10
+
+
+def test_one_client_holds_all_examples() -> None:
+    task = fedlib.load_task("synthetic", clients=6)
+    histories = [
+        fedlib.run(
+            task, "n_accadam", rounds=3, dtype="float64", backend=b, overrides={"local_steps": 3}
+        )
+        for b in BACKENDS
+    ]
+    a, b = (h.params["linear.weight"] for h in histories)
+    assert torch.allclose(a, b, atol=1e-12)
+    assert len(set(histories[0].clients["client"])) == 6

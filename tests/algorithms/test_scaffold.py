@@ -1,0 +1,146 @@
+"""SCAFFOLD against a NumPy recomputation with dictionaries, and what it must come to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedlib
+from fedlib.randomness import numpy_generator
+
+M, D = 6, 4
+STEPS = [1, 0, 3, 4, 2, 2]
+BACKENDS = ["vectorized", "reference"]
+
+
+def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    roots = draw.standard_normal((M, D, D))
+    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
+    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
+
+
+def cohort(seed: int, round: int, size: int) -> list[int]:
+    """The clients that the engine samples."""
+    return sorted(numpy_generator(seed, "cohort", round).choice(M, size, replace=False).tolist())
+
+
+def numpy_scaffold(
+    seed: int, rounds: int, size: int, client_lr: float, server_lr: float, decay: bool = False
+) -> np.ndarray:
+    """Algorithm 6 of FedOpt with exact gradients, control variates in a dictionary."""
+    A, b, n, x = problem(seed)
+    c = np.zeros(D)
+    controls: dict[int, np.ndarray] = {}
+    for t in range(rounds):
+        sampled = cohort(seed, t, size)
+        factor = 0.1 ** ((t >= rounds / 2) + (t >= 3 * rounds / 4)) if decay else 1.0
+        lr = factor * client_lr
+        total = sum(n[i] for i in sampled)
+        dx, dc = np.zeros(D), np.zeros(D)
+        for i in sampled:
+            own = controls.setdefault(i, c)
+            y = x
+            for _ in range(STEPS[i]):
+                y = y - lr * (A[i] @ y - b[i] - own + c)
+            if STEPS[i]:
+                controls[i] = own - c + (x - y) / (STEPS[i] * lr)
+            dx += n[i] / total * (y - x)
+            dc += n[i] / total * (controls[i] - own)
+        x = x + server_lr * dx
+        c = c + size / M * dc
+    return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_numpy_with_dictionaries(seed: int, size: int, backend: str) -> None:
+    A, b, weights, x0 = problem(seed)
+    for server_lr, schedule in ((1.0, "constant"), (0.6, "step_decay")):
+        settings = {"client_lr": 0.05, "server_lr": server_lr, "client_schedule": schedule}
+        history = fedlib.run(
+            fedlib.quadratic_task(A, b, weights, x0),
+            "scaffold",
+            rounds=40,
+            seed=seed,
+            clients_per_round=size,
+            dtype="float64",
+            backend=backend,
+            eval_every=40,
+            overrides={**settings, "local_steps": STEPS},
+        )
+        expected = numpy_scaffold(seed, 40, size, 0.05, server_lr, schedule != "constant")
+        assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
+
+
+def difference(a: fedlib.History, b: fedlib.History) -> float:
+    return max(float((a.params[n] - b.params[n]).abs().max()) for n in a.params)
+
+
+def test_is_fedavg_as_long_as_no_client_comes_twice() -> None:
+    A, b, weights, x0 = problem(2)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    settings = {"client_lr": 0.1, "server_lr": 0.8, "local_steps": STEPS}
+    common: dict[str, Any] = {"dtype": "float64", "clients_per_round": 1, "overrides": settings}
+    seen = [cohort(0, t, 1)[0] for t in range(9)]
+    first = next(t for t in range(9) if seen[t] in seen[:t])
+    # A client without steps has nothing to remember; the first that comes back has.
+    assert first >= 2 and STEPS[seen[first]] > 0
+    for rounds in range(1, first + 1):
+        a = fedlib.run(task, "scaffold", rounds=rounds, **common)
+        assert difference(a, fedlib.run(task, "fedavg", rounds=rounds, **common)) < 1e-12
+    a, b_ = (fedlib.run(task, n, rounds=first + 1, **common) for n in ("scaffold", "fedavg"))
+    assert difference(a, b_) > 1e-3
+    common["clients_per_round"] = None
+    a, b_ = (fedlib.run(task, n, rounds=1, **common) for n in ("scaffold", "fedavg"))
+    assert difference(a, b_) < 1e-12
+
+
+def test_reaches_the_optimum_that_fedavg_misses() -> None:
+    """Two quadratics, unequal weights and steps: FedAvg ends at its known biased fixed point."""
+    A = np.array([[[1.0, 0.3], [0.3, 0.5]], [[0.6, 0.0], [0.0, 1.2]]])
+    b, p = np.array([[1.0, -1.0], [-2.0, 0.5]]), np.array([0.3, 0.7])
+    steps, lr = [2, 4], 0.3
+    task = fedlib.quadratic_task(A, b, p)
+    optimum = np.linalg.solve(np.einsum("i,ijk->jk", p, A), p @ b)
+    common: dict[str, Any] = {"dtype": "float64", "rounds": 60, "eval_every": 60}
+    common["overrides"] = {"client_lr": lr, "local_steps": steps}
+    ends = {n: fedlib.run(task, n, **common).params["x"].numpy() for n in ("fedavg", "scaffold")}
+    assert np.abs(ends["scaffold"] - optimum).max() < 1e-9
+    pull = [
+        p[i] * (np.eye(2) - np.linalg.matrix_power(np.eye(2) - lr * A[i], steps[i]))
+        for i in range(2)
+    ]
+    minima = [np.linalg.solve(A[i], b[i]) for i in range(2)]
+    biased = np.linalg.solve(pull[0] + pull[1], pull[0] @ minima[0] + pull[1] @ minima[1])
+    assert np.abs(ends["fedavg"] - biased).max() < 1e-9
+    assert np.abs(biased - optimum).max() > 0.3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_learning_rate_of_zero_moves_nothing(backend: str) -> None:
+    A, b, weights, x0 = problem(0)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    history = fedlib.run(
+        task, "scaffold", rounds=3, backend=backend, overrides={"client_lr": 0, "local_steps": 2}
+    )
+    assert history.diverged is None
+    assert np.allclose(history.params["x"], x0)
+
+
+def test_sends_the_control_variates_too() -> None:
+    assert fedlib.Scaffold().communication(100) == (200, 200)
+    assert fedlib.clients_for_budget(fedlib.Scaffold(), 40) == 10
+
+
+def test_other_client_optimizers_are_refused() -> None:
+    task = fedlib.load_task("quadratic")
+    with pytest.raises(fedlib.Error, match="scaffold defines the clients' steps itself"):
+        fedlib.run(task, "scaffold", rounds=1, overrides={"client_optimizer": "sgdm"})
+    with pytest.raises(fedlib.Error, match="server_lr is -1"):
+        fedlib.run(task, "scaffold", rounds=1, overrides={"server_lr": -1})
+    with pytest.raises(fedlib.Error, match="unknown client_schedule 'linear'"):
+        fedlib.Scaffold(client_schedule="linear")

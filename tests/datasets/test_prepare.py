@@ -1,0 +1,647 @@
+"""Preparing: files of the official formats become arrays; anything else leaves nothing behind."""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import sqlite3
+import struct
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections import namedtuple
+
+import h5py
+import numpy as np
+import pytest
+
+from fedlib import datasets
+from fedlib.datasets import download, originals, preparing, sources
+from fedlib.datasets.catalogue import ENTRIES
+from fedlib.errors import Error, Failure
+from fedlib.tasks import TASKS
+
+DRAW = np.random.default_rng(0)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def offer(site, monkeypatch):
+    """Serve files in place of a data set's official ones, everything else as in the table."""
+
+    def offer(name, files, form="", **changes):
+        original = sources.SOURCES[name][form]
+        assert {file.name for file in original.files} == set(files)
+        offered = []
+        for file in original.files:
+            content = files[file.name]
+            site.files[f"/{file.name}"] = content
+            sha256 = hashlib.sha256(content).hexdigest()
+            values = {"sha256": sha256, "bytes": len(content), **changes}
+            offered.append(sources.File(file.name, (f"{site.url}/{file.name}",), **values))
+        small = sources.Source(tuple(offered), original.members, 1000, 1000, original.origin)
+        monkeypatch.setitem(sources.SOURCES, name, {**sources.SOURCES[name], form: small})
+        return small
+
+    monkeypatch.setattr(download, "_WAIT", 0)
+    return offer
+
+
+def prepare(name, root, **options):
+    return datasets.prepare(name, root, **{"progress": False, **options})
+
+
+def idx(array, zipped=True):
+    """MNIST's format, written from its description."""
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    data = header + array.astype(np.uint8).tobytes()
+    return gzip.compress(data, 1, mtime=0) if zipped else data
+
+
+def mnist(train=5000, test=7, classes=10):
+    images = {"train": DRAW.integers(0, 256, (train, 28, 28), dtype=np.uint8)}
+    images["t10k"] = DRAW.integers(0, 256, (test, 28, 28), dtype=np.uint8)
+    for part in images.values():
+        part[:, [0, -1]] = part[:, :, [0, -1]] = 0
+    labels = {part: np.arange(len(x)) % classes for part, x in images.items()}
+    files = {f"{part}-images-idx3-ubyte.gz": idx(x) for part, x in images.items()}
+    files |= {f"{part}-labels-idx1-ubyte.gz": idx(y) for part, y in labels.items()}
+    return files, images, labels
+
+
+def tarred(files, folder="", kind="gz"):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=f"w:{kind}") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(folder + name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def zipped(files, folder=""):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(folder + name, content)
+    return out.getvalue()
+
+
+def left(root):
+    if not root.exists():
+        return []
+    return sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+
+
+# ------------------------------------------------------------------------------- what comes out
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_mnist(root, offer, site, name):
+    files, images, labels = mnist()
+    offer(name, files)
+    card = prepare(name, root)
+    data = datasets.load(name, root)
+    assert (data.train_x == images["train"]).all() and (data.test_x == images["t10k"]).all()
+    assert (data.train_y == labels["train"]).all() and (data.test_y == labels["t10k"]).all()
+    assert data.train_x.dtype == np.uint8 and data.train_y.dtype == np.int64
+    assert not data.stand_in and data.polarity == "ink_bright" and len(data.classes) == 10
+    assert card["counts"] == {"train": 5000, "test": 7}
+    assert datasets.verify(name, root) == card
+    assert card["licence"] == ENTRIES[name].licence and card["source"] == ENTRIES[name].source
+    (first, *_) = card["files"]
+    content = files["train-images-idx3-ubyte.gz"]
+    assert first["url"] == f"{site.url}/train-images-idx3-ubyte.gz"
+    assert first["sha256"] == hashlib.sha256(content).hexdigest()
+    # The files are kept, so the next time needs no network.
+    assert left(root / "raw") == sorted(f"{name}/{file}" for file in files)
+    site.files.clear()
+    assert prepare(name, root, overwrite=True)["fingerprint"] == card["fingerprint"]
+
+
+def test_the_same_values_imported_have_the_same_fingerprint(root, offer, tmp_path):
+    files, images, labels = mnist()
+    offer("mnist", files)
+    card = prepare("mnist", root)
+    arrays = {"train_x": images["train"], "test_x": images["t10k"]}
+    arrays |= {"train_y": labels["train"], "test_y": labels["t10k"]}
+    np.savez(tmp_path / "own.npz", **arrays)
+    other = datasets.import_file("mnist", tmp_path / "own.npz", tmp_path / "second")
+    assert other["fingerprint"] == card["fingerprint"]
+
+
+def test_emnist_byclass_is_turned_upright(root, offer):
+    train = DRAW.integers(0, 256, (90, 28, 28), dtype=np.uint8)
+    labels = np.arange(90) % 62
+    content = {
+        "emnist-byclass-train-images-idx3-ubyte.gz": idx(train),
+        "emnist-byclass-train-labels-idx1-ubyte.gz": idx(labels),
+        "emnist-byclass-test-images-idx3-ubyte.gz": idx(train[:9]),
+        "emnist-byclass-test-labels-idx1-ubyte.gz": idx(labels[:9]),
+        "emnist-letters-train-images-idx3-ubyte.gz": b"not wanted",
+        "emnist-byclass-mapping.txt": b"0 48\n",
+    }
+    offer("emnist_byclass", {"gzip.zip": zipped(content, "gzip/")})
+    prepare("emnist_byclass", root)
+    data = datasets.load("emnist_byclass", root)
+    # The published files hold the columns of an image one after the other.
+    for i in (0, 89):
+        assert (data.train_x[i] == train[i].T).all()
+    assert (data.test_x == np.swapaxes(train[:9], 1, 2)).all()
+    assert data.train_y.tolist() == labels.tolist() and data.classes[36] == "a"
+    assert left(root / "raw") == ["emnist_byclass/gzip.zip"]
+
+
+def cifar(count, labels):
+    """Images [N, 32, 32, 3] and the bytes of their records."""
+    images = DRAW.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    records = b"".join(
+        bytes(row[i] for row in labels) + image[..., 0].tobytes() + image[..., 1].tobytes()
+        + image[..., 2].tobytes()
+        for i, image in enumerate(images)
+    )  # fmt: skip
+    return images, records
+
+
+def test_cifar10(root, offer):
+    labels = [[(i + part) % 10 for i in range(4)] for part in range(6)]
+    parts = [cifar(4, [own]) for own in labels]
+    names = "\n".join(ENTRIES["cifar10"].classes) + "\n\n"
+    content = {f"data_batch_{i + 1}.bin": parts[i][1] for i in range(5)}
+    content |= {"test_batch.bin": parts[5][1], "batches.meta.txt": names.encode()}
+    content |= {"readme.html": b"<html>"}
+    offer("cifar10", {"cifar-10-binary.tar.gz": tarred(content, "cifar-10-batches-bin/")})
+    card = prepare("cifar10", root, keep_raw=False)
+    data = datasets.load("cifar10", root)
+    assert (data.train_x == np.concatenate([images for images, _ in parts[:5]])).all()
+    assert (data.test_x == parts[5][0]).all()
+    assert (
+        data.train_y.tolist() == [y for own in labels[:5] for y in own]
+        and data.test_y.tolist() == labels[5]
+    )
+    assert data.classes == ENTRIES["cifar10"].classes and card["polarity"] is None
+    assert left(root / "raw") == []
+
+
+def test_cifar100(root, offer):
+    fine, coarse = list(range(0, 100, 5)), list(range(20))
+    (train_x, train), (test_x, test) = cifar(20, [coarse, fine]), cifar(3, [coarse, fine])
+    content = {
+        "train.bin": train,
+        "test.bin": test,
+        "fine_label_names.txt": "".join(f"fine{i}\n" for i in range(100)).encode(),
+        "coarse_label_names.txt": "".join(f"coarse{i}\n" for i in range(20)).encode(),
+    }
+    offer("cifar100", {"cifar-100-binary.tar.gz": tarred(content, "cifar-100-binary/")})
+    card = prepare("cifar100", root)
+    data = datasets.load("cifar100", root)
+    assert (data.train_x == train_x).all() and (data.test_x == test_x).all()
+    assert data.train_y.tolist() == fine and data.train_coarse.tolist() == coarse
+    assert data.test_y.tolist() == fine[:3] and data.test_coarse.tolist() == coarse[:3]
+    assert data.classes[95] == "fine95" and card["coarse_classes"][19] == "coarse19"
+
+
+NEWS = {
+    "train": '"3","Oil, up ""again""","Prices\\rise - and ""fall"", says Émile"\n'
+    '"1","World","Peace"\n',
+    "test": '"4","Chips","Faster.\nSmaller."\n',
+}
+
+
+def test_ag_news(root, offer):
+    offer("ag_news", {f"{split}.csv": text.encode() for split, text in NEWS.items()})
+    card = prepare("ag_news", root)
+    data = datasets.load_text("ag_news", root)
+    texts = [data.text("train", i) for i in range(2)]
+    assert texts == ['Oil, up "again" Prices\\rise - and "fall", says Émile', "World Peace"]
+    assert data.text("test", 0) == "Chips Faster.\nSmaller."
+    assert data.labels("train").tolist() == [2, 0] and data.labels("test").tolist() == [3]
+    assert data.clients == ("all",) and data.client("train").tolist() == [0, 0]
+    assert card["counts"] == {"train": 2, "test": 1, "train_clients": 1, "test_clients": 1}
+    assert datasets.verify("ag_news", root) and left(root / "raw")
+
+
+def test_dbpedia_is_the_abstract_alone(root, offer):
+    content = {
+        "train.csv": b'14,"E. D. Abbott Ltd"," Abbott of Farnham is a ""coachbuilder""."\n' * 5000,
+        "test.csv": b'1,"T"," x"\n',
+        "classes.txt": b"Company\n",
+    }
+    offer("dbpedia", {"dbpedia_csv.tgz": tarred(content, "dbpedia_csv/")})
+    prepare("dbpedia", root)
+    data = datasets.load_text("dbpedia", root)
+    assert data.size("train") == 5000 and data.labels("train").tolist() == [13] * 5000
+    for i in (0, 4095, 4096, 4999):
+        assert data.text("train", i) == 'Abbott of Farnham is a "coachbuilder".'
+    assert data.text("test", 0) == "x" and data.classes[13] == "WrittenWork"
+
+
+def tweets(sizes):
+    """Sent140's csv: all negative tweets, then all positive ones; ``sizes`` by user."""
+    rows = []
+    for polarity in ("0", "4"):
+        for user, size in sizes.items():
+            for i in range(size):
+                if (i % 3 == 0) == (polarity == "4"):
+                    rows.append(f'"{polarity}","1","Mon","NO_QUERY","{user}","tweet {i} & caf\xe9"')
+    csv = "\n".join(rows).encode("latin-1") + b"\n"
+    names = ("training.1600000.processed.noemoticon.csv", "testdata.manual.2009.06.14.csv")
+    return {"trainingandtestdata.zip": zipped(dict(zip(names, (csv, b"other"), strict=True)))}
+
+
+def by_user(root):
+    data = datasets.load_text("sent140", root)
+    found = {}
+    for split in ("train", "test"):
+        for i, client in enumerate(data.client(split)):
+            tweet = (data.text(split, i), int(data.labels(split)[i]))
+            found.setdefault((data.clients[client], split), []).append(tweet)
+    return found
+
+
+def test_sent140_by_user(root, offer):
+    sizes = {"zoe": 40, "Ann": 35, "bob": 29, "cy": 3}
+    offer("sent140", tweets(sizes))
+    card = prepare("sent140", root)
+    found = by_user(root)
+    assert {user for user, _ in found} == {"zoe", "Ann"}
+    assert datasets.load_text("sent140", root).clients == ("Ann", "zoe")
+    for user, train in (("zoe", 32), ("Ann", 28)):
+        assert len(found[user, "train"]) == train
+        both = sorted(found[user, "train"] + found[user, "test"])
+        expected = [(f"tweet {i} & café", int(i % 3 == 0)) for i in range(sizes[user])]
+        assert both == sorted(expected)
+    assert card["options"] == {"min_tweets": 30, "train_fraction": 0.8}
+    # The draw of a user does not depend on who else is there.
+    prepare("sent140", root, overwrite=True, min_tweets=3)
+    more = by_user(root)
+    assert len(more) == 8 and {key: more[key] for key in found} == found
+    assert (len(more["cy", "train"]), len(more["cy", "test"])) == (2, 1)
+    prepare("sent140", root, overwrite=True, min_tweets=35, train_fraction=0.01)
+    assert len(by_user(root)["zoe", "train"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"min_tweets": 41}, "no user has 41 tweets; the most are 40"),
+        ({"min_tweets": 1}, "min_tweets is 1; allowed: a whole number >= 2"),
+        ({"min_tweets": "x"}, "min_tweets is 'x'"),
+        ({"train_fraction": 1.0}, "train_fraction is 1.0; allowed: between 0 and 1"),
+        ({"min_tweet": 1}, "unknown option of data set sent140 'min_tweet': did you mean"),
+    ],
+)
+def test_mistaken_options(root, offer, options, words):
+    offer("sent140", tweets({"zoe": 40}))
+    with pytest.raises(Error, match=words):
+        prepare("sent140", root, **options)
+    assert not (root / "prepared").exists()
+
+
+def test_federated_sets_come_from_their_archives(root, offer):
+    def h5(split, count):
+        out = io.BytesIO()
+        with h5py.File(out, "w") as file:
+            for client in range(2):
+                group = file.create_group(f"examples/{client}")
+                group["image"] = np.full((count, 32, 32, 3), client, dtype=np.uint8)
+                group["label"] = np.full(count, 50 + client, dtype=np.int64)
+                group["coarse_label"] = np.full(count, client, dtype=np.int64)
+        return out.getvalue()
+
+    content = {f"fed_cifar100_{split}.h5": h5(split, n) for split, n in (("train", 3), ("test", 2))}
+    offer("fed_cifar100", {"fed_cifar100.tar.bz2": tarred(content, kind="bz2")}, "hdf5")
+    card = prepare("fed_cifar100", root)
+    data = datasets.load("fed_cifar100", root)
+    assert card["form"] == "hdf5" and data.train_x.shape == (6, 32, 32, 3)
+    assert data.train_y.tolist() == [50] * 3 + [51] * 3 and data.test_coarse.tolist() == [
+        0,
+        0,
+        1,
+        1,
+    ]
+    assert left(root / "raw") == ["fed_cifar100/fed_cifar100.tar.bz2"]
+
+
+def test_the_digits_of_the_federated_emnist_have_ten_classes(root, offer):
+    content = {}
+    for split in ("train", "test"):
+        out = io.BytesIO()
+        with h5py.File(out, "w") as file:
+            group = file.create_group("examples/f0000_14")
+            group["pixels"] = np.ones((3, 28, 28), dtype=np.float32)
+            group["label"] = np.array([1, 2, 9], dtype=np.int32)
+        content[f"fed_emnist_digitsonly_{split}.h5"] = out.getvalue()
+    archive = tarred(content, kind="bz2")
+    offer("emnist_digits", {"fed_emnist_digitsonly.tar.bz2": archive}, "hdf5")
+    card = prepare("emnist_digits", root)
+    data = datasets.load("emnist_digits", root)
+    assert data.classes == tuple("0123456789") and data.polarity == "ink_dark"
+    assert card["source"].startswith("TensorFlow Federated") and (data.train_x == 255).all()
+
+
+def field(number, content):
+    """A field of bytes, shorter than 128, of a protocol buffer."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def test_the_sqlite_form(root, offer, tmp_path):
+    path = tmp_path / "x.sqlite"
+    snippet = field(2, field(1, field(1, b"To be")))
+    example = field(1, field(1, field(1, b"snippets") + snippet))
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE TABLE examples (split_name, client_id, serialized_example_proto)")
+        file.execute("CREATE TABLE client_metadata (client_id, split_name, num_examples)")
+        for split in ("train", "test"):
+            file.execute("INSERT INTO examples VALUES (?, 'HAMLET', ?)", (split, example))
+            file.execute("INSERT INTO client_metadata VALUES ('HAMLET', ?, 1)", (split,))
+    packed = lzma.compress(path.read_bytes(), lzma.FORMAT_ALONE)
+    offer("shakespeare", {"shakespeare.sqlite.lzma": packed}, "sqlite")
+    card = prepare("shakespeare", root, form="sqlite")
+    data = datasets.load_text("shakespeare", root)
+    assert card["form"] == "sqlite" and data.clients == ("HAMLET",)
+    assert data.text("train", 0) == data.text("test", 0) == "To be"
+    assert data.source.startswith("TensorFlow Federated")
+
+
+def test_stack_overflow_comes_from_three_archives(root, offer):
+    content = {}
+    for split in ("train", "held_out", "test"):
+        out = io.BytesIO()
+        with h5py.File(out, "w") as file:
+            group = file.create_group("examples/7")
+            for feature, text in (("tokens", "w1 w0 ?"), ("title", "w2"), ("tags", "t3|t0")):
+                group[feature] = np.array([text.encode()], dtype=object)
+        content[f"stackoverflow_{split}.h5"] = out.getvalue()
+    words = "".join(f"w{i} {20_000 - i}\n" for i in range(10_000)).encode()
+    tags = json.dumps({f"t{i}": 1000 - i for i in range(500)}).encode()
+    archives = {"stackoverflow.tar.bz2": tarred(content, kind="bz2")}
+    for kind, counts in (("word_count", words), ("tag_count", tags)):
+        name = f"stackoverflow.{kind}"
+        archives[f"{name}.tar.bz2"] = tarred({name: counts}, kind="bz2")
+    offer("stackoverflow", archives, "hdf5")
+    prepare("stackoverflow", root)
+    posts = datasets.load_posts("stackoverflow", root)
+    assert set(posts) == {"train", "heldout", "test"}
+    # Start, the second and the first word by rank, an unknown one, end.
+    assert posts["train"].sentences[0, :5].tolist() == [10_002, 2, 1, 10_001, 10_003]
+    assert posts["test"].tags.tolist() == [3, 0]
+
+
+def test_every_source_has_a_reader_an_entry_and_known_tasks():
+    for name in sources.SOURCES:
+        assert callable(preparing._writer(name)) and name in ENTRIES
+    for entry in ENTRIES.values():
+        assert set(entry.tasks) <= set(TASKS)
+    assert {task for entry in ENTRIES.values() for task in entry.tasks} == set(TASKS) - {
+        "quadratic",
+        "synthetic",
+    }
+
+
+# ------------------------------------------------------------------------------- what is refused
+
+
+def refused(kind, words, name, root, **options):
+    before = left(root / "prepared")
+    with pytest.raises(kind, match=words) as caught:
+        prepare(name, root, **options)
+    assert "\n" not in str(caught.value)
+    assert left(root / "prepared") == before
+    assert not list(root.rglob("unpacked")) and not list(root.rglob("*.npy"))
+
+
+def test_an_altered_or_cut_archive_is_refused_and_then_downloaded_again(root, offer, site):
+    files, *_ = mnist(20)
+    offer("mnist", files)
+    name = "train-labels-idx1-ubyte.gz"
+    good = files[name]
+    site.files[f"/{name}"] = good[:-1] + b"x"
+    refused(Failure, f"{name} has SHA-256 .*, expected .*: nothing was prepared", "mnist", root)
+    assert f"mnist/{name}.wrong" in left(root / "raw")
+    site.ranges, site.break_after, site.breaks = False, 10, 99
+    site.files[f"/{name}"] = good
+    refused(Failure, "broke off", "mnist", root)
+    part = root / "raw" / "mnist" / f"{name}.part"
+    assert part.read_bytes() == good[:10]
+    site.ranges, site.breaks = True, 0
+    prepare("mnist", root)
+    assert site.asked[-3] == (f"/{name}", "bytes=10-")
+    assert datasets.load("mnist", root).train_y.tolist()[:3] == [0, 1, 2]
+
+
+def test_an_interrupted_download_is_resumed_by_the_next_call(root, offer, site, monkeypatch):
+    files, *_ = mnist(500)
+    offer("mnist", files)
+    monkeypatch.setattr(download, "_PIECE", 10_000)
+    first = "train-images-idx3-ubyte.gz"
+
+    class Bar(download.tqdm):
+        def update(self, n=1):
+            super().update(n)
+            if self.n > 50_000:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(download, "tqdm", lambda **options: Bar(file=io.StringIO(), **options))
+        with pytest.raises(KeyboardInterrupt):
+            prepare("mnist", root, progress=True)
+    assert left(root) == [f"raw/mnist/{first}.part"]
+    size = (root / "raw" / "mnist" / f"{first}.part").stat().st_size
+    prepare("mnist", root)
+    assert (f"/{first}", f"bytes={size}-") in site.asked
+
+
+def test_files_from_a_folder(root, offer, site, tmp_path):
+    files, images, _ = mnist(20)
+    offer("mnist", files)
+    given = tmp_path / "given"
+    refused(Error, "there is no folder", "mnist", root, from_folder=given)
+    given.mkdir()
+    for name, content in list(files.items())[:-1]:
+        (given / name).write_bytes(content)
+    refused(Error, "there is no t10k-labels-idx1-ubyte.gz in", "mnist", root, from_folder=given)
+    assert not root.exists()
+    (given / "t10k-labels-idx1-ubyte.gz").write_bytes(b"other")
+    refused(Failure, "nothing was prepared", "mnist", root, from_folder=given)
+    (given / "t10k-labels-idx1-ubyte.gz").write_bytes(files["t10k-labels-idx1-ubyte.gz"])
+    prepare("mnist", root, from_folder=given, keep_raw=False)
+    assert (datasets.load("mnist", root).train_x == images["train"]).all()
+    assert sorted(path.name for path in given.iterdir()) == sorted(files)
+    assert site.asked == [] and not (root / "raw").exists()
+
+
+def test_a_full_disk_is_told_before_anything_is_done(root, offer, site, monkeypatch):
+    files, *_ = mnist(20)
+    small = offer("mnist", files)
+    usage = namedtuple("usage", "total used free")(10, 0, 10)
+    monkeypatch.setattr(download.shutil, "disk_usage", lambda path: usage)
+    size = sum(file.size for file in small.files)
+    words = rf"not enough space .* {(size + 2000) / 1e6:.1f} MB needed .* 0\.0 MB free"
+    refused(Failure, words, "mnist", root)
+    assert site.asked == [] and not root.exists()
+
+
+def test_a_disk_that_fills_up_leaves_no_half_data_set(root, offer, monkeypatch):
+    files, *_ = mnist(5000)
+    offer("mnist", files)
+
+    def full(self, rows):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(originals.GrowingArray, "append", full)
+        refused(Error, "No space left on device", "mnist", root)
+    assert not (root / "prepared").exists()
+    prepare("mnist", root)
+
+
+def test_what_exists_is_not_replaced_unasked(root, offer, site):
+    files, *_ = mnist(20)
+    offer("mnist", files)
+    first = prepare("mnist", root)
+    site.asked.clear()
+    with pytest.raises(Error, match=r"exists already .* pass overwrite"):
+        prepare("mnist", root)
+    (root / "raw" / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"altered")
+    with pytest.raises(Failure, match="nothing was prepared"):
+        prepare("mnist", root, overwrite=True)
+    assert site.asked == [] and datasets.verify("mnist", root) == first
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("mnits", {}, "unknown data set to prepare 'mnits': did you mean 'mnist'"),
+        ("femnist", {}, "'femnist' cannot be downloaded; import a copy"),
+        ("mnist", {"form": "hdf5"}, "form is 'hdf5'; allowed: none, 'mnist' comes in one form"),
+        ("emnist", {"form": "zip"}, "form is 'zip'; allowed: hdf5, sqlite"),
+        ("mnist", {"sha256": "x"}, "sha256 is 'x'; allowed: 64 of"),
+        ("mnist", {"sha256": "0" * 64}, "have published ones"),
+        ("mnist", {"width": 2}, "unknown option of data set mnist 'width'"),
+        ("stackoverflow", {"form": "sqlite"}, "nobody has published a SHA-256 of stackoverflow.sq"),
+    ],
+)
+def test_mistakes(root, name, options, words):
+    refused(Error, words, name, root, **options)
+    assert not root.exists()
+
+
+IDX = np.zeros((3, 28, 28), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (idx(IDX)[:-9], "is damaged or cut off"),
+        (gzip.compress(idx(IDX, zipped=False)[:-1]), "is cut off"),
+        (gzip.compress(idx(IDX, zipped=False)[:9]), "is cut off"),
+        (gzip.compress(idx(IDX, zipped=False) + b"x"), "is longer than its header says"),
+        (b"no gzip", "is damaged or cut off"),
+        (idx(IDX[0]), "not an idx file of bytes in 3 dimensions: it begins with 00000802"),
+        (idx(IDX[:, 1:]), r"images are \(27, 28\), not \(28, 28\)"),
+        (idx(IDX[:2]), "2 train images, but 3 labels"),
+    ],
+)
+def test_files_in_another_format(root, offer, content, words):
+    files, *_ = mnist(3)
+    offer("mnist", {**files, "train-images-idx3-ubyte.gz": content})
+    refused(Error, words, "mnist", root)
+
+
+def test_labels_out_of_range(root, offer):
+    files, *_ = mnist(20, classes=11)
+    offer("mnist", files)
+    refused(Error, "train-labels-idx1-ubyte.gz: label is 10; allowed: 0 to 9", "mnist", root)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data_batch_3.bin": None}, r"there is no data_batch_3\.bin in cifar-10-binary\.tar\.gz"),
+        ({"data_batch_3.bin": bytes(3072)}, "3072 bytes, not a number of whole records of 3073"),
+        ({"test_batch.bin": b""}, "0 bytes, not a number of whole records"),
+        (
+            {"test_batch.bin": b"\n" + bytes(3072)},
+            "test_batch.bin, y: label is 10; allowed: 0 to 9",
+        ),
+        ({"batches.meta.txt": b"cat\ndog\n"}, r"batches\.meta\.txt has 2 names; needed: 10"),
+        ({"../../evil": b"x"}, "its member '../../evil' leaves the folder"),
+    ],
+)
+def test_archives_with_other_contents(root, offer, changes, words):
+    content = {f"data_batch_{i}.bin": bytes(3073) for i in range(1, 6)}
+    content |= {"test_batch.bin": bytes(3073), "batches.meta.txt": b"x\n" * 10, **changes}
+    content = {name: data for name, data in content.items() if data is not None}
+    offer("cifar10", {"cifar-10-binary.tar.gz": tarred(content)})
+    refused(Error, words, "cifar10", root)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'"5","a","b"\n', "train.csv, line 1: label is '5'; allowed: 1 to 4"),
+        (b'"1","a","b"\n"x","a","b"\n', "train.csv, line 2: label is 'x'"),
+        (b'"1","a"\n', "train.csv, line 1: has 2 fields; needed: 3"),
+        (b'"1","\xff","b"\n', "is not utf-8 text"),
+        (b"", "the train split has no texts"),
+    ],
+)
+def test_news_in_another_format(root, offer, text, words):
+    offer("ag_news", {"train.csv": text, "test.csv": NEWS["test"].encode()})
+    refused(Error, words, "ag_news", root)
+
+
+def test_sent140_with_neutral_tweets(root, offer):
+    csv = b'"2","1","d","q","u","t"\n'
+    files = {"training.1600000.processed.noemoticon.csv": csv}
+    offer("sent140", {"trainingandtestdata.zip": zipped(files)})
+    refused(Error, "line 1: polarity is '2'; allowed: 0 or 4", "sent140", root)
+
+
+def test_two_processes_do_not_prepare_the_same(root, offer, tmp_path):
+    files, *_ = mnist(3)
+    offer("mnist", files)
+    folder = root / "raw" / "mnist"
+    folder.mkdir(parents=True)
+    code = (
+        "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); "
+        "print('locked', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert other.stdout.readline() == b"locked\n"
+        refused(Failure, "another process is preparing 'mnist'", "mnist", root)
+    finally:
+        other.communicate()
+    prepare("mnist", root)
+
+
+def test_a_copy_of_another_version_says_how_to_rebuild_it(root, offer, tmp_path):
+    files, *_ = mnist(3)
+    offer("mnist", files)
+    prepare("mnist", root)
+    x = np.zeros((3, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "x.npz", train_x=x, train_y=[0, 1, 2], test_x=x, test_y=[0, 1, 2])
+    for name in ("cifar10", "own"):
+        datasets.import_file(name, tmp_path / "x.npz", root)
+    for name, way in (("mnist", "prepare mnist"), ("cifar10", "import cifar10 FILE")):
+        path = root / "prepared" / name / "card.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
+        with pytest.raises(Error, match=f"format 0, .* again with 'fedlib data {way} --overwrite'"):
+            datasets.load(name, root)
+    (root / "prepared" / "own" / "card.json").write_text("{")
+    with pytest.raises(Error, match=r"'fedlib data import own FILE --overwrite'$"):
+        datasets.load("own", root)
+    (root / "prepared" / "mnist" / "card.json").unlink()
+    with pytest.raises(Error, match=r"prepare mnist --overwrite' or 'fedlib data import mnist"):
+        datasets.load("mnist", root)

@@ -1,0 +1,235 @@
+"""Encodings of texts, held against rows written by hand."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from fedlib.datasets import text, text_posts
+from fedlib.datasets.dataset import TextDataset
+from fedlib.errors import Error
+
+
+def flat(snippets: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.concatenate([[0], np.cumsum([len(snippet) for snippet in snippets])])
+    return np.frombuffer(b"".join(snippets), dtype=np.uint8), offsets.astype(np.int64)
+
+
+# ------------------------------------------------------------------------------------ characters
+
+
+def test_the_character_vocabulary() -> None:
+    assert len(set(text.SHAKESPEARE_CHARACTERS)) == len(text.SHAKESPEARE_CHARACTERS) == 86
+    assert (text.PAD, text.OOV, text.BOS, text.EOS, text.CHARACTERS) == (0, 87, 88, 89, 90)
+    # First, last, and some of the middle, counted by hand in the vocabulary's listing.
+    assert text.shakespeare_tokens("dh\r") == [88, 1, 2, 86, 89]
+    assert text.shakespeare_tokens("D H\n") == [88, 8, 14, 9, 63, 89]
+    # A character outside of the vocabulary is as many unknown tokens as it has bytes.
+    assert text.shakespeare_tokens("~é") == [88, 87, 87, 87, 89]
+
+
+def test_snippets_are_encoded_apart_and_cut() -> None:
+    rows, counts = text.shakespeare_chunks(*flat([b"dhl", b"", b"ptx@D"]), length=3)
+    assert rows.dtype == np.uint8
+    assert counts.tolist() == [2, 1, 2]
+    assert rows.tolist() == [
+        [88, 1, 2, 3],
+        [89, 0, 0, 0],
+        [88, 89, 0, 0],
+        [88, 4, 5, 6],
+        [7, 8, 89, 0],
+    ]
+
+
+def test_rows_of_81_hold_79_characters_and_both_marks() -> None:
+    rows, counts = text.shakespeare_chunks(*flat([b"d" * 79, b"d" * 80]))
+    assert counts.tolist() == [1, 2] and rows.shape == (3, 81)
+    assert rows[0].tolist() == [88] + [1] * 79 + [89]
+    assert rows[1].tolist() == [88] + [1] * 80
+    assert rows[2].tolist() == [89] + [0] * 80
+
+
+def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text() -> None:
+    draw = np.random.default_rng(0)
+    snippets = [bytes(draw.integers(0, 256, draw.integers(0, 30)).tolist()) for _ in range(50)]
+    data, offsets = flat(snippets)
+    known = {ord(c): i for i, c in enumerate(text.SHAKESPEARE_CHARACTERS, 1)}
+    expected = []
+    for snippet in snippets[10:40]:
+        tokens = [88, *(known.get(byte, 87) for byte in snippet), 89]
+        tokens += [0] * (-len(tokens) % 8)
+        expected += [tokens[i : i + 8] for i in range(0, len(tokens), 8)]
+    rows, counts = text.shakespeare_chunks(data, offsets[10:41], length=7)
+    assert rows.tolist() == expected and len(counts) == 30
+
+
+# ----------------------------------------------------------------------------------------- words
+
+
+def test_tweet_words_keep_capitals_and_five_marks() -> None:
+    assert text.tweet_words("@Ann I'm SO sad... why?! #no_way :-(") == (
+        ["Ann", "I'm", "SO", "sad", ".", ".", ".", "why", "?", "!", "no_way"]
+    )
+
+
+def test_post_words_are_lower_case_and_keep_inner_marks() -> None:
+    assert text.post_words("Don't use os.path.join; see C++ (or C#).") == (
+        ["don't", "use", "os.path.join", ";", "see", "c++", "(", "or", "c#", ")", "."]
+    )
+    assert text.post_words("  \n ~ ") == []
+
+
+def test_sentences() -> None:
+    assert text.sentences("One. Two! e.g.this\nstays\n\nThree?  \n") == (
+        ["One.", "Two!", "e.g.this\nstays", "Three?"]
+    )
+
+
+def test_word_rows_pad_and_cut() -> None:
+    rows = text.word_rows([["a", "b", "c"], ["x"], []], {"a": 1, "b": 2}, length=2, unknown=9)
+    assert rows.tolist() == [[1, 2], [9, 0], [0, 0]]
+
+
+def test_most_frequent_words_come_first_and_ties_are_alphabetical() -> None:
+    assert text.most_frequent(["b", "a", "c", "b", "d", "a"], 3) == ["a", "b", "c"]
+
+
+def test_word_tokenizer() -> None:
+    tokenizer = text.WordTokenizer.fit(["see the cat", "The dog, the cat"], size=6)
+    assert len(tokenizer) == 6
+    # the: 4, cat: 5; all others are unknown.
+    assert tokenizer(["The cat sat.", "the " * 9], length=6).tolist() == [
+        [2, 4, 5, 1, 1, 3],
+        [2, 4, 4, 4, 4, 3],
+    ]
+    assert tokenizer([""], length=4).tolist() == [[2, 3, 0, 0]]
+    with pytest.raises(Error, match="vocabulary size is 4; allowed: > 4"):
+        text.WordTokenizer.fit(["a"], size=4)
+
+
+def test_pretrained_rows_need_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(Error, match="needs transformers"):
+        text.pretrained_rows(["a"])
+
+
+def test_pretrained_rows_ask_for_truncated_and_padded_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tokenizer:
+        @classmethod
+        def from_pretrained(cls, name: str) -> Tokenizer:
+            if name == "absent":
+                raise OSError("no such model\nsecond line")
+            return cls()
+
+        def __call__(
+            self, texts: list[str], padding: str, truncation: bool, max_length: int
+        ) -> dict[str, list[list[int]]]:
+            assert (padding, truncation) == ("max_length", True)
+            ids = [[len(word) for word in one.split()][:max_length] for one in texts]
+            return {"input_ids": [row + [0] * (max_length - len(row)) for row in ids]}
+
+    module = types.ModuleType("transformers")
+    module.AutoTokenizer = Tokenizer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers", module)
+    rows = text.pretrained_rows(["a bcd", "one two three four"], length=3)
+    assert rows.dtype == np.int32 and rows.tolist() == [[1, 3, 0], [3, 3, 5]]
+    with pytest.raises(Error, match=r"tokenizer 'absent' cannot be loaded: no such model$"):
+        text.pretrained_rows(["a"], name="absent")
+
+
+# ----------------------------------------------------------------------------------------- GloVe
+
+
+def test_read_glove(tmp_path) -> None:
+    file = tmp_path / "glove.txt"
+    file.write_text("the 1 2.5\né -1e-2 0\nnew york 3 4\nthe 9 9\n", encoding="utf-8")
+    words, vectors = text.read_glove(file)
+    assert words == ["the", "é", "new york"] and vectors.dtype == np.float32
+    assert vectors.tolist() == [[1, 2.5], [np.float32(-0.01), 0], [3, 4]]
+    words, vectors = text.read_glove(file, {"é", "absent"})
+    assert words == ["é"] and vectors.shape == (1, 2)
+    words, vectors = text.read_glove(file, set())
+    assert words == [] and vectors.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "glove.txt is empty"),
+        (b"the\n", "line 1: has 0 numbers after the word; needed: at least 1"),
+        (b"the 1 2\nof 1\n", "line 2: has 1 numbers after the word; needed: 2"),
+        (b"the 1 2\n\nof 1 2\n", "line 2: has 0 numbers after the word; needed: 2"),
+        (b"the 1 2\nof 1 x\n", "line 2: after the word there is something that is not a number"),
+        (b"the 1 nan\n", "line 1: has a number that is not finite"),
+        (b"the 1 1e39\n", "line 1: has a number that is not finite"),
+        (b"\xff\xfe 1 2\n", "line 1: is not UTF-8"),
+    ],
+)
+def test_read_glove_says_which_line_is_wrong(tmp_path, content: bytes, message: str) -> None:
+    file = tmp_path / "glove.txt"
+    file.write_bytes(content)
+    with pytest.raises(Error, match=message) as error:
+        text.read_glove(file)
+    assert "\n" not in str(error.value)
+
+
+def test_read_glove_without_a_file(tmp_path) -> None:
+    with pytest.raises(Error, match="there is no file of word vectors"):
+        text.read_glove(tmp_path / "glove.txt")
+    with pytest.raises(Error, match="cannot be read"):
+        text.read_glove(tmp_path)
+
+
+# ----------------------------------------------------------------------------------------- posts
+
+
+def tagged(texts: list[tuple[int, str, str]]) -> TextDataset:
+    """The same texts (client, text, tags as JSON) in both splits."""
+    arrays = {}
+    for split in ("train", "test"):
+        arrays[f"{split}_text"], arrays[f"{split}_offsets"] = flat(
+            [t.encode() for _, t, _ in texts]
+        )
+        arrays[f"{split}_tags"], arrays[f"{split}_tags_offsets"] = flat(
+            [tags.encode() for _, _, tags in texts]
+        )
+        arrays[f"{split}_client"] = np.array([client for client, _, _ in texts])
+    return TextDataset("posts", arrays, ("ann", "bob"))
+
+
+def test_sentences_of_posts_carry_their_title_and_tags() -> None:
+    dataset = tagged(
+        [
+            (1, "A Title\nOne two. Three!", '["x", "a|b"]'),
+            (0, "\nAlone", "[]"),
+            (1, "t\nlast", '["x"]'),
+        ]
+    )
+    assert text_posts.rows(dataset, "test") == [
+        ("ann", "alone", "", ""),
+        ("bob", "one two .", "a title", "x|a b"),
+        ("bob", "three !", "a title", "x|a b"),
+        ("bob", "last", "t", "x"),
+    ]
+
+
+def test_words_rank_by_the_clients_that_use_them() -> None:
+    dataset = tagged(
+        [
+            (0, "\nrare rare rare common", '["x"]'),
+            (1, "\ncommon", '["y", "z"]'),
+            (1, "\nb", '["y"]'),
+        ]
+    )
+    train, test = text_posts.text_posts(dataset, words=2, tags=2)
+    assert train.word_list == ("common", "b") and train.tag_list == ("y", "x")
+    # 3: unknown, 4: start, 5: end.
+    assert train.sentences[:, :6].tolist() == [
+        [4, 3, 3, 3, 1, 5],
+        [4, 1, 5, 0, 0, 0],
+        [4, 2, 5, 0, 0, 0],
+    ]
+    assert train.starts.tolist() == [0, 1, 3] and test.clients == ("ann", "bob")

@@ -1,0 +1,117 @@
+"""Fairness over clients, and local epochs that differ between clients and rounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+from fedlib.engine.fairness import fairness
+from fedlib.engine.plan import drawn_epochs
+
+
+def oracle(accuracy: np.ndarray, examples: np.ndarray) -> dict[str, float]:
+    """From the definitions, for one model."""
+    own, n = accuracy[examples > 0], examples[examples > 0]
+    mean = np.average(own, weights=n)
+    low = np.sort(own)
+    return {
+        "accuracy_unweighted": own.mean(),
+        "accuracy_std": own.std(),
+        "accuracy_std_weighted": math.sqrt(np.average((own - mean) ** 2, weights=n)),
+        "accuracy_worst_30": low[: math.ceil(0.3 * len(low))].mean(),
+        "accuracy_worst_10": low[: math.ceil(0.1 * len(low))].mean(),
+        "error_rsd": own.std() / (1 - own.mean()) if own.mean() < 1 else 0.0,
+    }
+
+
+@pytest.mark.parametrize("clients", [1, 2, 7, 10, 33])
+def test_measures_equal_numpy(clients: int) -> None:
+    draw = np.random.default_rng(clients)
+    accuracy = draw.random((3, clients))
+    accuracy[2] = 1.0
+    examples = draw.integers(0, 6, clients)
+    examples[0] = 4
+    found = fairness(torch.from_numpy(accuracy), torch.from_numpy(examples))
+    for row in range(3):
+        expected = oracle(accuracy[row], examples)
+        assert set(found) == set(expected)
+        for name, value in expected.items():
+            assert float(found[name][row]) == pytest.approx(value, abs=1e-12)
+
+
+def test_a_hand_made_case() -> None:
+    """Ten clients: the worst 30 % are three, the worst 10 % one; one more has no test data."""
+    accuracy = torch.tensor([[0.9, 0.1, 0.5, 1, 1, 1, 1, 0.3, 1, 1, 0.0]], dtype=torch.float64)
+    examples = torch.tensor([1] * 10 + [0])
+    found = fairness(accuracy, examples)
+    assert float(found["accuracy_worst_30"]) == pytest.approx(0.3)
+    assert float(found["accuracy_worst_10"]) == pytest.approx(0.1)
+    assert float(found["accuracy_unweighted"]) == pytest.approx(0.78)
+
+
+def test_a_run_reports_them_from_its_clients_accuracies() -> None:
+    task = fedlib.load_task("synthetic", clients=25)
+    history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
+    own = history.clients[history.clients["metric"] == "accuracy"]
+    expected = oracle(own["value"].to_numpy(), own["examples"].to_numpy())
+    for name, value in expected.items():
+        assert history.series(name).iloc[-1] == pytest.approx(value, abs=1e-9)
+    weighted = np.average(own["value"], weights=own["examples"])
+    assert history.series("accuracy").iloc[-1] == pytest.approx(weighted, abs=1e-9)
+
+
+def test_drawn_epochs_are_uniform_and_keyed() -> None:
+    clients = np.arange(3000)
+    rounds = [drawn_epochs((1, 3), clients, 0, number) for number in range(3)]
+    counts = np.array([np.bincount(epochs, minlength=4)[1:] for epochs in rounds])
+    assert counts.sum() == 9000 and set(np.unique(rounds)) == {1, 2, 3}
+    # Chi-square with 2 degrees of freedom: above 13.8 once in a thousand.
+    assert (((counts - 1000) ** 2 / 1000).sum(1) < 13.8).all()
+    # Rounds are independent: each pair of values is drawn about as often.
+    pairs = np.bincount(3 * rounds[0] + rounds[1] - 4, minlength=9)
+    assert ((pairs - 3000 / 9) ** 2 / (3000 / 9)).sum() < 26.1
+    # A client's draw depends on seed, round and client alone.
+    some = np.array([5, 17, 2999])
+    assert (drawn_epochs((1, 3), some, 0, 1) == rounds[1][some]).all()
+    assert (drawn_epochs((1, 3), clients, 1, 0) != rounds[0]).any()
+    assert (drawn_epochs((2, 2), clients, 0, 0) == 2).all()
+    assert (drawn_epochs(4, clients, 0, 0) == 4).all()
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fednova", "adafedadam"])
+def test_drawn_epochs_are_the_same_on_both_backends(algorithm: str) -> None:
+    task = fedlib.load_task("synthetic", clients=8)
+    common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 5}
+
+    def run(epochs: Any, **how: Any) -> torch.Tensor:
+        overrides = {"local_epochs": epochs}
+        history = fedlib.run(task, algorithm, overrides=overrides, **common, **how)
+        return history.params["linear.weight"]
+
+    drawn = run((1, 3))
+    for how in ({"backend": "reference"}, {"chunk_clients": 2}):
+        assert float((drawn - run((1, 3), **how)).abs().max()) < 1e-10
+    assert torch.equal(run((2, 2)), run(2))
+    assert not any(torch.equal(drawn, run(epochs)) for epochs in (1, 2, 3))
+
+
+def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
+    """One example a client and one gradient everywhere: a client moves by its number of passes."""
+    clients = 6
+    task = fedlib.quadratic_task(np.zeros((clients, 1, 1)), -np.ones((clients, 1)))
+    for number in range(1, 4):
+        history = fedlib.run(
+            task,
+            "fedavg",
+            rounds=number,
+            seed=9,
+            dtype="float64",
+            overrides={"local_epochs": (1, 3), "client_lr": 1.0},
+        )
+        passes = [drawn_epochs((1, 3), np.arange(clients), 9, t).mean() for t in range(number)]
+        assert float(history.params["x"]) == pytest.approx(-sum(passes))

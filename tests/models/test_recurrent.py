@@ -1,0 +1,302 @@
+"""The embedding and the LSTM with rows against torch's, a NumPy loop, and Keras' initial values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib.errors import Error
+from fedlib.models import recurrent
+from fedlib.models.layers import LayerNorm
+from fedlib.models.recurrent import LSTM, Embedding
+
+# (R, G) as in test_layers.py.
+ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
+BATCH, STEPS, INPUTS, UNITS = 3, 5, 4, 2
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=["torch's kernel", "batched steps"])
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways an LSTM is computed, wherever the tests run."""
+    if request.param == "batched steps":
+        monkeypatch.setattr(recurrent, "_one_by_one", lambda x, mask: False)
+    return str(request.param)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def with_rows(module: nn.Module, rows: int) -> list[Tensor]:
+    """Give a module random parameters with rows, as strided views of one tensor; return them."""
+    shapes = {name: p.shape for name, p in module.named_parameters()}
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    parts = normal(rows, sum(sizes)).split(sizes, 1)
+    leaves = []
+    for part, (name, shape) in zip(parts, shapes.items(), strict=True):
+        leaves.append(part.view(rows, *shape).requires_grad_())
+        module._parameters[name] = leaves[-1]  # type: ignore[assignment]
+    return leaves
+
+
+def by_torch(parameters: list[Tensor], x: Tensor) -> Tensor:
+    """Outputs of torch.nn.LSTM with weights and one bias or two."""
+    module = nn.LSTM(INPUTS, UNITS, batch_first=True).double()
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    own = dict(zip(names, parameters, strict=False))
+    own.setdefault("bias_hh_l0", torch.zeros_like(parameters[2]))
+    y: Tensor = torch.func.functional_call(module, own, (x,))[0]
+    return y
+
+
+def written_out(parameters: list[Tensor], x: Tensor, mask: Tensor) -> Tensor:
+    """The definition with Keras' masks, for one model: ``x [B, T, D]``, ``mask [B, T]``."""
+    weight_ih, weight_hh, bias = parameters
+    h = c = x.new_zeros(len(x), UNITS)
+    outputs = []
+    for t in range(x.shape[1]):
+        i, f, g, o = (x[:, t] @ weight_ih.T + h @ weight_hh.T + bias).chunk(4, -1)
+        new_c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        new_h = torch.sigmoid(o) * torch.tanh(new_c)
+        keep = mask[:, t : t + 1]
+        c, h = torch.where(keep, new_c, c), torch.where(keep, new_h, h)
+        outputs.append(h)
+    return torch.stack(outputs, 1)
+
+
+def compare(got: Tensor, expected: Tensor, leaves: list[Tensor]) -> None:
+    """Values and gradients agree."""
+    assert got.shape == expected.shape
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    direction = torch.randn_like(expected)
+    wanted = torch.autograd.grad((expected * direction).sum(), leaves)
+    gradients = torch.autograd.grad((got * direction).sum(), leaves)
+    for one, other in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    assert all((one != 0).any() for one in gradients)
+
+
+@pytest.mark.parametrize("two_biases", [False, True])
+@pytest.mark.parametrize(("rows", "groups"), ROWS)
+def test_lstm_rows_equal_a_loop_of_torchs(
+    program: str, rows: int, groups: int, two_biases: bool
+) -> None:
+    layer = LSTM(INPUTS, UNITS, two_biases=two_biases)
+    leaves = with_rows(layer, rows)
+    assert len(leaves) == 3 + two_biases
+    x = normal(groups, BATCH, STEPS, INPUTS).requires_grad_()
+    mask = torch.ones(groups, BATCH, STEPS, dtype=torch.bool)
+    share = rows // groups
+    expected = [by_torch([p[row] for p in leaves], x[row // share]) for row in range(rows)]
+    compare(layer(x, mask), torch.stack(expected), [*leaves, x])
+
+
+@pytest.mark.parametrize("layout", ["gaps", "ends", "nothing counts"])
+@pytest.mark.parametrize(("rows", "groups"), ROWS)
+def test_masked_steps_carry_state_and_output_on(
+    program: str, layout: str, rows: int, groups: int
+) -> None:
+    layer = LSTM(INPUTS, UNITS)
+    leaves = with_rows(layer, rows)
+    x = normal(groups, BATCH, STEPS, INPUTS).requires_grad_()
+    if layout == "gaps":
+        mask = torch.rand(groups, BATCH, STEPS) < 0.5
+        mask[0, 0] = torch.tensor([False, True, False, False, True])
+    else:
+        lengths = torch.randint(0, STEPS, (groups, BATCH, 1))
+        lengths[0, :2, 0] = torch.tensor([0, 3])
+        mask = torch.arange(STEPS) < lengths
+        if layout == "nothing counts":
+            mask[0, 1:] = False
+    share = rows // groups
+    expected = torch.stack(
+        [
+            written_out([p[row] for p in leaves], x[row // share], mask[row // share])
+            for row in range(rows)
+        ]
+    )
+    if layout == "nothing counts":
+        assert not layer(x, mask)[:share].any()
+        return
+    compare(layer(x, mask), expected, [*leaves, x])
+    if groups < rows:  # a mask of R rows
+        same = layer(x, mask.repeat_interleave(share, 0))
+        torch.testing.assert_close(same, expected, rtol=0, atol=1e-10)
+
+
+def test_masks_against_a_numpy_loop(program: str) -> None:
+    """One unit, one input, by scalar arithmetic."""
+    layer = LSTM(1, 1).double()
+    weight_ih, weight_hh, bias = (p.detach().numpy().ravel() for p in layer.parameters())
+    bias += np.random.default_rng(0).normal(size=4)
+    xs, counts = [0.3, -1.2, 0.5, 2.0, -0.7], [True, False, True, True, False]
+    h = c = 0.0
+    expected = []
+    for x, counted in zip(xs, counts, strict=True):
+        if counted:
+            i, f, g, o = weight_ih * x + weight_hh * h + bias
+            c = c / (1 + math.exp(-f)) + math.tanh(g) / (1 + math.exp(-i))
+            h = math.tanh(c) / (1 + math.exp(-o))
+        expected.append(h)
+    got = layer(torch.tensor(xs, dtype=torch.float64).view(1, 5, 1), torch.tensor([counts]))
+    np.testing.assert_allclose(got.detach().numpy().ravel(), expected, rtol=0, atol=1e-12)
+    assert expected[0] == expected[1] and expected[3] == expected[4]
+
+
+def test_an_lstm_without_rows_is_an_ordinary_module(program: str) -> None:
+    layer = LSTM(INPUTS, UNITS).double()
+    x = normal(2, BATCH, STEPS, INPUTS)
+    mask = torch.rand(2, BATCH, STEPS) < 0.7
+    mask[..., 0] = True
+    own = list(layer.parameters())
+    if program == "torch's kernel":
+        mask = mask.cummin(-1).values
+    expected = torch.stack([written_out(own, *both) for both in zip(x, mask, strict=True)])
+    torch.testing.assert_close(layer(x[0], mask[0]), expected[0], rtol=0, atol=1e-12)
+    # A frozen layer before layers with rows keeps the rows of its input.
+    torch.testing.assert_close(layer(x, mask), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_derivatives_of_the_batched_steps(masked: bool) -> None:
+    projected = normal(2, BATCH, STEPS, 4 * UNITS).requires_grad_()
+    weight = normal(2, 4 * UNITS, UNITS).requires_grad_()
+    mask = torch.rand(2, BATCH, STEPS) < 0.6 if masked else None
+    assert torch.autograd.gradcheck(
+        lambda a, b: recurrent.batched_steps(a, b, mask), (projected, weight)
+    )
+
+
+def test_derivatives_of_torchs_kernel_are_per_row() -> None:
+    x = normal(2, 2, 3, 2).requires_grad_()
+    weights = [normal(4, 8, 2), normal(4, 8, 2), normal(4, 8), normal(4, 8)]
+    assert torch.autograd.gradcheck(
+        recurrent.torch_kernel, (x, *(w.requires_grad_() for w in weights))
+    )
+
+
+def test_rows_on_two_threads_equal_rows_on_one(two_threads: None) -> None:
+    layer = LSTM(INPUTS, UNITS)
+    leaves = with_rows(layer, 6)
+    x = normal(3, BATCH, STEPS, INPUTS)
+    many = torch.autograd.grad(layer(x).square().sum(), leaves)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    one = torch.autograd.grad(layer(x).square().sum(), leaves)
+    for a, b in zip(many, one, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_an_error_in_a_row_comes_out_of_its_thread(two_threads: None) -> None:
+    layer = LSTM(INPUTS, UNITS)
+    with_rows(layer, 4)
+    with pytest.raises(RuntimeError):
+        layer(normal(4, BATCH, STEPS, INPUTS + 1))
+
+
+def test_graphs_are_kept_only_when_asked_for(program: str) -> None:
+    layer = LSTM(INPUTS, UNITS)
+    leaves = with_rows(layer, 2)
+    x = normal(2, BATCH, STEPS, INPUTS)
+    with torch.no_grad():
+        assert not layer(x).requires_grad
+    loss = layer(x).square().sum()
+    first = torch.autograd.grad(loss, leaves, retain_graph=True)
+    for a, b in zip(first, torch.autograd.grad(loss, leaves), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_initial_values_are_keras() -> None:
+    inputs, units = 60, 50
+    plain, he = LSTM(inputs, units), LSTM(inputs, units, kernel="he_normal")
+    bound = math.sqrt(6 / (inputs + 4 * units))  # the gates are one kernel of 4 * units outputs
+    assert 0.99 * bound < plain.weight_ih.abs().max() <= bound
+    assert he.weight_ih.std().item() == pytest.approx(math.sqrt(2 / inputs), rel=0.03)
+    forget = torch.zeros(4 * units)
+    forget[units : 2 * units] = 1
+    for layer in (plain, he):
+        product = layer.weight_hh.T @ layer.weight_hh
+        torch.testing.assert_close(product, torch.eye(units), rtol=0, atol=1e-5)
+        assert torch.equal(layer.bias, forget)
+        assert layer.bias_hh is None
+    second = LSTM(inputs, units, two_biases=True)
+    assert second.bias_hh is not None and not second.bias_hh.any()
+    torchs = LSTM(inputs, units, kernel="torch", two_biases=True)
+    for parameter in torchs.parameters():
+        assert 0.9 / math.sqrt(units) < parameter.abs().max() <= 1 / math.sqrt(units)
+    assert len(list(torchs.parameters())) == 4
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize(("rows", "groups"), ROWS)
+def test_embedding_rows_equal_a_loop_of_torchs(rows: int, groups: int, dtype: torch.dtype) -> None:
+    layer = Embedding(7, 4)
+    (weight,) = with_rows(layer, rows)
+    ids = torch.randint(7, (groups, BATCH, STEPS)).to(dtype)
+    expected = [
+        F.embedding(ids[row // (rows // groups)].long(), weight[row]) for row in range(rows)
+    ]
+    compare(layer(ids), torch.stack(expected), [weight])
+
+
+def test_embedding_without_rows() -> None:
+    assert (Embedding(2000, 3).weight.abs() <= 0.05).all()
+    assert Embedding(2000, 3).weight.std().item() == pytest.approx(0.05 / math.sqrt(3), rel=0.05)
+    values = normal(7, 3)
+    frozen = Embedding(7, 3, values, frozen=True)
+    assert not frozen.weight.requires_grad and Embedding(7, 3, values).weight.requires_grad
+    ids = torch.randint(7, (2, BATCH, STEPS), dtype=torch.int16)
+    assert torch.equal(frozen(ids), values[ids.long()])
+    with pytest.raises(Error, match=r"shape of weight .* allowed: \(8, 3\)"):
+        Embedding(8, 3, values)
+
+
+@pytest.mark.parametrize("shape", [(BATCH, 6), (BATCH, STEPS, 6)])
+@pytest.mark.parametrize(("rows", "groups"), ROWS)
+def test_layer_norm_rows_equal_a_loop_of_torchs(
+    rows: int, groups: int, shape: tuple[int, ...]
+) -> None:
+    layer = LayerNorm(6, eps=1e-3)
+    leaves = with_rows(layer, rows)
+    x = normal(groups, *shape).requires_grad_()
+    expected = [
+        F.layer_norm(x[row // (rows // groups)], (6,), *(p[row] for p in leaves), 1e-3)
+        for row in range(rows)
+    ]
+    compare(layer(x), torch.stack(expected), [*leaves, x])
+    plain = LayerNorm(6, eps=1e-3).double()
+    torch.testing.assert_close(plain(x[0]), F.layer_norm(x[0], (6,), eps=1e-3))
+
+
+def test_errors_name_the_layer_and_what_to_do() -> None:
+    with pytest.raises(
+        Error, match="kernel is 'uniform'; allowed: glorot_uniform, he_normal, torch"
+    ):
+        LSTM(2, 3, kernel="uniform")
+    layer, words, norm = LSTM(INPUTS, UNITS), Embedding(7, 4), LayerNorm(4)
+    for module in (layer, words, norm):
+        with_rows(module, 6)
+    with pytest.raises(Error, match=r"LSTM has weights of 6 rows .* without rows"):
+        layer(normal(BATCH, STEPS, INPUTS))
+    with pytest.raises(Error, match="Embedding has weights of 6 rows and an input of 4 rows"):
+        words(torch.zeros(4, BATCH, STEPS, dtype=torch.int64))
+    with pytest.raises(Error, match=r"LayerNorm has weights of 6 rows .* without rows"):
+        norm(normal(BATCH, 4))

@@ -1,0 +1,350 @@
+"""Client optimizers against torch.optim and against literal recomputations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import fedlib
+from fedlib import algorithms
+from fedlib.engine.config import configure
+
+M, D = 4, 3
+STEPS = [1, 4, 6, 3]
+BACKENDS = ["vectorized", "reference"]
+
+
+def problem(seed: int = 0) -> dict[str, np.ndarray]:
+    """Quadratics whose losses are positive everywhere."""
+    draw = np.random.default_rng(seed)
+    roots = draw.standard_normal((M, D, D))
+    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
+    b = draw.standard_normal((M, D))
+    least = np.array([0.5 * b[i] @ np.linalg.solve(A[i], b[i]) for i in range(M)])
+    return {
+        "A": A,
+        "b": b,
+        "weights": draw.uniform(0.5, 3, M),
+        "x0": draw.standard_normal(D),
+        "offset": least + draw.uniform(0.1, 1, M),
+    }
+
+
+# The local objective of one client: (value, gradient) at a point.
+Local = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+def federated(
+    solve: Callable[[np.ndarray, Local, int], np.ndarray], rounds: int, mu: float = 0.0
+) -> np.ndarray:
+    """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way."""
+    given = problem()
+    A, b, offset, x = given["A"], given["b"], given["offset"], given["x0"]
+    p = given["weights"] / given["weights"].sum()
+    for _ in range(rounds):
+        ends = []
+        for i in range(M):
+
+            def local(y: np.ndarray, i: int = i, x: np.ndarray = x) -> tuple[float, np.ndarray]:
+                value = 0.5 * y @ A[i] @ y - b[i] @ y + offset[i] + mu / 2 * (y - x) @ (y - x)
+                return value, A[i] @ y - b[i] + mu * (y - x)
+
+            ends.append(solve(x, local, STEPS[i]))
+        x = p @ np.array(ends)
+    return x
+
+
+def check(method: fedlib.Algorithm, expected: np.ndarray, rounds: int, backend: str) -> None:
+    history = fedlib.run(
+        fedlib.quadratic_task(**problem()),
+        method,
+        rounds=rounds,
+        dtype="float64",
+        backend=backend,
+        eval_every=rounds,
+        overrides={"local_steps": STEPS},
+    )
+    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
+
+
+TORCH: dict[str, tuple[fedlib.client.ClientOptimizer, Callable[..., torch.optim.Optimizer]]] = {
+    "momentum": (
+        fedlib.SGDM(lr=0.05, momentum=0.8),
+        lambda x: torch.optim.SGD(x, lr=0.05, momentum=0.8),
+    ),
+    "nesterov": (
+        fedlib.SGDM(lr=0.05, momentum=0.8, nesterov=True),
+        lambda x: torch.optim.SGD(x, lr=0.05, momentum=0.8, nesterov=True),
+    ),
+    "adam": (fedlib.client.Adam(), lambda x: torch.optim.Adam(x)),
+    "adam with other numbers": (
+        fedlib.client.Adam(lr=0.1, beta1=0.5, beta2=0.7, eps=0.1),
+        lambda x: torch.optim.Adam(x, lr=0.1, betas=(0.5, 0.7), eps=0.1),
+    ),
+    "adagrad": (fedlib.client.Adagrad(), lambda x: torch.optim.Adagrad(x)),
+    "adagrad with other numbers": (
+        fedlib.client.Adagrad(lr=0.3, eps=0.1),
+        lambda x: torch.optim.Adagrad(x, lr=0.3, eps=0.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", list(TORCH))
+def test_equals_torch_optim_restarted_every_round(name: str, backend: str) -> None:
+    ours, theirs = TORCH[name]
+
+    def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
+        x = torch.tensor(start, requires_grad=True)
+        optimizer = theirs([x])
+        for _ in range(steps):
+            x.grad = torch.tensor(local(x.detach().numpy())[1])
+            optimizer.step()
+        return x.detach().numpy()
+
+    check(fedlib.FedOpt(client=ours), federated(solve, 5), 5, backend)
+
+
+def two_nets(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
+    """Delta-SGD with a second copy of the model for the previous point, as the authors do it."""
+    delta, gamma = h.get("delta", 0.1), h.get("gamma", 2.0)
+
+    def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
+        x, prev = start.copy(), start.copy()
+        eta, theta = h.get("eta0", 0.2), h.get("theta0", 1.0)
+        g_kept = np.zeros(D)
+        for k in range(steps):
+            g = local(x)[1]
+            g_prev = g_kept if h.get("reuse_gradient") else local(prev)[1]
+            dx, dg = np.linalg.norm(x - prev), np.linalg.norm(g - g_prev)
+            if k == 0 and h.get("first_step") == "eta0":
+                new, theta_new = eta, theta
+            else:
+                new = eta * np.sqrt(1 + delta * theta)
+                if dx > 0 and dg > 0:
+                    new = min(new, gamma / 2 * dx / dg) + h.get("eps", 1e-8)
+                theta_new = new / eta
+            prev, g_kept = x.copy(), g
+            eta, theta = new, theta_new
+            x = x - eta * g
+        return x
+
+    return solve
+
+
+DELTA: list[dict[str, Any]] = [
+    {},
+    {"first_step": "eta0"},
+    {"reuse_gradient": True},
+    {"reuse_gradient": True, "first_step": "eta0", "eps": 0.0},
+    {"delta": 1.0, "gamma": 0.7, "eta0": 0.05, "theta0": 0.3, "eps": 1e-3},
+    {"shared_masks": True},
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("settings", DELTA)
+def test_delta_sgd_equals_two_nets(settings: dict[str, Any], mu: float, backend: str) -> None:
+    """With a proximal term both gradients have it."""
+    method = fedlib.FedOpt(client=fedlib.DeltaSGD(**settings), objective=fedlib.Proximal(mu))
+    check(method, federated(two_nets(**settings), 5, mu), 5, backend)
+
+
+def test_the_first_step_of_delta_sgd() -> None:
+    for first, size in (("grown", 0.2 * np.sqrt(1.1)), ("eta0", 0.2)):
+        task = fedlib.quadratic_task(np.zeros((1, 2, 2)), [[3.0, -4.0]])
+        method = fedlib.FedOpt(client=fedlib.DeltaSGD(first_step=first))
+        history = fedlib.run(task, method, rounds=1, overrides={"local_steps": 1})
+        assert history.params["x"].numpy() == pytest.approx(size * np.array([3.0, -4.0]))
+
+
+def test_delta_sgd_asks_twice_on_one_batch() -> None:
+    """At the previous point with masks of its own, unless they are shared; or not at all."""
+    asked: list[tuple[float, int]] = []
+
+    def oracle(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+        asked.append((float(x[0]), draw))
+        return x.square().sum(-1, keepdim=True), 2 * x
+
+    for settings, draws in (({}, [0, 1]), ({"shared_masks": True}, [0, 0])):
+        rule = fedlib.DeltaSGD(**settings)
+        x = torch.ones(1)
+        state = rule.init(x)
+        asked.clear()
+        _, y, state = rule.step(x, state, oracle, torch.ones(1))
+        rule.step(y, state, oracle, torch.ones(1))
+        assert [draw for _, draw in asked] == draws * 2
+        assert [point for point, _ in asked] == [1, 1, float(y), 1]
+    rule = fedlib.DeltaSGD(reuse_gradient=True)
+    asked.clear()
+    rule.step(x, rule.init(x), oracle, torch.ones(1))
+    assert asked == [(1, 0)]
+
+
+def test_masks_of_their_own_change_delta_sgds_steps() -> None:
+    task = fedlib.load_task("mnist", clients=3, width=0.2, test_examples=20)
+    ends = [
+        fedlib.run(
+            task,
+            fedlib.FedOpt(client=fedlib.DeltaSGD(shared_masks=shared)),
+            rounds=1,
+            clients_per_round=2,
+            overrides={"batch_size": 20},
+        ).params
+        for shared in (False, True)
+    ]
+    assert any(not torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def polyak(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
+    def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
+        x = start
+        for _ in range(steps):
+            value, g = local(x)
+            eta = max(value - h.get("f_star", 0.0), 0) / (
+                h.get("c", 0.5) * g @ g + h.get("eps", 1e-8)
+            )
+            x = x - min(eta, h.get("eta_max", np.inf)) * g
+        return x
+
+    return solve
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize(
+    "settings",
+    [{"c": 2.0}, {"eta_max": 0.3}, {"f_star": 0.9, "c": 1.0}, {"c": 1.0, "eps": 0.5}],
+)
+def test_sps_equals_numpy(settings: dict[str, Any], mu: float, backend: str) -> None:
+    """The step size is the whole local objective's, its proximal term included."""
+    method = fedlib.FedOpt(client=fedlib.SPS(**settings), objective=fedlib.Proximal(mu))
+    check(method, federated(polyak(**settings), 5, mu), 5, backend)
+
+
+def test_sps_does_not_step_below_f_star_and_reports_the_own_loss() -> None:
+    task = fedlib.quadratic_task(**problem())
+    still = fedlib.FedOpt(client=fedlib.SPS(f_star=100.0), objective=fedlib.Proximal(1.0))
+    history = fedlib.run(task, still, rounds=2, overrides={"local_steps": 3})
+    assert np.allclose(history.params["x"].numpy(), problem()["x0"])
+    # The first step is at the anchor and so the same; the second loss is without the term too.
+    settings = {"client_optimizer": "sps", "c": 2.0, "local_steps": 2}
+    plain, proximal = (
+        fedlib.run(task, "fedprox", rounds=1, overrides={**settings, "mu": mu}) for mu in (0, 5)
+    )
+    assert plain.series("loss", "train").tolist() == proximal.series("loss", "train").tolist()
+
+
+def test_delta_sgd_clients_under_an_adam_server() -> None:
+    solve, x, m, v = two_nets(), problem()["x0"], np.zeros(D), np.zeros(D)
+    given = problem()
+    p = given["weights"] / given["weights"].sum()
+    for t in range(1, 6):
+        ends = []
+        for i in range(M):
+
+            def local(y: np.ndarray, i: int = i) -> tuple[float, np.ndarray]:
+                return 0.0, given["A"][i] @ y - given["b"][i]
+
+            ends.append(solve(x, local, STEPS[i]))
+        g = x - p @ np.array(ends)
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g**2
+        x = x - 0.1 * np.sqrt(1 - 0.99**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-3)
+    server = fedlib.server.Adam(lr=0.1)
+    for backend in BACKENDS:
+        check(fedlib.FedOpt(client=fedlib.DeltaSGD(), server=server), x, 5, backend)
+
+
+def resolved(algorithm: str, task: fedlib.Task, **overrides: Any) -> Any:
+    return configure(task, algorithm, overrides=overrides)[1]
+
+
+def test_names_keys_and_defaults() -> None:
+    task = fedlib.load_task("synthetic", clients=3)
+    assert set(algorithms.CLIENT_OPTIMIZERS) == {
+        "sgd", "sgdm", "adam", "adagrad", "sps", "delta_sgd",
+    }  # fmt: skip
+    built = resolved("fedadam", task, client_optimizer="adam", client_beta1=0.5, eps=1e-4)
+    assert built.client == fedlib.client.Adam(beta1=0.5, eps=1e-4) and built.server.beta1 == 0.9
+    # The task's rate is SGD's: it holds with momentum, and says nothing for Adam and Adagrad.
+    assert resolved("fedavg", task, client_optimizer="sgdm").client.lr == 0.01
+    assert resolved("fedavg", task, client_optimizer="adam").client.lr == 1e-3
+    assert resolved("fedavg", task, client_optimizer="adagrad").client.lr == 1e-2
+    assert resolved("fedavg", task, client_optimizer="adam", client_lr=0.2).client.lr == 0.2
+    settings: dict[str, Any] = {"delta": 1, "first_step": "eta0", "reuse_gradient": True}
+    built = resolved("fedprox", task, client_optimizer="delta_sgd", eta0=0.1, **settings)
+    assert built.client == fedlib.DeltaSGD(1.0, 2.0, 0.1, 1.0, 1e-8, "eta0", True)
+    built = resolved("fedavg", task, client_optimizer="sps", f_star=-1, c=2, eta_max=3)
+    assert built.client == fedlib.SPS(-1.0, 2.0, 3.0)
+    tuned = fedlib.load_task("mnist")
+    assert resolved("fedavg", tuned, client_optimizer="adam").client.lr == 1e-3
+    assert resolved("fedavg", tuned, client_optimizer="delta_sgd").client == fedlib.DeltaSGD()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "overrides", "message"),
+    [
+        ("fedavg", {"client_optimizer": "delta_sgd", "client_lr": 0.1}, "finds its own step sizes"),
+        ("fedadam", {"client_optimizer": "sps", "client_lr": 0.1}, "client_lr is 0.1"),
+        (
+            "fedavg",
+            {"client_optimizer": "sps", "client_schedule": "step_decay"},
+            "SPS has no learning rate to schedule",
+        ),
+        ("fedavg", {"client_optimizer": "delta_sgd", "first_step": "big"}, "unknown first_step"),
+        ("fedavg", {"client_optimizer": "delta_sgd", "gamma": 0}, "gamma is 0"),
+        ("fedavg", {"client_optimizer": "delta_sgd", "delta": True}, "allowed: a number"),
+        ("fedavg", {"client_optimizer": "delta_sgd", "reuse_gradient": 1}, "true or false"),
+        ("fedavg", {"client_optimizer": "delta_sgd", "delta": None}, "allowed: a number"),
+        ("fedavg", {"client_optimizer": "sps", "c": 0}, "c is 0"),
+        ("fedavg", {"client_optimizer": "sps", "eta_max": -1}, "eta_max is -1"),
+        ("fedavg", {"client_optimizer": "adam", "beta1": 1.0}, "client beta1 is 1.0"),
+        ("fedavg", {"client_optimizer": "adma"}, "did you mean 'adam'"),
+        ("fedavg", {"delta": 0.1}, "unknown override for fedavg 'delta'"),
+    ],
+)
+def test_mistakes_have_one_clear_line(
+    algorithm: str, overrides: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(fedlib.Error, match=message) as caught:
+        fedlib.run(fedlib.load_task("quadratic"), algorithm, overrides=overrides)
+    assert "\n" not in str(caught.value)
+
+
+PAIRS = [
+    ("fedavg", "sgdm", {"nesterov": True}),
+    ("fedadam", "adam", {}),
+    ("fedprox", "adagrad", {"mu": 0.1, "eps": 1e-6}),
+    ("fedprox", "sps", {"mu": 0.1, "eta_max": 0.5}),
+    ("fedadam", "delta_sgd", {}),
+    ("qfedavg", "sgdm", {}),
+    ("adafedadam", "sgdm", {}),
+    ("fednova", "sgd", {"momentum": 0.9, "mu": 0.1}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "optimizer", "settings"), PAIRS)
+def test_backends_chunks_and_grids_agree(
+    algorithm: str, optimizer: str, settings: dict[str, Any]
+) -> None:
+    task = fedlib.load_task("synthetic", clients=7)
+    common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 5, "seed": 1}
+    common["overrides"] = {"local_epochs": (1, 2), **settings}
+    if optimizer != "sgd":
+        common["overrides"]["client_optimizer"] = optimizer
+    key = "eta0" if optimizer == "delta_sgd" else "c" if optimizer == "sps" else "client_lr"
+    cells = [{**common["overrides"], key: value} for value in (0.01, 0.03)]
+    requests = [configure(task, algorithm, **{**common, "overrides": cell}) for cell in cells]
+    together = fedlib.engine.execute(task, requests)
+    assert together[0].meta["configurations"] == 2
+    for cell, history in zip(cells, together, strict=True):
+        for how in ({"backend": "reference"}, {"chunk_clients": 2}):
+            other = fedlib.run(task, algorithm, **{**common, "overrides": cell}, **how)
+            for name, value in history.params.items():
+                assert float((value - other.params[name]).abs().max()) < 1e-10

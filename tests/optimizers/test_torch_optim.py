@@ -1,0 +1,243 @@
+"""The optimizers as torch.optim classes: the same steps, states that survive a stop."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedlib
+from fedlib import torch_optim
+
+STEPS = 7
+
+
+def quadratic() -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """A quadratic of five variables whose least value is 0.3."""
+    draw = np.random.default_rng(1)
+    root = draw.standard_normal((5, 5))
+    A, b = root @ root.T / 5 + 0.1 * np.eye(5), draw.standard_normal(5)
+    return A, b, draw.standard_normal(5), float(0.5 * b @ np.linalg.solve(A, b) + 0.3)
+
+
+class Quadratic(nn.Module):
+    """It, with the variables in two parameters of different shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        A, b, x, self.offset = quadratic()
+        self.A, self.b = torch.tensor(A), torch.tensor(b)
+        self.first = nn.Parameter(torch.tensor(x[:4]).view(2, 2))
+        self.second = nn.Parameter(torch.tensor(x[4:]))
+
+    def x(self) -> Tensor:
+        return torch.cat([self.first.flatten(), self.second])
+
+    def forward(self) -> Tensor:
+        x = self.x()
+        return 0.5 * x @ self.A @ x - self.b @ x + self.offset
+
+
+def closure_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[[], Tensor]:
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = model()
+        loss.backward()
+        return loss
+
+    return closure
+
+
+OPTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
+    (torch_optim.DeltaSGD, fedlib.DeltaSGD, {}),
+    (torch_optim.DeltaSGD, fedlib.DeltaSGD, {"first_step": "eta0", "delta": 0.5, "gamma": 1.0}),
+    (torch_optim.DeltaSGD, fedlib.DeltaSGD, {"reuse_gradient": True}),
+    (torch_optim.SPS, fedlib.SPS, {"c": 2.0}),
+    (torch_optim.SPS, fedlib.SPS, {"eta_max": 0.1, "f_star": 0.2}),
+]
+
+
+@pytest.mark.parametrize(("ours", "rule", "options"), OPTIONS)
+def test_equals_the_client_optimizer(ours: Any, rule: Any, options: dict[str, Any]) -> None:
+    A, b, x0, offset = quadratic()
+    task = fedlib.quadratic_task(A[None], b[None], x0=x0, offset=[offset])
+    history = fedlib.run(
+        task,
+        fedlib.FedOpt(client=rule(**options)),
+        rounds=1,
+        dtype="float64",
+        overrides={"local_steps": STEPS},
+    )
+    model = Quadratic()
+    optimizer = ours(model.parameters(), **options)
+    closure = closure_of(model, optimizer)
+    losses = [optimizer.step(closure).item() for _ in range(STEPS)]
+    assert torch.allclose(model.x(), history.params["x"], atol=1e-12)
+    assert losses[0] == pytest.approx(0.5 * x0 @ A @ x0 - b @ x0 + offset)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"lr": 0.1, "tau": 0.1, "beta1": 0.5, "beta2": 0.9}, {"form": "printed", "v0": 0.1}],
+)
+def test_yogi_equals_the_server_optimizer(options: dict[str, Any]) -> None:
+    """One client with one step of rate 1: the pseudo-gradient is the gradient."""
+    A, b, x0, _ = quadratic()
+    method = fedlib.FedOpt(client=fedlib.SGD(lr=1.0), server=fedlib.server.Yogi(**options))
+    history = fedlib.run(
+        fedlib.quadratic_task(A[None], b[None], x0=x0), method, rounds=STEPS, dtype="float64"
+    )
+    model = Quadratic()
+    optimizer = torch_optim.Yogi(model.parameters(), **options)
+    for _ in range(STEPS):
+        closure_of(model, optimizer)()
+        optimizer.step()
+    assert torch.allclose(model.x(), history.params["x"], atol=1e-12)
+
+
+ALL: list[tuple[Any, dict[str, Any]]] = [
+    *((ours, options) for ours, _, options in OPTIONS),
+    (torch_optim.Yogi, {}),
+]
+
+
+@pytest.mark.parametrize(("ours", "options"), ALL)
+def test_a_saved_state_continues_bit_for_bit(
+    ours: Any, options: dict[str, Any], tmp_path: Any
+) -> None:
+    model = Quadratic()
+    optimizer = ours(model.parameters(), **options)
+    for _ in range(3):
+        optimizer.step(closure_of(model, optimizer))
+    torch.save([copy.deepcopy(model), optimizer.state_dict()], tmp_path / "saved.pt")
+    other, state = torch.load(tmp_path / "saved.pt", weights_only=False)
+    for _ in range(3):
+        optimizer.step(closure_of(model, optimizer))
+    fresh = ours(other.parameters(), **options)
+    fresh.load_state_dict(state)
+    for _ in range(3):
+        fresh.step(closure_of(other, fresh))
+    assert torch.equal(model.x(), other.x())
+    forgetful = Quadratic()
+    forgetful.load_state_dict(torch.load(tmp_path / "saved.pt", weights_only=False)[0].state_dict())
+    if ours is not torch_optim.SPS:  # which keeps nothing
+        without = ours(forgetful.parameters(), **options)
+        for _ in range(3):
+            without.step(closure_of(forgetful, without))
+        assert not torch.equal(model.x(), forgetful.x())
+
+
+def test_delta_sgd_leaves_the_gradients_of_the_current_point() -> None:
+    model = Quadratic()
+    optimizer = torch_optim.DeltaSGD(model.parameters())
+    for _ in range(3):
+        expected = model.A @ model.x() - model.b
+        optimizer.step(closure_of(model, optimizer))
+        given = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        assert torch.allclose(given, expected, atol=1e-12)
+
+
+def test_parameter_groups_have_options_and_step_sizes_of_their_own() -> None:
+    """Two independent problems: each group goes as it would alone."""
+    draw = np.random.default_rng(3)
+    roots = torch.tensor(draw.standard_normal((2, 3, 3)))
+    starts = torch.tensor(draw.standard_normal((2, 3)))
+    options: list[dict[str, Any]] = [{"delta": 0.1}, {"delta": 2.0, "eta0": 0.01}]
+
+    def value(i: int, x: Tensor) -> Tensor:
+        return (roots[i] @ x).square().sum()
+
+    both = [nn.Parameter(start.clone()) for start in starts]
+    groups = [{"params": [p], **own} for p, own in zip(both, options, strict=True)]
+    optimizer = torch_optim.DeltaSGD(groups)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = value(0, both[0]) + value(1, both[1])
+        loss.backward()
+        return loss
+
+    for _ in range(5):
+        optimizer.step(closure)
+    for i in range(2):
+        x = nn.Parameter(starts[i].clone())
+        alone = torch_optim.DeltaSGD([x], **options[i])
+
+        def own(i: int = i, x: nn.Parameter = x, alone: Any = alone) -> Tensor:
+            alone.zero_grad()
+            loss = value(i, x)
+            loss.backward()
+            return loss
+
+        for _ in range(5):
+            alone.step(own)
+        assert torch.equal(x, both[i])
+
+
+def test_a_polyak_step_takes_the_norm_over_all_groups() -> None:
+    one, two = Quadratic(), Quadratic()
+    whole = torch_optim.SPS(one.parameters(), c=2.0)
+    parts = torch_optim.SPS([{"params": [two.first]}, {"params": [two.second]}], c=2.0)
+    for model, optimizer in ((one, whole), (two, parts)):
+        for _ in range(3):
+            optimizer.step(closure_of(model, optimizer))
+    assert torch.allclose(one.x(), two.x(), atol=1e-14)
+
+
+def test_the_loss_may_be_handed_over_without_a_closure() -> None:
+    one, two = Quadratic(), Quadratic()
+    with_closure = torch_optim.SPS(one.parameters())
+    by_hand = torch_optim.SPS(two.parameters())
+    with_closure.step(closure_of(one, with_closure))
+    loss = closure_of(two, by_hand)()
+    assert by_hand.step(loss=loss) is loss
+    assert torch.equal(one.x(), two.x())
+
+
+def test_parameters_without_a_gradient_stay() -> None:
+    for ours in (torch_optim.DeltaSGD, torch_optim.SPS, torch_optim.Yogi):
+        model = Quadratic()
+        idle = nn.Parameter(torch.ones(2, dtype=torch.float64))
+        optimizer = ours([*model.parameters(), idle])
+        for _ in range(2):
+            optimizer.step(closure_of(model, optimizer))
+        assert idle.tolist() == [1, 1] and idle.grad is None
+
+
+def test_mistakes_have_one_clear_line() -> None:
+    model = Quadratic()
+    with pytest.raises(fedlib.Error, match=r"DeltaSGD\.step needs a closure"):
+        torch_optim.DeltaSGD(model.parameters()).step()
+    with pytest.raises(fedlib.Error, match=r"SPS\.step needs the loss"):
+        torch_optim.SPS(model.parameters()).step()
+    with pytest.raises(fedlib.Error, match=r"SPS\.step needs the loss"):
+        torch_optim.SPS(model.parameters()).step(lambda: None)
+    with pytest.raises(fedlib.Error, match="gamma is -1"):
+        torch_optim.DeltaSGD(model.parameters(), gamma=-1)
+    with pytest.raises(fedlib.Error, match="beta1 is 1"):
+        torch_optim.Yogi([{"params": [model.first], "beta1": 1.0}])
+
+
+@pytest.mark.parametrize("ours", [torch_optim.DeltaSGD, torch_optim.SPS, torch_optim.Yogi])
+def test_they_train_an_ordinary_network(ours: Any) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        x = torch.randn(60, 4)
+        y = (x @ torch.randn(4, 3)).argmax(1)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = ours(model.parameters())
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure).item() for _ in range(60)]
+    assert losses[-1] < 0.6 * losses[0]

@@ -1,0 +1,391 @@
+"""Image tasks: the papers' settings, partitions, transforms, and the same run on both backends."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+import fedlib
+from fedlib import datasets, papers, randomness
+from fedlib.tasks import images, settings
+
+SMALL: dict[str, dict[str, Any]] = {
+    "cifar100": {"clients": 6, "test_clients": 1, "width": 1 / 32, "examples_per_client": 30},
+    "emnist_cr": {"clients": 6, "width": 1 / 16},
+    "emnist_ae": {"clients": 6, "width": 1 / 25},
+    "emnist_logistic": {"clients": 6},
+    "emnist_mlp": {"clients": 4, "width": 0.1},
+    "fair_femnist": {"clients": 6, "width": 0.1},
+    "fair_cifar10": {"clients": 3, "beta": 5.0, "examples": 120, "width": 1 / 64},
+    "mnist": {"clients": 5, "sizes": "30-70", "test_examples": 40, "width": 0.3},
+    "fashion_mnist": {"clients": 5, "sizes": 20, "test_examples": 40, "width": 0.3},
+    "cifar10_resnet18": {"clients": 3, "sizes": "5-20", "test_examples": 140, "width": 1 / 32},
+    "cifar100_resnet18": {"clients": 3, "sizes": 9, "test_examples": 20, "width": 1 / 32}
+    | {"norm": "group"},
+    "cifar100_resnet50": {"clients": 2, "sizes": 6, "test_examples": 10, "width": 1 / 32},
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_both_backends_train_the_same_model(name: str) -> None:
+    task = fedlib.load_task(name, **SMALL[name])
+    # Smaller batches than the paper's, so that clients of few examples take several steps.
+    request: dict[str, Any] = {"rounds": 2, "dtype": "float64", "overrides": {"batch_size": 8}}
+    if name == "emnist_mlp":
+        request["overrides"]["local_epochs"] = 2
+    request["clients_per_round"] = min(3, len(task.train))
+    one, many = (
+        fedlib.run(task, "fedavg", backend=backend, **request)
+        for backend in ("reference", "vectorized")
+    )
+    start = dict(task.model().named_parameters())
+    for key, value in one.params.items():
+        torch.testing.assert_close(many.params[key], value, rtol=0, atol=1e-10)
+        assert value.shape == start[key].shape
+    measured = pd.merge(one.frame, many.frame, on=["round", "split", "metric"], how="outer")
+    assert len(measured) == len(one.frame) == len(many.frame)
+    np.testing.assert_allclose(measured["value_x"], measured["value_y"], rtol=0, atol=1e-9)
+    train_loss = one.frame.query("split == 'train' and metric == 'loss'")["value"]
+    assert np.isfinite(train_loss).all() and len(train_loss) == 2
+    wanted = "mse_x1000" if name == "emnist_ae" else "accuracy"
+    assert wanted in set(one.frame["metric"])
+
+
+# ------------------------------------------------------------------------------- papers' settings
+
+
+@pytest.fixture
+def root(own_folders: Path) -> Path:
+    """Small prepared copies of the data sets, all with the real ones' shapes."""
+    draw = np.random.default_rng(0)
+    folder = own_folders / "files"
+    folder.mkdir()
+    writers = np.repeat(np.arange(50), 12)
+    # In the files of the two handwriting sets paper is bright, as in the papers' copies.
+    paper = np.full((600, 28, 28), 255, np.uint8)
+    paper[:, 8:20, 8:20] = draw.integers(0, 120, (600, 12, 12))
+    for name in ("emnist", "femnist"):
+        y = np.arange(600) % 62
+        save(folder, name, paper, y, train_client=writers, test_client=writers)
+    ink = 255 - paper
+    for name in ("mnist", "fashion_mnist"):
+        save(folder, name, ink, np.arange(600) % 10)
+    colour = draw.integers(0, 256, (600, 32, 32, 3), dtype=np.uint8)
+    save(folder, "cifar10", colour, np.arange(600) % 10)
+    fine = np.arange(600) % 100
+    save(folder, "cifar100", colour, fine, train_coarse=fine // 5, test_coarse=fine // 5)
+    return own_folders
+
+
+def save(folder: Path, name: str, x: np.ndarray, y: np.ndarray, **more: np.ndarray) -> None:
+    path = folder / f"{name}.npz"
+    np.savez(path, train_x=x, train_y=y, test_x=x, test_y=y, **more)
+    datasets.import_file(name, path)
+
+
+# rounds, clients a round, batch size, local epochs; parameters of the network; reduced data.
+PAPER: dict[str, tuple[tuple[int, int | None, int, int], int, dict[str, Any]]] = {
+    "cifar100": ((4000, 10, 20, 1), 11_227_812, {"clients": 6, "test_clients": 2}),
+    "emnist_cr": ((1500, 10, 20, 1), 1_206_590, {}),
+    "emnist_ae": ((3000, 10, 20, 1), 2_837_314, {}),
+    "emnist_logistic": ((1000, 20, 20, 1), 48_670, {}),
+    "emnist_mlp": ((1000, 20, 20, 10), 271_862, {}),
+    "fair_femnist": ((500, None, 10, 1), 108_478, {}),
+    "fair_cifar10": ((200, None, 32, 1), 9_750_922, {}),
+    "mnist": ((500, 10, 64, 1), 21_840, {}),
+    "fashion_mnist": ((1000, 10, 64, 1), 21_840, {}),
+    "cifar10_resnet18": ((2000, 10, 64, 1), 11_173_962, {}),
+    "cifar100_resnet18": ((2000, 10, 64, 1), 11_220_132, {}),
+    "cifar100_resnet50": ((2000, 10, 64, 1), 23_705_252, {}),
+}
+
+
+def test_the_papers_settings_and_networks(root: Path) -> None:
+    for name, (numbers, parameters, reduced) in PAPER.items():
+        task = fedlib.load_task(name, preset="paper", **reduced)
+        own = (task.rounds, task.clients_per_round, task.batch_size, task.local_epochs)
+        assert own == numbers, name
+        assert sum(p.numel() for p in task.model().parameters()) == parameters, name
+        assert not task.stand_in and task.fingerprint and task.label, name
+        assert task.options.get("width", 1.0) == 1.0, name
+    assert len(fedlib.load_task("fair_cifar10", preset="paper").train) == 16
+    delta = fedlib.load_task("mnist", preset="paper")
+    assert len(delta.train) == 100 and (delta.train.sizes == 500).all()
+
+
+def test_fedopts_values_are_its_tables() -> None:
+    for label in papers.table("fedopt", "table8_learning_rates")["task"].unique():
+        values = settings.fedopt(label)
+        for name in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
+            for key in ("client_lr", "server_lr"):
+                log = papers.printed(
+                    *("fedopt", "table8_learning_rates"),
+                    column=f"log10_{key}",
+                    task=label,
+                    algorithm=name,
+                )
+                assert values[name.lower()][key] == pytest.approx(10**log)
+        assert values["scaffold"] == values["fedavg"] and "tau" not in values["fedavg"]
+    assert settings.fedopt("EMNIST AE")["fedyogi"]["tau"] == pytest.approx(
+        10 ** papers.printed("fedopt", "table9_tau", task="EMNIST AE", algorithm="FedYogi")
+    )
+
+
+def test_adafedadams_values() -> None:
+    for label, lr in (("Femnist", 0.01), ("Cifar10", 0.02), ("Sent140", 0.3), ("Synthetic", 0.01)):
+        values = settings.adafedadam(label)
+        assert {v["client_lr"] for v in values.values()} == {lr}
+    assert values["fedavg"]["server_lr"] == 1
+    adam = {"server_lr": 0.001, "beta1": 0.9, "beta2": 0.999}
+    assert values["fedadam"].items() >= adam.items()
+    assert values["adafedadam"].items() >= {**adam, "alpha": 1.0}.items()
+    assert values["qfedavg"].items() >= {"q": 1.0, "L": 1.0}.items()
+    assert set(values) == {"fedavg", "fedprox", "fedadam", "fednova", "qfedavg", "adafedadam"}
+    with pytest.raises(fedlib.Error, match="unknown setup of AdaFedAdam 'note'"):
+        settings.adafedadam("note")
+
+
+def test_mimes_values() -> None:
+    for label in (*papers.table("mime", "table2_accuracy")["dataset"].unique(), "EMNIST MLP"):
+        values = settings.mime(label)
+        assert values["fedavg"]["server_lr"] == 1 and values["fedprox"]["mu"] == 0.1
+        # (1 - beta) g + beta m at rate 1 is g + beta m at rate 1 - beta
+        momentum = values["fedavgm"]
+        assert momentum["server_lr"] == pytest.approx(1 - momentum["momentum"])
+        assert values["mime"]["client_lr"] == settings.MIME_CLIENT_LR[label]["momentum"]
+        assert values["mime"]["base"] == "momentum"
+        assert set(settings.MIME_CLIENT_LR[label]) == {"sgd", "momentum", "adam", "adagrad"}
+    with pytest.raises(fedlib.Error, match="unknown experiment of Mime"):
+        settings.mime("MNIST")
+
+
+def test_delta_sgds_values() -> None:
+    clients = settings.delta_sgd_clients()
+    assert {name: values.get("client_lr") for name, values in clients.items()} == {
+        **{"sgd": 0.1, "sgdm": 0.1, "adam": 1e-3, "adagrad": 1e-2},
+        **{"sps": None, "delta_sgd": None},
+    }
+    tuning = papers.settings("delta_sgd")["tuning"]
+    for name in ("sgd", "sgdm", "adam", "adagrad"):
+        assert clients[name]["client_lr"] in tuning[f"{name}_lr_grid"]
+    assert clients["delta_sgd"] == {"delta": 0.1, "gamma": 2.0, "eta0": 0.2, "theta0": 1.0}
+    values = settings.delta_sgd()
+    assert values["fedprox"]["mu"] == 0.01
+    assert values["moon"].items() >= {"mu": 1.0, "temperature": 0.5}.items()
+    task = fedlib.load_task("mnist")
+    assert task.client_hyperparameters == clients and task.hyperparameters == values
+
+
+# --------------------------------------------------------------------------------------- partitions
+
+
+def labels(task: fedlib.Task, client: int) -> Tensor:
+    start, size = int(task.train.starts[client]), int(task.train.sizes[client])
+    return task.train.y[task.train.index[start : start + size]]
+
+
+def test_cifar100_is_a_pachinko_allocation() -> None:
+    task = fedlib.load_task("cifar100")
+    assert (len(task.train), len(task.test)) == (50, 10)
+    for data in (task.train, task.test):
+        assert (data.sizes == 100).all()
+        assert len(set(data.index.tolist())) == 100 * len(data)
+    fine = [set(labels(task, client).tolist()) for client in range(50)]
+    coarse = [{label // 5 for label in client} for client in fine]
+    # Few coarse labels, and nearly all fine labels below each: 20 coarse, five of them fine each.
+    assert np.mean([len(client) for client in coarse]) < 8
+    assert np.mean([len(f) / len(c) for f, c in zip(fine, coarse, strict=True)]) > 3
+    assert task.options["alpha"] == 0.1 and task.options["beta"] == 10.0
+
+
+def test_cifar100_prefers_the_authors_own_clients(own_folders: Path) -> None:
+    x = np.zeros((60, 32, 32, 3), np.uint8)
+    folder = own_folders / "files"
+    folder.mkdir()
+    clients = np.repeat(np.arange(6), 10)
+    more = {"train_client": clients, "test_client": clients}
+    save(folder, "fed_cifar100", x, np.arange(60), **more)
+    task = fedlib.load_task("cifar100", clients=6, test_clients=3)
+    assert task.options["data"] == "fed_cifar100" and "alpha" not in task.options
+    assert [labels(task, client).tolist()[0] for client in range(6)] == list(range(0, 60, 10))
+    assert (task.test.sizes == 10).all() and len(task.test) == 3
+    with pytest.raises(fedlib.Error, match=r"clients is 7; allowed: 1\.\.6"):
+        fedlib.load_task("cifar100", clients=7)
+    save(folder, "mine", x, np.arange(60))
+    with pytest.raises(fedlib.Error, match="'mine' has no coarse labels"):
+        fedlib.load_task("cifar100", data="mine")
+
+
+def test_fair_tasks_split_every_clients_examples(root: Path) -> None:
+    for name, options in (("fair_femnist", {}), ("fair_cifar10", {"examples": 500})):
+        task = fedlib.load_task(name, preset="paper", **options)
+        both = [set(data.index.tolist()) for data in (task.train, task.test)]
+        assert not both[0] & both[1]
+        sizes = task.train.sizes + task.test.sizes
+        assert (task.test.sizes == [round(0.2 * n) for n in sizes]).all()
+        # Femnist: what comes as training or test examples of a writer, 24 in all.
+        assert len(both[0] | both[1]) == sizes.sum() == (1200 if name == "fair_femnist" else 500)
+        assert len(task.train.ids) == (50 if name == "fair_femnist" else 16)
+        assert task.clients_per_round is None
+    writers = fedlib.load_task("fair_femnist", preset="paper")
+    assert (writers.train.sizes + writers.test.sizes == 24).all()
+
+
+def test_silos_are_more_alike_with_a_large_beta() -> None:
+    spread = [
+        fedlib.load_task("fair_cifar10", beta=beta).train.sizes.std() for beta in (0.05, 1.0, 100.0)
+    ]
+    assert spread[0] > spread[1] > spread[2]
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10_resnet18"])
+def test_auto_tuned_clients(name: str) -> None:
+    task = fedlib.load_task(name)
+    assert (task.train.sizes == 100).all() and len(task.train) == 20
+    assert len(set(task.train.index.tolist())) < 2000, "clients draw with replacement"
+    # One client that holds the whole test set, or a sample of it.
+    assert len(task.test) == 1 and len(set(task.test.index.tolist())) == task.test.sizes[0] == 500
+    # alpha = 0.1 gives most of a client's examples to few labels, alpha = 10 to all of them.
+    distinct = [len(set(labels(task, client).tolist())) for client in range(20)]
+    mixed = fedlib.load_task(name, alpha=10)
+    assert np.mean(distinct) < 6
+    assert np.mean([len(set(labels(mixed, client).tolist())) for client in range(20)]) > 8
+    varied = fedlib.load_task(name, clients=200, sizes="100-500").train.sizes
+    assert varied.min() >= 100 and varied.max() <= 500 and varied.std() > 80
+    authors = fedlib.load_task(name, author_split=True)
+    assert (authors.train.sizes == 90).all()
+    assert (labels(authors, 0).diff() >= 0).all(), "in the order of the labels"
+    options = {"clients": 20, "sizes": 100, "alpha": 0.1, "author_split": False}
+    assert task.options.items() >= options.items()
+
+
+def test_the_whole_test_set_is_one_client(root: Path) -> None:
+    for name in ("mnist", "fashion_mnist", "cifar10_resnet18", "cifar100_resnet50"):
+        task = fedlib.load_task(name, preset="paper")
+        assert len(task.test) == 1 and task.test.index.tolist() == list(range(600))
+
+
+def test_bad_options() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
+        ({"name": "mnist", "sizes": "500-100"}, "high is 100, below low"),
+        ({"name": "mnist", "alpha": 0}, "alpha is 0"),
+        ({"name": "mnist", "clients": 0}, "clients is 0"),
+        ({"name": "mnist", "test_examples": 10**6}, "test_examples is 1000000; allowed: 1.."),
+        ({"name": "fashion_mnist", "norm": "batch"}, "unknown option of task fashion_mnist"),
+        ({"name": "cifar10_resnet18", "norm": "layer"}, "unknown norm of ResNet 'layer'"),
+        ({"name": "cifar10_resnet18", "width": 0}, "width is 0"),
+        ({"name": "fair_cifar10", "examples": 0}, "examples is 0"),
+        ({"name": "fair_cifar10", "beta": -1}, "beta is -1"),
+        ({"name": "fair_femnist", "clients": 101}, r"clients is 101; allowed: 1\.\.100"),
+        ({"name": "emnist_ae", "reduction": "max"}, "reduction is 'max'"),
+        ({"name": "emnist_mlp", "data": "mnist"}, "task emnist_mlp: no writer of 'mnist' is in"),
+        ({"name": "emnist_logistic", "data": "fashion_mnist"}, "has no writers"),
+    ]
+    for request, message in cases:
+        with pytest.raises(fedlib.Error, match=message):
+            fedlib.run(fedlib.load_task(**request), "fedavg", rounds=0)
+
+
+# --------------------------------------------------------------------------------------- transforms
+
+
+def test_each_handwriting_task_has_its_papers_polarity(root: Path) -> None:
+    for name, background in (
+        *(("emnist_cr", 1.0), ("fair_femnist", 1.0)),
+        *(("emnist_ae", 0.0), ("emnist_logistic", 0.0), ("emnist_mlp", 0.0)),
+    ):
+        for data in ("femnist", "emnist"):
+            task = fedlib.load_task(name, data=data)
+            for part in (task.train, task.test):
+                x = task.transform(part.x[:9], None)
+                assert x.dtype == torch.float32
+                assert x.shape == ((9, 1, 28, 28) if name == "emnist_cr" else (9, 784))
+                assert (x.reshape(9, 28, 28)[:, 0] == background).all(), name
+                assert ((x >= 0) & (x <= 1)).all()
+
+
+def test_the_autoencoders_target_is_its_input() -> None:
+    task = fedlib.load_task("emnist_ae")
+    raw = task.train.x[:6].unsqueeze(0)
+    targets = task.train.y[:6].unsqueeze(0)
+    x = task.transform(raw, None)
+    assert torch.equal(task.loss(x, targets), torch.zeros(1, 6))
+    shifted = task.loss(x + 0.5, targets)
+    torch.testing.assert_close(shifted, torch.full((1, 6), 0.25))
+    torch.testing.assert_close(task.metrics["mse_x1000"](x + 0.5, targets), 1000 * shifted)
+
+
+def test_the_autoencoders_reduction() -> None:
+    sums, means = (
+        fedlib.load_task("emnist_ae", clients=3, width=0.04, reduction=reduction)
+        for reduction in ("sum", "mean")
+    )
+    assert fedlib.load_task("emnist_ae").reduction == "sum"
+    size = int(sums.train.sizes.max())
+    request: dict[str, Any] = {"rounds": 1, "dtype": "float64", "backend": "vectorized"}
+    one_batch = {"batch_size": None, "client_lr": 0.1, "server_lr": 1.0}
+    moved = []
+    for task in (sums, means):
+        run = fedlib.run(task, "fedavg", overrides=one_batch, **request)
+        before = fedlib.run(task, "fedavg", **{**request, "rounds": 0}).params
+        moved.append({name: run.params[name] - before[name] for name in before})
+    ratio = torch.stack([moved[0][n].norm() / moved[1][n].norm() for n in moved[0]])
+    # One full batch of n examples: a sum moves n times as far as a mean.
+    assert (ratio > int(sums.train.sizes.min())).all() and (ratio < size).all()
+
+
+def test_padded_crops_are_windows_of_the_padded_image() -> None:
+    x = torch.randint(1, 256, (1, 300, 32, 32, 3), dtype=torch.uint8)
+    keys = randomness.bits(torch.tensor([3]), 300)
+    constants = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    out = images.cifar_transform(x, keys, constants=constants, pad=4)
+    assert out.shape == (1, 300, 3, 32, 32) and out.dtype == torch.float32
+    found = set()
+    for image, window in zip(x[0], out[0], strict=True):
+        padded = torch.zeros(3, 40, 40)
+        padded[:, 4:36, 4:36] = image.movedim(-1, 0).float() / 255
+        match = [
+            (top, left, flip)
+            for flip, candidate in ((False, window), (True, window.flip(-1)))
+            for top in range(9)
+            for left in range(9)
+            if torch.equal(padded[:, top : top + 32, left : left + 32], candidate)
+        ]
+        assert len(match) == 1
+        found.add(match[0])
+    assert {top for top, _, _ in found} == {left for _, left, _ in found} == set(range(9))
+    assert {flip for _, _, flip in found} == {False, True}
+
+
+@pytest.mark.parametrize("name", ["cifar10_resnet18", "cifar100_resnet18", "fair_cifar10"])
+def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
+    task = fedlib.load_task(name, **SMALL[name])
+    printed = {
+        "cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276]),
+    }.get(name, ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]))
+    x = task.test.x[:5]
+    expected = (x.double().numpy() / 255 - printed[0]) / printed[1]
+    got = task.transform(x.unsqueeze(0), None)
+    np.testing.assert_allclose(got[0].movedim(1, -1), expected, atol=1e-6)
+    keys = randomness.bits(torch.tensor([1]), 5)
+    augmented = task.transform(x.unsqueeze(0), keys)
+    assert torch.equal(augmented, got) == (name == "fair_cifar10")
+    padded = fedlib.load_task("fair_cifar10", augment=True) if name == "fair_cifar10" else task
+    assert isinstance(padded.transform, partial) and padded.transform.keywords["pad"] == 4
+
+
+def test_mnists_constants_serve_both() -> None:
+    for name in ("mnist", "fashion_mnist"):
+        task = fedlib.load_task(name)
+        x = torch.tensor([[0, 255]], dtype=torch.uint8).view(1, 2, 1, 1).expand(1, 2, 28, 28)
+        got = task.transform(x, None)
+        assert got.shape == (1, 2, 1, 28, 28)
+        np.testing.assert_allclose(got[0, :, 0, 0, 0], [-0.1307 / 0.3081, 0.8693 / 0.3081], 1e-6)

@@ -1,0 +1,394 @@
+"""The text tasks: their data against literal expectations, their settings against the papers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+from fedlib import datasets, papers
+from fedlib.datasets.posts import encode
+from fedlib.tasks import stackoverflow, stackoverflow_lr
+
+TASKS = (
+    *("shakespeare", "stackoverflow_nwp", "stackoverflow_lr"),
+    *("fair_sent140", "ag_news", "dbpedia"),
+)
+# Small enough that two rounds on each backend take about a second.
+TINY: dict[str, dict[str, Any]] = {
+    "shakespeare": {"clients": 6, "rows": 3, "length": 6, "width": 0.02},
+    "stackoverflow_nwp": {
+        **{"clients": 6, "cap": 7, "words": 40, "width": 0.02, "validation": 20},
+    },
+    "stackoverflow_lr": {"clients": 6, "cap": 9, "words": 50, "tags": 12, "validation": 20},
+    "fair_sent140": {"clients": 4, "examples": 8, "width": 0.03},
+    "ag_news": {"clients": 5, "sizes": 9, "length": 6, "test_examples": 20, "width": 0.02},
+    "dbpedia": {"clients": 5, "sizes": 9, "length": 6, "test_examples": 20, "width": 0.02},
+}
+
+
+def import_texts(name: str, rows: list[dict[str, Any]], folder: Path) -> None:
+    file = folder / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    datasets.import_file(name, file)
+
+
+def row(client: str, split: str, text: str, **target: Any) -> dict[str, Any]:
+    return {"client": client, "split": split, "text": text, **target}
+
+
+# -------------------------------------------------------------------------------------- all tasks
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name: str) -> None:
+    a, b, other = (fedlib.load_task(name, seed=seed) for seed in (0, 0, 1))
+    assert a.fingerprint == b.fingerprint != other.fingerprint
+    assert a.options == b.options and a.train.ids == b.train.ids
+    assert torch.equal(a.train.x, b.train.x) and torch.equal(a.train.y, b.train.y)
+    assert a.stand_in and "stand-in" in a.source and "docstrings" in a.source
+    assert a.train.sizes.sum() < 4000 and len(a.train) <= 40 and a.rounds <= 40
+    assert (a.train.sizes > 0).all() and (a.test.sizes > 0).all()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_both_backends_train_alike(name: str) -> None:
+    task = fedlib.load_task(name, **TINY[name])
+    settings: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 3}
+    settings["overrides"] = {"batch_size": 4}
+    rows, reference = (
+        fedlib.run(task, "fedavg", backend=backend, **settings)
+        for backend in ("vectorized", "reference")
+    )
+    start = fedlib.run(task, "fedavg", **{**settings, "rounds": 0})
+    moved = 0.0
+    for key, value in rows.params.items():
+        assert torch.isfinite(value).all()
+        assert torch.allclose(value, reference.params[key], rtol=0, atol=1e-10), key
+        moved = max(moved, float((value - start.params[key]).abs().max()))
+    assert moved > 1e-6
+    metrics = {"loss", "recall_at_5" if name == "stackoverflow_lr" else "accuracy"}
+    assert metrics <= set(rows.frame["metric"])
+    assert np.allclose(rows.frame["value"], reference.frame["value"], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_bad_options_are_refused_in_one_line(name: str) -> None:
+    bad: dict[str, dict[str, Any]] = {
+        "shakespeare": {"clients": 10**6, "rows": -1, "length": 0, "width": 0.0},
+        "stackoverflow_nwp": {"clients": 0, "cap": 0, "words": 0, "validation": -1},
+        "stackoverflow_lr": {"clients": 0, "cap": 0, "tags": 0, "validation": -1},
+        "fair_sent140": {"clients": 0, "least": 1, "examples": -1, "tokens": 0, "data": "ag_news"},
+        "ag_news": {"clients": 0, "alpha": 0.0, "length": 2, "data": "shakespeare"},
+        "dbpedia": {"clients": 0, "sizes": -1, "length": 513, "test_examples": -1},
+    }
+    for option, value in bad[name].items():
+        with pytest.raises(fedlib.Error, match=r"allowed|labels|no label") as error:
+            task = fedlib.load_task(name, **{option: value})
+            fedlib.run(task, "fedavg", rounds=0)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "per_round", "batch"),
+    [
+        ("shakespeare", "Shakespeare", 10, 4),
+        ("stackoverflow_nwp", "StackOverflow NWP", 50, 16),
+        ("stackoverflow_lr", "StackOverflow LR", 10, 100),
+    ],
+)
+def test_fedopts_settings(name: str, label: str, per_round: int, batch: int) -> None:
+    task = fedlib.load_task(name, preset="paper")
+    assert (task.rounds, task.clients_per_round, task.batch_size) == (1500, per_round, batch)
+    assert task.local_epochs == 1 and task.label == label
+    assert task.reduction == ("sum" if name == "stackoverflow_lr" else "mean")
+    for algorithm in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
+        values = task.hyperparameters[algorithm.lower()]
+        for key in ("client_lr", "server_lr"):
+            printed = papers.printed(
+                *("fedopt", "table8_learning_rates"),
+                column=f"log10_{key}",
+                task=label,
+                algorithm=algorithm,
+            )
+            assert values[key] == pytest.approx(10**printed)
+    tau = papers.printed("fedopt", "table9_tau", task=label, algorithm="FedAdam")
+    assert task.hyperparameters["fedadam"]["tau"] == pytest.approx(10**tau)
+
+
+# ------------------------------------------------------------------------------------ Shakespeare
+
+
+def test_shakespeare_by_hand(tmp_path: Path) -> None:
+    import_texts(
+        "shakespeare",
+        [
+            row("lear", "train", "dh"),
+            row("fool", "train", "d" * 80),
+            row("lear", "train", "l"),
+            row("lear", "test", "pt"),
+            row("fool", "test", "~"),
+            row("kent", "train", "only here"),
+        ],
+        tmp_path,
+    )
+    task = fedlib.load_task("shakespeare", preset="paper")
+    assert task.train.ids == task.test.ids == ["lear", "fool"] and not task.stand_in
+    assert task.train.sizes.tolist() == [2, 2] and task.test.sizes.tolist() == [1, 1]
+    x, y = task.train.x.tolist(), task.train.y.tolist()
+    assert x[0] == [88, 1, 2, 89] + [0] * 76 and y[0] == [1, 2, 89] + [0] * 77
+    assert x[1][:3] == [88, 3, 89] and x[2] == [88] + [1] * 79 and y[2] == [1] * 80
+    # Targets that are not padding: 3 + 2, and 80 + 0 (the second row holds the end mark alone).
+    assert task.train.client_weights().tolist() == [5, 80]
+    assert x[3] == [89] + [0] * 79 and y[3] == [0] * 80
+    assert task.test.y[1].tolist() == [87, 89] + [0] * 78
+
+
+def test_shakespeare_counts_all_targets_in_the_loss_but_padding_not_in_accuracy() -> None:
+    task = fedlib.load_task("shakespeare")
+    outputs = torch.zeros(1, 1, 4, 90)
+    outputs[..., 0] = 5
+    outputs[0, 0, 0, 7] = 9
+    targets = torch.tensor([[[7, 89, 0, 0]]], dtype=torch.uint8)
+    hits, counted = task.metrics["accuracy"](outputs, targets)
+    assert (hits.item(), counted.item()) == (1, 2)
+    log_softmax = outputs.double().log_softmax(-1)[0, 0]
+    each = [-log_softmax[t, target].item() for t, target in enumerate((7, 89, 0, 0))]
+    assert task.loss(outputs.double(), targets).item() == pytest.approx(np.mean(each))
+
+
+# --------------------------------------------------------------------------------- Stack Overflow
+
+
+def test_validation_takes_whole_clients_in_a_random_order() -> None:
+    posts = encode([(f"c{i // 3}", "a", "", "") for i in range(30)], ["a"], ["t"])
+    chosen = stackoverflow.test_clients(posts, 7, seed=0)
+    assert chosen.sizes.tolist() == [3, 3, 1]
+    assert chosen.starts.tolist() == [3 * int(name[1:]) for name in chosen.ids]
+    orders = [stackoverflow.test_clients(posts, 7, seed=seed).ids for seed in range(4)]
+    assert orders[0] == chosen.ids and len({tuple(ids) for ids in orders}) > 1
+    whole = stackoverflow.test_clients(posts, 0, seed=0)
+    assert whole.sizes.sum() == 30 and whole.ids == [f"c{i}" for i in range(10)]
+    assert stackoverflow.test_clients(posts, 10**6, seed=0).sizes.sum() == 30
+
+
+def test_training_clients_are_capped_and_have_posts() -> None:
+    posts = encode([("a", "w", "", "")] * 5 + [("b", "w", "", "")] * 2, ["w"], ["t"])
+    chosen = stackoverflow.training_clients(posts, None, None, 3, seed=0)
+    assert chosen.rows().tolist() == [0, 1, 2, 5, 6] and chosen.ids == ["a", "b"]
+    assert chosen.packed().tolist() == [0, 3]
+
+
+def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one() -> None:
+    rows = [("a", " ".join("abcdef"[i] for i in p), "", "") for p in ([0, 5, 2], [3] * 30, [1])]
+    large, small = (encode(rows, list("abcdef")[:n], ["t"]) for n in (6, 2))
+    again = stackoverflow.smaller_vocabulary(large.sentences, 6, 2)
+    assert again.dtype == np.int16 and (again == small.sentences).all()
+
+
+def post(client: str, split: str, text: str, tags: list[str]) -> dict[str, Any]:
+    return row(client, split, text, tags=tags)
+
+
+@pytest.fixture
+def posts(tmp_path: Path) -> None:
+    import_texts(
+        "stackexchange",
+        [
+            post("ann", "train", "b\na b a.", ["x", "y"]),
+            post("bob", "train", "\na. a! b " + "a " * 30, ["x"]),
+            post("ann", "test", "c\nb a z", ["y", "never seen"]),
+            post("eve", "test", "\na", []),
+        ],
+        tmp_path,
+    )
+
+
+@pytest.mark.usefixtures("posts")
+def test_next_word_prediction_by_hand() -> None:
+    task = fedlib.load_task("stackoverflow_nwp", preset="paper")
+    assert not task.stand_in and "in place of Stack Overflow" in task.source
+    assert task.options["data"] == "stackexchange" and task.options["words"] == 4
+    # By users: '.', 'a' and 'b' 2 each, '!' 1. So '.': 1, a: 2, b: 3, '!': 4, unknown 5, start 6,
+    # end 7.
+    assert task.train.ids == ["ann", "bob"] and task.train.sizes.tolist() == [1, 3]
+    x, y = task.train.x.tolist(), task.train.y.tolist()
+    assert x[0] == [6, 2, 3, 2, 1, 7] + [0] * 14 and y[0] == [2, 3, 2, 1, 7] + [0] * 15
+    assert y[1][:4] == [2, 1, 7, 0] and y[3] == [3] + [2] * 19 and x[3][:3] == [6, 3, 2]
+    # Targets: 5, and 3 + 3 + 20.
+    assert task.train.client_weights().tolist() == [5, 26]
+    order = {name: i for i, name in enumerate(task.test.ids)}
+    assert set(order) == {"ann", "eve"}
+    first = task.test.y[task.test.starts[order["ann"]]].tolist()
+    assert first[:5] == [3, 2, 5, 7, 0]
+    outputs = torch.zeros(1, 1, 5, 8)
+    outputs[..., 3] = 1
+    hits, counted = task.metrics["accuracy"](outputs, torch.tensor([[first[:5]]]))
+    assert (hits.item(), counted.item()) == (1, 2), "unknown, end and padding do not count"
+
+
+@pytest.mark.usefixtures("posts")
+def test_tag_prediction_by_hand() -> None:
+    task = fedlib.load_task("stackoverflow_lr", preset="paper")
+    assert (task.options["words"], task.options["tags"]) == (4, 500)
+    # x is in 4 examples (bob's three sentences count), y in one.
+    assert task.train.y.tolist() == [[0, 1], [0, -1], [0, -1], [0, -1]]
+    bag = task.transform(task.train.x[None, :2], torch.zeros(1, 2, dtype=torch.int64))
+    assert bag.shape == (1, 2, 4)
+    # 'b' of the title and 'a b a .': five words.
+    assert bag[0, 0].tolist() == pytest.approx([0.2, 0.4, 0.4, 0])
+    assert bag[0, 1].tolist() == pytest.approx([0.5, 0.5, 0, 0])
+    ann = task.test.starts[task.test.ids.index("ann")]
+    test_bag = task.transform(task.test.x[None, ann : ann + 1], None)
+    # c, b, a, z: unknown words count in the divisor.
+    assert test_bag[0, 0].tolist() == pytest.approx([0, 0.25, 0.25, 0])
+    assert task.test.y[ann].tolist() == [1], "a tag that training has not is left out"
+
+
+def test_the_tag_loss_is_a_mean_over_tags_summed_over_the_batch() -> None:
+    logits = torch.tensor([[[0.0, 2.0, -1.0], [1.0, 1.0, 1.0]]], dtype=torch.float64)
+    targets = torch.tensor([[[1, -1], [-1, -1]]], dtype=torch.int16)
+    hot = np.array([[[0, 1, 0], [0, 0, 0]]])
+    z = logits.numpy()
+    expected = (np.log1p(np.exp(z)) - hot * z).mean(-1)
+    assert np.allclose(stackoverflow_lr.loss(logits, targets), expected)
+    assert torch.equal(stackoverflow_lr.multi_hot(targets, 3), torch.tensor(hot).float())
+    hits, positives = stackoverflow_lr.recall(logits, targets)
+    assert hits.tolist() == [[1, 0]] and positives.tolist() == [[1, 0]]
+
+
+def test_prepared_posts_are_used_from_their_memory_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a", "w v w", "v", "t")] * 3 + [("b", "v", "", "")] * 4
+    splits = {split: encode(rows, ["w", "v"], ["t"]) for split in ("train", "test")}
+    card = {"prepared": True, "kind": "posts", "source": "TFF", "fingerprint": "f" * 64}
+    monkeypatch.setattr("fedlib.tasks.texts.is_prepared", lambda name, root: True)
+    monkeypatch.setattr(datasets, "info", lambda name, root: card)
+    monkeypatch.setattr(datasets, "load_posts", lambda name, root: splits)
+    copied = {
+        name: fedlib.load_task(name, preset="paper", cap=2)
+        for name in ("stackoverflow_nwp", "stackoverflow_lr")
+    }
+    monkeypatch.setattr(stackoverflow, "COPIED", 0)
+    for name, small in copied.items():
+        task = fedlib.load_task(name, preset="paper", cap=2)
+        assert not task.stand_in and task.source == "TFF"
+        assert task.fingerprint == small.fingerprint
+        assert task.train.starts.tolist() == [0, 3] and small.train.starts.tolist() == [0, 2]
+        for client in range(2):
+            ours, theirs = (
+                slice(t.train.starts[client], t.train.starts[client] + 2) for t in (task, small)
+            )
+            assert torch.equal(task.train.x[ours], small.train.x[theirs])
+            assert torch.equal(task.train.y[ours], small.train.y[theirs])
+        if name == "stackoverflow_nwp":
+            memory = splits["train"].sentences.__array_interface__["data"][0]
+            assert task.train.x.data_ptr() == memory, "the sentences were copied"
+            assert task.train.client_weights().tolist() == [8, 4]
+
+
+# ----------------------------------------------------------------------------------------- Sent140
+
+
+def tweets(tmp_path: Path) -> None:
+    rows = [
+        row("u", "train" if i < 7 else "test", f"good Word{i} . bad", label=i % 2)
+        for i in range(10)
+    ]
+    rows += [row("v", "train", "good bad " * 20, label=1)] * 5
+    rows += [row("w", "test", "few", label=0)] * 4
+    import_texts("tweets", rows, tmp_path)
+
+
+def test_sent140_by_hand(tmp_path: Path) -> None:
+    tweets(tmp_path)
+    glove = tmp_path / "vectors.txt"
+    glove.write_text("bad 1 2\nother 3 3\ngood -1 0.5\n", encoding="utf-8")
+    task = fedlib.load_task("fair_sent140", preset="paper", glove=glove)
+    assert not task.stand_in and task.train.ids == ["u", "v"]
+    assert "in place of Sent140" in task.source and "vectors.txt" in task.source
+    # bad: 1, good: 2, everything else and padding: 0.
+    assert task.train.x[3].tolist() == [2, 0, 0, 1] + [0] * 21
+    assert task.train.x[10].tolist() == [2, 1] * 12 + [2]
+    assert task.train.y.tolist() == [0, 1] * 5 + [1] * 5
+    assert task.train.sizes.tolist() == [8, 4] and task.test.sizes.tolist() == [2, 1]
+    held = torch.cat([task.train.index, task.test.index]).tolist()
+    assert sorted(held) == list(range(15))
+    matrix = next(t for t in task.model().state_dict().values() if t.shape == (3, 2))
+    assert matrix.tolist() == [[0, 0], [1, 2], [-1, 0.5]]
+    setup = papers.settings("adafedadam")["setups"]["Sent140"]
+    assert (task.rounds, task.batch_size, task.clients_per_round) == (1000, 10, None)
+    assert task.rounds == setup["rounds"] and task.hyperparameters["fedavg"]["client_lr"] == 0.3
+
+
+def test_sent140_finds_vectors_under_the_data_root_or_says_that_they_are_random(
+    tmp_path: Path,
+) -> None:
+    tweets(tmp_path)
+    task = fedlib.load_task("fair_sent140")
+    assert "random 25-d word vectors" in task.source
+    again = fedlib.load_task("fair_sent140", examples=5)
+    file = tmp_path / "data" / "raw" / "glove.txt"
+    file.parent.mkdir()
+    file.write_text("bad 1 2\n", encoding="utf-8")
+    found = fedlib.load_task("fair_sent140")
+    assert found.source.endswith("word vectors of glove.txt")
+    assert len({task.fingerprint, again.fingerprint, found.fingerprint}) == 3
+    file.write_text("nothing 1 2\n", encoding="utf-8")
+    with pytest.raises(fedlib.Error, match=r"none of the data's words is in glove\.txt"):
+        fedlib.load_task("fair_sent140")
+
+
+def test_random_vectors_depend_on_the_word_alone() -> None:
+    from fedlib.tasks.fair_sent140 import SPREAD, _random_vectors
+
+    words = [f"w{i}" for i in range(400)]
+    vectors = _random_vectors(words, 25)
+    assert (vectors[7] == _random_vectors(["w7"], 25)[0]).all()
+    assert len(np.unique(vectors)) > 9000
+    assert abs(vectors.mean()) < 0.05 and vectors.std() == pytest.approx(SPREAD, rel=0.03)
+
+
+# -------------------------------------------------------------------------------------------- news
+
+
+def test_news_settings_and_partition(tmp_path: Path) -> None:
+    rows = [row("all", "train", f"word{i % 4} number {i}", label=i % 4) for i in range(300)]
+    rows += [row("all", "test", f"word{i % 4} test {i}", label=i % 4) for i in range(50)]
+    import_texts("ag_news", rows, tmp_path)
+    task = fedlib.load_task("ag_news", preset="paper", pretrained=False, length=8, width=0.05)
+    assert (task.rounds, task.clients_per_round, task.batch_size) == (100, 5, 16)
+    stated = papers.settings("delta_sgd")
+    assert task.rounds == stated["rounds"]["text"]
+    assert task.batch_size == stated["federated"]["batch_size_text"]
+    assert task.train.sizes.tolist() == [500] * 50 and len(task.test) == 1
+    assert task.client_hyperparameters["delta_sgd"]["delta"] == 0.1
+    assert len(task.train.x) <= 300 and task.test.sizes.tolist() == [50]
+    # Dirichlet(1) over 4 classes: the expected largest share is (1 + 1/2 + 1/3 + 1/4) / 4.
+    labels = task.train.y[task.train.index].view(50, 500)
+    shares = [np.bincount(own, minlength=4).max() / 500 for own in labels.numpy()]
+    assert np.mean(shares) == pytest.approx(25 / 48, abs=0.07)
+    # Words of a text and their label stay together.
+    first = {int(y): set(task.train.x[task.train.y == y][:, 1].tolist()) for y in range(4)}
+    assert all(len(words) == 1 for words in first.values())
+    assert len(set.union(*first.values())) == 4
+
+
+def test_dbpedia_tests_on_every_tenth_text_at_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedlib.tasks import news
+
+    assert news._spread(70_000, 7000).tolist() == list(range(0, 70_000, 10))
+    assert news._spread(10, 0).tolist() == list(range(10)) == news._spread(10, 99).tolist()
+    assert news._spread(10, 4).tolist() == [0, 2, 5, 7]
+
+
+def test_the_pretrained_model_needs_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(fedlib.Error, match="transformers"):
+        fedlib.load_task("ag_news", preset="paper", clients=1, sizes=2).model()
