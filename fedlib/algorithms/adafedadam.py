@@ -23,8 +23,8 @@ LEAST = 0.1
 class AdaFedAdam(LocalTraining):
     """AdaFedAdam (Algorithms 1 and 2 of "Accelerating Fair Federated Learning").
 
-    Client k measures F_k(x_t) and its gradient on all of its data, trains to x_k with learning
-    rate eta_k, and with Delta_k = x_k - x_t reports::
+    Client k measures F_k(x_t) and its gradient on all of its data, trains to x_k = x_t + Delta_k
+    with learning rate eta_k, and reports::
 
         e_k = ||Delta_k|| / ||grad F_k(x_t)||        U_k = -Delta_k / e_k
         C_k = ln(e_k / eta_k) + 1                    I_k = F_k(x_t) / F_k(x_0)
@@ -111,9 +111,8 @@ class AdaFedAdam(LocalTraining):
         directed = (length > 0) & (norm > 0)
         e = torch.where(directed, length, 1) / torch.where(directed, norm, 1)
         certainty = (e / state["lr"]).log() + 1
-        progress = state["measured"]["loss"].clamp(min=0)
+        progress, first = state["measured"]["loss"].clamp(min=0), state["memory"]["first"]
         if self.relative_loss:
-            first = state["memory"]["first"]
             progress = torch.where(first > 0, progress / torch.where(first > 0, first, 1), 1)
         weight = torch.where(directed, progress**self.alpha, 0)
         return {"weight": weight, "g": weight * -delta / e, "C": weight * certainty}

@@ -151,6 +151,9 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
         raise unknown("algorithm", algorithm, algorithms.METHODS)
     optimizer = given.get("client_optimizer", "sgd")
     known = algorithms.hyperparameters(algorithm, optimizer)
+    if optimizer == "sgd" and "client_optimizer" not in known:
+        # Methods that define the clients' steps take plain ones; saying so is no mistake.
+        given.pop("client_optimizer", None)
     for key in given:
         if key == "client_lr" and key not in known and optimizer != "sgd":
             raise Error(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import Error
+from fedlib.errors import Error, unknown
 from fedlib.randomness import numpy_generator
 from fedlib.tasks.base import ClientData, Task
 
@@ -40,13 +40,23 @@ class Quadratic(nn.Module):
         return 0.5 * (x * (A @ x.unsqueeze(-1)).squeeze(-1)).sum(-1) - (b * x).sum(-1) + offset
 
 
+TESTS = ("loss", "gradient")
+
+
 def own_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """The model already gives losses."""
     return outputs
 
 
 def quadratic_task(
-    A: Any, b: Any, weights: Any = None, x0: Any = None, offset: Any = None, name: str = "quadratic"
+    A: Any,
+    b: Any,
+    weights: Any = None,
+    x0: Any = None,
+    offset: Any = None,
+    name: str = "quadratic",
+    *,
+    test: str = "loss",
 ) -> Task:
     """A task whose client i minimises ``0.5 x'A_i x - b_i'x + offset_i``.
 
@@ -60,9 +70,12 @@ def quadratic_task(
         x0: start, ``[d]``; default zeros.
         offset: constant added to each client's loss, ``[m]``; default zeros.
         name: the task's name in results.
+        test: ``"loss"``: the test loss is the mean objective F(x), client by client; ``"gradient"``:
+            it is ||grad F(x)||^2, also as metric ``squared_gradient``. Training is the same.
 
     Raises:
-        Error: shapes that do not fit, negative weights or weights that are all zero.
+        Error: shapes that do not fit, negative weights or weights that are all zero, an unknown
+            ``test``.
     """
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if b.ndim != 2 or A.shape != (*b.shape, b.shape[1]):
@@ -80,17 +93,23 @@ def quadratic_task(
             raise Error(f"quadratic_task: {label} has shape {value.shape}; need {shape}")
     if (weights < 0).any() or not weights.sum() > 0:
         raise Error("quadratic_task: weights must be >= 0 and not all zero")
+    if test not in TESTS:
+        raise unknown("test of quadratic_task", test, TESTS)
+    p = weights / weights.sum()
+    if test == "gradient":
+        A, b, offset, p = _with_gradient(A, b, offset, p)
     arrays = [torch.from_numpy(array.copy()) for array in (A, b, offset, x0)]
-    numbers = torch.arange(clients)
+    numbers = torch.arange(len(A))
     data = ClientData(numbers, numbers, [np.array([i]) for i in range(clients)], weights=weights)
+    gradient = ClientData(numbers, numbers, [numbers[-1:].numpy()], ["gradient"])
     digest = hashlib.sha256(b"".join(a.tobytes() for a in (A, b, weights, x0, offset))).hexdigest()
     task = Task(
         name=name,
         model=lambda: Quadratic(*arrays),
         train=data,
-        test=data,
+        test=data if test == "loss" else gradient,
         loss=own_loss,
-        metrics={},
+        metrics={} if test == "loss" else {"squared_gradient": own_loss},
         rounds=50,
         clients_per_round=None,
         batch_size=None,
@@ -98,8 +117,16 @@ def quadratic_task(
         fingerprint=digest,
         label="Quadratic",
     )
-    task.pool = lambda: _pooled(task, weights / weights.sum(), *arrays)
+    task.pool = lambda: _pooled(task, p, *arrays)
     return task
+
+
+def _with_gradient(A: np.ndarray, b: np.ndarray, offset: np.ndarray, p: np.ndarray) -> Any:
+    """The arrays with one more quadratic, ||grad F(x)||^2 of F = sum_i p_i f_i, of weight 0."""
+    H = np.tensordot(p, A, 1)
+    H, g = (H + H.T) / 2, p @ b
+    A, b = np.concatenate([A, 2 * (H @ H)[None]]), np.concatenate([b, 2 * (H @ g)[None]])
+    return A, b, np.append(offset, g @ g), np.append(p, 0.0)
 
 
 def _pooled(task: Task, p: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> Task:

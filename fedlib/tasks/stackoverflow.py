@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedlib import datasets
+from fedlib.datasets import TextDataset
 from fedlib.datasets.posts import TAGS, WORDS, Posts
 from fedlib.datasets.store import Root
 from fedlib.datasets.text_posts import text_posts
@@ -50,11 +51,23 @@ def load_source(data: str | None, data_root: Root) -> Source:
             data, splits["train"], splits["test"], False, card["source"], card["fingerprint"]
         )
     dataset = datasets.load_text(data, data_root)
-    train, test = text_posts(dataset, WORDS, TAGS)
+    train, test = _encoded(dataset)
     if not (len(train) and len(test)):
         raise Error(f"no posts with words in both splits of {dataset.name!r}")
     source = texts.source(dataset, "stackoverflow", "Stack Overflow")
     return Source(data, train, test, dataset.stand_in, source, _fingerprint(train, test))
+
+
+# The last data set that was encoded, by fingerprint: a notebook loads a task many times.
+_last: dict[str, tuple[Posts, Posts]] = {}
+
+
+def _encoded(dataset: TextDataset) -> tuple[Posts, Posts]:
+    if dataset.fingerprint not in _last:
+        posts = text_posts(dataset, WORDS, TAGS)
+        _last.clear()
+        _last[dataset.fingerprint] = posts
+    return _last[dataset.fingerprint]
 
 
 def _fingerprint(*splits: Posts) -> str:

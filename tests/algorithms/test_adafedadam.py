@@ -92,9 +92,10 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("size", "backend"), [(M, "vectorized"), (3, "vectorized"), (3, "reference")]
+    ("settings", "size", "backend"),
+    [(case, size, "vectorized") for case in CASES for size in (M, 3)]
+    + [(case, 3, "reference") for case in CASES[::2]],
 )
-@pytest.mark.parametrize("settings", CASES)
 def test_equals_numpy(settings: dict[str, Any], size: int, backend: str) -> None:
     problem = Problem(size)
     settings = {"client_lr": 0.05, "server_lr": 0.05, **settings}

@@ -34,9 +34,8 @@ def task(order: list[int], empty: int) -> fedlib.Task:
     )
 
 
-@pytest.mark.parametrize("backend", ["vectorized", "reference"])
 @pytest.mark.parametrize(("algorithm", "settings"), METHODS)
-def test_order_and_empty_clients(algorithm: str, settings: dict[str, Any], backend: str) -> None:
+def test_order_and_empty_clients(algorithm: str, settings: dict[str, Any]) -> None:
     """Full batches: no random order is involved, so only the order of sums differs."""
 
     def run(order: list[int], empty: int = 0) -> fedlib.History:
@@ -45,7 +44,6 @@ def test_order_and_empty_clients(algorithm: str, settings: dict[str, Any], backe
             algorithm,
             rounds=3,
             dtype="float64",
-            backend=backend,
             overrides={"batch_size": None, "local_steps": 2, **settings},
         )
 

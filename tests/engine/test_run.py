@@ -241,3 +241,13 @@ def test_weights_of_all_zero_cohorts_leave_the_server_alone() -> None:
     losses = history.series("loss")
     moved = (losses.diff().abs() > 0).iloc[1:]
     assert 0 < moved.sum() < 8
+
+
+def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else() -> None:
+    task = fedlib.load_task("quadratic")
+    common: dict[str, Any] = {"rounds": 2}
+    plain = fedlib.run(task, "scaffold", **common, overrides={"local_steps": 2})
+    named = {"local_steps": 2, "client_optimizer": "sgd"}
+    assert fedlib.run(task, "scaffold", **common, overrides=named).config == plain.config
+    with pytest.raises(fedlib.Error, match="scaffold defines the clients' steps itself"):
+        fedlib.run(task, "scaffold", **common, overrides={"client_optimizer": "adam"})

@@ -23,6 +23,13 @@ IDS = [f"fedopt/table_{number}" for number in (3, 4, 5, 6)]
 IDS += ["adafedadam/figure_4", "adafedadam/figure_5"]
 
 
+class Gate(nn.Module):
+    """An activation within a layer is the layer's own affair."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(x)
+
+
 class Small(nn.Module):
     """A convolution called twice, functional and module activations, a frozen layer."""
 
@@ -32,11 +39,12 @@ class Small(nn.Module):
         self.pool = models.layers.MaxPool2d(2)
         self.flatten = models.layers.Flatten()
         self.hidden = nn.Sequential(models.layers.Linear(8, 5), nn.ReLU())
+        self.gate = Gate()
         self.frozen = models.layers.Linear(5, 3).requires_grad_(False)
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.sigmoid(self.conv(F.relu(self.conv(x))))
-        return self.frozen(self.hidden(self.flatten(self.pool(x))))
+        return self.frozen(self.gate(self.hidden(self.flatten(self.pool(x)))))
 
 
 def test_layers_follow_the_calls_of_a_forward_pass() -> None:
@@ -50,6 +58,7 @@ def test_layers_follow_the_calls_of_a_forward_pass() -> None:
         ["MaxPool2d", "(2, 2, 2)", 0, 0, "", "2x2"],
         ["Flatten", "8", 0, 0, "", ""],
         ["Dense", "5", 45, 0, "ReLU", ""],
+        ["Gate", "5", 0, 0, "", ""],
         ["Dense", "3", 0, 18, "", ""],
     ]
     assert model.training and not any(module._forward_hooks for module in model.modules())

@@ -398,9 +398,7 @@ def test_full_size_counts_are_transformers_own() -> None:
         assert count(ours) == sum(p.numel() for p in theirs.parameters())
 
 
-def test_weights_that_are_missing_or_of_another_size_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path: Path) -> None:
     published(tmp_path / "small")
     with pytest.raises(
         Error, match=r"word_embeddings.weight is of shape \(11, 6\), but this model"
