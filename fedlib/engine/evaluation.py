@@ -50,7 +50,7 @@ class Evaluator:
         weights = data.client_weights() / np.maximum(data.sizes, 1)
         self.weights = torch.from_numpy(weights).to(device, dtype)[self.codes]
         self.functions = {"loss": task.loss, **task.metrics}
-        self.inputs_each = max(1, data.x[:1].numel())
+        self.inputs_each = self._transform(self.index[:1]).numel() if len(self.index) else 1
         self.outputs_each = 0
         self._inputs: Tensor | None = None
 
@@ -93,12 +93,12 @@ class Evaluator:
         return values.new_zeros(len(values), len(self.sizes)).index_add_(1, self.codes, values)
 
     def _chunk(self, views: list[Tensor], configurations: int) -> int:
-        """How many examples to evaluate at once; outputs may be larger than inputs."""
+        """How many examples to evaluate at once: a multiple of :data:`BATCH`."""
         if not self.outputs_each and len(self.index):
             one = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
             self.outputs_each = one.numel()
-        numbers = max(self.inputs_each, self.outputs_each) * configurations
-        return max(1, CHUNK_NUMBERS // numbers // BATCH * BATCH or CHUNK_NUMBERS // numbers)
+        numbers = max(1, self.inputs_each, self.outputs_each) * configurations
+        return max(BATCH, CHUNK_NUMBERS // numbers // BATCH * BATCH)
 
 
 def _pair(values: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -52,6 +52,8 @@ class Feed:
     def __init__(self, task: Task, dtype: torch.dtype, device: torch.device) -> None:
         self.task, self.dtype, self.device = task, dtype, device
         self.x, self.y = task.train.x.to(device), task.train.y.to(device)
+        example = task.transform(self.x[:1].unsqueeze(0), None)
+        self.bytes_each = max(example.numel() * dtype.itemsize, self.x[:1].numel())
 
     def steps(self, clients: np.ndarray, round: Round) -> np.ndarray:
         """The local steps of ``clients [M]`` in this round."""
@@ -104,8 +106,7 @@ class Feed:
             weights: ``[T, B]``, what each example's loss counts.
             training: with augmentation and keys for dropout.
         """
-        bytes_each = self.x[:1].numel() * max(self.x.element_size(), self.dtype.itemsize)
-        at_once = plan.index.numel() * bytes_each <= GATHER_BYTES
+        at_once = plan.index.numel() * self.bytes_each <= GATHER_BYTES
         keys = plan.keys if training else None
         x = self.inputs(plan.index, keys) if at_once else None
         y = self.y[plan.index.to(self.device)]

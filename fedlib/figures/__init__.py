@@ -3,6 +3,7 @@
 from fedlib.figures.architectures import draw_layers, layers
 from fedlib.figures.catalogue import Drawn, Entry, draw, entries, entry, redraw
 from fedlib.figures.curves import client_distribution, learning_curves
+from fedlib.figures.drift import animate_paths, drift_size, local_paths
 from fedlib.figures.heat_map import heat_map
 from fedlib.figures.partitions import client_labels, unique_labels
 from fedlib.figures.save import save
@@ -11,15 +12,18 @@ from fedlib.figures.tables import table
 __all__ = [
     "Drawn",
     "Entry",
+    "animate_paths",
     "client_distribution",
     "client_labels",
     "draw",
     "draw_layers",
+    "drift_size",
     "entries",
     "entry",
     "heat_map",
     "layers",
     "learning_curves",
+    "local_paths",
     "redraw",
     "save",
     "table",

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
-from fedlib.figures import architectures, partitions, style
+from fedlib.figures import architectures, drift, mimicking, partitions, style
 from fedlib.figures.curves import (
     client_distribution,
     learning_curves,
@@ -182,8 +182,41 @@ ENTRIES: dict[str, Entry] = {
         ),
         Entry(
             "theory/client_drift",
-            "Client drift on quadratics.",
+            "Two clients in the plane: local steps of the first rounds, and the server's path.",
             {"quadratic": "01_client_drift"},
+        ),
+        Entry(
+            "theory/drift_size",
+            "How far clients drift in a round, and where FedAvg and FedProx come to rest.",
+            {"quadratic": "01_client_drift"},
+        ),
+        Entry(
+            "theory/drift_corrected",
+            "Squared gradient norm of the mean objective over rounds of ten local steps, two "
+            "quadratic clients: FedAvg and FedProx come to rest beside the optimum.",
+            {"client_drift": "01_client_drift"},
+            drift.drift_corrected,
+        ),
+        Entry(
+            "mime/table_1",
+            "Communication rounds until the squared gradient norm is at most ε, S clients a round, "
+            "logarithmic factors left out (Mime, Table 1, as printed).",
+            {"": "04_mimicking_centralized"},
+            make=lambda _: mimicking.mime_table_1(),
+        ),
+        Entry(
+            "theory/mimicking",
+            "Squared gradient norm of the mean objective over rounds and over the model sizes "
+            "sent by a client and to it, per base optimizer. FedAvg has the base on the server.",
+            {"mimicking": "04_mimicking_centralized"},
+            mimicking.mimicking,
+        ),
+        Entry(
+            "theory/hessian_similarity",
+            "Rounds until the squared gradient norm is a 10,000th of its first value, best step "
+            "size, over the clients' Hessian dissimilarity.",
+            {"hessian_similarity": "04_mimicking_centralized"},
+            mimicking.hessian_similarity,
         ),
         Entry(
             "fedopt/table_2",

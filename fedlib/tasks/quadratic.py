@@ -70,8 +70,8 @@ def quadratic_task(
         x0: start, ``[d]``; default zeros.
         offset: constant added to each client's loss, ``[m]``; default zeros.
         name: the task's name in results.
-        test: ``"loss"``: the test loss is the mean objective F(x), client by client; ``"gradient"``:
-            it is ||grad F(x)||^2, also as metric ``squared_gradient``. Training is the same.
+        test: ``"loss"``: the test loss is the clients' mean objective F(x); ``"gradient"``: it is
+            ||grad F(x)||^2, also as the metric ``squared_gradient``. Training is the same.
 
     Raises:
         Error: shapes that do not fit, negative weights or weights that are all zero, an unknown
@@ -121,7 +121,9 @@ def quadratic_task(
     return task
 
 
-def _with_gradient(A: np.ndarray, b: np.ndarray, offset: np.ndarray, p: np.ndarray) -> Any:
+def _with_gradient(
+    A: np.ndarray, b: np.ndarray, offset: np.ndarray, p: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """The arrays with one more quadratic, ||grad F(x)||^2 of F = sum_i p_i f_i, of weight 0."""
     H = np.tensordot(p, A, 1)
     H, g = (H + H.T) / 2, p @ b

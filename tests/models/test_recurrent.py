@@ -29,8 +29,12 @@ def _seeded() -> None:
 @pytest.fixture(params=["torch's kernel", "batched steps"])
 def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways an LSTM is computed, wherever the tests run."""
-    if request.param == "batched steps":
-        monkeypatch.setattr(recurrent, "_one_by_one", lambda x, mask: False)
+    apart = request.param == "torch's kernel"
+
+    def one_by_one(x: Tensor, weight_hh: Tensor, mask: Tensor | None) -> bool:
+        return apart and (mask is None or not recurrent._has_gaps(mask))
+
+    monkeypatch.setattr(recurrent, "_one_by_one", one_by_one)
     return str(request.param)
 
 
@@ -193,7 +197,8 @@ def test_derivatives_of_torchs_kernel_are_per_row() -> None:
     )
 
 
-def test_rows_on_two_threads_equal_rows_on_one(two_threads: None) -> None:
+@pytest.mark.parametrize("program", ["torch's kernel"], indirect=True)
+def test_rows_on_two_threads_equal_rows_on_one(program: str, two_threads: None) -> None:
     layer = LSTM(INPUTS, UNITS)
     leaves = with_rows(layer, 6)
     x = normal(3, BATCH, STEPS, INPUTS)
@@ -205,11 +210,34 @@ def test_rows_on_two_threads_equal_rows_on_one(two_threads: None) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
-def test_an_error_in_a_row_comes_out_of_its_thread(two_threads: None) -> None:
+@pytest.mark.parametrize("program", ["torch's kernel"], indirect=True)
+def test_an_error_in_a_row_comes_out_of_its_thread(program: str, two_threads: None) -> None:
     layer = LSTM(INPUTS, UNITS)
     with_rows(layer, 4)
     with pytest.raises(RuntimeError):
         layer(normal(4, BATCH, STEPS, INPUTS + 1))
+
+
+def test_float32_agrees_whichever_program_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fused kernel on a layer large enough for it, against float64."""
+    rows, units = 2, 40
+    layer = LSTM(INPUTS, units)
+    leaves = with_rows(layer, rows)
+    x, mask = normal(2, BATCH, 20, INPUTS), torch.arange(20) < torch.tensor([[20], [11], [0]])
+    mask = mask.expand(2, -1, -1)
+    expected = layer(x, mask)
+    for name, leaf in zip(("weight_ih", "weight_hh", "bias"), leaves, strict=True):
+        layer._parameters[name] = leaf.detach().float().requires_grad_()  # type: ignore[assignment]
+    chosen = []
+    kernel = recurrent.torch_kernel
+    monkeypatch.setattr(recurrent, "torch_kernel", lambda *a: chosen.append(1) or kernel(*a))
+    got = layer(x.float(), mask)
+    torch.testing.assert_close(got.double(), expected, rtol=0, atol=1e-4)
+    wanted = torch.autograd.grad(expected.sum(), leaves)
+    gradients = torch.autograd.grad(got.sum(), list(layer.parameters()))
+    for one, other in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
+    assert bool(chosen) == torch.backends.mkldnn.is_available()
 
 
 def test_graphs_are_kept_only_when_asked_for(program: str) -> None:

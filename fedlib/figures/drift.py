@@ -1,0 +1,217 @@
+"""Client drift: the paths of clients and server in the plane, still and moving."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from fedlib import paths as folders
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures import style
+from fedlib.figures.curves import figure_of, learning_curves
+
+Drawing = tuple[Figure, pd.DataFrame]
+
+LEVELS: dict[str, Any] = {"colors": "0.85", "linewidths": 0.5, "zorder": 0}
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")  # of the clients, in turn
+
+
+def local_paths(
+    paths: ArrayLike,
+    *,
+    minimisers: ArrayLike | None = None,
+    optimum: ArrayLike | None = None,
+    hessian: ArrayLike | None = None,
+    shown: int = 3,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Drawing:
+    """Where the clients walk in each round, and the server from round to round.
+
+    Args:
+        paths: ``[rounds, clients, K + 1, 2]``: every client's K local steps and their start, which
+            is the server's model of that round.
+        minimisers: ``[clients, 2]``, of the clients' own objectives.
+        optimum: ``[2]``, of the mean objective.
+        hessian: ``[2, 2]`` of the mean objective around ``optimum``, for level lines.
+        shown: rounds whose local steps are drawn; the server's path is drawn to the end.
+        title: of the panel.
+        ax: draw into these axes; default a new figure.
+
+    Returns:
+        the figure, and what is drawn: path ("server" or the client's number), round, step, x1, x2.
+
+    Raises:
+        Error: paths of another shape.
+    """
+    walked = _checked(paths)
+    rounds, clients = walked.shape[:2]
+    server = server_path(walked)
+    with style.context():
+        ax = Figure(figsize=(3.6, 3.2)).subplots() if ax is None else ax
+        for i in range(clients):
+            color = COLORS[i % len(COLORS)]
+            for t in range(min(shown, rounds)):
+                label = f"client {i}, local steps" if t == 0 else None
+                ax.plot(*walked[t, i].T, ".-", color=color, linewidth=0.8, label=label)
+            if minimisers is not None:
+                ax.plot(
+                    *np.asarray(minimisers)[i], "x", color=color, label=f"minimiser of client {i}"
+                )
+        ax.plot(*server.T, "o-", color="black", label="server, round by round")
+        if optimum is not None:
+            ax.plot(*np.asarray(optimum), "*", color="0.3", markersize=11, label="optimum")
+        if hessian is not None and optimum is not None:
+            _levels(ax, np.asarray(hessian), np.asarray(optimum))
+        ax.set(xlabel="$x_1$", ylabel="$x_2$", title=title)
+    rows = [
+        (str(i), t, k, *walked[t, i, k])
+        for t in range(min(shown, rounds))
+        for i in range(clients)
+        for k in range(walked.shape[2])
+    ]
+    rows += [("server", t, 0, *x) for t, x in enumerate(server)]
+    return figure_of(ax), pd.DataFrame(rows, columns=["path", "round", "step", "x1", "x2"])
+
+
+def server_path(paths: ArrayLike) -> np.ndarray:
+    """The server's models ``[rounds + 1, 2]``: the clients' starts, and the mean of the last ends.
+
+    Args:
+        paths: ``[rounds, clients, K + 1, 2]`` of clients that count alike.
+    """
+    walked = _checked(paths)
+    return np.concatenate([walked[:, 0, 0], walked[-1:, :, -1].mean(1)])
+
+
+def animate_paths(
+    paths: Mapping[str, ArrayLike],
+    id: str,
+    *,
+    optimum: ArrayLike | None = None,
+    frames_per_second: int = 12,
+    root: str | os.PathLike[str] | None = None,
+) -> Path:
+    """A GIF of the clients' local steps, round after round, a panel per method.
+
+    Args:
+        paths: title -> ``[rounds, clients, K + 1, 2]``, all of one shape.
+        id: ``<paper>/<name>``; the file is ``<figures>/<id>.gif``.
+        optimum: ``[2]``, of the mean objective.
+        frames_per_second: a frame is one local step.
+        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+
+    Raises:
+        Error: no paths, or paths of different shapes.
+    """
+    walked = {title: _checked(each) for title, each in paths.items()}
+    shapes = {each.shape for each in walked.values()}
+    if len(shapes) != 1:
+        raise Error(f"animation {id}: paths of shapes {sorted(shapes)}; need one shape")
+    rounds, clients, points = next(iter(shapes))[:3]
+    with style.context():
+        figure = Figure(figsize=(2.6 * len(walked), 2.8), dpi=100)
+        panels = figure.subplots(1, len(walked), squeeze=False, sharex=True, sharey=True)[0]
+        moving: list[tuple[np.ndarray, Any, Any]] = []
+        for ax, (title, each) in zip(panels, walked.items(), strict=True):
+            # Invisible, so that the axes' limits never change.
+            ax.plot(*each.reshape(-1, 2).T, alpha=0)
+            if optimum is not None:
+                ax.plot(*np.asarray(optimum), "*", color="0.3", markersize=11)
+            lines = [
+                ax.plot([], [], ".-", color=COLORS[i % len(COLORS)])[0] for i in range(clients)
+            ]
+            moving.append((each, lines, ax.plot([], [], "o-", color="black")[0]))
+            ax.set(xlabel="$x_1$", title=title)
+        panels[0].set(ylabel="$x_2$")
+        text = figure.text(0.01, 0.01, "", fontsize=7)
+
+        def draw(frame: int) -> list[Any]:
+            t, k = divmod(frame, points)
+            for each, lines, server in moving:
+                for i, line in enumerate(lines):
+                    line.set_data(*each[t, i, : k + 1].T)
+                server.set_data(*each[: t + 1, 0, 0].T)
+            text.set_text(f"round {t}, local step {k}")
+            return []
+
+        target = folders.figures_root(root) / f"{id}.gif"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        movie = FuncAnimation(figure, draw, frames=rounds * points, blit=False)
+        movie.save(str(target), writer=PillowWriter(fps=frames_per_second))
+    return target
+
+
+def drift_size(ends: pd.DataFrame, rests: pd.DataFrame) -> Figure:
+    """How far clients drift in one round, and how far from the optimum FedAvg comes to rest.
+
+    Args:
+        ends: client_lr, local_steps, and the distances clients_from_start, clients_from_path and
+            mean_from_path after the first round (means over the clients, and of their mean model;
+            the path is that of as many centralised steps). Zeros are not drawn.
+        rests: client_lr, local_steps, mu and distance, of the point of rest from the optimum:
+            FedAvg's with mu = 0; with mu > 0 FedProx's, of one client_lr and local_steps.
+    """
+    plain, proximal = rests[rests["mu"] == 0], rests[rests["mu"] > 0]
+    with style.context():
+        figure = Figure(figsize=(5.5, 4.6))
+        (start, path), (rest, spring) = figure.subplots(2, 2)
+        for i, rate in enumerate(ends["client_lr"].unique()):
+            look: dict[str, Any] = {"color": COLORS[i], "marker": "os^Dv"[i]}
+            one = ends[ends["client_lr"] == rate]
+            steps = one["local_steps"]
+            start.loglog(steps, one["clients_from_start"], label=f"$\\eta_l$ = {rate:g}", **look)
+            path.loglog(steps, one["clients_from_path"], **look)
+            # The mean of one step is on the path up to rounding.
+            off = one["mean_from_path"].where(one["mean_from_path"] > 1e-12)
+            path.loglog(steps, off, linestyle="--", markerfacecolor="white", **look)
+            one = plain[plain["client_lr"] == rate]
+            rest.semilogx(one["local_steps"], one["distance"], **look)
+        spring.plot(proximal["mu"], proximal["distance"], **style.look("fedprox").line())
+        start.set(title="clients, from where they started")
+        path.set(title="from the centralised path (open: their mean)")
+        rest.set(title="FedAvg's point of rest, from the optimum")
+        spring.set(title="FedProx's point of rest", xlabel="$\\mu$", ylim=(0, None))
+        for ax in (start, path, rest):
+            ax.set(xlabel="local steps K")
+        start.set(ylabel="distance")
+        rest.set(ylabel="distance")
+        start.legend()
+    return figure
+
+
+def drift_corrected(histories: Sequence[History]) -> Drawing:
+    """The squared norm of the mean objective's gradient at the server's model, over the rounds."""
+    with style.context():
+        ax = Figure(figsize=(5.5, 3.0)).subplots()
+        figure, data = learning_curves(
+            histories, "squared_gradient", percent=False, log_y=True, ax=ax
+        )
+        ax.set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
+    return figure, data
+
+
+def _checked(paths: ArrayLike) -> np.ndarray:
+    walked = np.asarray(paths, dtype=float)
+    if walked.ndim != 4 or walked.shape[-1] != 2 or 0 in walked.shape:
+        raise Error(f"paths have shape {walked.shape}; need [rounds, clients, steps + 1, 2]")
+    return walked
+
+
+def _levels(ax: Axes, hessian: np.ndarray, optimum: np.ndarray) -> None:
+    """Level lines of a quadratic within the axes' limits."""
+    x, y = (np.linspace(*limits, 60) for limits in (ax.get_xlim(), ax.get_ylim()))
+    grid = np.stack(np.meshgrid(x, y), -1) - optimum
+    values = 0.5 * np.einsum("abi,ij,abj->ab", grid, hessian, grid)
+    ax.contour(x, y, values, levels=values.max() * np.linspace(0.1, 1, 8) ** 2, **LEVELS)
+    ax.grid(False)

@@ -1,0 +1,216 @@
+"""Mime's theory: its table of rates, and what the quadratics of notebook 04 show of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib import papers
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures import style
+from fedlib.figures.curves import shared_legend
+
+Drawing = tuple[Figure | None, pd.DataFrame]
+
+# ---------------------------------------------------------------- Table 1
+
+SYMBOLS = {
+    r"\epsilon": "ε",
+    r"\delta": "δ",
+    r"\sigma": "σ",
+    r"\mu": "μ",
+    r"\Omega": "Ω",
+    r"\left(": "(",
+    r"\right)": ")",
+    r"^{3/2}": "^1.5",
+    r"^{\frac{2}{3}}": "^(2/3)",
+    "^2": "²",
+}
+
+
+def readable(formula: str) -> str:
+    r"""A rate of Table 1 as plain text: ``\frac{LG^2}{S\epsilon^2}`` becomes ``LG²/(Sε²)``.
+
+    Args:
+        formula: LaTeX with fractions, square roots of one letter and the letters of the table.
+    """
+    for latex, text in SYMBOLS.items():
+        formula = formula.replace(latex, text)
+    formula = re.sub(r"\\sqrt\{(\w)\}", r"√\1", formula.replace(" ", ""))
+    fraction = re.compile(r"\\frac\{([^{}]*)\}\{([^{}]*)\}")
+    while match := fraction.search(formula):
+        above, below = match.groups()
+        outside = re.sub(r"\([^()]*\)", "", above)
+        above = f"({above})" if set("+-") & set(outside) else above
+        below = f"({below})" if len(below) > 1 else below
+        formula = formula[: match.start()] + f"{above}/{below}" + formula[match.end() :]
+    formula = re.sub(r"(√\w|\^\([^)]*\))(?=\w)", r"\1 ", formula)
+    return re.sub(r"([+-])", r" \1 ", formula)
+
+
+def mime_table_1() -> Drawing:
+    """Communication rounds until ||grad f||^2 <= epsilon, as printed.
+
+    Returns:
+        None, and group, algorithm, non-convex, mu-PL ("–" where nothing is printed), note.
+    """
+    frame = papers.table("mime", "table1_rates")
+    rates = {name: frame[name].map(readable) for name in ("nonconvex_rate", "pl_rate")}
+    frame = frame.assign(**rates).replace("", "–")
+    frame["algorithm"] = frame["algorithm"].str.replace("==", "≡")
+    return None, frame.rename(columns={"nonconvex_rate": "non-convex", "pl_rate": "μ-PL"})
+
+
+# ---------------------------------------------------------------- Mime's base optimizers
+
+BASES = {"SGD": "SGD", "Momentum": "momentum", "Adam": "Adam"}
+
+
+def base_of(history: History) -> str:
+    """``"SGD"``, ``"Momentum"`` or ``"Adam"``: the base optimizer of Mime, or FedAvg's server's."""
+    method = history.config.method
+    return str(method["base" if "base" in method else "server"]["type"])
+
+
+def mimicking(histories: Sequence[History]) -> Drawing:
+    """||grad F||^2 over rounds and over the floats sent, a column per base optimizer.
+
+    Args:
+        histories: of a task with ``squared_gradient``; of several runs of a method with one base
+            the one with the smallest last value is drawn.
+    """
+    frames = [_curve(history) for history in tuned(histories)]
+    data = pd.concat(frames, ignore_index=True)
+    shown = [base for base in BASES if (data["base"] == base).any()]
+    with style.context():
+        figure = Figure(figsize=(5.5, 4.2))
+        panels = figure.subplots(2, len(shown), squeeze=False, sharey=True)
+        for column, base in zip(panels.T, shown, strict=True):
+            for _, part in data[data["base"] == base].groupby("algorithm", sort=False):
+                look = style.look(part["method"].iloc[0])
+                every = max(1, len(part) // 6)
+                for ax, x in zip(column, ("round", "model_sizes"), strict=True):
+                    ax.semilogy(
+                        part[x],
+                        part["squared_gradient"],
+                        label=look.label,
+                        markevery=every,
+                        **look.line(),
+                    )
+            column[0].set(xlabel="round", title=f"base: {BASES[base]}")
+            column[1].set(xlabel="model sizes sent")
+        for row in panels:
+            row[0].set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
+        shared_legend(figure)
+    return figure, data
+
+
+def tuned(histories: Sequence[History]) -> list[History]:
+    """Of the runs of each method and base the one with the smallest last squared gradient."""
+    if not histories:
+        raise Error("no runs to draw; give at least one history")
+    best: dict[tuple[str, str], tuple[float, History]] = {}
+    for history in histories:
+        key = (base_of(history), _method(history))
+        last = float(history.series("squared_gradient").iloc[-1])
+        last = last if history.diverged is None and np.isfinite(last) else np.inf
+        if key not in best or last < best[key][0]:
+            best[key] = (last, history)
+    return [history for _, history in best.values()]
+
+
+def _method(history: History) -> str:
+    """FedAvg with any server optimizer is FedAvg here, as in Mime's section 5.1."""
+    name = history.config.algorithm
+    return name if name.startswith("mime") else "fedavg"
+
+
+def _curve(history: History) -> pd.DataFrame:
+    size = sum(tensor.numel() for tensor in history.params.values())
+    sent = history.frame[history.frame["split"] == "communication"]
+    sent = sent.groupby("round")["value"].sum().cumsum() / size if size else sent["value"]
+    series = history.series("squared_gradient")
+    return pd.DataFrame(
+        {
+            "base": base_of(history),
+            "method": _method(history),
+            "algorithm": history.config.algorithm,
+            "client_lr": _client_lr(history),
+            "round": series.index,
+            "model_sizes": [0.0, *sent.to_numpy()],
+            "squared_gradient": series.to_numpy(),
+        }
+    )
+
+
+def _client_lr(history: History) -> float:
+    method = history.config.method
+    return float(method["client_lr"] if "client_lr" in method else method["client"]["lr"])
+
+
+# ---------------------------------------------------------------- Hessian similarity
+
+TARGET = 1e-4  # of the first squared gradient
+ONE_STEP = "server-only MVR"
+
+
+def rounds_to(history: History, share: float = TARGET) -> float:
+    """The first round with ||grad F||^2 <= ``share`` of its first value; NaN if there is none."""
+    series = history.series("squared_gradient")
+    reached = series.index[series <= share * series.iloc[0]]
+    return float(reached[0]) if len(reached) else float("nan")
+
+
+def similarity_rounds(histories: Sequence[History]) -> pd.DataFrame:
+    """Rounds to the target with the best step size, for each delta and method.
+
+    Args:
+        histories: of tasks with ``delta`` among their options, with ``squared_gradient``. Runs
+            with one local step are the server-only method.
+
+    Returns:
+        method, delta, client_lr (the best; NaN where no rate reaches the target), rounds (mean
+            over the seeds, NaN unless all of them reach it), seeds.
+    """
+    rows = [
+        {
+            "method": ONE_STEP if h.config.local_steps == 1 else h.config.algorithm,
+            "delta": float(h.config.task["options"]["delta"]),
+            "client_lr": _client_lr(h),
+            "rounds": rounds_to(h),
+        }
+        for h in histories
+    ]
+    if not rows:
+        raise Error("no runs to draw; give at least one history")
+    each = pd.DataFrame(rows).groupby(["method", "delta", "client_lr"], sort=False)["rounds"]
+    cells = each.agg(rounds=lambda values: values.mean(skipna=False), seeds="size").reset_index()
+    cells = cells.sort_values("rounds", na_position="last", kind="stable")
+    best = cells.groupby(["method", "delta"], as_index=False).head(1)
+    best.loc[best["rounds"].isna(), "client_lr"] = np.nan
+    return best.sort_values(["method", "delta"]).reset_index(drop=True)
+
+
+def hessian_similarity(histories: Sequence[History]) -> Drawing:
+    """Rounds to the target over the Hessian dissimilarity delta, at L = 1."""
+    data = similarity_rounds(histories)
+    looks = {
+        ONE_STEP: style.Look("server-only MVR (K = 1)", "#000000", "o", "--"),
+        "mime_mvr": style.look("mime_mvr"),
+        "mimelite_mvr": style.look("mimelite_mvr"),
+    }
+    with style.context():
+        ax = Figure(figsize=(4.2, 3.0)).subplots()
+        for method, look in looks.items():
+            part = data[data["method"] == method]
+            ax.loglog(part["delta"], part["rounds"], label=look.label, **look.line())
+        ax.set(xlabel="Hessian dissimilarity $\\delta$ ($L$ = 1)", ylabel="rounds to the target")
+        ax.legend()
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure, data
