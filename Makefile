@@ -37,8 +37,9 @@ $(STAMP): pyproject.toml constraints.txt
 reproduce: setup  ## run the notebooks headlessly: every figure and table, beside the papers' values
 	@$(BIN)/fedlib reproduce $(ARGS)
 
+# One process per core, each on one thread; the tests of a file stay together and in order.
 test: lint  ## all checks: style, types, tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: setup  ## style (ruff) and types (mypy) only
 	@$(BIN)/ruff check .

@@ -156,7 +156,13 @@ class Session:
         caption: str = "",
         histories: Sequence[History] = (),
     ) -> Path:
-        """Save a figure that the notebook drew itself; see :func:`fedlib.figures.save`."""
+        """Save a figure that the notebook drew itself; see :func:`fedlib.figures.save`.
+
+        Args:
+            caption: default the catalogue's, if it knows the figure.
+        """
+        known = {entry.id: entry.caption for entry in figures.entries()}
+        caption = caption or known.get(id, "")
         return figures.save(figure, id, data, caption=caption, histories=histories)
 
     def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:

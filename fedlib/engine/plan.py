@@ -116,6 +116,9 @@ def make_plan(
     within = step % per_epoch[row] * batch
     start = starts[first_pass[row] + step // per_epoch[row]] + within
     counts = np.minimum(batch, sizes[row] - within)
+    first = offsets[:-1]
+    widths = np.maximum.reduceat(counts, first) if active else counts
+    ragged = widths > np.minimum.reduceat(counts, first) if active else counts > 0
     slots = np.arange(batch)
     mask = slots < counts[:, None]
     index = shuffled[np.where(mask, start[:, None] + slots, start[:, None])]
@@ -129,10 +132,8 @@ def make_plan(
         steps=taken,
         active=active,
         offsets=offsets[:-1].tolist(),
-        widths=[int(own.max()) for own in np.split(counts, offsets[1:-1])] if active else [],
-        ragged=[bool(own.min() < own.max()) for own in np.split(counts, offsets[1:-1])]
-        if active
-        else [],
+        widths=widths.tolist(),
+        ragged=ragged.tolist(),
         index=index,
         counts=torch.from_numpy(counts),
         mask=None if bool(mask.all()) else torch.from_numpy(mask),

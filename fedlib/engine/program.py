@@ -338,7 +338,8 @@ def threads(count: int) -> Iterator[None]:
 def _check_features(model: nn.Module, method: Algorithm) -> None:
     """Refuse a method that needs a model's features where the model does not show them."""
     if method.needs_features and not (hasattr(model, "features") and hasattr(model, "head")):
+        name = type(getattr(method, "objective", method)).__name__
         raise Error(
-            f"{type(method).__name__} needs the features of the model, but "
+            f"{name} needs the features of the model, but "
             f"{type(model).__name__} has no features(x) and head(features); add them"
         )

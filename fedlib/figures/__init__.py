@@ -1,5 +1,6 @@
 """Figures and tables from stored runs; nothing here trains."""
 
+from fedlib.figures.adaptivity import convergence_rates, degree_of_adaptivity
 from fedlib.figures.architectures import draw_layers, layers
 from fedlib.figures.catalogue import Drawn, Entry, draw, entries, entry, redraw
 from fedlib.figures.curves import client_distribution, learning_curves
@@ -15,6 +16,8 @@ __all__ = [
     "animate_paths",
     "client_distribution",
     "client_labels",
+    "convergence_rates",
+    "degree_of_adaptivity",
     "draw",
     "draw_layers",
     "drift_size",

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
-from fedlib.figures import architectures, drift, mimicking, partitions, style
+from fedlib.figures import adaptivity, architectures, drift, mimicking, partitions, style
 from fedlib.figures.curves import (
     client_distribution,
     learning_curves,
@@ -217,6 +217,25 @@ ENTRIES: dict[str, Entry] = {
             "size, over the clients' Hessian dissimilarity.",
             {"hessian_similarity": "04_mimicking_centralized"},
             mimicking.hessian_similarity,
+        ),
+        Entry(
+            "theory/server_adaptivity",
+            "Mean loss of servers with their best rate, on a problem whose features are of very "
+            "different frequency and on one where all are equally common.",
+            {"sparse_features": "02_server_adaptivity", "dense_features": "02_server_adaptivity"},
+            adaptivity.server_adaptivity,
+        ),
+        Entry(
+            "theory/degree_of_adaptivity",
+            "FedAdam over τ, and what Adam and Yogi remember of pseudo-gradients.",
+            {"quadratic": "02_server_adaptivity"},
+        ),
+        Entry(
+            "theory/fedopt_rate",
+            "Squared gradient norm over clients x local steps x rounds, at the step sizes of "
+            "FedOpt's Corollaries 1 and 2.",
+            {"noisy_quadratics": "02_server_adaptivity"},
+            adaptivity.fedopt_rate,
         ),
         Entry(
             "fedopt/table_2",

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 from fedlib import paths as folders
@@ -178,15 +179,22 @@ def drift_size(ends: pd.DataFrame, rests: pd.DataFrame) -> Figure:
             one = plain[plain["client_lr"] == rate]
             rest.semilogx(one["local_steps"], one["distance"], **look)
         spring.plot(proximal["mu"], proximal["distance"], **style.look("fedprox").line())
-        start.set(title="clients, from where they started")
-        path.set(title="from the centralised path (open: their mean)")
-        rest.set(title="FedAvg's point of rest, from the optimum")
-        spring.set(title="FedProx's point of rest", xlabel="$\\mu$", ylim=(0, None))
+        start.set(title="drift from the start")
+        path.set(title="drift from the centralised path")
+        rest.set(title="FedAvg's rest from the optimum")
+        spring.set(title="FedProx's rest from the optimum", xlabel="$\\mu$", ylim=(0, None))
+        ticks = [int(k) for k in ends["local_steps"].unique()]
         for ax in (start, path, rest):
             ax.set(xlabel="local steps K")
+            ax.set_xticks(ticks, [str(k) for k in ticks])
+            ax.set_xticks([], minor=True)
         start.set(ylabel="distance")
         rest.set(ylabel="distance")
         start.legend()
+        grey: dict[str, Any] = {"color": "0.4", "marker": "o"}
+        clients = Line2D([], [], label="clients", **grey)
+        mean = Line2D([], [], label="their mean", linestyle="--", markerfacecolor="white", **grey)
+        path.legend(handles=[clients, mean])
     return figure
 
 

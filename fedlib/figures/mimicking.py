@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -81,8 +82,12 @@ def mimicking(histories: Sequence[History]) -> Drawing:
     """||grad F||^2 over rounds and over the floats sent, a column per base optimizer.
 
     Args:
-        histories: of a task with ``squared_gradient``; of several runs of a method with one base
-            the one with the smallest last value is drawn.
+        histories: of a task with ``squared_gradient`` and with ``dimension`` among its options; of
+            several runs of a method with one base the one with the smallest last value is drawn.
+
+    Returns:
+        the figure, and base, method ("fedavg" with any server optimizer), algorithm, client_lr,
+            round, model_sizes (received and sent by a client so far), squared_gradient.
     """
     frames = [_curve(history) for history in tuned(histories)]
     data = pd.concat(frames, ignore_index=True)
@@ -91,8 +96,8 @@ def mimicking(histories: Sequence[History]) -> Drawing:
         figure = Figure(figsize=(5.5, 4.2))
         panels = figure.subplots(2, len(shown), squeeze=False, sharey=True)
         for column, base in zip(panels.T, shown, strict=True):
-            for _, part in data[data["base"] == base].groupby("algorithm", sort=False):
-                look = style.look(part["method"].iloc[0])
+            for method, part in data[data["base"] == base].groupby("method", sort=False):
+                look = style.look(str(method))
                 every = max(1, len(part) // 6)
                 for ax, x in zip(column, ("round", "model_sizes"), strict=True):
                     ax.semilogy(
@@ -103,7 +108,7 @@ def mimicking(histories: Sequence[History]) -> Drawing:
                         **look.line(),
                     )
             column[0].set(xlabel="round", title=f"base: {BASES[base]}")
-            column[1].set(xlabel="model sizes sent")
+            column[1].set(xlabel="model sizes per client")
         for row in panels:
             row[0].set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
         shared_legend(figure)
@@ -131,15 +136,16 @@ def _method(history: History) -> str:
 
 
 def _curve(history: History) -> pd.DataFrame:
-    size = sum(tensor.numel() for tensor in history.params.values())
+    config = history.config
+    size = config.clients_per_round * int(config.task["options"]["dimension"])
     sent = history.frame[history.frame["split"] == "communication"]
-    sent = sent.groupby("round")["value"].sum().cumsum() / size if size else sent["value"]
+    sent = sent.groupby("round")["value"].sum().cumsum() / size
     series = history.series("squared_gradient")
     return pd.DataFrame(
         {
             "base": base_of(history),
             "method": _method(history),
-            "algorithm": history.config.algorithm,
+            "algorithm": config.algorithm,
             "client_lr": _client_lr(history),
             "round": series.index,
             "model_sizes": [0.0, *sent.to_numpy()],
@@ -210,6 +216,11 @@ def hessian_similarity(histories: Sequence[History]) -> Drawing:
             part = data[data["method"] == method]
             ax.loglog(part["delta"], part["rounds"], label=look.label, **look.line())
         ax.set(xlabel="Hessian dissimilarity $\\delta$ ($L$ = 1)", ylabel="rounds to the target")
+        deltas = sorted(data["delta"].unique())
+        ax.set_xticks(deltas, [str(Fraction(float(delta))) for delta in deltas])
+        rounds = [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n < 1.5 * data["rounds"].max()]
+        ax.set_yticks(rounds, [str(n) for n in rounds])
+        ax.minorticks_off()
         ax.legend()
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
