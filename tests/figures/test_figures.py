@@ -307,7 +307,7 @@ def test_redraw_all_draws_what_it_can_before_it_complains(
 ):
     path = figures.draw("adafedadam/figure_2", histories, store=store).path
     path.unlink()
-    with pytest.raises(fedlib.Error, match=r"3 of \d+ figures not drawn"):
+    with pytest.raises(fedlib.Error, match=r"\d+ of \d+ figures not drawn"):
         figures.redraw(store=store)
     assert path.is_file()
 
