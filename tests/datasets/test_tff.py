@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from fedlib import datasets
 from fedlib.cli import app
-from fedlib.datasets import posts, store, tff
-from fedlib.datasets.tff import WRITERS, HDF5Reader, SQLiteReader, parse_example
+from fedlib.datasets import posts, store, tff_files
+from fedlib.datasets.tff import WRITERS
+from fedlib.datasets.tff_files import HDF5Reader, SQLiteReader, parse_example
 from fedlib.errors import Error
 
 # --------------------------------------------------------------- examples, encoded by hand here
@@ -398,7 +399,7 @@ def stack_files(folder, splits, form):
 
 @pytest.mark.parametrize("piece", [2, 4096])
 def test_stack_overflow_as_posts(tmp_path, form, piece, monkeypatch):
-    monkeypatch.setattr(tff, "_PIECE", piece)
+    monkeypatch.setattr(tff_files, "_PIECE", piece)
     splits = stack_overflow()
     card = prepare("stackoverflow", stack_files(tmp_path, splits, form), tmp_path)
     assert card["kind"] == "posts"
