@@ -129,5 +129,6 @@ def degree_of_adaptivity(degree: pd.DataFrame, plain: pd.Series, memory: pd.Data
             right.plot(np.sqrt(memory[name]), color=look.color, label=look.label)
         right.plot(memory["signal"], ":", color="0.5", label="pseudo-gradient")
         right.set(xlabel="round", ylabel="$\\sqrt{v}$", title="what the server divides by")
-        right.legend()
+        right.set_ylim(0, 1.5)
+        right.legend(loc="upper left", ncols=2)
     return figure

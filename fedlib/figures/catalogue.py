@@ -238,6 +238,29 @@ ENTRIES: dict[str, Entry] = {
             adaptivity.fedopt_rate,
         ),
         Entry(
+            "delta_sgd/figure_7",
+            "The two conditions of Delta-SGD's step size and the step size (Delta-SGD, Figure 7), "
+            "for softmax regression. The text does not name the task of the paper's figure.",
+            {"synthetic": "05_auto_tuned_clients"},
+        ),
+        Entry(
+            "theory/auto_tuned_clients",
+            "SGD, Delta-SGD and SPS over the scale of the losses and a floor below them, and the "
+            "Lyapunov function of Delta-SGD's equation 5.",
+            {"clients": "05_auto_tuned_clients"},
+        ),
+        Entry(
+            "theory/accumulated_updates",
+            "Adam on what N steps of SGD accumulate (N-AccAdam), over rounds and over gradients.",
+            {"pooled": "03_fairness_and_certainty"},
+        ),
+        Entry(
+            "theory/fairness_and_certainty",
+            "Points of rest of clients with unequal steps, AdaFedAdam's certainty, and mean and "
+            "spread of the clients' errors over its α.",
+            {"synthetic": "03_fairness_and_certainty"},
+        ),
+        Entry(
             "fedopt/table_2",
             "Sizes of the data sets (FedOpt, Table 2), and of those that are prepared here.",
             _PARTITIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,8 @@ from fedlib.errors import Error
 from fedlib.figures import style
 
 MARKERS = 8
+# Where a panel's own legend does not lie on its lines.
+ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 
 
 def learning_curves(

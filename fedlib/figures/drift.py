@@ -121,7 +121,7 @@ def animate_paths(
         raise Error(f"animation {id}: paths of shapes {sorted(shapes)}; need one shape")
     rounds, clients, points = next(iter(shapes))[:3]
     with style.context():
-        figure = Figure(figsize=(2.6 * len(walked), 2.8), dpi=100)
+        figure = Figure(figsize=(2.6 * len(walked), 2.8))
         panels = figure.subplots(1, len(walked), squeeze=False, sharex=True, sharey=True)[0]
         moving: list[tuple[np.ndarray, Any, Any]] = []
         for ax, (title, each) in zip(panels, walked.items(), strict=True):
@@ -149,7 +149,7 @@ def animate_paths(
         target = folders.figures_root(root) / f"{id}.gif"
         target.parent.mkdir(parents=True, exist_ok=True)
         movie = FuncAnimation(figure, draw, frames=rounds * points, blit=False)
-        movie.save(str(target), writer=PillowWriter(fps=frames_per_second))
+        movie.save(str(target), writer=PillowWriter(fps=frames_per_second), dpi=100)
     return target
 
 

@@ -14,7 +14,7 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import shared_legend
+from fedlib.figures.curves import figure_of, shared_legend
 
 Drawing = tuple[Figure | None, pd.DataFrame]
 
@@ -162,6 +162,7 @@ def _client_lr(history: History) -> float:
 # ---------------------------------------------------------------- Hessian similarity
 
 TARGET = 1e-4  # of the first squared gradient
+TICKS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 ONE_STEP = "server-only MVR"
 
 
@@ -218,10 +219,11 @@ def hessian_similarity(histories: Sequence[History]) -> Drawing:
         ax.set(xlabel="Hessian dissimilarity $\\delta$ ($L$ = 1)", ylabel="rounds to the target")
         deltas = sorted(data["delta"].unique())
         ax.set_xticks(deltas, [str(Fraction(float(delta))) for delta in deltas])
-        rounds = [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n < 1.5 * data["rounds"].max()]
-        ax.set_yticks(rounds, [str(n) for n in rounds])
+        low, high = 0.8 * data["rounds"].min(), 1.25 * data["rounds"].max()
+        if low > 0:
+            rounds = [n for n in TICKS if low <= n <= high]
+            ax.set_yticks(rounds, [str(n) for n in rounds])
+            ax.set_ylim(low, high)
         ax.minorticks_off()
         ax.legend()
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
-    return figure, data
+    return figure_of(ax), data

@@ -1,45 +1,85 @@
-"""Step sizes that clients find for themselves, and the two conditions they obey."""
+"""Step sizes that clients find for themselves, the conditions they obey, and how far they carry."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import figure_of
+from fedlib.figures.curves import ABOVE
 
-COLUMNS = ("step", "local", "growth", "eta")
+# The paper's colours of the conditions: green for the local smoothness, blue for the growth.
+LINES = {
+    "local": ("1st: local smoothness", "#009E73", 0.7),
+    "growth": ("2nd: growth", "#0072B2", 0.7),
+    "eta": ("step size", "black", 1.0),
+}
 
 
-def step_sizes(
-    steps: pd.DataFrame, *, title: str = "", legend: bool = True, ax: Axes | None = None
-) -> Figure:
-    """Delta-SGD's two conditions over local steps, and their minimum, the step size.
+def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
+    """Delta-SGD's two conditions over local steps, and the step size, which is the lower one.
 
     Args:
-        steps: columns step; local, the condition from the local smoothness (infinite where there
-            is none); growth, the condition that bounds how fast steps grow; eta, the step size.
-        title: of the panel.
-        legend: draw one.
-        ax: draw into these axes; default a new figure.
+        paths: title of a panel -> a row per step with columns local, the condition from the local
+            smoothness (infinite where there is none); growth, the condition that bounds how fast
+            steps grow; eta, the step size.
 
     Raises:
-        Error: a column is missing.
+        Error: no paths, or a column is missing.
     """
-    missing = [name for name in COLUMNS if name not in steps]
-    if missing:
-        raise Error(f"step sizes have no column {missing[0]!r}; needed: {', '.join(COLUMNS)}")
+    if not paths:
+        raise Error("no step sizes to draw; give at least one path")
+    for title, path in paths.items():
+        missing = [name for name in LINES if name not in path]
+        if missing:
+            raise Error(
+                f"step sizes of {title!r} have no column {missing[0]!r}; needed: {', '.join(LINES)}"
+            )
     with style.context():
-        ax = Figure(figsize=(5.5, 2.4)).subplots() if ax is None else ax
-        # The paper's colours: green for the local smoothness, blue for the growth.
-        ax.semilogy(steps["step"], steps["local"], color="#009E73", linewidth=0.7, label="1st")
-        ax.semilogy(steps["step"], steps["growth"], color="#0072B2", linewidth=0.7, label="2nd")
-        ax.semilogy(steps["step"], steps["eta"], color="black", linewidth=1.0, label="step size")
-        ax.set(xlabel="local step", ylabel="step size η", title=title)
-        low, high = steps["eta"].min(), steps["growth"].max()
-        ax.set_ylim(low / 2, high * 10)
-        if legend:
-            ax.legend(ncols=3, title="condition")
-    return figure_of(ax)
+        figure = Figure(figsize=(5.5, 0.4 + 1.8 * len(paths)))
+        panels = figure.subplots(len(paths), 1, squeeze=False)[:, 0]
+        for ax, (title, path) in zip(panels, paths.items(), strict=True):
+            for name, (label, color, width) in LINES.items():
+                ax.semilogy(path.index, path[name], color=color, linewidth=width, label=label)
+            ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
+            ax.set(ylabel="η", title=title)
+        panels[-1].set_xlabel("local step")
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper center", ncols=len(LINES))
+    return figure
+
+
+def auto_tuned(
+    by_scale: pd.DataFrame, by_floor: pd.DataFrame, values: Mapping[str, np.ndarray]
+) -> Figure:
+    """Losses over the scale of the problem and over a floor below it, and Lyapunov values.
+
+    Args:
+        by_scale: excess loss per method (columns), indexed by scale; infinite where it diverged.
+        by_floor: the same, indexed by the floor added to the losses; the floor 0 is left out.
+        values: kind of problem -> V_t ``[rounds, problems]``, drawn relative to the first one: the
+            median, and nine tenths of the problems.
+    """
+    with style.context():
+        figure = Figure(figsize=(7.5, 2.8))
+        left, middle, right = figure.subplots(1, 3)
+        for ax, table in ((left, by_scale), (middle, by_floor[by_floor.index > 0])):
+            every = max(1, len(table) // 8)
+            for mark, name in zip("osv", table, strict=False):
+                shown = table[name].clip(1e-16, 1e3)
+                ax.loglog(table.index, shown, f"{mark}-", label=str(name), markevery=every)
+            ax.set(xlabel=table.index.name, ylabel="loss above the least / first")
+            ax.legend(**ABOVE)
+        left.set_ylim(1e-4, 10)
+        for number, (kind, each) in enumerate(values.items()):
+            low, mid, high = np.quantile(each / each[0], [0.05, 0.5, 0.95], axis=1)
+            right.plot(mid, color=f"C{number}", label=kind)
+            right.fill_between(range(len(mid)), low, high, color=f"C{number}", alpha=0.2)
+        right.set_yscale("symlog", linthresh=1e-2)
+        right.set(xlabel="round", ylabel="$V_t / V_1$", ylim=(-0.003, 30))
+        right.legend(**ABOVE)
+    return figure

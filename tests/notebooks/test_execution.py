@@ -19,7 +19,12 @@ from fedlib import reproduce
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED = {
-    "01_client_drift": ["theory/client_drift.png"],
+    "01_client_drift": [
+        *("theory/client_drift.png", "theory/drift_size.png", "theory/drift_corrected.png")
+    ],
+    "04_mimicking_centralized": [
+        *("mime/table_1.html", "theory/mimicking.png", "theory/hessian_similarity.png")
+    ],
     "06_partitions": [
         *("fedopt/table_2.html", "fedopt/figure_14.png", "adafedadam/figure_6.png"),
         *("delta_sgd/figure_8.png", "theory/label_heterogeneity.png"),

@@ -1,0 +1,60 @@
+"""Quadratic tasks whose test loss is the squared gradient norm of the mean objective."""
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+
+CLIENTS, DIMENSION = 4, 3
+
+
+@pytest.fixture
+def problem():
+    draw = np.random.default_rng(3)
+    A = draw.standard_normal((CLIENTS, DIMENSION, DIMENSION))  # neither symmetric nor definite
+    A = A @ A.swapaxes(1, 2) + 0.3 * A
+    x0 = draw.standard_normal(DIMENSION)
+    weights = np.array([1.0, 2.0, 0.0, 5.0])
+    return {"A": A, "b": draw.standard_normal((CLIENTS, DIMENSION)), "weights": weights, "x0": x0}
+
+
+def squared_gradient(problem, x):
+    """By automatic differentiation of the weighted mean of the clients' losses."""
+    at = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    A, b, p = (torch.from_numpy(problem[name]) for name in ("A", "b", "weights"))
+    losses = 0.5 * torch.einsum("i,mij,j->m", at, A, at) - b @ at
+    (gradient,) = torch.autograd.grad((p * losses).sum() / p.sum(), at)
+    return float(gradient @ gradient)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "mime", "centralized"])
+def test_the_test_loss_is_the_squared_gradient_and_training_is_unchanged(problem, algorithm):
+    settings = {"rounds": 4, "dtype": "float64", "overrides": {"client_lr": 0.02}}
+    measured = fedlib.run(fedlib.quadratic_task(**problem, test="gradient"), algorithm, **settings)
+    usual = fedlib.run(fedlib.quadratic_task(**problem), algorithm, **settings)
+    assert torch.equal(measured.params["x"], usual.params["x"])
+    for split in ("train", "communication"):
+        own, other = (h.frame[h.frame["split"] == split]["value"] for h in (measured, usual))
+        np.testing.assert_array_equal(own, other)
+    series = measured.series("squared_gradient")
+    np.testing.assert_allclose(series, measured.series("loss"))
+    assert series[0] == pytest.approx(squared_gradient(problem, problem["x0"]), rel=1e-12)
+    end = usual.params["x"].numpy()
+    assert series[4] == pytest.approx(squared_gradient(problem, end), rel=1e-10)
+    assert series[4] != pytest.approx(usual.series("loss")[4])
+
+
+def test_a_sampled_cohort_never_trains_on_the_measured_quadratic(problem):
+    task = fedlib.quadratic_task(**problem, test="gradient")
+    assert len(task.train) == CLIENTS and task.test.ids == ["gradient"]
+    runs = [
+        fedlib.run(one, "fedavg", rounds=6, clients_per_round=2, dtype="float64")
+        for one in (task, fedlib.quadratic_task(**problem))
+    ]
+    assert torch.equal(runs[0].params["x"], runs[1].params["x"])
+
+
+def test_an_unknown_measure_is_refused(problem):
+    with pytest.raises(fedlib.Error, match=r"unknown test of quadratic_task 'norm'.*gradient"):
+        fedlib.quadratic_task(**problem, test="norm")
