@@ -22,9 +22,17 @@ PROMISED = {
     "01_client_drift": [
         *("theory/client_drift.png", "theory/drift_size.png", "theory/drift_corrected.png")
     ],
+    "02_server_adaptivity": [
+        *("theory/server_adaptivity.png", "theory/degree_of_adaptivity.png"),
+        "theory/fedopt_rate.png",
+    ],
+    "03_fairness_and_certainty": [
+        *("theory/accumulated_updates.png", "theory/fairness_and_certainty.png")
+    ],
     "04_mimicking_centralized": [
         *("mime/table_1.html", "theory/mimicking.png", "theory/hessian_similarity.png")
     ],
+    "05_auto_tuned_clients": ["delta_sgd/figure_7.png", "theory/auto_tuned_clients.png"],
     "06_partitions": [
         *("fedopt/table_2.html", "fedopt/figure_14.png", "adafedadam/figure_6.png"),
         *("delta_sgd/figure_8.png", "theory/label_heterogeneity.png"),
