@@ -54,6 +54,7 @@ class Work:
 
     Attributes:
         methods: C configurations of one structure.
+        method: all of them as one, with hyperparameters ``[C, 1]``.
         server: their server states, ``[C, .]``.
         weights: ``[population]``, aggregation weights.
         round: which round.
@@ -61,6 +62,7 @@ class Work:
     """
 
     methods: Sequence[Algorithm]
+    method: Algorithm
     server: State
     weights: Tensor
     round: Round

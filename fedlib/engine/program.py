@@ -224,7 +224,7 @@ class Program:
         self.kept.forget()
         self.record.floats = self.floats(measuring, training)
         own = [self.methods[one] for one in alive]
-        work = Work(own, server, self.weights, round, self.kept)
+        work = Work(own, method, server, self.weights, round, self.kept)
         if method.remembers:
             self._phase("enroll", work, self.kept.memory.unseen(cohort))
         if method.measures:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.algorithms.base import Client, State
 from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round
 from fedlib.engine.oracles import RowsFullBatch, RowsOracle
@@ -23,21 +22,13 @@ class Vectorized(Backend):
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
         self.oracle = RowsOracle(feed.task, model)
-        self._stacked: tuple[list[Algorithm], Algorithm] | None = None
-
-    def stack(self, methods: Sequence[Algorithm]) -> Algorithm:
-        """The configurations as one method whose hyperparameters are ``[C, 1]``."""
-        if self._stacked is None or self._stacked[0] != list(methods):
-            stacked = Algorithm.stack(methods, self.feed.dtype, self.feed.device)
-            self._stacked = (list(methods), stacked)
-        return self._stacked[1]
 
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients that take part for the first time make their memory."""
         order, full = self._whole(clients, work.round)
         client = self.feed.client(order, work.round)
-        memory = self.stack(work.methods).client_enroll(work.server, client, full)
+        memory = work.method.client_enroll(work.server, client, full)
         work.kept.memory.put(order, spread(memory, len(order)))
         return Sums({}, self._zeros(work))
 
@@ -45,7 +36,7 @@ class Vectorized(Backend):
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients evaluate their whole data."""
         order, full = self._whole(clients, work.round)
-        method = self.stack(work.methods)
+        method = work.method
         client = self._client(work, order)
         own, sent = method.client_measure(work.server, client, full)
         if own:
@@ -57,7 +48,7 @@ class Vectorized(Backend):
         """Let clients take their local steps."""
         plan = self.feed.plan(clients, work.round)
         order, running = plan.clients, len(plan.clients)
-        method = self.stack(work.methods)
+        method = work.method
         state = spread(method.client_init(work.server, self._client(work, order)), running)
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, self.feed.example_weights(plan))):
