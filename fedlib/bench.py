@@ -4,7 +4,8 @@ Every way trains the same clients on the same data: 10 clients a round (50 in ``
 epoch of SGD, FedAvg. ``plain`` deep-copies a torch model for each client and feeds it with a
 DataLoader; ``tight`` keeps one model, resident tensors and fused updates; ``floor`` trains one
 model on the cohort's batches together, which is no federated learning and shows what the
-arithmetic alone costs. Ways take turns, round by round, so that a busy moment hits all of them.
+arithmetic alone costs. Ways take turns, a tenth of a second each, or a round where that is longer,
+so that a busy moment hits all of them.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fedlib import models
 from fedlib.engine.config import configure
+from fedlib.engine.memory import peak_of, plan
 from fedlib.engine.program import Program
 from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
 from fedlib.losses import cross_entropy, sequence_cross_entropy, squared_error
 from fedlib.tasks.base import ClientData, PerExample, Task
+
+# Rounds are timed in blocks of about this length: training is many rounds in a row, too.
+BLOCK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,7 @@ def bench(
     configurations: int = 1,
     width: float = 1.0,
     rivals: bool = True,
+    memory: bool = False,
 ) -> dict[str, Any]:
     """Time one workload.
 
@@ -217,10 +223,13 @@ def bench(
         configurations: how many client learning rates train at once (fedlib only).
         width: factor on the network's hidden sizes.
         rivals: whether to time the other ways too.
+        memory: whether to find what tensors take in a round of each way, too.
 
     Returns:
         ``seconds``: for each way the median over the rounds; ``ratios``: the other ways' seconds
-        over fedlib's, the median of the pairs; the setting, and what fedlib chose.
+        over fedlib's, the median of the pairs; ``padding``: the share of examples computed on that
+        is padding; ``bytes``: the most that tensors take (fedlib: as planned); the setting, and
+        what fedlib chose.
 
     Raises:
         Error: an unknown workload or a number out of range.
@@ -255,11 +264,13 @@ def bench(
         "configurations": configurations,
         "width": width,
         "device": str(where),
-        "backend": program.backend_name,
-        "chunk_clients": program.chunk_clients,
+        "backend": program.strategy.backend,
+        "chunk_clients": program.strategy.chunk_clients,
         "threads": torch.get_num_threads(),
         "repeats": repeats,
         "parameters": program.model.size,
+        "padding": 1 - program.seen / program.slots if program.slots else 0.0,
+        "bytes": _bytes(program, ways, where) if memory else {},
         "seconds": {way: statistics.median(own) for way, own in times.items()},
         "ratios": {
             way: statistics.median(b / a for a, b in zip(ours, own, strict=True))
@@ -267,6 +278,15 @@ def bench(
             if way != "fedlib"
         },
     }
+
+
+def _bytes(
+    program: Program, ways: dict[str, Callable[[], object]], device: torch.device
+) -> dict[str, int]:
+    """The most that tensors take in a round of each way, besides data and first models."""
+    found = {way: peak_of(step) for way, step in ways.items() if way != "fedlib"}
+    planned = plan(program)
+    return {"fedlib": max(planned.training, planned.evaluation), **found}
 
 
 def _task(load: Workload, name: str, cohort: int, width: float) -> Task:
@@ -288,16 +308,28 @@ def _task(load: Workload, name: str, cohort: int, width: float) -> Task:
 def _paired(
     ways: dict[str, Callable[[], object]], repeats: int, device: torch.device
 ) -> dict[str, list[float]]:
+    """Seconds per round of each way, ``repeats`` times; a short round is measured many in a row."""
+    rounds = {way: _rounds(step, device) for way, step in ways.items()}
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for repeat in range(repeats + 2):
+    for _ in range(repeats):
         for way, step in ways.items():
-            _wait(device)
-            before = time.perf_counter()
-            step()
-            _wait(device)
-            if repeat >= 2:
-                times[way].append(time.perf_counter() - before)
+            times[way].append(_seconds(step, rounds[way], device) / rounds[way])
     return times
+
+
+def _rounds(step: Callable[[], object], device: torch.device) -> int:
+    """How many rounds take about :data:`BLOCK_SECONDS`, after two that warm up."""
+    _seconds(step, 1, device)
+    return max(1, round(BLOCK_SECONDS / _seconds(step, 1, device)))
+
+
+def _seconds(step: Callable[[], object], rounds: int, device: torch.device) -> float:
+    _wait(device)
+    before = time.perf_counter()
+    for _ in range(rounds):
+        step()
+    _wait(device)
+    return time.perf_counter() - before
 
 
 def _wait(device: torch.device) -> None:

@@ -45,7 +45,7 @@ class Component:
         return described
 
     def structure(self) -> str:
-        """What two configurations must share to run in one batched program."""
+        """Everything about this component but the values of its floats."""
 
         def blank(value: Any) -> Any:
             if isinstance(value, dict):
@@ -53,6 +53,10 @@ class Component:
             return "float" if isinstance(value, float) else value
 
         return repr(blank(self.describe()))
+
+    def program(self) -> str:
+        """What two configurations must share to run in one batched program: their structure."""
+        return self.structure()
 
     def _replace_floats(
         self, convert: Callable[[list[float]], Tensor], others: Sequence[Self]

@@ -17,33 +17,38 @@ from torch import Tensor
 SHORT = 32
 
 
-def short_cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropies ``[..., B]`` and softmax ``[..., B, K]`` along a short last axis.
+def short_cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+    """Cross-entropies ``[..., B]`` along a short last axis, and their gradient.
 
-    log sum_j exp(z_j) - z_y and exp(z_k) / sum_j exp(z_j), with z shifted by its maximum.
+    log sum_j exp(z_j) - z_y, with z shifted by its maximum; the gradient by the logits of what
+    ``weights [..., B]`` make of them is weight * (softmax - e_y), as a function of the weights.
     """
+    index = targets.unsqueeze(-1)
     shifted = logits - logits.amax(-1, keepdim=True)
-    at_target = shifted.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+    at_target = shifted.gather(-1, index).squeeze(-1)
     # Below -80 a term is under 1e-34 of the sum. As zero it is exact enough for float64, while
     # the denormal numbers near exp(-90) would run a hundred times slower.
     terms = F.threshold(shifted, -80.0, -torch.inf, inplace=True).exp_()
     # A product with ones sums short rows several times faster than sum(-1).
     total = terms @ terms.new_ones(terms.shape[-1], 1)
-    return total.squeeze(-1).log() - at_target, terms.div_(total)
+
+    def gradient(weights: Tensor) -> Tensor:
+        weights = weights.unsqueeze(-1)
+        return (terms * (weights / total)).scatter_add_(-1, index, -weights)
+
+    return total.squeeze(-1).log() - at_target, gradient
 
 
 class _ShortCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        losses, softmax = short_cross_entropy(logits, targets)
-        ctx.save_for_backward(softmax, targets.unsqueeze(-1))
+        losses, ctx.gradient = short_cross_entropy(logits, targets)
         return losses
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        softmax, index = ctx.saved_tensors
-        g = grads[0].unsqueeze(-1)
-        return (softmax * g).scatter_add_(-1, index, -g), None
+        return ctx.gradient(grads[0]), None
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

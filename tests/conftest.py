@@ -17,6 +17,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     )
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
+    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     yield tmp_path
 
 

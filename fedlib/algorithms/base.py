@@ -45,6 +45,16 @@ class ValueAndGrad(Protocol):
                 returned loss is without it, the gradient with it.
         """
 
+    def descend(
+        self, x: Tensor, batch: Any, lr: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss at ``x``, and ``x - lr * gradient``: a step of SGD in one pass over memory.
+
+        Args:
+            lr: broadcasts to ``[..., 1]``.
+            out: where to write, for instance ``x`` itself; default a new tensor.
+        """
+
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The model's features ``[..., B, F]`` at ``x``, without dropout and without a graph."""
 

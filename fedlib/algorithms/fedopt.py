@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
+import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import State
@@ -41,6 +44,30 @@ class FedOpt(LocalTraining):
     server: servers.ServerOptimizer = field(default_factory=servers.SGD)
     objective: Objective = field(default_factory=Objective)
     client_schedule: str = "constant"
+
+    def program(self) -> str:
+        """The structure without the server's: servers may differ where the clients' work is one."""
+        return replace(self, server=servers.SGD()).structure()
+
+    @classmethod
+    def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Self:
+        """One method of ``C``; where their servers differ, each kind steps its own rows."""
+        kinds: dict[str, list[int]] = {}
+        for position, part in enumerate(parts):
+            kinds.setdefault(part.server.structure(), []).append(position)
+        if len(kinds) == 1:
+            return super().stack(parts, dtype, device)
+        stacked = super().stack(
+            [replace(part, server=servers.SGD()) for part in parts], dtype, device
+        )
+        several = []
+        for rows in kinds.values():
+            own = type(parts[rows[0]].server).stack(
+                [parts[one].server for one in rows], dtype, device
+            )
+            several.append((torch.tensor(rows, device=device), own))
+        object.__setattr__(stacked, "server", servers.Together(parts=tuple(several)))
+        return stacked
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "optimizer": self.server.init(params)}

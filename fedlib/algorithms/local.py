@@ -64,6 +64,12 @@ class LocalTraining(Algorithm):
         }
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        if self.objective.plain and self.client.descends:
+            # Before its first step x is the server's; after it, the client's own to write over.
+            x = state["x"]
+            own = None if x.data_ptr() == state["anchor"].data_ptr() else x
+            loss, x = value_and_grad.descend(x, batch, state["lr"], out=own)
+            return {**state, "x": x, "loss": loss}
         objective = self.objective.on(state, batch, value_and_grad)
         losses = []
 

@@ -26,6 +26,11 @@ class Objective(Component):
     """The client's loss itself: F_i(x)."""
 
     @property
+    def plain(self) -> bool:
+        """Whether this is the client's loss and nothing else."""
+        return type(self) is Objective
+
+    @property
     def remembers(self) -> bool:
         """Whether the objective needs the client's last local model: ``"previous"`` in memory."""
         return False

@@ -19,8 +19,11 @@ Preset = Annotated[str, typer.Option(help="quick (small numbers) or paper (the p
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Backend = Annotated[str, typer.Option(help="auto, vectorized, parallel or reference.")]
-Dtype = Annotated[str, typer.Option(help="float32 or float64.")]
+Backend = Annotated[
+    str,
+    typer.Option(help="auto, vectorized, parallel, compiled, graphed (CUDA) or reference."),
+]
+Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
 Set = Annotated[
     list[str] | None,

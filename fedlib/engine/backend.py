@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, State
@@ -21,16 +20,20 @@ class Sums:
     Attributes:
         reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
         loss: example-weighted sum of the batch losses seen in training, ``[C]``.
-        seen: how many examples that were.
+        seen: how many examples that were; slots: how many were computed on, with padding.
     """
 
     reports: State
     loss: Tensor
     seen: float = 0.0
+    slots: int = 0
 
-    def __add__(self, other: Sums) -> Sums:
-        reports = map_state(torch.add, self.reports, other.reports)
-        return Sums(reports, self.loss + other.loss, self.seen + other.seen)
+    def __iadd__(self, other: Sums) -> Sums:
+        map_state(Tensor.add_, self.reports, other.reports)
+        self.loss += other.loss
+        self.seen += other.seen
+        self.slots += other.slots
+        return self
 
 
 @dataclass
@@ -84,7 +87,10 @@ class Backend:
         """Let clients take their local steps."""
         raise NotImplementedError
 
-    def each(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Iterator[Sums]:
-        """One phase (``"enroll"``, ``"measure"``, ``"train"``) of several chunks, in order."""
-        for clients in chunks:
-            yield getattr(self, phase)(work, clients)
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks."""
+        first, *others = chunks
+        sums: Sums = getattr(self, phase)(work, first)
+        for clients in others:
+            sums += getattr(self, phase)(work, clients)
+        return sums

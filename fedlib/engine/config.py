@@ -12,12 +12,12 @@ import numpy as np
 
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
+from fedlib.engine.precision import DTYPES
 from fedlib.errors import Error, require, unknown
 from fedlib.tasks.base import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1
-DTYPES = ("float32", "float64")
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
 

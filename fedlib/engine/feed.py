@@ -108,20 +108,31 @@ class Feed:
         """
         at_once = plan.index.numel() * self.bytes_each <= GATHER_BYTES
         keys = plan.keys if training else None
-        x = self.inputs(plan.index, keys) if at_once else None
         y = self.y[plan.index.to(self.device)]
-        mask = None if plan.mask is None else plan.mask.to(self.device)
-        dropout = None if keys is None else keys.to(self.device)
-        for step, (offset, active) in enumerate(zip(plan.offsets, plan.active, strict=True)):
-            rows = slice(offset, offset + active)
-            part = (rows, slice(plan.widths[step]))
-            own_keys = None if keys is None else keys[rows]
+        parts = [y, weights]
+        parts += [self.inputs(plan.index, keys)] if at_once else []
+        parts += [] if keys is None else [keys.to(self.device)]
+        parts += [] if plan.mask is None else [plan.mask.to(self.device)]
+        # Steps follow each other in all of these: one split per array instead of one slice a step.
+        columns = [part.split(plan.active) for part in parts]
+        full = plan.index.shape[1]
+        for step, own in enumerate(zip(*columns, strict=True)):
+            rows = slice(plan.offsets[step], plan.offsets[step] + plan.active[step])
+            left = list(own)
+            mask = left.pop() if plan.mask is not None else None
+            dropout = left.pop() if keys is not None else None
+            width = plan.widths[step]
+            if not at_once:
+                some = plan.index[rows, :width]
+                left.append(self.inputs(some, None if keys is None else keys[rows]))
+            if width < full:
+                left = [part[:, :width] for part in left]
             yield Batch(
-                x=self.inputs(plan.index[part], own_keys) if x is None else x[part],
-                y=y[part],
-                weights=weights[part],
-                keys=None if dropout is None else dropout[rows],
-                mask=mask[part] if mask is not None and plan.ragged[step] else None,
+                x=left[2],
+                y=left[0],
+                weights=left[1],
+                keys=dropout,
+                mask=mask[:, :width] if mask is not None and plan.ragged[step] else None,
             )
 
     def example_weights(self, plan: Plan) -> Tensor:

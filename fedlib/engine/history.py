@@ -29,7 +29,9 @@ class History:
         params: the final server parameters by name, on the CPU; the last finite ones if the run
             diverged.
         config: the run's configuration.
-        meta: device, backend, seconds, seconds_per_round, diverged (the round, or None), versions.
+        meta: device, backend, threads, configurations (trained together), padding (the share of
+            examples computed on that were padding), seconds, seconds_per_round, diverged (the
+            round, or None), versions.
     """
 
     frame: pd.DataFrame

@@ -6,7 +6,7 @@ program, ``One...`` evaluates one client of one configuration with plain autogra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +39,7 @@ class Batch:
     mask: Tensor | None = None
 
 
-def _masks(keys: Tensor | None, draw: int) -> AbstractContextManager[Any]:
+def masks(keys: Tensor | None, draw: int) -> AbstractContextManager[Any]:
     if keys is None:
         return nullcontext()
     return randomness.masks(randomness.fold(keys, draw) if draw else keys)
@@ -57,15 +57,28 @@ class RowsOracle:
         self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
     ) -> tuple[Tensor, Tensor]:
         """Losses ``[n, C, 1]`` and gradients ``[n, C, P]``."""
+        loss, grads = self._grads(x, batch, draw, extra)
+        return loss, self.model.flatten(grads, x.shape[:2])
+
+    def descend(
+        self, x: Tensor, batch: Batch, lr: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Losses ``[n, C, 1]`` and ``x - lr * gradient [n, C, P]``."""
+        loss, grads = self._grads(x, batch)
+        return loss, self.model.descend(x, grads, lr, out)
+
+    def _grads(
+        self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """Losses ``[n, C, 1]``, and gradients in the parameters' shapes ``[n * C, ...]``."""
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
         rows = x.reshape(clients * configurations, -1)
         if self.closed_form is not None and extra is None:
             losses, exact = self.closed_form(self.model.views(rows), batch.x, y, weights)
-            grad = self.model.flatten(exact, (clients, configurations))
-            return (losses * weights).sum(-1).view(clients, configurations, 1), grad
+            return (losses * weights).sum(-1).view(clients, configurations, 1), exact
         leaves = self.model.leaves(rows)
-        with torch.enable_grad(), _masks(batch.keys, draw), self.model.real(batch.mask):
+        with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
             if extra is None:
                 losses = self.task.loss(self.model.rows(leaves, batch.x), y)
                 total = losses
@@ -76,8 +89,7 @@ class RowsOracle:
                 total = losses + extra(z).reshape(losses.shape)
             # Rows share nothing, so the gradient of all weighted losses holds each row's own.
             grads = torch.autograd.grad(total, leaves, weights, allow_unused=True)
-        grad = self.model.flatten(grads, (clients, configurations))
-        return (losses.detach() * weights).sum(-1).view(clients, configurations, 1), grad
+        return (losses.detach() * weights).sum(-1).view(clients, configurations, 1), grads
 
     def loss(self, x: Tensor, batch: Batch) -> Tensor:
         """Losses ``[n, C, 1]`` alone."""
@@ -162,7 +174,7 @@ class OneOracle:
         """Loss ``[1]`` and gradient ``[P]``."""
         inputs, targets, key = batch
         leaves = self.model.leaves(x)
-        with torch.enable_grad(), _masks(key, draw):
+        with torch.enable_grad(), masks(key, draw):
             loss = total = None
             if extra is None:
                 outputs = self.model.one(leaves, inputs)
@@ -173,6 +185,13 @@ class OneOracle:
                 loss, total = self._reduce(each), self._reduce(each + extra(z))
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
         return loss.detach().reshape(1), self.model.flatten(grads, ())
+
+    def descend(
+        self, x: Tensor, batch: Any, lr: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss ``[1]`` and ``x - lr * gradient [P]``."""
+        loss, grad = self(x, batch)
+        return loss, torch.sub(x, lr * grad, out=out)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Per-example losses ``[B]``."""

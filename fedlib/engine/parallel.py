@@ -8,8 +8,7 @@ Threads suffice: torch's kernels release Python's interpreter lock.
 from __future__ import annotations
 
 import copy
-import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -24,7 +23,8 @@ from fedlib.engine.vectorized import Vectorized
 class Parallel(Backend):
     """Vectorized workers, each with a copy of the model.
 
-    Results are added in the order of the chunks, so they do not depend on which one ends first.
+    Worker w of W does the chunks w, w + W, ... in order, and the workers' sums are added in order,
+    so a result does not depend on which ends first.
 
     Args:
         workers: default torch's number of threads when the backend is made.
@@ -33,22 +33,20 @@ class Parallel(Backend):
     def __init__(self, feed: Feed, model: FlatModel, workers: int | None = None) -> None:
         count = workers or torch.get_num_threads()
         models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
-        self.workers: queue.SimpleQueue[Vectorized] = queue.SimpleQueue()
-        for own in models:
-            self.workers.put(Vectorized(feed, own))
+        self.workers = [Vectorized(feed, own) for own in models]
         self.pool = ThreadPoolExecutor(
             count, "fedlib", initializer=torch.set_num_threads, initargs=(1,)
         )
 
-    def each(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Iterator[Sums]:
-        """One phase of several chunks: results in order, work in any."""
-
-        def run(clients: np.ndarray) -> Sums:
-            worker = self.workers.get()
-            try:
-                done: Sums = getattr(worker, phase)(work, clients)
-                return done
-            finally:
-                self.workers.put(worker)
-
-        yield from self.pool.map(run, chunks)
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """The sums of one phase over several chunks, a share of them per core."""
+        shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
+        jobs = [
+            self.pool.submit(worker.total, phase, work, share)
+            for worker, share in zip(self.workers, shares, strict=True)
+            if share
+        ]
+        first, *others = [job.result() for job in jobs]
+        for sums in others:
+            first += sums
+        return first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,9 +47,14 @@ class Plan:
     mask: Tensor | None
     keys: Tensor
 
+    @property
+    def slots(self) -> int:
+        """Examples that are computed on: a step is as wide as its largest batch."""
+        return sum(a * width for a, width in zip(self.active, self.widths, strict=True))
+
     def padding(self) -> float:
-        """The fraction of example slots that hold no example."""
-        return 1.0 - float(self.counts.sum()) / max(self.index.numel(), 1)
+        """The fraction of these that is padding."""
+        return 1.0 - float(self.counts.sum()) / max(self.slots, 1)
 
 
 def drawn_epochs(
@@ -104,40 +110,94 @@ def make_plan(
     clients, taken = clients[order], taken[order]
     sizes = data.sizes[clients]
     batch = int(min(batch_size or sizes.max(initial=1), max(sizes.max(initial=1), 1)))
+    layout = _layout(np.int64(sizes).tobytes(), np.int64(taken).tobytes(), batch)
+    keys = _client_keys(seed, round, clients)
+    shuffled = _passes(data, clients, keys, layout, shuffle)
+    step_keys = randomness.fold(randomness.fold(keys[layout.row], 1), layout.step)
+    return Plan(
+        clients=clients,
+        examples=sizes,
+        steps=taken,
+        active=layout.active,
+        offsets=layout.offsets,
+        widths=layout.widths,
+        ragged=layout.ragged,
+        index=shuffled[layout.slots],
+        counts=layout.counts,
+        mask=layout.mask,
+        keys=step_keys,
+    )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What of a plan follows from sizes and steps alone: all but the shuffling.
+
+    Attributes:
+        active, offsets, widths, ragged, counts, mask: as in :class:`Plan`.
+        row, step: int64 ``[T]``, whose batch it is (row), and which of its local steps.
+        slots: int64 ``[T, B]``, places in the concatenated passes of all clients.
+        client, number: int64, for each pass its row and its number among the client's passes.
+        segment, within: int64 ``[N]``, for each example of the passes its pass and its place there.
+    """
+
+    active: list[int]
+    offsets: list[int]
+    widths: list[int]
+    ragged: list[bool]
+    counts: Tensor
+    mask: Tensor | None
+    row: Tensor
+    step: Tensor
+    slots: Tensor
+    client: Tensor
+    number: Tensor
+    segment: Tensor
+    within: Tensor
+
+
+# Clients of equal sizes have equal layouts in every round: those of the last cohorts are kept.
+@functools.lru_cache(maxsize=8)
+def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> _Layout:
+    """The layout for clients ``[M]`` in row order; sizes and steps are int64."""
+    sizes = np.frombuffer(sizes_bytes, np.int64)
+    taken = np.frombuffer(steps_bytes, np.int64)
     per_epoch = np.maximum(-(-sizes // batch), 1)
     passes = -(-taken // per_epoch)
-    shuffled, starts = _passes(data, clients, passes, seed, round, shuffle)
+    client = np.repeat(np.arange(len(sizes)), passes)
+    lengths = sizes[client]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)[:-1]
+    segment = np.repeat(np.arange(len(client)), lengths)
 
     active = [int((taken > step).sum()) for step in range(int(taken.max(initial=0)))]
     offsets = np.concatenate([[0], np.cumsum(active)]).astype(np.int64)
     step = np.repeat(np.arange(len(active)), active)
     row = np.arange(len(step)) - np.repeat(offsets[:-1], active)
     first_pass = np.concatenate([[0], np.cumsum(passes)])[:-1]
-    within = step % per_epoch[row] * batch
-    start = starts[first_pass[row] + step // per_epoch[row]] + within
-    counts = np.minimum(batch, sizes[row] - within)
+    offset = step % per_epoch[row] * batch
+    start = starts[first_pass[row] + step // per_epoch[row]] + offset
+    counts = np.minimum(batch, sizes[row] - offset)
     first = offsets[:-1]
     widths = np.maximum.reduceat(counts, first) if active else counts
     ragged = widths > np.minimum.reduceat(counts, first) if active else counts > 0
-    slots = np.arange(batch)
-    mask = slots < counts[:, None]
-    index = shuffled[np.where(mask, start[:, None] + slots, start[:, None])]
-    keys = randomness.fold(
-        randomness.fold(_client_keys(seed, round, clients)[torch.from_numpy(row)], 1),
-        torch.from_numpy(step),
-    )
-    return Plan(
-        clients=clients,
-        examples=sizes,
-        steps=taken,
+    places = np.arange(batch)
+    mask = places < counts[:, None]
+    slots = np.where(mask, start[:, None] + places, start[:, None])
+    number = np.arange(len(client)) - np.repeat(np.cumsum(passes) - passes, passes)
+    return _Layout(
         active=active,
         offsets=offsets[:-1].tolist(),
         widths=widths.tolist(),
         ragged=ragged.tolist(),
-        index=index,
         counts=torch.from_numpy(counts),
         mask=None if bool(mask.all()) else torch.from_numpy(mask),
-        keys=keys,
+        row=torch.from_numpy(row),
+        step=torch.from_numpy(step),
+        slots=torch.from_numpy(slots),
+        client=torch.from_numpy(client),
+        number=torch.from_numpy(number),
+        segment=torch.from_numpy(segment),
+        within=torch.from_numpy(np.arange(len(segment)) - np.repeat(starts, lengths)),
     )
 
 
@@ -147,34 +207,20 @@ def _client_keys(seed: int, round: int, clients: np.ndarray) -> Tensor:
 
 
 def _passes(
-    data: ClientData,
-    clients: np.ndarray,
-    passes: np.ndarray,
-    seed: int,
-    round: int,
-    shuffle: bool,
-) -> tuple[Tensor, np.ndarray]:
-    """Every pass of every client: shuffled example numbers, and where each pass starts.
+    data: ClientData, clients: np.ndarray, keys: Tensor, layout: _Layout, shuffle: bool
+) -> Tensor:
+    """The example numbers of every pass of every client, shuffled within each pass.
 
     One sort shuffles all of them: the key is the pass number above 40 hashed bits.
     """
-    client = np.repeat(np.arange(len(clients)), passes)
-    lengths = data.sizes[clients][client]
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    segment = np.repeat(np.arange(len(client)), lengths)
-    within = np.arange(len(segment)) - np.repeat(starts[:-1], lengths)
-    segments, positions = torch.from_numpy(segment), torch.from_numpy(within)
-    places = torch.from_numpy(data.starts[clients][client])[segments] + positions
+    starts = torch.from_numpy(data.starts[clients])
+    places = starts[layout.client][layout.segment] + layout.within
     if not shuffle:
-        return data.places(places), starts[:-1]
-    pass_number = np.arange(len(client)) - np.repeat(np.cumsum(passes) - passes, passes)
-    keys = randomness.fold(
-        randomness.fold(_client_keys(seed, round, clients)[torch.from_numpy(client)], 2),
-        torch.from_numpy(pass_number),
-    )
-    hashed = randomness.fold(keys[segments], positions) & ((1 << 40) - 1)
-    order = torch.argsort((segments << 40) | hashed, stable=True)
-    return data.places(places[order]), starts[:-1]
+        return data.places(places)
+    pass_keys = randomness.fold(randomness.fold(keys[layout.client], 2), layout.number)
+    hashed = randomness.fold(pass_keys[layout.segment], layout.within) & ((1 << 40) - 1)
+    order = torch.argsort((layout.segment << 40) | hashed, stable=True)
+    return data.places(places[order])
 
 
 def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import math
-import operator
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,11 +17,15 @@ from tqdm.auto import tqdm
 
 from fedlib import randomness
 from fedlib.algorithms.base import Algorithm, State
+from fedlib.engine import memory, precision, strategy
+from fedlib.engine.allocator import keep_freed_memory
 from fedlib.engine.backend import Backend, Kept, Sums, Work
 from fedlib.engine.checkpoint import Checkpoint, stop_requests
+from fedlib.engine.compiled import Compiled
 from fedlib.engine.config import RunConfig
 from fedlib.engine.evaluation import Evaluator
 from fedlib.engine.feed import Feed, Round
+from fedlib.engine.graphed import Graphed
 from fedlib.engine.history import History
 from fedlib.engine.parallel import Parallel
 from fedlib.engine.plan import chunks
@@ -38,13 +41,13 @@ BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
     "reference": Reference,
     "vectorized": Vectorized,
     "parallel": Parallel,
+    "compiled": Compiled,
+    "graphed": Graphed,
 }
-# Parameter numbers (rows x P) per chunk. On a CPU more do not stay in its cache, and large models'
-# convolutions run faster one client at a time; on a GPU it bounds memory.
-CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**29}
-# Below this many parameter numbers a step is too short for a second thread to pay; where another
-# process is busy, waiting for that thread costs many times the step.
-ONE_THREAD_NUMBERS = 2**18
+# Bytes of a block that the C library hands back to the system when it is freed.
+LARGE_BLOCK = 2**20
+# Tensors smaller than this are not worth a plan of the memory.
+SAID_BYTES = 2**26
 
 
 @dataclass
@@ -88,12 +91,14 @@ class Program:
         self.config = self.configs[0]
         task = task.centralized() if self.methods[0].pooled else task
         self.task, self.device = task, device
-        self.dtype = getattr(torch, self.config.dtype)
+        precision.check(self.config.dtype, device)
+        self.dtype = precision.stored(self.config.dtype)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(randomness.key(self.config.seeds["init"], "init"))
             model = task.model()
         _check_features(model, self.methods[0])
         self.model = FlatModel(model, self.dtype, device)
+        self.model.forward_context = partial(precision.computing, self.config.dtype, device)
         feed = Feed(task, self.dtype, device)
         self.steps = feed.steps
         self.evaluate = Evaluator(task, self.model, self.dtype, device)
@@ -102,14 +107,23 @@ class Program:
         # A client without examples takes no part, whatever its weight.
         self.weights = weights * torch.from_numpy(task.train.sizes > 0)
         self.kept = Kept(ClientStates(len(task.train), device))
-        room = CHUNK_NUMBERS[device.type] // (self.model.size * len(requests))
-        self.chunk_clients = chunk_clients or max(1, room)
-        self.backend_name = self._choose() if backend == "auto" else backend
-        if self.backend_name == "parallel" and chunk_clients is None:
-            share = math.ceil(self.config.clients_per_round / torch.get_num_threads())
-            self.chunk_clients = min(self.chunk_clients, share)
-        self.backend: Backend = BACKENDS[self.backend_name](feed, self.model)
+        self.strategy = strategy.choose(
+            self.model.size,
+            len(requests),
+            self.config.clients_per_round,
+            device,
+            backend,
+            chunk_clients,
+        )
+        self.backend: Backend = BACKENDS[self.strategy.backend](feed, self.model)
         self.record = Recorder(task, self.configs)
+        rows = len(requests) * min(self.strategy.chunk_clients, self.config.clients_per_round)
+        if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
+            keep_freed_memory()
+        # Examples trained on, and computed on with padding, since this program was made.
+        self.seen, self.slots = 0.0, 0
+        # Which of several programs this is, for the progress bar.
+        self.place = ""
         self._stacked: tuple[list[int], Algorithm] | None = None
 
     def run(self, progress: bool = False, checkpoint: Checkpoint | None = None) -> list[History]:
@@ -118,21 +132,18 @@ class Program:
         Raises:
             Stopped: after a checkpoint, where the process was asked to end.
         """
-        with threads(1 if self._small() else torch.get_num_threads()):
+        with self._settings():
             return self._run(progress, checkpoint)
 
-    def _small(self) -> bool:
-        """Whether a local step on a CPU is too short for a second thread."""
-        rows = len(self.configs) * min(self.chunk_clients, self.config.clients_per_round)
-        return self.device.type == "cpu" and rows * self.model.size <= ONE_THREAD_NUMBERS
-
-    def _choose(self) -> str:
-        """The backend for these configurations on this device."""
-        alone = self.device.type != "cpu" or torch.get_num_threads() == 1
-        alone = alone or self.config.clients_per_round == 1 or self._small()
-        return "vectorized" if alone else "parallel"
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """torch's global settings for this program, inside."""
+        with strategy.threads(self.strategy.threads), precision.products(self.config.dtype):
+            yield
 
     def _run(self, progress: bool, checkpoint: Checkpoint | None) -> list[History]:
+        if progress and len(self.configs) > 1:
+            self._say_memory()
         started = time.perf_counter()
         now = None if checkpoint is None else checkpoint.load(self)
         now = self._start() if now is None else now
@@ -143,6 +154,7 @@ class Program:
             desc=self._title(),
             unit="round",
             disable=not progress,
+            leave=not self.place or None,
         )
         with stop_requests(checkpoint is not None) as asked, bar:
             for number in bar:
@@ -162,10 +174,23 @@ class Program:
         now = self._start()
 
         def step() -> None:
-            with threads(1 if self._small() else torch.get_num_threads()):
+            with self._settings():
                 self._advance(now, now.done)
 
         return step
+
+    def _say_memory(self) -> None:
+        """Print what a large grid will take, before it starts."""
+        numbers = len(self.configs) * self.model.size * strategy.VECTORS
+        if numbers * self.dtype.itemsize > SAID_BYTES:
+            tqdm.write(str(memory.plan(self)), file=sys.stderr)
+
+    def rehearse(self, cohort: np.ndarray) -> None:
+        """A round of a few clients that changes nothing, to see what it takes."""
+        alive = list(range(len(self.configs)))
+        server = self.initial_server(alive)
+        with self._settings():
+            self._round(self._stack(alive), alive, server, 0, cohort)
 
     def _start(self) -> Progress:
         alive = list(range(len(self.configs)))
@@ -185,9 +210,11 @@ class Program:
         new, loss = self._round(method, now.alive, now.server, number)
         survivors = now.alive
         if loss is not None:
-            good = torch.isfinite(loss) & torch.isfinite(new["x"]).all(-1)
-            now.server = choose(good.unsqueeze(1), new, now.server)
+            # 0 x is 0 for finite numbers and NaN for others; torch.isfinite passes over x thrice.
+            good = torch.isfinite(loss) & ((0 * new["x"]).sum(-1) == 0)
             survivors = self.record.training(number + 1, now.alive, loss, good)
+            same = len(survivors) == len(now.alive)
+            now.server = new if same else choose(good.unsqueeze(1), new, now.server)
         now.done = number + 1
         now.training += time.perf_counter() - before
         if len(survivors) < len(now.alive):
@@ -202,14 +229,19 @@ class Program:
             self.record.evaluation(now.done, now.alive, self.evaluate(now.server["x"]))
 
     def _round(
-        self, method: Algorithm, alive: list[int], server: State, number: int
+        self,
+        method: Algorithm,
+        alive: list[int],
+        server: State,
+        number: int,
+        cohort: np.ndarray | None = None,
     ) -> tuple[State, Tensor | None]:
         """The server states after a round, and the mean training loss ``[C]``.
 
         The loss is None where no client of the cohort took a step.
         """
         config = self.config
-        cohort = self.cohort(number)
+        cohort = self.cohort(number) if cohort is None else cohort
         round = Round(
             number=number,
             rounds=config.rounds,
@@ -237,6 +269,7 @@ class Program:
         if trained is None or trained.seen == 0:
             return server, None
         loss = trained.loss / trained.seen
+        self.seen, self.slots = self.seen + trained.seen, self.slots + trained.slots
         if not self._weight(training):
             return server, loss
         return method.server_update(work.server, self._mean(trained, training)), loss
@@ -246,8 +279,8 @@ class Program:
         clients = clients[self.task.train.sizes[clients] > 0]
         if not len(clients):
             return None
-        pieces = chunks(clients, self.steps(clients, work.round), self.chunk_clients)
-        return functools.reduce(operator.add, self.backend.each(phase, work, pieces))
+        pieces = chunks(clients, self.steps(clients, work.round), self.strategy.chunk_clients)
+        return self.backend.total(phase, work, pieces)
 
     def _mean(self, sums: Sums, clients: np.ndarray) -> State:
         """The weighted mean of what ``clients`` sent."""
@@ -287,13 +320,14 @@ class Program:
         """The living configurations as one method with hyperparameters ``[C, 1]``."""
         if self._stacked is None or self._stacked[0] != alive:
             methods = [self.methods[one] for one in alive]
-            self._stacked = (list(alive), Algorithm.stack(methods, self.dtype, self.device))
+            self._stacked = (list(alive), type(methods[0]).stack(methods, self.dtype, self.device))
         return self._stacked[1]
 
     def _title(self) -> str:
         many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""
         stand_in = " (stand-in)" if self.task.stand_in else ""
-        return f"{self.config.algorithm}{many} on {self.task.name}{stand_in}"
+        names = dict.fromkeys(config.algorithm for config in self.configs)
+        return f"{self.place}{', '.join(names)}{many} on {self.task.name}{stand_in}"
 
     def _histories(self, now: Progress, seconds: float) -> list[History]:
         rounds = max(1, self.config.rounds)
@@ -301,9 +335,10 @@ class Program:
             "device": str(self.device)
             if self.device.type == "cpu"
             else torch.cuda.get_device_name(self.device),
-            "backend": self.backend_name,
+            "backend": self.strategy.backend,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
+            "padding": round(1 - self.seen / self.slots, 4) if self.slots else 0.0,
             "seconds": round(seconds, 3),
             "seconds_per_round": now.training / rounds,
             "versions": {
@@ -322,17 +357,6 @@ class Program:
             )
             for position, config in enumerate(self.configs)
         ]
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Run torch's CPU kernels in ``count`` threads inside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _check_features(model: nn.Module, method: Algorithm) -> None:

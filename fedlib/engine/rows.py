@@ -33,6 +33,9 @@ class FlatModel:
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
+        self.dtype = dtype
+        # Opened around every forward pass; see fedlib.engine.precision.
+        self.forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._all = dict(self.model.named_parameters())
         trained = {n: p for n, p in self._all.items() if p.requires_grad}
@@ -43,6 +46,7 @@ class FlatModel:
         self.shapes = [parameter.shape for parameter in self._original]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
+        self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
         self._slots = [self._places(parameter) for parameter in self._original]
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
@@ -82,6 +86,27 @@ class FlatModel:
             for grad, size in zip(grads, self.sizes, strict=True)
         ]
         return flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
+
+    def descend(
+        self, x: Tensor, grads: Sequence[Tensor | None], lr: Tensor, out: Tensor | None = None
+    ) -> Tensor:
+        """``x - lr * gradient [n, C, P]`` of rows, with gradients in the parameters' shapes.
+
+        Each gradient is read once where it lies; joining them first would write and read all of
+        them again.
+
+        Args:
+            lr: broadcasts to ``[n, C, 1]``.
+            out: where to write, maybe ``x`` itself; default a new tensor.
+        """
+        new = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
+        for size, start, grad in zip(self.sizes, self.starts, grads, strict=True):
+            old, own = x.narrow(-1, start, size), new.narrow(-1, start, size)
+            if grad is None:
+                own.copy_(old)  # nothing, where x is written to itself
+            else:
+                torch.addcmul(old, grad.reshape(*x.shape[:2], size), lr, value=-1, out=own)
+        return new
 
     def one(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
         """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``."""
@@ -140,14 +165,23 @@ class FlatModel:
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
         self._put(leaves)
         try:
-            return function(x)
+            with self.forward_context():
+                outputs = function(x)
         finally:
             self._put(self._original)
+        return _as_stored(outputs, self.dtype)
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
         for places, tensor in zip(self._slots, tensors, strict=True):
             for module, name in places:
                 module._parameters[name] = tensor  # type: ignore[assignment]
+
+
+def _as_stored(outputs: Any, dtype: torch.dtype) -> Any:
+    """A forward pass's floating-point outputs (one, or a tuple) in the parameters' type."""
+    if isinstance(outputs, tuple):
+        return tuple(_as_stored(one, dtype) for one in outputs)
+    return outputs.to(dtype) if outputs.is_floating_point() else outputs
 
 
 def _with_keyed_dropout(model: nn.Module) -> nn.Module:

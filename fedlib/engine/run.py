@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import RunConfig, configure
 from fedlib.engine.history import History
-from fedlib.engine.program import BACKENDS, CHUNK_NUMBERS, Program
+from fedlib.engine.program import BACKENDS, Program
+from fedlib.engine.strategy import DEFAULTS, chunk_numbers
 from fedlib.errors import Error, unknown
 from fedlib.tasks.base import Task
 
@@ -46,9 +49,12 @@ def run(
             ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
         device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
         backend: ``"vectorized"`` (clients and configurations as rows of one program),
-            ``"parallel"`` (a part of the cohort per CPU core), ``"reference"`` (one client at a
-            time, slow), or ``"auto"``: rows for small models and on a GPU, else one part per core.
-        dtype: ``"float32"`` or ``"float64"``.
+            ``"parallel"`` (a part of the cohort per CPU core), ``"graphed"`` (rows, each local step
+            replayed from a CUDA graph), ``"compiled"`` (rows through torch.compile: long runs of
+            small models), ``"reference"`` (one client at a time, slow), or ``"auto"``: rows for
+            small models and on a GPU, else one part per core; see :mod:`fedlib.engine.strategy`.
+        dtype: ``"float32"``, ``"float64"``, or, explicitly, faster and coarser: ``"tf32"`` (CUDA)
+            and ``"bfloat16"`` (autocast); see :mod:`fedlib.engine.precision`.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.
         clients_per_round: default the task's; sampled without replacement.
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and
@@ -114,7 +120,8 @@ def execute(
     if chunk_clients is not None and chunk_clients < 1:
         raise Error(f"chunk_clients is {chunk_clients}; allowed: a whole number >= 1")
     histories: dict[int, History] = {}
-    for positions in programs(requests):
+    groups = programs(requests, task, device)
+    for number, positions in enumerate(groups, 1):
         program = Program(
             task,
             [requests[p] for p in positions],
@@ -122,6 +129,7 @@ def execute(
             backend,
             chunk_clients,
         )
+        program.place = f"{number}/{len(groups)} " if len(groups) > 1 else ""
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
@@ -129,12 +137,30 @@ def execute(
     return [histories[position] for position in range(len(requests))]
 
 
-def programs(requests: Sequence[tuple[RunConfig, Algorithm]]) -> list[list[int]]:
-    """Which requests can share a program: their positions, grouped."""
+def programs(
+    requests: Sequence[tuple[RunConfig, Algorithm]],
+    task: Task | None = None,
+    device: str = "auto",
+) -> list[list[int]]:
+    """Which requests share a program: their positions, grouped.
+
+    Args:
+        task, device: given, a program has no more configurations than fit: one client of each is
+            at most what ``device`` trains at once.
+    """
     groups: dict[Any, list[int]] = {}
     for position, (config, method) in enumerate(requests):
-        groups.setdefault((config.program(), method.structure()), []).append(position)
-    return list(groups.values())
+        groups.setdefault((config.program(), method.program()), []).append(position)
+    if task is None or all(len(group) == 1 for group in groups.values()):
+        return list(groups.values())
+    with torch.random.fork_rng(devices=[]):
+        size = sum(p.numel() for p in task.model().parameters() if p.requires_grad)
+    most = max(1, chunk_numbers(resolve_device(device)) // max(1, size))
+    return [
+        [group[position] for position in part]
+        for group in groups.values()
+        for part in np.array_split(np.arange(len(group)), math.ceil(len(group) / most))
+    ]
 
 
 def resolve_device(device: str) -> torch.device:
@@ -148,9 +174,9 @@ def resolve_device(device: str) -> torch.device:
     try:
         resolved = torch.device(device)
     except RuntimeError:
-        raise unknown("device", device, ("auto", *CHUNK_NUMBERS)) from None
-    if resolved.type not in CHUNK_NUMBERS:
-        raise unknown("device", device, ("auto", *CHUNK_NUMBERS))
+        raise unknown("device", device, ("auto", *DEFAULTS)) from None
+    if resolved.type not in DEFAULTS:
+        raise unknown("device", device, ("auto", *DEFAULTS))
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise Error(f"device {device!r}: torch sees no CUDA GPU here; use device='cpu' or 'auto'")
     return resolved

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Client, State
+from fedlib.algorithms.base import Algorithm, Client, State
 from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round
-from fedlib.engine.oracles import RowsFullBatch, RowsOracle
+from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import join, map_state, narrow, spread
 
@@ -56,7 +56,7 @@ class Vectorized(Backend):
             if active < running:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
-            state = method.client_step(state, batch, self.oracle)
+            state = self.step(method, state, batch)
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
@@ -66,7 +66,12 @@ class Vectorized(Backend):
             self._weighted(method.client_final(work.server, state), order, work.weights),
             seen @ torch.cat(losses) if losses else self._zeros(work),
             float(plan.counts.sum()),
+            plan.slots,
         )
+
+    def step(self, method: Algorithm, state: State, batch: Batch) -> State:
+        """One local step of all rows that still run."""
+        return method.client_step(state, batch, self.oracle)
 
     def _client(self, work: Work, clients: np.ndarray) -> Client:
         """What ``clients`` know."""
@@ -88,4 +93,7 @@ class Vectorized(Backend):
 
     def _weighted(self, sent: State, clients: np.ndarray, weights: Tensor) -> State:
         own = weights[torch.from_numpy(clients)].to(self.feed.device, self.feed.dtype)
-        return map_state(lambda t: torch.tensordot(own, t, 1), spread(sent, len(clients)))
+        sent = spread(sent, len(clients))
+        if len(clients) == 1:  # a product with one row is slow as a matrix product
+            return map_state(lambda t: own * t.squeeze(0), sent)
+        return map_state(lambda t: torch.tensordot(own, t, 1), sent)

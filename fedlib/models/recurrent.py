@@ -67,7 +67,7 @@ class Embedding(nn.Module):
             return F.embedding(ids, weight)
         groups, rows = _groups(self, weight, ids, 3), weight.shape[0]
         if rows == 1:
-            return F.embedding(ids, weight[0])
+            return F.embedding(ids, weight.squeeze(0))
         row = torch.arange(rows, device=ids.device).view(-1, *(1,) * (ids.dim() - 1))
         return weight[row, ids.repeat_interleave(rows // groups, 0)]
 
@@ -121,6 +121,9 @@ class LSTM(nn.Module):
             mask: bool ``[..., B, T]``, of G or R rows; False where a step is skipped: the state and
                 the output of the step before are carried on, as in Keras.
         """
+        if torch.is_autocast_enabled(x.device.type):  # the recurrence stays in the weights' type
+            with torch.autocast(x.device.type, enabled=False):
+                return self.forward(x.to(self.weight_hh.dtype), mask)
         if self.weight_hh.dim() == 3:
             _groups(self, self.weight_hh, x, 4)
             if mask is not None:
@@ -250,7 +253,7 @@ def torch_kernel(x: Tensor, *weights: Tensor) -> Tensor:
     ``weights`` are ``[R, 4H, D]``, ``[R, 4H, H]`` and two biases ``[R, 4H]``.
     """
     if len(weights[0]) == 1:
-        return _one_row(x[0], *(weight[0] for weight in weights)).unsqueeze(0)
+        return _one_row(x.squeeze(0), *(weight.squeeze(0) for weight in weights)).unsqueeze(0)
     y: Tensor = _TorchKernel.apply(x, torch.is_grad_enabled(), *weights)
     return y
 

@@ -48,8 +48,7 @@ class Softmax(nn.Module):
         # [(R // G) * K, D] @ [D, B] for each input row: configurations share their client's data.
         left = weight.reshape(groups, -1, weight.shape[-1])
         logits = torch.baddbmm(bias.reshape(groups, -1, 1), left, x.transpose(1, 2))
-        losses, d = short_cross_entropy(logits.view(rows, -1, x.shape[1]).transpose(1, 2), y)
-        d.scatter_add_(-1, y.unsqueeze(-1), d.new_full((1, 1, 1), -1.0).expand(*y.shape, 1))
-        d = (d * weights.unsqueeze(-1)).transpose(1, 2)
+        losses, gradient = short_cross_entropy(logits.view(rows, -1, x.shape[1]).transpose(1, 2), y)
+        d = gradient(weights).transpose(1, 2)
         grad = torch.bmm(d.reshape(groups, -1, x.shape[1]), x)
         return losses, [grad.view(weight.shape), d.sum(-1)]

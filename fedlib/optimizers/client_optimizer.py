@@ -35,6 +35,8 @@ class ClientOptimizer(Component):
     takes_lr: ClassVar[bool] = False
     # Whether that rate is on SGD's scale, so that a task's rate for SGD is a sensible default.
     rate_of_sgd: ClassVar[bool] = False
+    # Whether a step is x - lr * gradient and nothing else.
+    descends: ClassVar[bool] = False
 
     @property
     def lr(self) -> float:

@@ -51,6 +51,41 @@ class ServerOptimizer(Component):
 
 
 @dataclass(frozen=True)
+class Together(ServerOptimizer):
+    """Several optimizers, each for its own configurations, rows of ``[C, P]``.
+
+    This lets configurations whose servers differ train as one program where their clients do the
+    same work. A state field that only some optimizers have is kept for all rows.
+
+    Attributes:
+        parts: (positions int64 ``[C_i]``, optimizer with hyperparameters ``[C_i, 1]``).
+    """
+
+    parts: tuple[tuple[Tensor, ServerOptimizer], ...] = ()
+
+    def validate(self) -> None:
+        """Nothing to check: the parts have been."""
+
+    def init(self, x: Tensor) -> State:
+        state: State = {}
+        for rows, part in self.parts:
+            for name, value in part.init(x[rows]).items():
+                shape = (*x.shape[:-1], value.shape[-1])
+                state.setdefault(name, x.new_zeros(shape))[rows] = value
+        return state
+
+    def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
+        new = torch.empty_like(x)
+        states = {name: torch.zeros_like(value) for name, value in state.items()}
+        for rows, part in self.parts:
+            own = {name: state[name][rows] for name in part.init(x[rows])}
+            new[rows], after = part.step(x[rows], g[rows], own)
+            for name, value in after.items():
+                states[name][rows] = value
+        return new, states
+
+
+@dataclass(frozen=True)
 class SGD(ServerOptimizer):
     """x <- x - lr g. With lr = 1 the server of FedAvg."""
 

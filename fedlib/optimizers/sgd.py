@@ -17,12 +17,13 @@ class SGD(RatedOptimizer):
     """x <- x - lr g. The client optimizer of all main results of FedOpt (Algorithms 1 and 4)."""
 
     rate_of_sgd: ClassVar[bool] = True
+    descends: ClassVar[bool] = True
 
     def step(
         self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
     ) -> tuple[Tensor, Tensor, State]:
         value, g = oracle(x)
-        return value, x - lr * g, state
+        return value, torch.addcmul(x, g, lr, value=-1), state
 
 
 @dataclass(frozen=True)
@@ -50,4 +51,4 @@ class SGDM(RatedOptimizer):
         value, g = oracle(x)
         u = self.momentum * state["u"] + g
         direction = g + self.momentum * u if self.nesterov else u
-        return value, x - lr * direction, {"u": u}
+        return value, torch.addcmul(x, direction, lr, value=-1), {"u": u}

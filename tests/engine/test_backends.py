@@ -12,8 +12,8 @@ from torch import nn
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.grids import combinations
-from fedlib.engine.program import threads
 from fedlib.engine.run import execute
+from fedlib.engine.strategy import threads
 
 TASKS: dict[str, dict[str, Any]] = {
     "quadratic": {},
@@ -79,7 +79,7 @@ def test_configurations_that_cannot_share_a_program_still_run_together() -> None
     cells: list[dict[str, Any]] = [
         {"client_lr": 0.02, "batch_size": 5},
         {"client_lr": 0.05, "batch_size": 10},
-        {"client_lr": 0.05, "batch_size": 5, "form": "printed"},
+        {"client_lr": 0.05, "batch_size": 5, "client_schedule": "step_decay"},
         {"client_lr": 0.07, "batch_size": 5},
     ]
     requests = [configure(task, "fedadam", overrides=cell, **COMMON) for cell in cells]
@@ -287,3 +287,25 @@ def test_auto_takes_rows_for_small_models_and_a_core_per_client_for_large_ones()
             assert fedlib.run(task, "fedavg", **common).meta["backend"] == expected
         with threads(1):
             assert fedlib.run(task, "fedavg", **common).meta["backend"] == "vectorized"
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+def test_different_servers_over_the_same_client_work_share_one_program(backend: str) -> None:
+    task = load("synthetic")
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("fedavg", {}),
+        ("fedadam", {"server_lr": 0.02}),
+        ("fedyogi", {"server_lr": 0.1}),
+        ("fedavgm", {"client_lr": 0.02}),
+        ("fedadagrad", {}),
+        ("fedadam", {"tau": 1e-2, "client_lr": 1e308}),  # leaves the program when it diverges
+        ("fedadam", {"tau": 1e-2, "client_lr": 0.05}),
+    ]
+    requests = [configure(task, name, overrides=own, **COMMON) for name, own in asked]
+    together = execute(task, requests, backend=backend)
+    assert {history.meta["configurations"] for history in together} == {len(asked)}
+    assert [history.diverged is not None for history in together].count(True) == 1
+    for (name, own), history in zip(asked, together, strict=True):
+        if history.diverged is None:
+            alone = fedlib.run(task, name, overrides=own, backend=backend, **COMMON)
+            assert difference(history, alone) < 1e-12

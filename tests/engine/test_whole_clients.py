@@ -13,7 +13,8 @@ from torch import nn
 
 import fedlib
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
-from fedlib.engine.program import Program, threads
+from fedlib.engine.program import Program
+from fedlib.engine.strategy import threads
 
 BACKENDS = ["vectorized", "reference"]
 

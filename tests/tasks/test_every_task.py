@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import fedlib
-from fedlib.engine.program import threads
+from fedlib.engine.strategy import threads
 from fedlib.models.layers import Dropout
 
 

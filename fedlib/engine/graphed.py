@@ -1,0 +1,149 @@
+"""The backend of rows for CUDA with each local step recorded as a CUDA graph.
+
+A small model's step is dozens of kernels that each run shorter than their launch takes. A graph
+launches them all at once. A step is recorded for the shapes of its batch and state, and replayed
+for every later step with these shapes: its inputs are copied into the recording's buffers first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, State
+from fedlib.engine.feed import Feed
+from fedlib.engine.oracles import Batch
+from fedlib.engine.rows import FlatModel
+from fedlib.engine.states import map_state
+from fedlib.engine.vectorized import Vectorized
+from fedlib.errors import Error
+
+# Recordings kept. Those of unequal clients have many shapes, each for the clients still running.
+RECORDINGS = 64
+# Runs before recording, in which libraries choose their algorithms and allocate workspaces.
+WARM_UP = 3
+
+
+class CudaGraph:
+    """A function without arguments as one launch.
+
+    Args:
+        pool: memory that all graphs of a program share: what one computes is copied out before the
+            next one runs.
+    """
+
+    def __init__(self, function: Callable[[], State], pool: Any) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                function()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            self.outputs = function()
+
+    def replay(self) -> None:
+        """Run the function again on what its inputs hold now; ``outputs`` are written over."""
+        self.graph.replay()
+
+
+class Recording:
+    """One local step for states and batches of given shapes.
+
+    Attributes:
+        graph: what records and replays; tests put something here that runs on a CPU.
+    """
+
+    graph: type[Any] = CudaGraph
+
+    def __init__(
+        self, step: Callable[[State, Batch], State], state: State, batch: Batch, pool: Any
+    ) -> None:
+        self.state = map_state(_own, state)
+        self.batch = _map_batch(_own, batch)
+        # A step may write to its state; recording it must not move the client.
+        backup = map_state(torch.clone, self.state)
+        self.recorded = self.graph(lambda: step(self.state, self.batch), pool)
+        map_state(Tensor.copy_, self.state, backup)
+
+    def __call__(self, state: State, batch: Batch) -> State:
+        """The state after the step, in the recording's own memory."""
+        map_state(_fill, self.state, state)
+        for own, new in zip(_tensors(self.batch), _tensors(batch), strict=True):
+            _fill(own, new)
+        self.recorded.replay()
+        outputs: State = self.recorded.outputs
+        return outputs
+
+
+class Graphed(Vectorized):
+    """See :class:`Vectorized`; steps are replayed from CUDA graphs."""
+
+    def __init__(self, feed: Feed, model: FlatModel) -> None:
+        super().__init__(feed, model)
+        if feed.device.type != "cuda" and Recording.graph is CudaGraph:
+            raise Error(
+                f"backend 'graphed' needs a CUDA device, this run is on {feed.device}; "
+                "use backend='auto' or device='cuda'"
+            )
+        self.pool = torch.cuda.graph_pool_handle() if feed.device.type == "cuda" else None
+        self.method: Algorithm | None = None
+        self.recordings: OrderedDict[Any, Recording | None] = OrderedDict()
+
+    def step(self, method: Algorithm, state: State, batch: Batch) -> State:
+        """One local step of all rows; the state is the caller's to keep."""
+        # Hyperparameters are part of what is recorded, so for a new method all is recorded anew.
+        if method is not self.method:
+            self.method = method
+            self.recordings.clear()
+        key = (_shapes(state), _shapes(vars(batch)), self.model.model.training)
+        known = self.recordings.get(key)
+        if known is None:
+            if key in self.recordings:  # the second time: it will come again
+
+                def step(own: State, inputs: Batch) -> State:
+                    return method.client_step(own, inputs, self.oracle)
+
+                known = Recording(step, state, batch, self.pool)
+            self.recordings[key] = known
+            if len(self.recordings) > RECORDINGS:
+                self.recordings.popitem(last=False)
+        self.recordings.move_to_end(key)
+        if known is None:
+            return super().step(method, state, batch)
+        # The next replay writes over these outputs, and clients that finish keep theirs.
+        return map_state(torch.clone, known(state, batch))
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """A copy with memory of its own, also where clients share the original."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _fill(own: Tensor, new: Tensor) -> Tensor:
+    return own.copy_(new)
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [value for value in vars(batch).values() if isinstance(value, Tensor)]
+
+
+def _map_batch(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
+    own = {name: function(v) for name, v in vars(batch).items() if isinstance(v, Tensor)}
+    return replace(batch, **own)
+
+
+def _shapes(state: State) -> tuple[Any, ...]:
+    """Names, shapes and types of a state's tensors, at any depth."""
+    return tuple(
+        (name, _shapes(value))
+        if isinstance(value, dict)
+        else (name, None if value is None else (tuple(value.shape), value.dtype))
+        for name, value in state.items()
+    )

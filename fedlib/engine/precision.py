@@ -1,0 +1,54 @@
+"""Number formats: what parameters are stored in, and what the networks compute with.
+
+``float32``   everything in float32; on CUDA without the TF32 that torch allows convolutions
+``float64``   everything in float64
+``tf32``      float32 whose products use TF32 on CUDA (10 bits of mantissa)
+``bfloat16``  float32 parameters, updates and losses; the network's forward and backward pass under
+              autocast in bfloat16 (softmax regression's closed form stays in float32)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from fedlib.errors import Error
+
+DTYPES = ("float32", "float64", "tf32", "bfloat16")
+
+
+def stored(dtype: str) -> torch.dtype:
+    """The type of parameters and losses."""
+    return torch.float64 if dtype == "float64" else torch.float32
+
+
+def check(dtype: str, device: torch.device) -> None:
+    """Refuse a format that the device does not have.
+
+    Raises:
+        Error: TF32 outside CUDA.
+    """
+    if dtype == "tf32" and device.type != "cuda":
+        raise Error(f"dtype 'tf32' needs a CUDA device, this run is on {device}; use 'float32'")
+
+
+def computing(dtype: str, device: torch.device) -> AbstractContextManager[Any]:
+    """Around a network's forward pass: autocast for bfloat16, else nothing."""
+    if dtype != "bfloat16":
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+
+@contextmanager
+def products(dtype: str) -> Iterator[None]:
+    """Whether CUDA's matrix products and convolutions may use TF32, inside."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    torch.backends.cudnn.allow_tf32 = dtype == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -1,0 +1,165 @@
+"""How a program is executed: which backend, how many rows at once, on how many threads.
+
+The choice depends on the model's size, the rows and the device. Its limits were measured on a
+two-core x86 machine; ``fedlib doctor --calibrate`` measures them on this one and keeps them in
+``strategy.json`` under ``FEDLIB_CACHE`` (else ``~/.cache/fedlib``). A choice changes time and
+memory, and results by rounding only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from fedlib.engine.memory import SHARE, free_bytes
+
+# Vectors of a row that live at once: model, gradient, optimizer and server states, activations.
+VECTORS = 10
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where one way of executing becomes better than another.
+
+    Attributes:
+        chunk_numbers: parameter numbers (rows x P) that train as one program. On a CPU more do not
+            stay in its cache, and large models' convolutions run faster one client at a time; on a
+            GPU it bounds memory.
+        one_thread_numbers: below this many a step is too short for a second thread to pay; where
+            another process is busy, waiting for that thread costs many times the step. CPU only.
+        graph_numbers: below this many, launching a step's kernels one by one takes longer than
+            running them, and CUDA graphs pay. 0: never (not measured here).
+    """
+
+    chunk_numbers: int
+    one_thread_numbers: int = 0
+    graph_numbers: int = 0
+
+
+DEFAULTS = {
+    "cpu": Limits(chunk_numbers=2**20, one_thread_numbers=2**18),
+    "cuda": Limits(chunk_numbers=2**29),
+}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """The way chosen for a program.
+
+    Attributes:
+        backend: name; chunk_clients: clients that train as one program; threads: of torch.
+    """
+
+    backend: str
+    chunk_clients: int
+    threads: int
+
+
+def choose(
+    size: int,
+    configurations: int,
+    cohort: int,
+    device: torch.device,
+    backend: str = "auto",
+    chunk_clients: int | None = None,
+) -> Strategy:
+    """The strategy for ``configurations`` of a model of ``size`` parameters.
+
+    Args:
+        cohort: clients per round.
+        backend, chunk_clients: what the caller fixed.
+    """
+    own, many = limits(device), torch.get_num_threads()
+    fitting = chunk_clients or max(1, chunk_numbers(device) // (size * configurations))
+    numbers = configurations * min(fitting, cohort) * size
+    small = device.type == "cpu" and numbers <= own.one_thread_numbers
+    if backend == "auto":
+        alone = device.type != "cpu" or many == 1 or cohort == 1 or small
+        backend = "vectorized" if alone else "parallel"
+        if device.type == "cuda" and numbers <= own.graph_numbers:
+            backend = "graphed"
+    if backend == "parallel" and chunk_clients is None:
+        fitting = min(fitting, math.ceil(cohort / many))
+        numbers = configurations * fitting * size
+        small = device.type == "cpu" and numbers <= own.one_thread_numbers
+    return Strategy(backend, fitting, 1 if small else many)
+
+
+def chunk_numbers(device: torch.device) -> int:
+    """How many parameter numbers (rows x P) train at once: the usual number, or what fits."""
+    usual, free = limits(device).chunk_numbers, free_bytes(device)
+    return usual if free is None else max(1, min(usual, int(SHARE * free / VECTORS / 4)))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Run torch's CPU kernels in ``count`` threads inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+# ---------------------------------------------------------------- what was measured here
+
+
+def limits(device: torch.device) -> Limits:
+    """The limits measured on this machine for this device, or the defaults."""
+    return _measured().get(machine(device), DEFAULTS[device.type])
+
+
+def measured(device: torch.device) -> bool:
+    """Whether the limits of this device were measured here."""
+    return machine(device) in _measured()
+
+
+def machine(device: torch.device) -> str:
+    """What limits belong to: processor or GPU, threads, version of torch."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}"
+    name = platform.processor() or platform.machine()
+    return f"{name} x {os.cpu_count()}, torch {torch.__version__}"
+
+
+def path() -> Path:
+    """Where measured limits are kept."""
+    cache = os.environ.get("FEDLIB_CACHE") or Path.home() / ".cache" / "fedlib"
+    return Path(cache) / "strategy.json"
+
+
+_cache: dict[Path, dict[str, Limits]] = {}
+
+
+def _measured() -> dict[str, Limits]:
+    """The file's limits by machine; a file that cannot be read counts as none."""
+    place = path()
+    if place not in _cache:
+        try:
+            plain = json.loads(place.read_text(encoding="utf-8"))
+            _cache[place] = {name: Limits(**own) for name, own in plain.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            _cache[place] = {}
+    return _cache[place]
+
+
+def keep(device: torch.device, found: Limits) -> Path:
+    """Write limits measured for a device; those of others stay."""
+    place = path()
+    plain = {name: asdict(own) for name, own in _measured().items()}
+    plain[machine(device)] = asdict(found)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    aside = place.with_suffix(f".{os.getpid()}.part")
+    aside.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    os.replace(aside, place)
+    _cache.pop(place, None)
+    return place

@@ -1,0 +1,54 @@
+"""Coarser number formats are explicit, close to float32, and leave torch's settings alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fedlib
+from fedlib.engine import precision
+
+TASKS = [
+    ("emnist_cr", {"clients": 4, "width": 0.1}),
+    ("emnist_ae", {"clients": 4, "width": 0.05}),
+    ("shakespeare", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), TASKS)
+def test_bfloat16_trains_close_to_float32_with_float32_parameters(
+    name: str, options: dict[str, float]
+) -> None:
+    task = fedlib.load_task(name, **options)
+    a, b = (
+        fedlib.run(task, "fedavg", rounds=2, clients_per_round=2, dtype=dtype)
+        for dtype in ("float32", "bfloat16")
+    )
+    assert all(tensor.dtype == torch.float32 for tensor in b.params.values())
+    one, other = (run.series("loss", "train").to_numpy() for run in (a, b))
+    assert (one != other).any()
+    assert abs(one - other).max() < 0.03 * abs(one).max()
+
+
+def test_tf32_outside_cuda_is_one_clear_line() -> None:
+    task = fedlib.load_task("quadratic")
+    with pytest.raises(fedlib.Error, match="'tf32' needs a CUDA device"):
+        fedlib.run(task, "fedavg", rounds=1, dtype="tf32", device="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "tf32"])
+def test_products_set_and_restore_tf32(dtype: str) -> None:
+    # torch's own defaults: on for convolutions, off for matrix products.
+    assert torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+    with precision.products(dtype):
+        assert torch.backends.cudnn.allow_tf32 == (dtype == "tf32")
+        assert torch.backends.cuda.matmul.allow_tf32 == (dtype == "tf32")
+    assert torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_formats_have_digests_of_their_own() -> None:
+    task = fedlib.load_task("quadratic")
+    digests = {
+        fedlib.engine.configure(task, "fedavg", dtype=dtype)[0].digest for dtype in precision.DTYPES
+    }
+    assert len(digests) == len(precision.DTYPES)
