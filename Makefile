@@ -35,7 +35,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "$(VENV) is ready."
 
 reproduce: setup  ## run the notebooks headlessly: every figure and table, beside the papers' values
-	@$(BIN)/fedlib reproduce $(ARGS)
+	@$(BIN)/fedlib reproduce --jobs 2 $(ARGS)
 
 # One process per core, each on one thread; the tests of a file stay together and in order.
 test: lint  ## all checks: style, types, tests

@@ -2,11 +2,14 @@
 
 from fedlib import notebook
 
-session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds)
-task = session.task("cifar10")
-requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}]
-histories = session.runs(task, requests, **session.given("rounds"))
+session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds, width=width)
+histories = session.experiment("curves")
 session.figure("fedopt/figure_1", histories)
+
+Runs that no plan of :mod:`fedlib.experiments` names::
+
+task = session.task("cifar10")
+histories = session.runs(task, [{"algorithm": "fedavg"}], rounds=2)
 """
 
 from __future__ import annotations
@@ -24,14 +27,15 @@ from IPython.core.getipython import get_ipython
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
-from fedlib import figures
+from fedlib import experiments, figures
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.history import History
 from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
+from fedlib.experiments import Request
 from fedlib.figures import style
-from fedlib.reproduce import quick_settings
 from fedlib.results import Store
+from fedlib.results.answers import answer
 from fedlib.tasks import PRESETS, Task, load_task
 
 
@@ -64,19 +68,16 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    return Session(preset, seed, device, Store(), _filled(name, preset, numbers))
+    return Session(preset, seed, device, Store(), _filled(name, preset, numbers), name)
 
 
 def _filled(name: str, preset: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The notebook's numbers, those that are None from ``quick.yaml`` if the preset is quick."""
-    try:
-        small = quick_settings().get(name, {}) if preset == "quick" else {}
-    except Error:  # a notebook outside a checkout
-        small = {}
-    for key in small:
+    every = experiments.filled(name, preset, numbers)
+    for key in every:
         if key not in numbers:
             raise unknown(f"number of {name} in quick.yaml", key, numbers)
-    return {key: small.get(key) if value is None else value for key, value in numbers.items()}
+    return every
 
 
 def _show_figures() -> None:
@@ -98,6 +99,8 @@ class Session:
     device: str
     store: Store
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    _tasks: dict[str, Task] = field(default_factory=dict, repr=False, compare=False)
 
     def given(self, *names: str) -> dict[str, Any]:
         """Those of these numbers that are not None, as keywords: the task keeps its own values.
@@ -111,19 +114,43 @@ class Session:
         return {name: self.numbers[name] for name in names if self.numbers[name] is not None}
 
     def task(self, name: str, **options: Any) -> Task:
-        """A task with the session's preset and seed; says where its data comes from.
+        """A task with the session's preset and seed; the first time, says where its data is from.
 
         Args:
             name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``.
         """
-        task = load_task(name, **{"preset": self.preset, "seed": self.seed, **options})
+        options = {"preset": self.preset, "seed": self.seed, **options}
+        key = experiments.task_key(name, options)
+        if key in self._tasks:
+            return self._tasks[key]
+        task = load_task(name, **options)
         print(task)
         if task.stand_in:
             print(
                 f"*** STAND-IN DATA: {name} runs on an offline stand-in. The numbers show how "
                 "the methods behave; they are not the paper's. Real data: see data/README.md ***"
             )
+        self._tasks[key] = task
         return task
+
+    def requests(self, *parts: str) -> list[Request]:
+        """The runs that the notebook's plan names, of these parts; of all without any.
+
+        Raises:
+            Error: a notebook without a plan, or a part that it does not have.
+        """
+        planned = experiments.plan(self.name, self.preset, self.seed, **self.numbers)
+        return experiments.choose(planned, *parts)
+
+    def experiment(self, *parts: str) -> list[History]:
+        """The histories of :meth:`requests`, in order: from the store, or trained.
+
+        Each task is loaded once; of each task the runs that are missing are trained together.
+        """
+        requests = self.requests(*parts)
+        execution = self._settings({})
+        execution.pop("seed")  # each request has its own
+        return answer(self.store, requests, self.preset, self.task, **execution)
 
     def run(self, task: Task, algorithm: str | Algorithm, **settings: Any) -> History:
         """One run, from the store or trained; see :meth:`fedlib.results.Store.run`."""

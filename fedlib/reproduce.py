@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require, unknown
+from fedlib.experiments.base import notebooks_folder, quick_settings
 from fedlib.paths import project_root
 
+# Notebooks from this number on read what the others have made, and run after them.
+LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
 CELL_SECONDS = 6 * 3600
 
@@ -27,18 +31,6 @@ class Executed:
     output: Path
     seconds: float
     error: str | None = None
-
-
-def notebooks_folder() -> Path:
-    """The folder of the notebook series.
-
-    Raises:
-        Error: there is none; the notebooks belong to a checkout, not to the installed package.
-    """
-    folder = project_root() / "notebooks"
-    if not folder.is_dir():
-        raise Error(f"no notebooks in {folder}; run this in a checkout of fedlib")
-    return folder
 
 
 def notebooks(names: Sequence[str] = ()) -> list[Path]:
@@ -79,13 +71,6 @@ def parameters(notebook: Path) -> dict[str, Any]:
     raise Error(f"{notebook.name}: no cell is tagged 'parameters'")
 
 
-def quick_settings() -> dict[str, dict[str, Any]]:
-    """``notebooks/quick.yaml``: for each notebook its small numbers."""
-    path = notebooks_folder() / "quick.yaml"
-    settings = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {name: dict(values or {}) for name, values in (settings or {}).items()}
-
-
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
     """Refuse a parameter that the notebook does not have; papermill itself only logs it."""
     own = parameters(notebook)
@@ -101,8 +86,9 @@ def reproduce(
     given: Mapping[str, Any] | None = None,
     output: Path | None = None,
     log: bool = False,
+    jobs: int = 1,
 ) -> Iterator[Executed]:
-    """Execute notebooks one after the other, all parameters checked before the first starts.
+    """Execute notebooks, all parameters checked before the first starts; yields them in order.
 
     Args:
         names: which; default all.
@@ -111,18 +97,36 @@ def reproduce(
         given: parameters that override both.
         output: folder of the executed copies; default ``build/executed``.
         log: pass the notebooks' output on.
+        jobs: how many run at once, each on one thread if they are several. Those that read what
+            others have made (from number 90) run after the others.
     """
+    require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
     chosen = notebooks(names)
     output = output or project_root() / "build" / "executed"
     small = quick_settings() if preset == "quick" else {}
-    jobs = []
+    work = []
     for notebook in chosen:
         values = {**small.get(notebook.stem, {}), "preset": preset, **(given or {})}
         check_parameters(notebook, values)
-        jobs.append((notebook, values))
+        work.append((notebook, output / notebook.name, values, log))
     output.mkdir(parents=True, exist_ok=True)
-    for notebook, values in jobs:
-        yield _execute(notebook, output / notebook.name, values, log)
+    if jobs == 1:
+        for one in work:
+            yield _execute(*one)
+        return
+    late = [one for one in work if int(one[0].stem.split("_")[0]) >= LATE]
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread)
+    try:
+        for group in ([one for one in work if one not in late], late):
+            for future in [pool.submit(_execute, *one) for one in group]:
+                yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    """In a process of the pool: its notebooks' kernels inherit this."""
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def _execute(notebook: Path, target: Path, values: Mapping[str, Any], log: bool) -> Executed:

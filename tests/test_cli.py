@@ -58,6 +58,7 @@ MISTAKES = [
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "10_cifar10", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["reproduce", "--preset", "fast"], "unknown preset 'fast'"),
+    (["reproduce", "00", "--jobs", "0"], "jobs is 0; allowed: a whole number >= 1"),
     (["figures", "fedopt/figure1"], "did you mean 'fedopt/figure_1'"),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
 ]
@@ -78,7 +79,8 @@ def test_mistakes_exit_2_with_one_line(
 def test_help_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = fedlib(capsys)
     assert status == 0
-    for command in ("list", "data", "run", "grid", "reproduce", "figures", "compare", "doctor"):
+    commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
+    for command in (*commands, "compare", "doctor", "bench"):
         assert command in out
         status, text, _ = fedlib(capsys, command, "--help")
         assert status == 0 and "Usage" in text

@@ -5,7 +5,9 @@ import nbformat
 import pytest
 
 import fedlib
-from fedlib import engine, figures, notebook
+from fedlib import engine, experiments, figures, notebook
+from fedlib.experiments import Request, grid, tuned
+from fedlib.results import reading
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +66,47 @@ def test_a_whole_notebook(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(engine, "execute", refuse)
     session.run(task, "fedavg", rounds=2)
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """A notebook's plan: curves of two tasks, and a grid."""
+
+    def plan(preset, seed, numbers):
+        common = dict(options={"clients": 6}, seed=seed, rounds=numbers["rounds"])
+        return [
+            *tuned("synthetic", ("fedavg", "fedadam"), "curves", **common),
+            Request("quadratic", "fedavg", "curves", {"local_steps": 1}, rounds=1, seed=seed),
+            *grid("synthetic", "fedprox", "mu", {"mu": [0.1, 1.0]}, eval_every=0, **common),
+        ]
+
+    monkeypatch.setitem(experiments.PLANS, "10_own", plan)
+
+
+def test_an_experiment_trains_its_plan_once(planned, capsys, monkeypatch):
+    session = notebook.start("10_own", seed=2, rounds=2)
+    curves = session.experiment("curves")
+    assert [h.config.algorithm for h in curves] == ["fedavg", "fedadam", "fedavg"]
+    assert [h.config.task["name"] for h in curves] == ["synthetic", "synthetic", "quadratic"]
+    assert {h.config.seeds["init"] for h in curves} == {2}
+    assert [r.part for r in session.requests()] == ["curves"] * 3 + ["mu"] * 2
+    assert [r.overrides["mu"] for r in session.requests("mu")] == [0.1, 1.0]
+    cells = session.experiment("mu")
+    assert [reading.hyperparameter(h, "mu") for h in cells] == [0.1, 1.0]
+    task = session.task("synthetic", clients=6)
+    assert task is session.task("synthetic", clients=6) is not session.task("synthetic", clients=5)
+    assert capsys.readouterr().out.count("Task('synthetic'") == 2  # each task is told once
+
+    def refuse(*_, **__):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(engine, "execute", refuse)
+    again = notebook.start("10_own", seed=2, rounds=2).experiment()
+    assert [h.config.digest for h in again] == [h.config.digest for h in [*curves, *cells]]
+    with pytest.raises(fedlib.Error, match="unknown part of this notebook's plan 'curve'"):
+        session.experiment("curve")
+    with pytest.raises(fedlib.Error, match="unknown notebook with a plan '99_none'"):
+        notebook.start("99_none").experiment()
 
 
 @pytest.mark.notebook

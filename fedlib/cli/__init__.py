@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import typer
 import typer.core
 
-from fedlib.cli import data, reports, runs
+from fedlib.cli import data, reports, runs, sweep
 from fedlib.cli.options import parse_value
 from fedlib.errors import Error, Failure
 
@@ -43,7 +43,7 @@ app = typer.Typer(
 app.command("list")(reports.list_)
 app.add_typer(data.app, name="data")
 for command in (
-    *(runs.run, runs.grid),
+    *(runs.run, runs.grid, sweep.sweep, sweep.publish),
     *(reports.reproduce, reports.figures, reports.compare, reports.bench, reports.doctor),
 ):
     app.command()(command)

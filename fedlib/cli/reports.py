@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,11 @@ from fedlib.cli.options import (
     show,
     store_root,
 )
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedlib.engine.strategy import Limits
 
 
 def list_(
@@ -79,6 +84,9 @@ def reproduce(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show what the notebooks print.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(help="Notebooks at once; with several, each has one thread.")
+    ] = 1,
 ) -> None:
     """Execute the notebooks with papermill; figures land in figures/."""
     from fedlib import reproduce as runner
@@ -95,6 +103,7 @@ def reproduce(
         given=parse_pairs(parameter, "--parameter"),
         output=output,
         log=verbose,
+        jobs=jobs,
     ):
         count += 1
         state = f"FAILED: {done.error}" if done.error else "ok"
@@ -123,7 +132,9 @@ def figures(
 
 
 def compare(
-    paper: Annotated[str | None, typer.Argument(help="fedopt or adafedadam; default both.")] = None,
+    paper: Annotated[
+        str | None, typer.Argument(help="fedopt, mime, adafedadam, delta_sgd; default all.")
+    ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -145,16 +156,35 @@ def compare(
     show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
 
 
-def doctor(as_json: Json = False, data_root: DataRoot = None) -> None:
-    """What fedlib finds here: versions, device, threads, data, stored runs."""
+def doctor(
+    calibrate: Annotated[
+        bool,
+        typer.Option("--calibrate", help="Measure how models are best executed here (a minute)."),
+    ] = False,
+    device: Device = "auto",
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """What fedlib finds here: versions, device, threads, execution, data, stored runs."""
     import platform
     from importlib.metadata import version
 
     import torch
 
     from fedlib import datasets, paths
+    from fedlib.engine import strategy
+    from fedlib.engine.run import resolve_device
     from fedlib.results import Store
 
+    where = resolve_device(device)
+    if calibrate:
+        from fedlib.engine.calibration import calibrate as measure
+
+        found, seconds = measure(where, progress=not as_json)
+        strategy.keep(where, found)
+        if not as_json:
+            show(seconds, False, columns([tuple(one.values()) for one in seconds]))
+    limits = strategy.limits(where)
     root = paths.data_root(data_root)
     facts: dict[str, Any] = {
         "fedlib": version("fedlib"),
@@ -167,12 +197,22 @@ def doctor(as_json: Json = False, data_root: DataRoot = None) -> None:
         else "no GPU that torch sees",
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
+        "execution": _execution(where, limits),
+        "measured": str(strategy.path()) if strategy.measured(where) else "no: --calibrate does",
         "data root": str(root),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(Store(store_root(data_root)).table()),
         "figures": str(paths.figures_root()),
     }
     show(facts, as_json, columns([(name, value) for name, value in facts.items()]))
+
+
+def _execution(device: torch.device, limits: Limits) -> str:
+    """How models are executed on a device, in a line."""
+    rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
+    if device.type == "cuda":
+        return f"{rows}; CUDA graphs up to {limits.graph_numbers:,}"
+    return f"{rows}; one thread up to {limits.one_thread_numbers:,}, else clients in parallel"
 
 
 def bench(
@@ -195,6 +235,9 @@ def bench(
     rivals: Annotated[
         bool, typer.Option("--rivals/--no-rivals", help="Time the other ways too.")
     ] = True,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Show the most that each way's tensors take, too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all."""
@@ -211,6 +254,7 @@ def bench(
             configurations=count,
             width=factor,
             rivals=rivals,
+            memory=memory,
         )
         for name in workloads or ["W1", "W2", "W3", "W4", "W5"]
         for cohort in cohorts
@@ -220,7 +264,13 @@ def bench(
     names = ("workload", "clients", "configurations", "width", "backend")
     ways = [*results[0]["seconds"]]
     rows: list[tuple[Any, ...]] = [
-        (*names, *(f"{way} s" for way in ways), *(f"{way} / fedlib" for way in ways[1:]))
+        (
+            *names,
+            *(f"{way} s" for way in ways),
+            *(f"{way} / fedlib" for way in ways[1:]),
+            *(f"{way} MiB" for way in ways if memory),
+            "padding",
+        )
     ]
     for one in results:
         rows.append(
@@ -228,6 +278,8 @@ def bench(
                 *(one[name] for name in names),
                 *(f"{one['seconds'][way]:.4f}" for way in ways),
                 *(f"{one['ratios'][way]:.2f}" for way in ways[1:]),
+                *(f"{one['bytes'][way] / 2**20:.1f}" for way in ways if memory),
+                f"{one['padding']:.1%}",
             )
         )
     show(results, as_json, columns(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,15 @@ from fedlib.errors import Error
 from fedlib.figures import style
 
 MARKERS = 8
+# Metrics whose names are no words.
+METRIC_NAMES = {"mse_x1000": "MSE × 1000"}
 # Where a panel's own legend does not lie on its lines.
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+
+
+def algorithm(history: History) -> str:
+    """What a line stands for by default."""
+    return history.config.algorithm
 
 
 def learning_curves(
@@ -33,6 +40,7 @@ def learning_curves(
     percent: bool = True,
     log_y: bool = False,
     legend: bool = True,
+    by: Callable[[History], str] = algorithm,
     ax: Axes | None = None,
 ) -> tuple[Figure, pd.DataFrame]:
     """A metric over rounds: a line per algorithm, the mean over seeds with a band of ± one std.
@@ -47,20 +55,21 @@ def learning_curves(
         percent: draw fractions as percent.
         log_y: logarithmic values.
         legend: draw one; without it :func:`shared_legend` can.
+        by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS`.
         ax: draw into these axes; default a new figure.
 
     Returns:
-        the figure, and what is drawn: task, algorithm, round, mean, std (n - 1, NaN for one seed),
-            seeds.
+        the figure, and what is drawn: task, algorithm (what ``by`` says), round, mean, std (n - 1,
+            NaN for one seed), seeds.
 
     Raises:
         Error: no runs, or a run without this metric.
     """
-    data = curve_data(histories, metric, split, percent)
+    data = curve_data(histories, metric, split, percent, by)
     with style.context():
         ax = Figure().subplots() if ax is None else ax
-        for algorithm, part in data.groupby("algorithm", sort=False):
-            look = style.look(str(algorithm))
+        for key, part in data.groupby("algorithm", sort=False):
+            look = style.look(str(key))
             every = max(1, len(part) // MARKERS)
             ax.plot(part["round"], part["mean"], label=look.label, markevery=every, **look.line())
             if (part["seeds"] > 1).any():
@@ -96,6 +105,7 @@ def curve_data(
     metric: str = "accuracy",
     split: str = "test",
     percent: bool = True,
+    by: Callable[[History], str] = algorithm,
 ) -> pd.DataFrame:
     """What a learning curve shows: task, algorithm, round, mean, std, seeds."""
     if not histories:
@@ -104,7 +114,7 @@ def curve_data(
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
         frame = series.rename("value").reset_index()
-        frame.insert(0, "algorithm", history.config.algorithm)
+        frame.insert(0, "algorithm", by(history))
         frame.insert(0, "task", history.config.task["name"])
         frames.append(frame)
     every = pd.concat(frames, ignore_index=True)
@@ -120,6 +130,7 @@ def client_distribution(
     title: str = "",
     percent: bool = True,
     legend: bool = True,
+    by: Callable[[History], str] = algorithm,
     ax: Axes | None = None,
 ) -> tuple[Figure, pd.DataFrame]:
     """The share of clients whose final value is at most x, a line per algorithm (seeds pooled).
@@ -140,15 +151,15 @@ def client_distribution(
             raise Error(
                 f"{history!r} has no {split} {metric} per client; draw runs of another task"
             )
-        parts.setdefault(history.config.algorithm, []).append(chosen.to_numpy(float))
+        parts.setdefault(by(history), []).append(chosen.to_numpy(float))
     factor = 100.0 if percent else 1.0
     frames = []
     with style.context():
         ax = Figure().subplots() if ax is None else ax
-        for algorithm, values in parts.items():
+        for key, values in parts.items():
             ordered = factor * np.sort(np.concatenate(values))
             share = 100.0 * np.arange(1, len(ordered) + 1) / len(ordered)
-            look = style.look(algorithm)
+            look = style.look(key)
             ax.plot(
                 ordered,
                 share,
@@ -157,7 +168,7 @@ def client_distribution(
                 markevery=max(1, len(ordered) // MARKERS),
                 **look.line(),
             )
-            frames.append(pd.DataFrame({"algorithm": algorithm, "value": ordered, "share": share}))
+            frames.append(pd.DataFrame({"algorithm": key, "value": ordered, "share": share}))
         ax.set(
             xlabel=f"client {axis_label(metric, split, percent)}", ylabel="clients at or below (%)"
         )
@@ -188,7 +199,8 @@ def shared_legend(figure: Figure, *more: Line2D) -> None:
 
 def axis_label(metric: str, split: str, percent: bool) -> str:
     """For instance ``"test accuracy (%)"``."""
-    return f"{split} {metric.replace('_', ' ')}{' (%)' if percent else ''}"
+    name = METRIC_NAMES.get(metric, metric.replace("_", " "))
+    return f"{split} {name}{' (%)' if percent else ''}"
 
 
 def figure_of(ax: Axes) -> Figure:

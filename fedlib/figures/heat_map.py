@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from fedlib.errors import Error, unknown
@@ -67,32 +69,67 @@ def heat_map(
     gone = data.pivot(index=y, columns=x, values="diverged").notna().to_numpy()
     with style.context():
         ax = Figure().subplots() if ax is None else ax
-        image = ax.imshow(grid.to_numpy(), origin="lower", aspect="auto")
-        ax.grid(False)
-        for i, j in np.argwhere(gone):
-            ax.add_patch(
-                Rectangle(
-                    (j - 0.5, i - 0.5), 1, 1, hatch="////", fill=False, edgecolor="0.6", linewidth=0
-                )
-            )
-        if numbers:
-            _numbers(ax, grid.to_numpy())
-        for axis, name, values in ((ax.xaxis, x, grid.columns), (ax.yaxis, y, grid.index)):
-            logs = all(isinstance(v, (int, float)) and v > 0 for v in values)
-            labels = [f"{np.log10(v):.3g}" if logs else str(v) for v in values]
-            axis.set_ticks(range(len(values)), labels)
-            words = WORDS.get(name, name.replace("_", " "))
-            axis.set_label_text(f"log10 {words}" if logs else words)
+        image = draw_cells(ax, grid, gone, numbers=numbers)
         ax.set_title(title)
         figure = figure_of(ax)
         figure.colorbar(image, ax=ax, label=axis_label(metric, split, percent))
     return figure, data
 
 
-def _numbers(ax: Axes, values: np.ndarray) -> None:
-    finite = values[np.isfinite(values)]
-    middle = (finite.min() + finite.max()) / 2 if finite.size else 0.0
+def draw_cells(
+    ax: Axes,
+    grid: pd.DataFrame,
+    gone: np.ndarray,
+    *,
+    numbers: bool = True,
+    smaller: bool = False,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> AxesImage:
+    """One heat map; bright is good. The caller adds title and colour bar.
+
+    Args:
+        ax: to draw into.
+        grid: values, rows and columns by two hyperparameters whose names its axes bear.
+        gone: bool, as ``grid``: hatched.
+        numbers: write the values into the cells.
+        smaller: whether small values are the good ones.
+        limits: of the colours; None: the smallest, the largest value.
+    """
+    colors = colormaps["cividis_r" if smaller else "cividis"]
+    low, high = limits
+    image = ax.imshow(
+        grid.to_numpy(float), origin="lower", aspect="auto", cmap=colors, vmin=low, vmax=high
+    )
+    ax.grid(False)
+    for i, j in np.argwhere(gone):
+        ax.add_patch(
+            Rectangle(
+                (j - 0.5, i - 0.5), 1, 1, hatch="////", fill=False, edgecolor="0.6", linewidth=0
+            )
+        )
+    if numbers:
+        _numbers(ax, grid.to_numpy(float), image, smaller)
+    for axis, values in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
+        name = str(values.name)
+        logs = all(isinstance(v, (int, float)) and v > 0 for v in values)
+        labels = [f"{np.log10(v):.3g}" if logs else str(v) for v in values]
+        axis.set_ticks(range(len(values)), labels)
+        words = WORDS.get(name, name.replace("_", " "))
+        axis.set_label_text(f"log10 {words}" if logs else words)
+    return image
+
+
+def _numbers(ax: Axes, values: np.ndarray, image: AxesImage, smaller: bool) -> None:
+    low, high = image.get_clim()
+    middle = ((low or 0.0) + (high or 0.0)) / 2
     for (i, j), value in np.ndenumerate(values):
         if np.isfinite(value):
-            color = "white" if value < middle else "black"
-            ax.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=6, color=color)
+            color = "white" if (value < middle) != smaller else "black"
+            ax.text(j, i, short(value), ha="center", va="center", fontsize=6, color=color)
+
+
+def short(value: float) -> str:
+    """A number in at most five letters: one digit after the point from 10 on, two below."""
+    if abs(value) >= 1000:
+        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.2f}"

@@ -27,7 +27,9 @@ from fedlib.figures.tables import table
 NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
 STRIP_INCHES = 0.14
-LETTERS_PER_INCH = 24
+LETTERS_PER_INCH = 22
+# More tasks than these share one note where they can.
+MANY_TASKS = 3
 
 
 def save(
@@ -139,32 +141,46 @@ def provenance(histories: Sequence[History]) -> dict[str, Any]:
 
 
 def note(histories: Sequence[History]) -> str:
-    """What a reader must know about the runs; empty for the papers' settings and data."""
-    parts = []
-    tasks = {history.config.task["name"] for history in histories}
-    for name in sorted(tasks):
-        runs = [history for history in histories if history.config.task["name"] == name]
-        words = []
-        if any(history.stand_in for history in runs):
-            words.append("stand-in data")
-        quick = [history for history in runs if history.config.task["preset"] != "paper"]
-        if quick:
-            presets = "/".join(sorted({history.config.task["preset"] for history in quick}))
-            words.append(f"{presets} preset: {_numbers(h.config.rounds for h in quick)} rounds")
-            clients = {h.config.task["options"].get("clients") for h in quick} - {None}
-            if clients:
-                words[-1] += f", {_numbers(clients)} clients"
-        own = [history for history in runs if history.config.task["preset"] == "paper"]
-        cut = [history for history in own if history.config.rounds < _own_rounds(history)]
-        if cut:
-            rounds = _numbers(history.config.rounds for history in cut)
-            words.append(f"{rounds} of {_numbers(_own_rounds(h) for h in cut)} rounds")
-        narrow = {h.config.task["options"].get("width", 1.0) for h in runs} - {1.0}
-        if narrow:
-            words.append(f"{_numbers(narrow)} of the network's width")
-        if words:
-            parts.append((f"{name}: " if len(tasks) > 1 else "") + ", ".join(words))
-    return "; ".join(parts)
+    """What a reader must know about the runs; empty for the papers' settings and data.
+
+    Tasks have words of their own; many tasks that are reduced alike share them.
+    """
+    tasks: dict[str, list[History]] = {}
+    for history in sorted(histories, key=lambda history: history.config.task["name"]):
+        tasks.setdefault(history.config.task["name"], []).append(history)
+    kinds = {
+        (any(run.stand_in for run in runs), *sorted({run.config.task["preset"] for run in runs}))
+        for runs in tasks.values()
+    }
+    if len(tasks) > MANY_TASKS and len(kinds) == 1 and "paper" not in next(iter(kinds)):
+        return ", ".join(_words(histories))
+    words = {name: ", ".join(_words(runs)) for name, runs in tasks.items()}
+    return "; ".join(
+        (f"{name}: " if len(tasks) > 1 else "") + text for name, text in words.items() if text
+    )
+
+
+def _words(runs: Sequence[History]) -> list[str]:
+    """How some runs differ from the papers' settings and data."""
+    words = []
+    if any(history.stand_in for history in runs):
+        words.append("stand-in data")
+    quick = [history for history in runs if history.config.task["preset"] != "paper"]
+    if quick:
+        presets = "/".join(sorted({history.config.task["preset"] for history in quick}))
+        words.append(f"{presets} preset: {_numbers(h.config.rounds for h in quick)} rounds")
+        clients = {h.config.task["options"].get("clients") for h in quick} - {None}
+        if clients:
+            words[-1] += f", {_numbers(clients)} clients"
+    own = [history for history in runs if history.config.task["preset"] == "paper"]
+    cut = [history for history in own if history.config.rounds < _own_rounds(history)]
+    if cut:
+        rounds = _numbers(history.config.rounds for history in cut)
+        words.append(f"{rounds} of {_numbers(_own_rounds(h) for h in cut)} rounds")
+    narrow = {h.config.task["options"].get("width", 1.0) for h in runs} - {1.0}
+    if narrow:
+        words.append(f"{_numbers(narrow)} of the network's width")
+    return words
 
 
 def _own_rounds(history: History) -> int:

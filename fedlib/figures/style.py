@@ -56,13 +56,25 @@ LOOKS: dict[str, Look] = {
     "centralized": Look("Centralized", "#7F7F7F", "", _LONG),
     "n_accadam": Look("N-AccAdam", _SKY, "3", _LONG),
 }
+# Client optimizers, as Delta-SGD's figures compare them; ``_decay`` is its falling step size.
+CLIENT_LOOKS: dict[str, Look] = {
+    "sgd": Look("SGD", _BLACK, "o", _DASH),
+    "sgd_decay": Look("SGD (decay)", "#7F7F7F", "o", _DOT),
+    "sgdm": Look("SGDM", _BLUE, "v", _DASHDOT),
+    "sgdm_decay": Look("SGDM (decay)", _SKY, "v", _DOT),
+    "adam": Look("Adam", _AMBER, "^", "-"),
+    "adagrad": Look("Adagrad", _GREEN, "s", "-"),
+    "sps": Look("SPS", _PINK, "X", _DASHDOT),
+    "delta_sgd": Look("Δ-SGD", _RED, "*", "-"),
+}
 _OTHERS = (_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _OLIVE)
 
 
 def look(algorithm: str) -> Look:
-    """An algorithm's look; one that is not in :data:`LOOKS` gets a fixed one from its name."""
-    if algorithm in LOOKS:
-        return LOOKS[algorithm]
+    """The look of an algorithm or client optimizer; any other name gets a fixed one from itself."""
+    known = LOOKS | CLIENT_LOOKS
+    if algorithm in known:
+        return known[algorithm]
     number = sum(algorithm.encode())
     return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], _DOT)
 

@@ -19,6 +19,11 @@ def exp_decay(round: int, rounds: int) -> float:
     return 0.1 ** (round // 500)
 
 
+def exp_decay_thirds(round: int, rounds: int) -> float:
+    """0.1 after a third of the ``rounds``, 0.01 after two: ExpDecay of 1500 rounds, scaled."""
+    return 0.1 ** (3 * round // rounds)
+
+
 def step_decay(round: int, rounds: int) -> float:
     """Divided by 10 after 50 % and again after 75 % of the ``rounds`` (Delta-SGD's baselines).
 
@@ -31,6 +36,7 @@ def step_decay(round: int, rounds: int) -> float:
 SCHEDULES: dict[str, Schedule] = {
     "constant": constant,
     "exp_decay": exp_decay,
+    "exp_decay_thirds": exp_decay_thirds,
     "step_decay": step_decay,
 }
 

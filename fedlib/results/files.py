@@ -80,8 +80,8 @@ class Stored:
             Error: a file is missing or not what was written.
         """
         try:
-            frame = _read_csv(self._bytes(HISTORY), {"round": "int64"})
-            clients = _read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
+            frame = read_csv(self._bytes(HISTORY), {"round": "int64"})
+            clients = read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
             tensors = self._params() if params else {}
         except (OSError, ValueError, KeyError) as problem:
             if isinstance(problem, Damaged):
@@ -113,8 +113,8 @@ def write_run(
     """Store a run under ``root``; returns it as it will be read."""
     files = {
         CONFIG: _json(history.config.as_dict()),
-        HISTORY: _csv(history.frame),
-        CLIENTS: _csv(history.clients),
+        HISTORY: to_csv(history.frame),
+        CLIENTS: to_csv(history.clients),
     }
     if keep_params:
         tensors = {name: tensor.detach().contiguous() for name, tensor in history.params.items()}
@@ -155,15 +155,9 @@ def open_run(path: Path) -> Stored:
     try:
         plain = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         meta = json.loads((path / META).read_text(encoding="utf-8"))
-        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-        if hashlib.sha256(canonical.encode()).hexdigest()[:16] != digest:
+        config = parse_config(plain, path)
+        if config.digest != digest:
             raise damaged(path, f"{CONFIG} does not belong to digest {digest or 'in its name'}")
-        made = plain.pop("format")
-        if made != FORMAT:
-            raise damaged(path, f"made by another fedlib (format {made}, this one reads {FORMAT})")
-        if isinstance(plain["local_steps"], list):
-            plain["local_steps"] = tuple(plain["local_steps"])
-        config = RunConfig(**plain)
         for key in ("files", "created", "diverged"):
             meta[key]
     except FileNotFoundError as problem:
@@ -175,6 +169,22 @@ def open_run(path: Path) -> Stored:
     return Stored(path, config, meta)
 
 
+def parse_config(plain: dict[str, Any], path: Path) -> RunConfig:
+    """What :meth:`RunConfig.as_dict` made, back again; ``path`` is for the message.
+
+    Raises:
+        Error: made by a fedlib whose runs have other numbers.
+    """
+    fields = dict(plain)
+    made = fields.pop("format")
+    if made != FORMAT:
+        raise damaged(path, f"made by another fedlib (format {made}, this one reads {FORMAT})")
+    for key in ("local_steps", "local_epochs"):
+        if isinstance(fields[key], list):
+            fields[key] = tuple(fields[key])
+    return RunConfig(**fields)
+
+
 def damaged(path: Path, what: str) -> Damaged:
     """The error for a run's directory that cannot be used."""
     return Damaged(f"damaged run {path}: {what}; delete this folder and run it again")
@@ -184,8 +194,9 @@ def describe(task: Task, history: History) -> dict[str, Any]:
     """What the store notes beside the engine's own meta data.
 
     ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``preset``,
-    ``stand_in``, ``source`` and ``label`` of the task, ``hyperparameters`` and ``settings``: the
-    task's own values for this algorithm, so that a run made with others can be told.
+    ``stand_in``, ``source`` and ``label`` of the task, ``hyperparameters`` (for this algorithm),
+    ``client_hyperparameters`` (by client optimizer) and ``settings``: the task's own values, so
+    that a run made with others can be told.
     """
     versions = {
         name: _version(name) for name in ("fedlib", "torch", "torchvision", "numpy", "pandas")
@@ -199,6 +210,9 @@ def describe(task: Task, history: History) -> dict[str, Any]:
         "source": task.source,
         "label": task.label or task.name,
         "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
+        "client_hyperparameters": {
+            name: dict(values) for name, values in task.client_hyperparameters.items()
+        },
         "settings": {
             "rounds": task.rounds,
             "clients_per_round": task.clients_per_round,
@@ -268,13 +282,13 @@ def safe(name: str) -> str:
     return re.sub(r"[^\w-]", "_", name) or "_"
 
 
-def _csv(frame: pd.DataFrame) -> bytes:
+def to_csv(frame: pd.DataFrame) -> bytes:
     """Floats are written as the shortest text that reads back as the same number."""
     return frame.to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
 
 
-def _read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
-    """What :func:`_csv` wrote. Python parses the values: pandas' own parser may be one bit off."""
+def read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
+    """What :func:`to_csv` wrote. Python parses the values: pandas' own may be one bit off."""
     texts = {"split": str, "metric": str, "value": str}
     frame = pd.read_csv(BytesIO(data), dtype={**texts, **types}, na_filter=False)
     frame["value"] = [float(text) for text in frame["value"]]
@@ -285,6 +299,7 @@ def _json(plain: Mapping[str, Any]) -> bytes:
     return (json.dumps(plain, indent=2) + "\n").encode()
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

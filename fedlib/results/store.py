@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.grids import combinations, grid_frame
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
+from fedlib.results import bundles
+from fedlib.results.bundles import Bundled
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.tasks.base import Task
 
@@ -54,9 +56,9 @@ class Store:
     Args:
         root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
             ``data/``).
-        published: directories with runs of the same layout that are only read, by :meth:`load`,
-            ``compare`` and ``redraw``; default ``results`` beside ``root`` and ``data/results`` of
-            the checkout.
+        published: directories with runs of the same layout, and bundles of runs, that are only
+            read, by :meth:`load`, ``compare`` and ``redraw``; default ``results`` beside ``root``
+            and ``data/results`` of the checkout.
 
     Example:
         >>> import fedlib, tempfile
@@ -234,7 +236,7 @@ class Store:
                 found[digest] = stored
         # One call per program: nothing is shared across programs, and what is finished is safe.
         wanted = list(missing.values())
-        for positions in engine.programs(wanted):
+        for positions in engine.programs(wanted, task, execution.get("device", "auto")):
             program = [wanted[position] for position in positions]
             checkpoint = self.root / ".checkpoints"
             for history in engine.execute(task, program, checkpoint=checkpoint, **execution):
@@ -278,6 +280,9 @@ class Store:
             path = find(folder, digest)
             if path is not None:
                 return open_run(path).history(params)
+        for bundle in self._bundles():
+            if digest in bundle:
+                return bundle[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
@@ -296,7 +301,20 @@ class Store:
                     log.warning("%s", problem)
                     continue
                 found.setdefault(run.config.digest, run)
+        for bundle in self._bundles() if published else ():
+            for digest, packed in bundle.items():
+                if task in (None, packed.config.task["name"]):
+                    found.setdefault(digest, packed)
         return sorted(found.values(), key=lambda run: (run.meta["created"], run.config.digest))
+
+    def _bundles(self) -> Iterator[dict[str, Bundled]]:
+        """The published bundles; a damaged one is logged and left out."""
+        for results in self.published:
+            for folder in bundles.folders(results):
+                try:
+                    yield bundles.open_bundle(folder)
+                except Error as problem:
+                    log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.

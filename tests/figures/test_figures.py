@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import threading
 
 import matplotlib
 import matplotlib.image
@@ -17,10 +18,13 @@ from matplotlib.figure import Figure
 import fedlib
 from fedlib import engine, figures
 from fedlib.engine.program import Program
-from fedlib.figures import style
+from fedlib.figures import catalogue, style
+from fedlib.figures.catalogue import memory
+from fedlib.figures.printed import printed_curves
 from fedlib.figures.save import NOTE, note, render
-from fedlib.results import Store
+from fedlib.results import Store, reading
 from fedlib.results.files import open_run, write_run
+from fedlib.results.items import Cell, Item
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
@@ -164,9 +168,9 @@ def test_draw_saves_everything(store, histories, tmp_path):
     assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # TrueType, embedded
     assert b"CreationDate" not in pdf
     csv = pd.read_csv(folder / "figure_2.csv")
-    left, right = drawn.figure.axes
+    left, _, right = drawn.figure.axes
     for name in ALGORITHMS:
-        rows = csv[(csv["panel"] == "curves") & (csv["algorithm"] == name)]
+        rows = csv[(csv["panel"] == "average") & (csv["algorithm"] == name)]
         np.testing.assert_allclose(
             rows["mean"], lines(left)[style.look(name).label].get_ydata(), 1e-15
         )
@@ -232,13 +236,13 @@ def test_the_note_tells_stand_ins_and_presets(quick_pictures, store, histories, 
 
 def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path):
     fake = {"stand_in": True}
-    one = [put(store, as_task(h, "emnist_cr", **fake)) for h in histories]
+    one = [put(store, as_task(h, "cifar100", **fake)) for h in histories]
     two = [put(store, as_task(h, "cifar10", **fake)) for h in histories[:2]]
     first = figures.draw("fedopt/figure_1", one, store=store)
-    assert [ax.get_title() for ax in first.figure.axes] == ["EMNIST CR"]
+    assert [ax.get_title() for ax in first.figure.axes] == ["CIFAR-100"]
     second = figures.draw("fedopt/figure_1", two, store=store)
-    assert [ax.get_title() for ax in second.figure.axes] == ["CIFAR-10", "EMNIST CR"]
-    assert set(second.data["task"]) == {"cifar10", "emnist_cr"}
+    assert [ax.get_title() for ax in second.figure.axes] == ["CIFAR-10", "CIFAR-100"]
+    assert set(second.data["task"]) == {"cifar10", "cifar100"}
     assert "stand-in data" in " ".join(corner(second.figure))
     marks = lines(second.figure.axes[0])
     assert marks["_printed fedavg"].get_ydata()[0] == 72.8
@@ -254,7 +258,7 @@ def test_tables(store, histories, tmp_path):
     drawn = figures.draw("adafedadam/table_5", histories, store=store)
     assert drawn.figure is None
     assert drawn.path == tmp_path / "figures" / "adafedadam" / "table_5.html"
-    row = drawn.data.query("algorithm == 'FedAvg' and metric == 'avg'").iloc[0]
+    row = drawn.data.query("method == 'FedAvg' and metric == 'avg'").iloc[0]
     expected = [h.final(window=1) for h in histories if h.config.algorithm == "fedavg"]
     assert row["ours"] == pytest.approx(100 * np.mean(expected)) and row["printed"] == 90.08
     text = drawn.path.read_text()
@@ -290,7 +294,8 @@ def test_redraw_cannot_train(quick_pictures, store, histories, monkeypatch):
 def test_missing_memory_or_run_names_the_notebook(quick_pictures, store, histories, tmp_path):
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         figures.redraw(["fedopt/figure_1"], store=store)
-    assert "fedlib run emnist_cr" in str(caught.value) and "\n" not in str(caught.value)
+    makers = figures.entry("fedopt/figure_1").notebooks.values()
+    assert all(maker in str(caught.value) for maker in makers) and "\n" not in str(caught.value)
     figures.draw("adafedadam/figure_2", histories, store=store)
     shutil.rmtree(store.path(histories[1].config))
     with pytest.raises(fedlib.Error, match="fedlib reproduce 23_fair_synthetic") as caught:
@@ -399,18 +404,90 @@ def test_every_algorithm_has_its_own_look():
 
 def test_catalogue_entries():
     ids = [entry.id for entry in figures.entries()]
-    assert ids[:4] == [
-        "fedopt/figure_1",
-        "fedopt/table_1",
-        "adafedadam/figure_2",
-        "adafedadam/table_5",
-    ]
-    assert figures.entry("fedopt/figure_1").notebook == "10_cifar10, fedlib run emnist_cr ALGORITHM"
+    assert len(ids) == len(set(ids)) and ids[:2] == ["fedopt/figure_1", "fedopt/table_1"]
+    assert {"adafedadam/figure_2", "adafedadam/table_5"} <= set(ids)
+    assert "10_cifar10" in figures.entry("fedopt/figure_1").notebook
     assert figures.entry("fedopt/figure_1").paper == "fedopt"
 
 
 def test_the_stored_runs_are_whole_after_all_this(made):
     assert all(open_run(path) for path in made[0].root.glob("synthetic/*-*"))
+
+
+def test_lines_may_stand_for_something_else_than_the_algorithm(store, synthetic):
+    runs = store.runs(
+        synthetic,
+        [
+            {"overrides": {"client_optimizer": "sgdm"}},
+            {"overrides": {"client_optimizer": "sgdm", "client_schedule": "step_decay"}},
+            {"overrides": {"client_optimizer": "delta_sgd"}},
+        ],
+        algorithm="fedavg",
+        rounds=2,
+    )
+    names = ["sgdm", "sgdm_decay", "delta_sgd"]
+    figure, data = figures.learning_curves(runs, by=reading.client_label)
+    assert list(data["algorithm"].unique()) == names
+    labels = [style.CLIENT_LOOKS[name].label for name in names]
+    assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
+    _, shares = figures.client_distribution(runs, by=reading.client_label)
+    assert list(shares["algorithm"].unique()) == names
+    looks = [(look.color, look.linestyle) for look in style.CLIENT_LOOKS.values()]
+    assert len(set(looks)) == len({look.color for look in style.CLIENT_LOOKS.values()}) == 8
+
+
+def test_printed_marks_belong_to_the_runs_with_the_cells_method(store, synthetic):
+    def cell(printed, optimizer):
+        return Cell(
+            optimizer, "fedavg", "avg", printed, {"client_optimizer": optimizer}, column="1"
+        )
+
+    table = (cell(80.0, "sgdm"), cell(90.0, "delta_sgd"), Cell("x", "fedavg", "avg", 9.0))
+    item = Item("own", "Table 9", "synthetic", "Synthetic", table, "23_fair_synthetic", 9, None, 10)
+    requests = [{"overrides": {"client_optimizer": name}} for name in ("delta_sgd", "sgdm")]
+    runs = store.runs(synthetic, requests, algorithm="fedavg", rounds=2)
+    ax = Figure().subplots()
+    data = printed_curves(item, runs, "avg", column="1", by=reading.client_label, ax=ax)
+    assert data.groupby("algorithm")["printed"].first().to_dict() == {"delta_sgd": 90, "sgdm": 80}
+    assert lines(ax)["_printed sgdm"].get_ydata()[0] == 80.0
+    assert ax.get_title() == "Synthetic" and (data["printed_rounds"] == 9).all()
+
+
+def test_notebooks_that_draw_into_one_figure_at_once_lose_nothing(
+    quick_pictures, store, histories, monkeypatch
+):
+    """The first waits in the middle of drawing until the second had every chance to overtake."""
+    one = [put(store, as_task(h, "cifar100")) for h in histories]
+    two = [put(store, as_task(h, "cifar10")) for h in histories]
+    second = threading.Thread(
+        target=figures.draw, args=("fedopt/figure_1", two), kwargs={"store": store}
+    )
+    plain = memory.remember
+
+    def slow(*given):
+        if not second.is_alive() and second.ident is None:
+            second.start()
+            second.join(0.5)
+        plain(*given)
+
+    monkeypatch.setattr(catalogue, "remember", slow)
+    figures.draw("fedopt/figure_1", one, store=store)
+    second.join(60)
+    entry = figures.entry("fedopt/figure_1")
+    assert set(memory.remembered(store, entry)) == {"cifar100", "cifar10"}
+
+
+def test_what_is_published_of_a_figure(quick_pictures, store, histories, tmp_path):
+    figures.draw("adafedadam/figure_2", histories, store=store)
+    entry = figures.entry("adafedadam/figure_2")
+    known = memory.known(store, entry, ["synthetic", "fair_femnist"])
+    assert known == {"synthetic": [h.config.digest for h in histories]}
+    assert memory.known(store, entry, ["fair_femnist"]) == {}
+    memory.publish(tmp_path / "results", entry, {"fair_femnist": ["0" * 16]})
+    memory.publish(tmp_path / "results", entry, known)
+    memory.publish(tmp_path / "results", entry, {})
+    elsewhere = Store(tmp_path / "empty", published=[tmp_path / "results"])
+    assert memory.remembered(elsewhere, entry) == {"fair_femnist": ["0" * 16], **known}
 
 
 def test_a_narrowed_network_is_named_in_the_note(store):

@@ -64,9 +64,17 @@ def hand_made(store, task, algorithm, values, clients=((1.0, 1),), diverged=None
     return write_run(store.root, task, history, False, True)
 
 
+ITEMS = {"cifar10": "Table 1", "emnist_cr": "Table 1", "synthetic": "Table 5"}
+PAPERS = {"cifar10": "fedopt", "emnist_cr": "fedopt", "synthetic": "adafedadam"}
+
+
 def cell(frame, task, algorithm, metric):
     found = frame[
-        (frame["task"] == task) & (frame["algorithm"] == algorithm) & (frame["metric"] == metric)
+        (frame["paper"] == PAPERS[task])
+        & (frame["item"] == ITEMS[task])
+        & (frame["task"] == task)
+        & (frame["algorithm"] == algorithm)
+        & (frame["metric"] == metric)
     ]
     assert len(found) == 1
     return found.iloc[0]
@@ -75,20 +83,17 @@ def cell(frame, task, algorithm, metric):
 def test_without_runs_every_cell_names_its_notebook(store):
     frame = compare(store)
     assert tuple(frame.columns) == COLUMNS
-    counts = frame.groupby(["paper", "task"]).size().to_dict()
-    assert counts == {
-        ("fedopt", "cifar10"): 5,
-        ("fedopt", "emnist_cr"): 5,
-        ("adafedadam", "synthetic"): 3 * len(set(fedlib.list_algorithms()) & TABLE_5),
-    }
+    counts = frame.groupby(["paper", "item", "task"]).size().to_dict()
+    assert counts["fedopt", "Table 1", "cifar10"] >= 5
+    assert counts["fedopt", "Table 1", "emnist_cr"] >= 5
+    assert counts["adafedadam", "Table 5", "synthetic"] == 3 * len(TABLE_5)
     assert frame["ours"].isna().all() and (frame["seeds"] == 0).all()
     assert "fedlib reproduce 10_cifar10" in cell(frame, "cifar10", "fedavg", "accuracy")["note"]
     note = cell(frame, "synthetic", "fedavg", "std")["note"]
     assert "notebooks/23_fair_synthetic.ipynb" in note
     totals = summary(frame)
     assert (totals["run"] == 0).all() and (totals["within"] == 0).all()
-    keys = zip(totals["paper"], totals["task"], strict=True)
-    assert dict(zip(keys, totals["cells"], strict=True)) == counts
+    assert totals.groupby(["paper", "item", "task"])["cells"].sum().to_dict() == counts
 
 
 TABLE_5 = {"fedavg", "fedadam", "qfedavg", "fednova", "fedprox", "adafedadam"}
@@ -179,12 +184,17 @@ def test_a_damaged_run_is_left_out(store, cifar, caplog):
     assert "history.csv" in caplog.text
 
 
+def table_1(store):
+    totals = summary(compare(store)).query("paper == 'fedopt' and item == 'Table 1'")
+    return totals.set_index("task").loc["cifar10"]
+
+
 def test_summary(store, cifar):
     hand_made(store, cifar, "fedavg", [0.74] * 150)  # printed 72.8
     hand_made(store, cifar, "fedadam", [0.70] * 150)  # printed 77.4
-    row = summary(compare(store)).set_index("task").loc["cifar10"]
-    assert (row["cells"], row["run"], row["comparable"], row["within"]) == (5, 2, 2, 1)
-    assert (row["paper_best"], row["our_best"], row["same_best"]) == ("fedadam", "fedavg", False)
+    row = table_1(store)
+    assert (row["run"], row["comparable"], row["within"]) == (2, 2, 1) and row["cells"] >= 5
+    assert (row["paper_best"], row["our_best"], row["same_best"]) == ("FedAdam", "FedAvg", False)
     hand_made(store, cifar, "fedadam", [0.76] * 150, seed=5)
-    row = summary(compare(store)).set_index("task").loc["cifar10"]
-    assert row["our_best"] == "fedavg"  # the mean over seeds counts: 73
+    row = table_1(store)
+    assert row["our_best"] == "FedAvg"  # the mean over seeds counts: 73

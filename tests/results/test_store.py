@@ -168,7 +168,7 @@ def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, 
         {"algorithm": "fedavg"},
         {"algorithm": "fedavg", "overrides": {"client_lr": 0.1}},
         {"algorithm": "fedavg", "overrides": {"client_lr": 0.2}},
-        {"algorithm": "fedadam"},
+        {"algorithm": "fedadam", "eval_every": 2},  # never in one program with the others
         {"algorithm": "fedavg", "overrides": {"client_lr": 0.1}},
     ]
     histories = store.runs(quadratic, requests, **common)
@@ -177,8 +177,8 @@ def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, 
     same(histories[1], histories[4])
     for request, history in zip(requests, histories, strict=True):
         overrides = {**STEPS, **request.get("overrides", {})}
-        alone = fedlib.run(quadratic, request["algorithm"], rounds=2, overrides=overrides)
-        same(alone, history)
+        own = {"rounds": 2, "eval_every": request.get("eval_every", 1), "overrides": overrides}
+        same(fedlib.run(quadratic, request["algorithm"], **own), history)
 
 
 def test_what_is_finished_stays_when_a_later_program_fails(store, quadratic, monkeypatch):
@@ -193,7 +193,7 @@ def test_what_is_finished_stays_when_a_later_program_fails(store, quadratic, mon
     with pytest.raises(KeyboardInterrupt):
         store.runs(
             quadratic,
-            [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}],
+            [{"algorithm": "fedavg"}, {"algorithm": "fedadam", "eval_every": 2}],
             rounds=1,
             overrides=STEPS,
         )

@@ -1,0 +1,167 @@
+"""What AdaFedAdam does in a round, on two quadratic clients in the plane (AdaFedAdam, Figure 1).
+
+The paper's drawing is not in its text; this one is computed from Algorithms 1 and 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedlib.figures import style
+from fedlib.figures.curves import shared_legend
+
+# Client k's objective is (x - c_k)' A_k (x - c_k) / 2: a steep one and a flat one.
+CURVATURES = np.array([[[3.0, 0.0], [0.0, 1.0]], [[0.3, 0.0], [0.0, 0.6]]])
+MINIMISERS = np.array([[0.0, 1.6], [3.0, 0.0]])
+START = np.array([-1.4, -1.2])
+SHARES = np.array([0.5, 0.5])  # p_k
+CLIENT_LR, STEPS = 0.15, 8
+SERVER_LR, BETAS, ROUNDS = 0.1, (0.9, 0.999), 120
+COLORS = ("#CC79A7", "#009E73")
+DRAWN = 0.3  # of a gradient's length
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round makes of the server's model.
+
+    Attributes:
+        paths: the local steps, ``[clients, steps + 1, 2]``.
+        gradients: of the clients' objectives at the server's model, ``[clients, 2]``.
+        updates: U_k, ``[clients, 2]``: as long as the gradients.
+        certainties: C_k, ``[clients]``.
+        pseudo_gradient, certainty: g ``[2]`` and C, of weights p_k (in the first round I_k = 1).
+    """
+
+    paths: np.ndarray
+    gradients: np.ndarray
+    updates: np.ndarray
+    certainties: np.ndarray
+    pseudo_gradient: np.ndarray
+    certainty: float
+
+
+def optimum() -> np.ndarray:
+    """The minimiser of the weighted mean objective, ``[2]``."""
+    steep = np.einsum("k,kij->ij", SHARES, CURVATURES)
+    return np.linalg.solve(steep, np.einsum("k,kij,kj->i", SHARES, CURVATURES, MINIMISERS))
+
+
+def one_round(x: np.ndarray) -> Round:
+    """Algorithm 2 without fairness control (alpha = 0), from the server's model ``[2]``."""
+    paths = [np.stack([x, x])]
+    for _ in range(STEPS):
+        paths.append(paths[-1] - CLIENT_LR * _gradients(paths[-1]))
+    gradients, moved = _gradients(paths[0]), paths[-1] - x
+    # e_k: the rate of the one step that would go as far as the client went.
+    e = np.linalg.norm(moved, axis=1) / np.linalg.norm(gradients, axis=1)
+    updates, certainties = -moved / e[:, None], np.log(e / CLIENT_LR) + 1
+    return Round(
+        np.stack(paths, 1),
+        gradients,
+        updates,
+        certainties,
+        SHARES @ updates,
+        float(SHARES @ certainties),
+    )
+
+
+def server_paths() -> dict[str, np.ndarray]:
+    """The server's models of FedAdam and AdaFedAdam, ``[ROUNDS + 1, 2]`` each, of one rate."""
+    return {name: _server_path(name == "adafedadam") for name in ("fedadam", "adafedadam")}
+
+
+def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
+    """One round, and the server's way to the optimum beside FedAdam's."""
+    first, best, walked = one_round(START), optimum(), server_paths()
+    with style.context():
+        figure = Figure(figsize=(5.5, 2.9))
+        left, right = figure.subplots(1, 2)
+        for ax in (left, right):
+            _landscape(ax, best)
+        for k, color in enumerate(COLORS):
+            left.plot(*first.paths[k].T, ".-", color=color, label=f"client {k + 1}")
+            end, place = first.paths[k, -1], ((-11, 4), (4, 2))[k]
+            left.annotate(f"$x_{k + 1}$", end, place, color=color, textcoords="offset points")
+            _arrow(left, -first.updates[k], f"$-U_{k + 1}$", color, ((-24, 0), (2, -9))[k])
+        ours = style.look("adafedadam").color
+        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, -2))
+        left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
+        values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
+        left.set_title(f"one round: {values}, $C$ = {first.certainty:.2f}")
+        for name, path in walked.items():
+            look = style.look(name)
+            right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
+        right.set_title(f"{ROUNDS} rounds of the server")
+        shared_legend(figure)
+    return figure, _data(first, best, walked)
+
+
+def _gradients(points: np.ndarray) -> np.ndarray:
+    """Each client's gradient at its point, ``[clients, 2]``."""
+    return np.einsum("kij,kj->ki", CURVATURES, points - MINIMISERS)
+
+
+def _server_path(adapted: bool) -> np.ndarray:
+    """Algorithm 1, or FedAdam: the mean update as gradient, and C = 1."""
+    x, m, v = START, np.zeros(2), np.zeros(2)
+    c_m = c_v = 1.0
+    path = [x]
+    for _ in range(ROUNDS):
+        made = one_round(x)
+        g, C = SHARES @ (x - made.paths[:, -1]), 1.0
+        if adapted:
+            g, C = made.pseudo_gradient, max(made.certainty, 0.1)
+        b1, b2 = BETAS[0] ** C, BETAS[1] ** C
+        c_m, c_v = c_m * b1, c_v * b2
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
+        x = x - C * SERVER_LR * (m / (1 - c_m)) / (np.sqrt(v / (1 - c_v)) + 1e-8)
+        path.append(x)
+    return np.stack(path)
+
+
+def _landscape(ax: Axes, best: np.ndarray) -> None:
+    """Level lines and minimisers of both clients, the optimum, and the server's model."""
+    x, y = np.linspace(-2, 3.6, 80), np.linspace(-2, 2.7, 80)
+    for k, color in enumerate(COLORS):
+        away = np.stack(np.meshgrid(x, y), -1) - MINIMISERS[k]
+        values = 0.5 * np.einsum("abi,ij,abj->ab", away, CURVATURES[k], away)
+        levels = values.max() * np.array([0.004, 0.03, 0.1])
+        ax.contour(x, y, values, levels=levels, colors=color, linewidths=0.4, alpha=0.5)
+        ax.plot(*MINIMISERS[k], "x", color=color)
+        ax.annotate(f"$x_{k + 1}^*$", MINIMISERS[k], (4, 4), textcoords="offset points")
+    ax.plot(*best, "*", color="0.3", markersize=8)
+    ax.annotate("$x^*$", best, (3, -12), textcoords="offset points")
+    ax.plot(*START, "o", color="black", zorder=3)
+    ax.set(xlim=(-1.9, 3.5), ylim=(-1.7, 2.5), aspect="equal", xticks=[], yticks=[])
+    ax.grid(False)
+
+
+def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float, float]) -> None:
+    """An arrow from the server's model, shortened, and its name at the tip."""
+    look: dict[str, Any] = {"arrowstyle": "-|>", "color": color, "shrinkA": 0, "shrinkB": 0}
+    tip = START + DRAWN * way
+    ax.annotate("", tip, START, arrowprops=look)
+    ax.annotate(text, tip, offset, textcoords="offset points", color=color)
+
+
+def _data(first: Round, best: np.ndarray, walked: dict[str, np.ndarray]) -> pd.DataFrame:
+    """All that is drawn: what, which client, step or round, the point or vector, and C."""
+    rows: list[tuple[str, int | None, int | None, float, float, float | None]] = []
+    for k in range(2):
+        rows += [("local step", k + 1, n, *point, None) for n, point in enumerate(first.paths[k])]
+        rows.append(("minimiser", k + 1, None, *MINIMISERS[k], None))
+        rows.append(("gradient", k + 1, None, *first.gradients[k], None))
+        rows.append(("U", k + 1, None, *first.updates[k], first.certainties[k]))
+    rows.append(("g", None, None, *first.pseudo_gradient, first.certainty))
+    rows.append(("optimum", None, None, *best, None))
+    for name, path in walked.items():
+        rows += [(f"{name} server", None, t, *point, None) for t, point in enumerate(path)]
+    frame = pd.DataFrame(rows, columns=["what", "client", "number", "x1", "x2", "certainty"])
+    return frame.astype({"client": "Int64", "number": "Int64", "certainty": float})

@@ -1,0 +1,100 @@
+"""How a printed number is computed from a run: weighted by examples, and with clients alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedlib.engine.history import History
+from fedlib.errors import Error
+
+NAN = float("nan")
+# AdaFedAdam's share of the worst clients.
+WORST = 0.3
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a run: ``METRICS["avg"](history)`` gives it weighted and unweighted.
+
+    Attributes:
+        measure: from a history to (weighted by examples, clients counted alike; NaN if unknown).
+        factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
+        ranks: whether the best method is the one that is best by it.
+        smaller: whether smaller is better.
+        unclear: why ours cannot be compared with the printed one, if so.
+    """
+
+    measure: Callable[[History], tuple[float, float]]
+    factor: float = 100.0
+    ranks: bool = True
+    smaller: bool = False
+    unclear: str = ""
+
+    def __call__(self, history: History) -> tuple[float, float]:
+        return self.measure(history)
+
+
+def averaged(name: str, window: int | None = None) -> Callable[[History], tuple[float, float]]:
+    """A test metric's mean over the last rounds: None is :meth:`History.window`, 1 the last one."""
+
+    def measure(history: History) -> tuple[float, float]:
+        weighted = history.final(name, window=window)
+        try:
+            return weighted, history.final(f"{name}_unweighted", window=window)
+        except Error:  # test data without clients
+            return weighted, NAN
+
+    return measure
+
+
+def _spread(history: History) -> tuple[float, float]:
+    """Standard deviation of the clients' accuracies around their mean (divided by n, not n - 1)."""
+    value, size = _client_accuracy(history)
+    if not len(value):
+        return NAN, NAN
+    mean = np.average(value, weights=size)
+    return float(np.sqrt(np.average((value - mean) ** 2, weights=size))), float(value.std())
+
+
+def _worst(history: History) -> tuple[float, float]:
+    """Mean accuracy of the worst clients that hold 30 % of the examples; of 30 % of the clients."""
+    value, size = _client_accuracy(history)
+    if not len(value):
+        return NAN, NAN
+    order = np.argsort(value, kind="stable")
+    value, size = value[order], size[order]
+    # The client at the border counts with the examples that are still needed.
+    room = np.clip(WORST * size.sum() - (np.cumsum(size) - size), 0, size)
+    count = max(1, round(WORST * len(value)))
+    return float(np.average(value, weights=room)), float(value[:count].mean())
+
+
+def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracies and example counts of the clients that have test examples; none if it diverged."""
+    frame = history.clients
+    frame = frame[
+        (frame["metric"] == "accuracy") & (frame["split"] == "test") & (frame["examples"] > 0)
+    ]
+    if history.diverged is not None:
+        frame = frame[:0]
+    return frame["value"].to_numpy(float), frame["examples"].to_numpy(float)
+
+
+# The printed spreads fit neither definition over clients (with and without weights).
+_UNCLEAR = "not comparable: the paper's weighting of clients is not stated; ours weighs by examples"
+
+METRICS: dict[str, Metric] = {
+    # FedOpt: the last 100 rounds.
+    "accuracy": Metric(averaged("accuracy")),
+    "last_accuracy": Metric(averaged("accuracy", window=1)),
+    "recall_at_5": Metric(averaged("recall_at_5")),
+    "last_recall_at_5": Metric(averaged("recall_at_5", window=1)),
+    "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
+    # AdaFedAdam, Mime, Delta-SGD: after the last round.
+    "avg": Metric(averaged("accuracy", window=1)),
+    "std": Metric(_spread, ranks=False, smaller=True, unclear=_UNCLEAR),
+    "worst30": Metric(_worst, ranks=False, unclear=_UNCLEAR),
+}

@@ -1,0 +1,157 @@
+"""Reading what a run was: its hyperparameters in the papers' words, its options, and tidy frames.
+
+Figures and tables group histories by these instead of by the order in which they were trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedlib.algorithms import CLIENT_OPTIMIZERS
+from fedlib.engine.config import TRAINING_KEYS, RunConfig
+from fedlib.engine.history import History
+from fedlib.errors import Error, unknown
+from fedlib.results.files import Stored
+
+_CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.items()}
+# Where a hyperparameter without a prefix stands in a method's description, by preference.
+_PARTS = ("server", "objective", "base", "client")
+
+
+def hyperparameter(run: History | Stored | RunConfig, key: str) -> Any:
+    """A run's value of an override key.
+
+    Args:
+        key: ``client_lr``, ``server_lr``, ``tau``, ``mu``, ``momentum``, ``client_momentum``,
+            ``client_optimizer``, ``base``, ``client_schedule``, ``local_epochs``, ``batch_size``...
+
+    Raises:
+        Error: the method has no such hyperparameter.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> overrides = {"client_lr": 0.25, "local_steps": 2}
+        >>> history = fedlib.run(task, "fedadam", rounds=1, overrides=overrides)
+        >>> hyperparameter(history, "client_lr"), hyperparameter(history, "local_steps")
+        (0.25, 2)
+    """
+    config = run if isinstance(run, RunConfig) else run.config
+    known = hyperparameters(config)
+    if key not in known:
+        raise unknown(f"hyperparameter of {config.algorithm}", key, known)
+    return known[key]
+
+
+def hyperparameters(run: History | Stored | RunConfig) -> dict[str, Any]:
+    """All of a run's hyperparameters by override key; see :func:`hyperparameter`."""
+    config = run if isinstance(run, RunConfig) else run.config
+    method = config.method
+    found: dict[str, Any] = {}
+    client = _part(method, "client")
+    for name, value in client.items():
+        found[f"client_{name}"] = value
+    for part in _PARTS[::-1]:
+        found |= {name: value for name, value in _part(method, part).items() if name != "lr"}
+    found |= {name: value for name, value in method.items() if not isinstance(value, Mapping)}
+    for owner in (method, _part(method, "server")):
+        if "server_lr" not in found and "lr" in owner:
+            found["server_lr"] = owner["lr"]
+    found["client_optimizer"] = client_optimizer(config)
+    if "base" in method:
+        found["base"] = str(method["base"]["type"]).lower()
+    for name in ("type", "lr", "client_type"):
+        found.pop(name, None)
+    return {**found, **{name: getattr(config, name) for name in TRAINING_KEYS}}
+
+
+def _part(method: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = method.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def client_optimizer(run: History | Stored | RunConfig) -> str:
+    """The name of the clients' optimizer: ``"sgd"`` where the method defines the steps itself."""
+    config = run if isinstance(run, RunConfig) else run.config
+    kind = _part(config.method, "client").get("type", "SGD")
+    return _CLIENT_NAMES.get(kind, kind)
+
+
+def client_label(run: History | Stored | RunConfig) -> str:
+    """The clients' optimizer in Delta-SGD's words: ``"sgdm_decay"`` where the rate falls."""
+    config = run if isinstance(run, RunConfig) else run.config
+    falls = config.method.get("client_schedule", "constant") != "constant"
+    return client_optimizer(config) + ("_decay" if falls else "")
+
+
+def option(run: History | Stored | RunConfig, name: str) -> Any:
+    """A run's task option, for instance ``"alpha"`` or ``"width"``.
+
+    Raises:
+        Error: the task has no such option.
+    """
+    config = run if isinstance(run, RunConfig) else run.config
+    options = config.task["options"]
+    if name not in options:
+        raise unknown(f"option of task {config.task['name']}", name, options)
+    return options[name]
+
+
+def value(run: History | Stored | RunConfig, key: str) -> Any:
+    """Anything that tells runs apart.
+
+    Args:
+        key: ``task``, ``algorithm``, ``seed`` (of the run), ``rounds``, ``clients_per_round``;
+            ``option.alpha`` for a task's option; else a hyperparameter.
+    """
+    config = run if isinstance(run, RunConfig) else run.config
+    if key.startswith("option."):
+        return option(config, key.removeprefix("option."))
+    own = {
+        "task": config.task["name"],
+        "algorithm": config.algorithm,
+        "seed": config.seeds["init"],
+        "rounds": config.rounds,
+        "clients_per_round": config.clients_per_round,
+    }
+    return own[key] if key in own else hyperparameter(config, key)
+
+
+def group(histories: Iterable[History], *keys: str) -> dict[Any, list[History]]:
+    """The histories by one value, or by a tuple of values of several keys; see :func:`value`."""
+    if not keys:
+        raise Error("group: no keys; name at least one, for instance 'algorithm'")
+    groups: dict[Any, list[History]] = {}
+    for history in histories:
+        values = tuple(value(history, key) for key in keys)
+        groups.setdefault(values if len(keys) > 1 else values[0], []).append(history)
+    return groups
+
+
+def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
+    """The histories' frames below each other, with a column for each key.
+
+    This is what :func:`fedlib.figures.heat_map` draws: ``frame(histories, "client_lr",
+    "server_lr")``.
+
+    Args:
+        keys: see :func:`value`; the column of ``option.alpha`` is ``alpha``.
+
+    Returns:
+        the keys' columns, then round, split, metric, value, diverged (round or NaN).
+    """
+    if not histories:
+        raise Error("no runs; give at least one history")
+    names = [key.removeprefix("option.") for key in keys]
+    frames = [
+        history.frame.assign(
+            **{name: value(history, key) for name, key in zip(names, keys, strict=True)},
+            diverged=float("nan") if history.diverged is None else float(history.diverged),
+        )
+        for history in histories
+    ]
+    columns = [*names, "round", "split", "metric", "value", "diverged"]
+    return pd.concat(frames, ignore_index=True)[columns]

@@ -1,0 +1,58 @@
+"""Several notebooks at once: results come in order, and what reads the others comes last."""
+
+import nbformat
+import pytest
+
+import fedlib
+from fedlib import reproduce
+
+pytestmark = pytest.mark.notebook
+
+PARAMETERS = 'preset = ""  # as usual'
+WRITE = """
+import os, pathlib, time
+time.sleep({seconds})
+assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["FEDLIB_PRESET"] == preset == "quick"
+pathlib.Path("{name}.txt").touch()
+"""
+READ = """
+import pathlib
+assert sorted(path.name for path in pathlib.Path().glob("*.txt")) == ["10_slow.txt", "20_fast.txt"]
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "fedlib").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def add(name, code):
+        cells = [nbformat.v4.new_code_cell(PARAMETERS), nbformat.v4.new_code_cell(code)]
+        cells[0].metadata["tags"] = ["parameters"]
+        book = nbformat.v4.new_notebook(cells=cells)
+        kernel = {"name": "python3", "language": "python", "display_name": "Python 3"}
+        book.metadata["kernelspec"] = kernel
+        nbformat.write(book, tmp_path / "notebooks" / f"{name}.ipynb")
+
+    return add
+
+
+def test_notebooks_at_once_come_in_order_and_readers_last(checkout, tmp_path):
+    checkout("10_slow", WRITE.format(seconds=1.5, name="10_slow"))
+    checkout("20_fast", WRITE.format(seconds=0, name="20_fast"))
+    checkout("30_wrong", "raise ValueError('no\\nsuch thing')")
+    checkout("90_reader", READ)
+    done = list(reproduce.reproduce(output=tmp_path / "executed", jobs=3))
+    assert [one.name for one in done] == ["10_slow", "20_fast", "30_wrong", "90_reader"]
+    assert [one.error for one in done] == [None, None, "ValueError: no", None]
+    assert all(one.output.is_file() and one.seconds > 0 for one in done)
+    assert done[0].seconds > 1.5
+
+
+def test_a_wrong_number_of_jobs_is_refused_before_anything_runs(checkout, tmp_path):
+    checkout("10_slow", WRITE.format(seconds=0, name="10_slow"))
+    with pytest.raises(fedlib.Error, match="jobs is 0; allowed"):
+        list(reproduce.reproduce(output=tmp_path / "executed", jobs=0))
+    assert not (tmp_path / "executed").exists()

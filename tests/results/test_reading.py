@@ -1,0 +1,144 @@
+"""What a run was, read back from its configuration; the papers' selection rule."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedlib
+from fedlib import algorithms
+from fedlib.engine.config import configure
+from fedlib.engine.history import History
+from fedlib.results import reading, selection
+
+
+@pytest.fixture(scope="module")
+def task():
+    return fedlib.load_task("synthetic", clients=4)
+
+
+def made(task, algorithm="fedavg", losses=(1.0,) * 30, diverged=None, accuracy=0.5, **settings):
+    """A history whose training losses are these, one a round."""
+    config, _ = configure(task, algorithm, rounds=len(losses), **settings)
+    rows = [(r, "train", "loss", v) for r, v in enumerate(losses, 1)]
+    rows += [(r, "test", "accuracy", accuracy) for r in range(len(losses) + 1)]
+    frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
+    return History(frame, pd.DataFrame(), {}, config, {"diverged": diverged})
+
+
+BUILT = [(name, "sgd") for name in algorithms.METHODS]
+BUILT += [("fedadam", name) for name in algorithms.CLIENT_OPTIMIZERS if name != "sgd"]
+
+
+@pytest.mark.parametrize(("name", "optimizer"), BUILT)
+def test_every_hyperparameter_is_read_under_its_override_key(task, name, optimizer):
+    wanted = algorithms.hyperparameters(name, optimizer)
+    given = {key: 0.0625 + i / 64 for i, key in enumerate(wanted) if isinstance(wanted[key], float)}
+    if "base" in wanted:  # the base's own numbers exist only if it has them
+        given = {**{k: v for k, v in given.items() if k != "momentum"}, "base": "adam"}
+    if optimizer != "sgd":
+        given["client_optimizer"] = optimizer
+    method = algorithms.build(name, **given).describe()
+    config, _ = configure(task, name, rounds=1)
+    found = reading.hyperparameters(dataclasses.replace(config, method=method))
+    for key, value in given.items():
+        assert found[key] == value, key
+    assert found["client_optimizer"] == optimizer
+    for key in ("batch_size", "local_epochs", "local_steps"):
+        assert found[key] == getattr(config, key)
+
+
+def test_values_groups_and_frames(task):
+    runs = [
+        made(task, "fedavg", overrides={"client_lr": rate, "local_epochs": 2}, seed=seed)
+        for rate in (0.5, 0.25)
+        for seed in (0, 1)
+    ]
+    assert reading.value(runs[2], "client_lr") == 0.25 and reading.value(runs[1], "seed") == 1
+    assert reading.value(runs[0], "option.clients") == 4 == reading.option(runs[0], "clients")
+    assert reading.value(runs[0], "task") == "synthetic"
+    assert reading.hyperparameter(runs[0], "local_epochs") == 2
+    assert reading.group(runs, "client_lr") == {0.5: runs[:2], 0.25: runs[2:]}
+    assert list(reading.group(runs, "seed", "client_lr"))[1] == (1, 0.5)
+    frame = reading.frame(runs, "client_lr", "option.clients")
+    assert list(frame)[:3] == ["client_lr", "clients", "round"]
+    assert frame["client_lr"].value_counts().to_dict() == {0.5: 122, 0.25: 122}
+    assert frame["diverged"].isna().all()
+    assert (reading.frame([made(task, diverged=3)])["diverged"] == 3).all()
+
+
+def test_client_labels(task):
+    falling = {"client_optimizer": "sgdm", "client_schedule": "step_decay"}
+    assert reading.client_label(made(task, overrides=falling)) == "sgdm_decay"
+    assert reading.client_label(made(task)) == "sgd" == reading.client_optimizer(made(task))
+
+
+def test_what_a_run_does_not_have_is_refused(task):
+    with pytest.raises(fedlib.Error, match="unknown hyperparameter of fedavg 'tau'"):
+        reading.hyperparameter(made(task), "tau")
+    with pytest.raises(fedlib.Error, match="unknown option of task synthetic 'client'"):
+        reading.option(made(task), "client")
+    with pytest.raises(fedlib.Error, match="no keys"):
+        reading.group([made(task)])
+    with pytest.raises(fedlib.Error, match="no runs"):
+        reading.frame([])
+
+
+def test_the_window_scales_with_the_rounds(task):
+    assert [selection.window(n) for n in (4000, 1500, 150, 15, 1)] == [100, 100, 10, 1, 1]
+    assert selection.window(400, paper_rounds=4000) == 10
+    for rounds in (1, 7, 15, 100, 1500):
+        assert selection.window(rounds) == made(task, losses=[1.0] * rounds).window()
+
+
+def test_the_score_is_the_mean_training_loss_of_the_window(task):
+    losses = np.linspace(2, 1, 30)
+    assert selection.training_score(made(task, losses=losses)) == pytest.approx(losses[-2:].mean())
+    half = selection.training_score(made(task, losses=losses), paper_rounds=200)
+    assert half == pytest.approx(losses[-15:].mean())
+    assert selection.training_score(made(task, diverged=9)) == math.inf
+
+
+def test_best_minimises_the_training_loss_and_not_the_accuracy(task):
+    low = made(task, losses=[0.5] * 30, accuracy=0.1, overrides={"client_lr": 0.5})
+    high = made(task, losses=[0.7] * 30, accuracy=0.9, overrides={"client_lr": 0.25})
+    gone = made(task, losses=[0.1] * 30, diverged=4, overrides={"client_lr": 1.0})
+    assert selection.best([high, gone, low]) is low
+    assert selection.best([low, high], by=lambda run: -run.final()) is high
+    with pytest.raises(fedlib.Error, match="all 1 runs diverged"):
+        selection.best([gone])
+    with pytest.raises(fedlib.Error, match="no runs"):
+        selection.best([])
+
+
+def test_a_setting_is_chosen_by_the_mean_over_its_seeds(task):
+    def pair(rate, *scores):
+        return [
+            made(task, losses=[score] * 30, seed=seed, overrides={"client_lr": rate})
+            for seed, score in enumerate(scores)
+        ]
+
+    lucky, steady = pair(0.5, 0.1, 0.9), pair(0.25, 0.4, 0.4)
+    assert selection.best_setting([*lucky, *steady]) == steady
+    assert selection.best([*lucky, *steady]) is lucky[0]
+    lucky[1].meta["diverged"] = 3
+    with pytest.raises(fedlib.Error, match="each of the 1 settings diverged"):
+        selection.best_setting(lucky)
+
+
+def test_over_seeds(task):
+    runs = [made(task, accuracy=a, seed=s) for s, a in enumerate((0.2, 0.4))]
+    other = dataclasses.replace(task, seed=5)  # another partition is another seed too
+    runs.append(made(other, accuracy=0.9))
+    runs.append(made(task, "fedadam", accuracy=0.7))
+    frame = selection.over_seeds(runs).set_index("algorithm")
+    assert frame.loc["fedavg", "mean"] == pytest.approx(0.5)
+    assert frame.loc["fedavg", "std"] == pytest.approx(np.std([0.2, 0.4, 0.9], ddof=1))
+    assert frame.loc["fedavg", "seeds"] == 3 and math.isnan(frame.loc["fedadam", "std"])
+    runs[0].meta["diverged"] = 1
+    assert math.isnan(selection.over_seeds(runs).set_index("algorithm").loc["fedavg", "mean"])
+    lengths = selection.over_seeds(runs, {"n": lambda run: run.config.rounds}, "option.clients")
+    assert set(lengths) == {"clients", "metric", "mean", "std", "seeds"}
+    assert (lengths["mean"] == 30).all()
