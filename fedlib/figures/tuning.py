@@ -48,7 +48,8 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
                 for name, line in winners.sort_values("tau").groupby("algorithm", sort=False):
                     look = style.look(str(name))
                     ax.plot(np.log10(line["tau"]), line[column], label=look.label, **look.line())
-                ax.set_xticks(np.unique(np.log10(part["tau"])))
+                ticks = np.unique(np.log10(part["tau"]))
+                ax.set(xticks=ticks, xlim=(ticks[0] - 0.3, ticks[-1] + 0.3))
                 _words(ax, task, "log10 tau", _label(part, column))
             shared_legend(figure)
         return figure, pd.concat(chosen, ignore_index=True).drop(columns=["preset"])

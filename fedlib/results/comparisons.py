@@ -45,7 +45,7 @@ def longest(
     if not every:
         return []
     chosen = max(every, key=lambda group: (_rounds(group), len(group)))
-    histories = []
+    histories: list[History] = []
     for name in algorithms.METHODS:
         candidates = settings(read(chosen.get(name, [])))
         if candidates:

@@ -67,13 +67,14 @@ def server(algorithm, rounds, **values):
     return fedlib.run(quadratic(), algorithm, eval_every=rounds, **settings).params["x"].numpy()
 
 
-@pytest.mark.parametrize("rounds", [1, 10, method.ROUNDS])
-def test_the_drawn_servers_are_the_librarys(rounds):
-    walked = method.server_paths()
-    ours = server("adafedadam", rounds, alpha=0.0)
-    np.testing.assert_allclose(walked["adafedadam"][rounds], ours, atol=1e-8)
-    adam = server("fedadam", rounds, tau=1e-8)
-    np.testing.assert_allclose(walked["fedadam"][rounds], adam, atol=1e-8)
+@pytest.mark.parametrize(
+    ("algorithm", "own"), [("adafedadam", {"alpha": 0.0}), ("fedadam", {"tau": 1e-8})]
+)
+def test_the_drawn_servers_are_the_librarys(algorithm, own):
+    walked = method.server_paths()[algorithm]
+    for rounds in (1, 25):
+        ours = server(algorithm, rounds, **own)
+        np.testing.assert_allclose(walked[rounds], ours, atol=1e-6)
 
 
 def test_figure_1_shows_what_its_text_says():
@@ -216,7 +217,7 @@ def front(histories):
         made(by["fedavg"], 0.3, 1.5),
         made(by["fednova"], 0.2, 1.0),
         made(by["fedadam"], 0.15, 1.5),
-        made(by["qfedavg"], 0.12, 2.0),
+        made(by["qfedavg"], 0.12, 2.1),
     ]
 
 

@@ -16,7 +16,7 @@ HEADINGS = ["Card", "Learning goals", "Parameters", "Set-up", "Idea", "Run", "Fi
 HEADINGS += ["Summary", "Exercises", "Next"]
 CARD = ("paper", "runtime", "needs", "produces")
 COMMON = {"preset": "", "seed": 0, "device": "auto"}
-CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 150, 15, 100
+CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 165, 15, 100
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|tmp|work|Users|mnt|opt|usr|var)/|[A-Z]:\\\\")
 
 

@@ -8,7 +8,8 @@ import pytest
 import fedlib
 from fedlib import papers
 from fedlib.experiments.delta_sgd import CLIENTS
-from fedlib.results import items
+from fedlib.models import Softmax
+from fedlib.results import Store, items
 from fedlib.results.compare import cells
 from fedlib.tasks import settings
 
@@ -19,23 +20,35 @@ COUNTS = {
 OPTIONS = {"clients": 100, "alpha": 0.1, "sizes": 500, "width": 1.0, "test_examples": 10_000}
 
 
+class Net(Softmax):
+    """Softmax regression that MOON takes: its features are the inputs."""
+
+    def features(self, x):
+        return x
+
+    def head(self, features):
+        return self(features)
+
+
 @pytest.fixture(scope="module")
-def run():
+def run(tmp_path_factory):
     """Makes a run that passes for one of CIFAR-10 with a ResNet-18."""
     base = fedlib.load_task("synthetic", clients=3)
+    store = Store(tmp_path_factory.mktemp("runs"), published=())
 
     def make(algorithm="fedavg", label="delta_sgd", overrides=None, **options):
         task = dataclasses.replace(
             base,
             name="cifar10_resnet18",
             preset="paper",
+            model=lambda: Net(60, 10),
             hyperparameters=settings.delta_sgd(),
             client_hyperparameters=settings.delta_sgd_clients(),
             options={**OPTIONS, **options},
             batch_size=64,
         )
         own = {**CLIENTS[label], **(overrides or {})}
-        return fedlib.run(task, algorithm, rounds=1, overrides=own, clients_per_round=2)
+        return store.run(task, algorithm, rounds=1, overrides=own, clients_per_round=2)
 
     return make
 
