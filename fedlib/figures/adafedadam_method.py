@@ -135,9 +135,9 @@ def _landscape(ax: Axes, best: np.ndarray) -> None:
         levels = values.max() * np.array([0.004, 0.03, 0.1])
         ax.contour(x, y, values, levels=levels, colors=color, linewidths=0.4, alpha=0.5)
         ax.plot(*MINIMISERS[k], "x", color=color)
-        ax.annotate(f"$x_{k + 1}^*$", MINIMISERS[k], (4, 4), textcoords="offset points")
+        ax.annotate(f"$x_{k + 1}^*$", tuple(MINIMISERS[k]), (4, 4), textcoords="offset points")
     ax.plot(*best, "*", color="0.3", markersize=8)
-    ax.annotate("$x^*$", best, (3, -12), textcoords="offset points")
+    ax.annotate("$x^*$", tuple(best), (3, -12), textcoords="offset points")
     ax.plot(*START, "o", color="black", zorder=3)
     ax.set(xlim=(-1.9, 3.5), ylim=(-1.7, 2.5), aspect="equal", xticks=[], yticks=[])
     ax.grid(False)
@@ -146,8 +146,8 @@ def _landscape(ax: Axes, best: np.ndarray) -> None:
 def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float, float]) -> None:
     """An arrow from the server's model, shortened, and its name at the tip."""
     look: dict[str, Any] = {"arrowstyle": "-|>", "color": color, "shrinkA": 0, "shrinkB": 0}
-    tip = START + DRAWN * way
-    ax.annotate("", tip, START, arrowprops=look)
+    tip = tuple(START + DRAWN * way)
+    ax.annotate("", tip, tuple(START), arrowprops=look)
     ax.annotate(text, tip, offset, textcoords="offset points", color=color)
 
 

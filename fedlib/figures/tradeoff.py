@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -96,7 +97,12 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         left.set_yticks([], minor=True)
         middle.set(xlabel="round", ylabel="RSD of the clients' errors", title="RSD")
         _front(right, table, colors)
-        hollow = {"color": "0.4", "marker": "o", "markerfacecolor": "white", "linestyle": ""}
+        hollow: dict[str, Any] = {
+            "color": "0.4",
+            "marker": "o",
+            "markerfacecolor": "white",
+            "linestyle": "",
+        }
         shared_legend(figure, Line2D([], [], label="printed (Table 5)", **hollow))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
@@ -155,8 +161,12 @@ def _front(
             )
     for row in table.dropna(subset="printed_error").to_dict("records"):
         look = style.look(row["algorithm"])
-        hollow = {"marker": look.marker, "markerfacecolor": "white", "color": look.color}
-        ax.plot(row["printed_error"], row["printed_rsd"], linestyle="", zorder=0.5, **hollow)
+        faces: dict[str, Any] = {
+            "marker": look.marker,
+            "markerfacecolor": "white",
+            "color": look.color,
+        }
+        ax.plot(row["printed_error"], row["printed_rsd"], linestyle="", zorder=0.5, **faces)
     ax.margins(0.12)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd of those with at most this error.

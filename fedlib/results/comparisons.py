@@ -49,7 +49,8 @@ def longest(
     for name in algorithms.METHODS:
         candidates = settings(read(chosen.get(name, [])))
         if candidates:
-            histories += min(candidates, key=_score)
+            own: list[History] = min(candidates, key=_score)
+            histories += own
     return histories
 
 

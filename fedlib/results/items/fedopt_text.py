@@ -28,7 +28,7 @@ def _table_10(task: str, label: str, notebook: str, options: Mapping[str, Any]) 
         rounds=stated["rounds"][label],
         clients_per_round=cohorts.get(label, stated["federated"]["clients_per_round_default"]),
         batch_size=stated["batch_size"][label],
-        options=_OPTIONS | options,
+        options={**_OPTIONS, **options},
     )
 
 
