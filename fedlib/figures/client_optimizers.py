@@ -168,7 +168,7 @@ def _curves(
 def _profiles(
     panels: Sequence[Profile], histories: Sequence[History]
 ) -> tuple[Figure, pd.DataFrame]:
-    """Final accuracies along a panel's settings, a line per client optimizer."""
+    """Final accuracies along a panel's settings, a line per client optimizer: Table 1's and ours."""
     shown = [
         panel for panel in panels if any(_at(histories, task, alpha) for _, task, alpha in panel[1])
     ]
@@ -177,12 +177,14 @@ def _profiles(
     frames = []
     with style.context():
         figure = Figure(figsize=(2.5 * len(shown), 4.6))
-        axes = figure.subplots(2, len(shown), squeeze=False)
+        axes = figure.subplots(2, len(shown), squeeze=False, sharex="col", sharey="col")
         for column, (title, places) in zip(axes.T, shown, strict=True):
             frame = _profile(title, places, histories)
-            for ax, value in zip(column, ("printed", "mean"), strict=True):
-                _draw_profile(ax, frame, value, [label for label, _, _ in places])
+            for ax, source in zip(column, ("printed", "ours"), strict=True):
+                _draw_profile(ax, frame[frame["source"] == source])
             column[0].set_title(title)
+            column[1].set_xticks(range(len(places)), [label for label, _, _ in places])
+            column[1].set_xlim(-0.2, len(places) - 0.8)
             frames.append(frame)
         axes[0, 0].set_ylabel("printed accuracy (%)")
         axes[1, 0].set_ylabel("ours (%)")
@@ -193,24 +195,23 @@ def _profiles(
 def _profile(
     title: str, places: Sequence[tuple[str, str, float]], histories: Sequence[History]
 ) -> pd.DataFrame:
-    """A panel's rows: its settings by the client optimizers that were run."""
+    """A panel's numbers: those of Table 1 that are legible, and those that were run."""
     rows = []
     for place, (label, task, alpha) in enumerate(places):
-        printed = _printed(task, alpha)
+        where = (title, place, label, task, alpha)
+        for key, (value, unclear) in _printed(task, alpha).items():
+            rows.append((*where, key, "printed", value, float("nan"), 0, unclear))
         for runs in settings(_at(histories, task, alpha)):
-            key = client_label(runs[0])
-            own = printed.get(key, (float("nan"), ""))
-            rows.append((title, place, label, task, alpha, key, *_final(runs), *own))
-    columns = ["panel", "place", "x", "task", "alpha", "algorithm", "mean", "std", "seeds"]
-    return pd.DataFrame(rows, columns=[*columns, "printed", "unclear"])
+            rows.append((*where, client_label(runs[0]), "ours", *_final(runs), ""))
+    columns = ["panel", "place", "x", "task", "alpha", "algorithm", "source", "value", "std"]
+    frame = pd.DataFrame(rows, columns=[*columns, "seeds", "unclear"])
+    return frame.dropna(subset="value")
 
 
-def _draw_profile(ax: Axes, frame: pd.DataFrame, value: str, labels: Sequence[str]) -> None:
+def _draw_profile(ax: Axes, frame: pd.DataFrame) -> None:
     for key, part in frame.groupby("algorithm", sort=False):
         look = style.look(str(key))
-        ax.plot(part["place"], part[value], label=look.label, **look.line())
-    ax.set_xticks(range(len(labels)), labels)
-    ax.set_xlim(-0.2, len(labels) - 0.8)
+        ax.plot(part["place"], part["value"], label=look.label, **look.line())
 
 
 def _panels(count: int, height: float) -> tuple[Figure, list[Axes]]:

@@ -91,11 +91,10 @@ def test_losses_above_the_start_do_not_take_the_colours(plain):
 
 
 def test_changing_one_run_changes_the_picture(plain):
-    runs = planted(plain)
-    before = render(heat_maps.grids("fedavg", "fedadam")(runs)[0])[0]
-    assert render(heat_maps.grids("fedavg", "fedadam")(runs)[0])[0] == before
+    runs = planted(plain, algorithms=("fedavg",))
+    before = render(heat_maps.grids("fedavg")(runs)[0])[0]
     runs[3].frame.loc[2, "value"] += 0.3
-    assert render(heat_maps.grids("fedavg", "fedadam")(runs)[0])[0] != before
+    assert render(heat_maps.grids("fedavg")(runs)[0])[0] != before
 
 
 def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error(plain):
@@ -124,8 +123,8 @@ def test_the_maps_of_all_tasks_are_in_the_catalogue(plain):
         label = fedopt_grids.TASKS[task]
         printed = papers.figures().query(f"paper == 'fedopt' and id == 'Figure {number}'")
         assert label in entry.caption and printed["datasets"].tolist() == [label]
-        figure, data = entry.draw(planted(plain, task, fedopt_grids.OPTIMIZERS))
-        assert len(images(figure)) >= 10 and len(data) == 45
+        figure, data = entry.draw(planted(plain, task, ("fedyogi",)))
+        assert len(images(figure)) >= 2 and len(data) == 9
     _, data = catalogue.entry("fedopt/figure_2").draw(
         planted(plain, "stackoverflow_nwp", fedopt_grids.OPTIMIZERS)
     )
