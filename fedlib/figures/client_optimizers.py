@@ -168,7 +168,7 @@ def _curves(
 def _profiles(
     panels: Sequence[Profile], histories: Sequence[History]
 ) -> tuple[Figure, pd.DataFrame]:
-    """Final accuracies along a panel's settings, one line per client optimizer: printed and ours."""
+    """Final accuracies along a panel's settings, one line per client optimizer, and the printed."""
     shown = [
         panel for panel in panels if any(_at(histories, task, alpha) for _, task, alpha in panel[1])
     ]
