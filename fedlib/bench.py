@@ -104,7 +104,7 @@ class PflCNN(nn.Module):
         a, b, c = (round(n * width) for n in (32, 64, 128))
         conv, linear, drop = models.layers.Conv2d, models.layers.Linear, models.layers.Dropout
         self.body = nn.Sequential(
-            *(conv(3, a, 3), nn.ReLU(), conv(a, b, 3), nn.ReLU(), models.layers.MaxPool2d(2)),
+            *(conv(3, a, 3), nn.ReLU(), conv(a, b, 3), models.layers.MaxPool2d(2), nn.ReLU()),
             *(drop(0.25), models.layers.Flatten(), linear(196 * b, c), nn.ReLU(), drop(0.5)),
             linear(c, 10),
         )

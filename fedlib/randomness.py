@@ -44,6 +44,7 @@ def _signed(constant: int) -> int:
 _GAMMA = _signed(0x9E3779B97F4A7C15)
 _MIX_1 = _signed(0xBF58476D1CE4E5B9)
 _MIX_2 = _signed(0x94D049BB133111EB)
+_WORD = (1 << 64) - 1
 
 
 def _shift_right(x: Tensor, by: int) -> Tensor:
@@ -58,8 +59,18 @@ def mix(x: Tensor) -> Tensor:
     return x ^ _shift_right(x, 31)
 
 
+def _mix_int(x: int) -> int:
+    """:func:`mix` of one number, on the host."""
+    x &= _WORD
+    x = (x ^ x >> 30) * _MIX_1 & _WORD
+    x = (x ^ x >> 27) * _MIX_2 & _WORD
+    return _signed(x ^ x >> 31)
+
+
 def fold(keys: Tensor, number: Tensor | int) -> Tensor:
     """New keys from ``keys`` and a number (round, client, step, layer); int64, broadcast."""
+    if isinstance(number, int):
+        return mix(keys ^ _mix_int(number * _GAMMA + _GAMMA))
     return mix(keys ^ mix((number + torch.zeros_like(keys)) * _GAMMA + _GAMMA))
 
 

@@ -92,3 +92,9 @@ def test_dropout_outside_a_round_is_torchs() -> None:
     ours = randomness.dropout(torch.ones(100), 0.3)
     torch.manual_seed(0)
     assert torch.equal(ours, torch.nn.functional.dropout(torch.ones(100), 0.3))
+
+
+@pytest.mark.parametrize("number", [0, 1, 7, 2**40, -3])
+def test_fold_of_an_int_is_fold_of_a_tensor(number: int) -> None:
+    keys = torch.tensor([0, 1, -5, 2**62])
+    assert torch.equal(randomness.fold(keys, number), randomness.fold(keys, torch.tensor(number)))

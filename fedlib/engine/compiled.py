@@ -41,7 +41,7 @@ class CompiledOracle(RowsOracle):
 
     def _grads(
         self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Sequence[Tensor | None]]:
+    ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
         if extra is not None or self.closed_form is not None:
             return super()._grads(x, batch, draw, extra)
         clients, configurations = x.shape[:2]
@@ -50,4 +50,5 @@ class CompiledOracle(RowsOracle):
         with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
             losses = self._losses(leaves, batch.x, y)
             grads = torch.autograd.grad(losses, leaves, weights, allow_unused=True)
-        return (losses.detach() * weights).sum(-1).view(clients, configurations, 1), grads
+        loss = (losses.detach() * weights).sum(-1).view(clients, configurations, 1)
+        return loss, leaves, grads

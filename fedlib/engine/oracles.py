@@ -57,26 +57,33 @@ class RowsOracle:
         self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
     ) -> tuple[Tensor, Tensor]:
         """Losses ``[n, C, 1]`` and gradients ``[n, C, P]``."""
-        loss, grads = self._grads(x, batch, draw, extra)
+        loss, _, grads = self._grads(x, batch, draw, extra)
         return loss, self.model.flatten(grads, x.shape[:2])
 
     def descend(
         self, x: Tensor, batch: Batch, lr: Tensor, *, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Losses ``[n, C, 1]`` and ``x - lr * gradient [n, C, P]``."""
-        loss, grads = self._grads(x, batch)
+        loss, leaves, grads = self._grads(x, batch)
+        if out is x and x.shape[:2] == (1, 1) and x.device.type == "cpu":
+            self.model.descend_one(leaves, grads, lr)
+            return loss, x
         return loss, self.model.descend(x, grads, lr, out)
 
     def _grads(
         self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """Losses ``[n, C, 1]``, and gradients in the parameters' shapes ``[n * C, ...]``."""
+    ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
+        """Losses ``[n, C, 1]``, the parameters as the model saw them, and their gradients.
+
+        Their shapes are ``[n * C, ...]``; those of a single row may be without its axis.
+        """
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
         rows = x.reshape(clients * configurations, -1)
         if self.closed_form is not None and extra is None:
-            losses, exact = self.closed_form(self.model.views(rows), batch.x, y, weights)
-            return (losses * weights).sum(-1).view(clients, configurations, 1), exact
+            views = self.model.views(rows)
+            losses, exact = self.closed_form(views, batch.x, y, weights)
+            return (losses * weights).sum(-1).view(clients, configurations, 1), views, exact
         leaves = self.model.leaves(rows)
         with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
             if extra is None:
@@ -89,7 +96,8 @@ class RowsOracle:
                 total = losses + extra(z).reshape(losses.shape)
             # Rows share nothing, so the gradient of all weighted losses holds each row's own.
             grads = torch.autograd.grad(total, leaves, weights, allow_unused=True)
-        return (losses.detach() * weights).sum(-1).view(clients, configurations, 1), grads
+        loss = (losses.detach() * weights).sum(-1).view(clients, configurations, 1)
+        return loss, leaves, grads
 
     def loss(self, x: Tensor, batch: Batch) -> Tensor:
         """Losses ``[n, C, 1]`` alone."""

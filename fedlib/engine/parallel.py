@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.vectorized import Vectorized
+from fedlib.threads import one_core_each
 
 
 class Parallel(Backend):
@@ -34,9 +34,7 @@ class Parallel(Backend):
         count = workers or torch.get_num_threads()
         models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
         self.workers = [Vectorized(feed, own) for own in models]
-        self.pool = ThreadPoolExecutor(
-            count, "fedlib", initializer=torch.set_num_threads, initargs=(1,)
-        )
+        self.pool = one_core_each(count, "fedlib")
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase over several chunks, a share of them per core."""

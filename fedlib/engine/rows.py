@@ -68,11 +68,12 @@ class FlatModel:
         return [p.view(*x.shape[:-1], *s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def leaves(self, x: Tensor) -> list[Tensor]:
-        """The views as leaves of the graph.
+        """The views as leaves of the graph; those of a single row ``[1, P]`` have no row axis.
 
         Differentiating by these and joining the gradients is faster than by ``x`` itself.
         """
-        return [view.requires_grad_() for view in self.views(x)]
+        own = x.squeeze(0) if x.dim() == 2 and len(x) == 1 else x
+        return [view.requires_grad_() for view in self.views(own)]
 
     def named(self, x: Tensor) -> dict[str, Tensor]:
         """A vector ``x [P]`` as named tensors, copied to the CPU; frozen parameters as they are."""
@@ -108,6 +109,14 @@ class FlatModel:
                 torch.addcmul(old, grad.reshape(*x.shape[:2], size), lr, value=-1, out=own)
         return new
 
+    @staticmethod
+    def descend_one(leaves: Sequence[Tensor], grads: Sequence[Tensor | None], lr: Tensor) -> None:
+        """The same in place for the leaves of a single row, all at once."""
+        found = [(leaf, grad) for leaf, grad in zip(leaves, grads, strict=True) if grad is not None]
+        if found:
+            own, steps = zip(*found, strict=True)
+            torch._foreach_add_(own, steps, alpha=-float(lr))
+
     def one(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
         """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``."""
         outputs: Tensor = self._call(self.model, leaves, x)
@@ -119,7 +128,10 @@ class FlatModel:
         return both
 
     def rows(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
-        """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R."""
+        """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R.
+
+        One model's leaves may be without a row axis.
+        """
         outputs: Tensor = self._rows(self.model, leaves, x)
         return outputs
 
@@ -147,6 +159,8 @@ class FlatModel:
         return nullcontext() if mask is None else layers.real_examples(mask)
 
     def _rows(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
+        if leaves[0].dim() == len(self.shapes[0]):
+            return self._single(function, leaves, x.squeeze(0))
         if self.carries_rows:
             return self._call(function, leaves, x)
         rows = len(leaves[0])
@@ -161,6 +175,18 @@ class FlatModel:
                 return self._call(function, own, inputs)
 
         return torch.func.vmap(call)(list(leaves), x, keys)
+
+    def _single(
+        self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor
+    ) -> Any:
+        """Rows of one model, whose layers see neither a row axis nor its cost."""
+        keyed, real = randomness.masks.active(), layers.real_examples.active()
+        with nullcontext() if keyed is None else randomness.masks(keyed.keys.squeeze(0)):
+            with self.real(None if real is None else real.squeeze(0)):
+                outputs = self._call(function, leaves, x)
+        if isinstance(outputs, tuple):
+            return tuple(one.unsqueeze(0) for one in outputs)
+        return outputs.unsqueeze(0)
 
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
         self._put(leaves)

@@ -43,13 +43,13 @@ class BatchNorm2d(nn.BatchNorm2d):
     def rows(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """``x [R, B, C, H, W]`` normalised with ``weight, bias [R, C]``."""
         size = x.shape[1] if self.training else EVALUATION_BATCH
-        batches = []
+        real, batches = real_examples.active(), []
         for start in range(0, x.shape[1], size):
             part = x[:, start : start + size]
-            if real_examples.active is None:
+            if real is None:
                 batches.append(self._whole(part, weight, bias))
             else:
-                mask = real_examples.active[..., start : start + size]
+                mask = real[..., start : start + size]
                 batches.append(self._padded(part, weight, bias, mask))
         return batches[0] if len(batches) == 1 else torch.cat(batches, 1)
 

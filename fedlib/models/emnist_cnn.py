@@ -52,8 +52,9 @@ class EMNISTCNN(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """The hidden layer's activations before their dropout, ``[..., 128]`` at full width."""
         x = F.relu(self.conv1(x))
-        x = F.relu(self.conv2(x))
-        x = self.flatten(self.dropout1(self.pool(x)))
+        # Pooling first gives the same numbers and gradients, with a quarter of the ReLU's work.
+        x = F.relu(self.pool(self.conv2(x)))
+        x = self.flatten(self.dropout1(x))
         return F.relu(self.dense1(x))
 
     def head(self, features: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ this layout, so that a sequence of them copies nothing. Plain autograd different
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -98,6 +99,15 @@ def _each_image(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.unflatten(function(x.flatten(0, 1)), 0, x.shape[:2])
 
 
+def _channels_last(images: Tensor) -> Tensor:
+    """The same images with a pixel's channels side by side in memory, so that results are, too."""
+    if images.shape[1] > 1:
+        return images.contiguous(memory_format=torch.channels_last)
+    # With one channel both layouts are the same memory, and only the strides tell.
+    count, _, height, width = images.shape
+    return images.reshape(count, height, width, 1).permute(0, 3, 1, 2)
+
+
 def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
 
@@ -173,7 +183,7 @@ class Conv2d(nn.Conv2d):
                 x = same_padding(x, kernel, stride)
         if groups == 1 and x.device.type == "cpu" and x.dtype == torch.float32:
             # The CPU's kernels, and the pooling and norms after them, run faster on this layout.
-            x = x.contiguous(memory_format=torch.channels_last)
+            x = _channels_last(x)
         return F.conv2d(x, weight, bias, stride, padding, groups=groups)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -314,6 +324,9 @@ class Dropout2d(nn.Module):
         return x * randomness.dropout(x.new_ones(x.shape[:-2]), self.p)[..., None, None]
 
 
+_open = threading.local()
+
+
 class real_examples(AbstractContextManager["real_examples"]):
     """While open, layers that mix a batch's examples count only its real ones, not the padding.
 
@@ -322,14 +335,12 @@ class real_examples(AbstractContextManager["real_examples"]):
             real; None if all are.
     """
 
-    active: Tensor | None = None
-
     def __init__(self, mask: Tensor | None) -> None:
         self.mask = mask
         self._outer: Tensor | None = None
 
     def __enter__(self) -> real_examples:
-        self._outer, real_examples.active = real_examples.active, self.mask
+        self._outer, _open.real = real_examples.active(), self.mask
         return self
 
     def __exit__(
@@ -338,4 +349,9 @@ class real_examples(AbstractContextManager["real_examples"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        real_examples.active = self._outer
+        _open.real = self._outer
+
+    @staticmethod
+    def active() -> Tensor | None:
+        """The innermost open context's mask in this thread, if any."""
+        return getattr(_open, "real", None)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -24,6 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from fedlib.errors import require
 from fedlib.models.layers import _groups, glorot_uniform_, he_normal_, linear
+from fedlib.threads import one_core_each
 
 Result = TypeVar("Result")
 # What a row alone, a step of all rows, and a multiplication in such a step cost more than in the
@@ -184,16 +184,7 @@ def _carry_last(y: Tensor, mask: Tensor) -> Tensor:
 @lru_cache(maxsize=1)
 def _workers(process: int, threads: int) -> ThreadPoolExecutor:
     """As many threads, each of which computes with one (``process``: no pool survives a fork)."""
-    pool = ThreadPoolExecutor(threads, "fedlib-rows")
-    started = threading.Barrier(threads)
-
-    def start(_: int) -> None:
-        torch.set_num_threads(1)  # of this thread, and of all that start from now on
-        started.wait()
-
-    list(pool.map(start, range(threads)))
-    torch.set_num_threads(threads)
-    return pool
+    return one_core_each(threads, "fedlib-rows")
 
 
 def _each_row(work: Callable[[int], Result], rows: int) -> list[Result]:

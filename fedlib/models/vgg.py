@@ -37,7 +37,8 @@ class VGG11(nn.Module):
         channels = 3
         for entry in CONFIGURATION:
             if isinstance(entry, str):
-                layers.append(MaxPool2d(2))
+                # Before the ReLU: the same numbers and gradients, with a quarter of its work.
+                layers.insert(-1, MaxPool2d(2))
                 continue
             outputs = scaled(entry, width)
             convolution = Conv2d(channels, outputs, 3, padding=1)

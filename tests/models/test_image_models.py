@@ -406,12 +406,12 @@ def test_real_examples_end_with_their_block() -> None:
     outer, inner = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     with real_examples(outer):
         with real_examples(inner):
-            assert real_examples.active is inner
+            assert real_examples.active() is inner
         with pytest.raises(ZeroDivisionError), real_examples(None):
-            assert real_examples.active is None
+            assert real_examples.active() is None
             1 / 0  # noqa: B018
-        assert real_examples.active is outer
-    assert real_examples.active is None
+        assert real_examples.active() is outer
+    assert real_examples.active() is None
 
 
 # ------------------------------------------------------------------------------ dropout of channels
