@@ -21,18 +21,30 @@ class Sums:
         reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
         loss: example-weighted sum of the batch losses seen in training, ``[C]``.
         seen: how many examples that were; slots: how many were computed on, with padding.
+        scale: what the reports of one client are still to be multiplied by, or None. Adding them
+            does it on the way.
     """
 
     reports: State
     loss: Tensor
     seen: float = 0.0
     slots: int = 0
+    scale: float | None = None
 
     def __iadd__(self, other: Sums) -> Sums:
-        map_state(Tensor.add_, self.reports, other.reports)
+        self.scaled()
+        factor = 1.0 if other.scale is None else other.scale
+        map_state(lambda own, t: own.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
         self.seen += other.seen
         self.slots += other.slots
+        return self
+
+    def scaled(self) -> Sums:
+        """Multiply the reports now, in new memory, as theirs may still be the client's."""
+        if self.scale is not None:
+            self.reports = map_state(lambda t: self.scale * t, self.reports)
+            self.scale = None
         return self
 
 
@@ -93,4 +105,4 @@ class Backend:
         sums: Sums = getattr(self, phase)(work, first)
         for clients in others:
             sums += getattr(self, phase)(work, clients)
-        return sums
+        return sums.scaled()

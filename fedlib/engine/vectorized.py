@@ -41,7 +41,7 @@ class Vectorized(Backend):
         own, sent = method.client_measure(work.server, client, full)
         if own:
             work.kept.measured.put(order, spread(own, len(order)))
-        return Sums(self._weighted(sent, order, work.weights), self._zeros(work))
+        return self._sums(sent, order, work)
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
@@ -61,13 +61,11 @@ class Vectorized(Backend):
         state = join([state, *reversed(finished)])
         if method.remembers:
             work.kept.memory.put(order, method.client_remember(work.server, state))
+        sums = self._sums(method.client_final(work.server, state), order, work)
         seen = plan.counts.to(self.feed.device, self.feed.dtype)
-        return Sums(
-            self._weighted(method.client_final(work.server, state), order, work.weights),
-            seen @ torch.cat(losses) if losses else self._zeros(work),
-            float(plan.counts.sum()),
-            plan.slots,
-        )
+        sums.loss = seen @ torch.cat(losses) if losses else sums.loss
+        sums.seen, sums.slots = float(plan.counts.sum()), plan.slots
+        return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
         """One local step of all rows that still run."""
@@ -91,9 +89,11 @@ class Vectorized(Backend):
         batches = partial(feed.batches, plan, weights, training=False)
         return plan.clients, RowsFullBatch(self.oracle, batches, len(plan.clients))
 
-    def _weighted(self, sent: State, clients: np.ndarray, weights: Tensor) -> State:
-        own = weights[torch.from_numpy(clients)].to(self.feed.device, self.feed.dtype)
-        sent = spread(sent, len(clients))
-        if len(clients) == 1:  # a product with one row is slow as a matrix product
-            return map_state(lambda t: own * t.squeeze(0), sent)
-        return map_state(lambda t: torch.tensordot(own, t, 1), sent)
+    def _sums(self, sent: State, clients: np.ndarray, work: Work) -> Sums:
+        """What these clients sent, summed by weight; losses are still to be put in."""
+        own, sent = work.weights[torch.from_numpy(clients)], spread(sent, len(clients))
+        if len(clients) == 1:  # no product: that is one more pass, and slow with one row
+            first = map_state(lambda t: t.squeeze(0), sent)
+            return Sums(first, self._zeros(work), scale=float(own))
+        own = own.to(self.feed.device, self.feed.dtype)
+        return Sums(map_state(lambda t: torch.tensordot(own, t, 1), sent), self._zeros(work))
