@@ -114,6 +114,7 @@ class Program:
             device,
             backend,
             chunk_clients,
+            strategy.stacks(model),
         )
         self.backend: Backend = BACKENDS[self.strategy.backend](feed, self.model)
         self.record = Recorder(task, self.configs)

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from fedlib.engine.memory import SHARE, free_bytes
 
@@ -31,8 +32,8 @@ class Limits:
 
     Attributes:
         chunk_numbers: parameter numbers (rows x P) that train as one program. On a CPU more do not
-            stay in its cache, and large models' convolutions run faster one client at a time; on a
-            GPU it bounds memory.
+            stay in its cache, and convolutions run faster one client at a time; on a GPU it bounds
+            memory.
         one_thread_numbers: below this many a step is too short for a second thread to pay; where
             another process is busy, waiting for that thread costs many times the step. CPU only.
         graph_numbers: below this many, launching a step's kernels one by one takes longer than
@@ -44,6 +45,8 @@ class Limits:
     graph_numbers: int = 0
 
 
+# The largest model, in parameters, whose rows are batched products on a CPU.
+STACKED_SIZE = 2**19
 DEFAULTS = {
     "cpu": Limits(chunk_numbers=2**20, one_thread_numbers=2**18),
     "cuda": Limits(chunk_numbers=2**29),
@@ -70,10 +73,12 @@ def choose(
     device: torch.device,
     backend: str = "auto",
     chunk_clients: int | None = None,
+    stacked: bool = False,
 ) -> Strategy:
     """The strategy for ``configurations`` of a model of ``size`` parameters.
 
     Args:
+        stacked: what :func:`stacks` says of the model.
         cohort: clients per round.
         backend, chunk_clients: what the caller fixed.
     """
@@ -82,7 +87,7 @@ def choose(
     numbers = configurations * min(fitting, cohort) * size
     small = device.type == "cpu" and numbers <= own.one_thread_numbers
     if backend == "auto":
-        alone = device.type != "cpu" or many == 1 or cohort == 1 or small
+        alone = device.type != "cpu" or many == 1 or cohort == 1 or small or stacked
         backend = "vectorized" if alone else "parallel"
         if device.type == "cuda" and numbers <= own.graph_numbers:
             backend = "graphed"
@@ -91,6 +96,18 @@ def choose(
         numbers = configurations * fitting * size
         small = device.type == "cpu" and numbers <= own.one_thread_numbers
     return Strategy(backend, fitting, 1 if small else many)
+
+
+def stacks(model: nn.Module) -> bool:
+    """Whether a CPU runs a model's rows best as batched products on all threads.
+
+    So it is for small models without convolutions. Workers with a part of the clients each wait
+    for Python's interpreter lock instead, as their operations are short.
+    """
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return size <= STACKED_SIZE and not any(
+        isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()
+    )
 
 
 def chunk_numbers(device: torch.device) -> int:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import fedlib
+from fedlib import models
 from fedlib.engine import strategy
 from fedlib.engine.config import configure
 from fedlib.engine.run import execute, programs
@@ -24,6 +25,18 @@ def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel(
         assert strategy.choose(1_206_590, 1, 1, CPU).backend == "vectorized"
     with strategy.threads(1):
         assert strategy.choose(1_206_590, 1, 10, CPU).backend == "vectorized"
+
+
+def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_not() -> None:
+    assert strategy.stacks(models.MLP(784, (300, 100), 10))
+    assert not strategy.stacks(models.EMNISTAutoencoder())
+    assert strategy.stacks(models.ShakespeareLSTM(90, width=0.1))
+    assert not strategy.stacks(models.DeltaCNN(10))
+    with strategy.threads(2):
+        for stacked, backend, clients in ((True, "vectorized", 10), (False, "parallel", 8)):
+            found = strategy.choose(100_000, 1, 16, CPU, stacked=stacked)
+            assert (found.backend, found.threads) == (backend, 2)
+            assert found.chunk_clients == clients
 
 
 def test_what_the_caller_fixes_stays() -> None:
