@@ -28,6 +28,7 @@ COLORS = {
     "LSTM": "#009E73",
     "Embedding": "#CC79A7",
 }
+PASSED_BY = ("MaxPool2d", "Dropout", "Dropout2d")  # of an activation that is noted at a layer
 GAP = 0.5  # between two boxes
 
 
@@ -35,7 +36,10 @@ GAP = 0.5  # between two boxes
 
 
 class _Activations(TorchFunctionMode):
-    """While open, notes the activation functions that are called between layers."""
+    """While open, notes the activation functions that are called between layers.
+
+    One behind max-pooling is noted at the layer before that: there it would give the same.
+    """
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         super().__init__()
@@ -47,7 +51,8 @@ class _Activations(TorchFunctionMode):
     ) -> Any:
         name = getattr(function, "__name__", "")
         if name in ACTIVATIONS and not self.inside:
-            self.rows[-1]["activation"] = ACTIVATIONS[name]
+            owner = next(row for row in reversed(self.rows) if row["layer"] not in PASSED_BY)
+            owner["activation"] = ACTIVATIONS[name]
         return function(*args, **(kwargs or {}))
 
 
