@@ -185,6 +185,7 @@ def _runs(chosen: Entry, store: Store) -> list[History]:
         except Error as problem:
             raise Error(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
     if not histories:
-        ways = " and ".join(how_to_make(notebook) for notebook in chosen.notebooks.values())
+        makers = dict.fromkeys(chosen.notebooks.values())
+        ways = " and ".join(map(how_to_make, makers))
         raise Error(f"figure {chosen.id} has not been drawn yet: {ways}")
     return histories
