@@ -4,6 +4,7 @@ One folder serves all tests of this module, in order: papermill fills the store,
 solved exercises then find every run in it. What a notebook must draw is what the catalogue says.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -12,9 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 import pytest
 
-from fedlib import figures, reproduce
+from fedlib import figures, papers, reproduce
+from fedlib.results import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = 2
@@ -96,6 +101,63 @@ def test_every_entry_belongs_to_a_notebook_or_says_how_its_runs_are_made():
         makers = set(entry.notebooks.values())
         assert makers & stems, f"no notebook makes {entry.id}"
         assert all(maker.startswith("fedlib run ") for maker in makers - stems), entry.id
+
+
+def paper_ids():
+    every = papers.figures()
+    return [
+        f"{paper}/{name.lower().replace(' ', '_')}"
+        for paper, name in zip(every["paper"], every["id"], strict=True)
+    ]
+
+
+def numbers(frame):
+    return frame.select_dtypes("number")
+
+
+def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, state, tmp_path):
+    if "runs" not in state:
+        pytest.skip("the series did not run")
+    started, ids = time.time(), paper_ids()
+    assert len(ids) == 59
+    figures.redraw(root=tmp_path / "figures")
+    for name in ids:
+        path = tmp_path / "figures" / name
+        suffixes = (".png", ".pdf") if path.with_suffix(".png").is_file() else (".html",)
+        for suffix in (*suffixes, ".csv", ".json"):
+            file = path.with_suffix(suffix)
+            assert file.stat().st_mtime >= started - 1 and file.stat().st_size > 50, file
+        data = pd.read_csv(path.with_suffix(".csv"))
+        assert len(data), name
+        drawn = numbers(data).to_numpy(float)
+        if drawn.size:
+            assert np.isfinite(drawn).any(), name
+        record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        assert record["caption"]
+        assert bool(record["runs"]) == (figures.entry(name).draw is not None), name
+
+
+def other(history):
+    """The run with all of its values changed, so that the best of several is another."""
+    frame, clients = history.frame.copy(), history.clients.copy()
+    for own in (frame, clients):
+        own["value"] = 1 - 1.03 * own["value"]
+    return dataclasses.replace(history, frame=frame, clients=clients)
+
+
+def test_every_figure_changes_with_the_stored_values(place, state):
+    if "runs" not in state:
+        pytest.skip("the series did not run")
+    store = Store()
+    for entry in figures.entries():
+        if entry.draw is None:
+            continue
+        record = picture(place, entry).with_suffix(".json").read_text(encoding="utf-8")
+        runs = [store.load(digest, params=False) for digest in json.loads(record)["runs"]]
+        _, before = entry.draw(runs)
+        _, after = entry.draw([other(run) for run in runs])
+        plt.close("all")
+        assert not before.equals(after), entry.id
 
 
 def test_nbval_finds_every_run_in_the_store(place, state):
