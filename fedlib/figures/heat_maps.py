@@ -44,7 +44,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], tuple[Figure, pd.Da
         )
         with style.context():
             # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
-            figure = Figure(figsize=(5.5, 3.4), layout=None)
+            figure = Figure(figsize=(5.5, 3.4), layout="none")
             spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
             panels = figure.subplots(
                 2, len(shown), squeeze=False, sharex=True, sharey=True, gridspec_kw=spaces
