@@ -44,7 +44,8 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], tuple[Figure, pd.Da
         )
         with style.context():
             # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
-            figure = Figure(figsize=(5.5, 3.4), layout="none")
+            figure = Figure(figsize=(5.5, 3.4))
+            figure.set_layout_engine("none")
             spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
             panels = figure.subplots(
                 2, len(shown), squeeze=False, sharex=True, sharey=True, gridspec_kw=spaces
