@@ -86,7 +86,7 @@ def test_runs_that_other_notebooks_need_too_are_the_same():
 
     def key(one):
         options = {"beta": 0.1, **one.options} if one.task == "fair_cifar10" else one.options
-        return one.task, sorted(options.items()), str(one.settings(-1))
+        return one.task, str(sorted(options.items())), str(one.settings(-1))
 
     for ours, others in (
         ("37_local_solvers", "23_fair_synthetic"),

@@ -12,7 +12,7 @@ from fedlib.experiments.adafedadam_variants import solver_overrides
 from fedlib.figures.side_by_side import side_by_side
 from fedlib.results import Store, items
 from fedlib.results.compare import cells
-from fedlib.results.files import open_run, write_run
+from fedlib.results.files import open_run, run_path, write_run
 from fedlib.results.kept import with_kept
 
 METRICS = {"avg": "average", "std": "spread", "worst30": "worst 30 %"}
@@ -43,8 +43,8 @@ def as_cifar10(store, task, history, beta, epochs, **changes):
     config = dataclasses.replace(
         history.config, task={**history.config.task, **about, **changes}, local_epochs=epochs
     )
-    path = write_run(store.root, task, dataclasses.replace(history, config=config), False, False)
-    return open_run(path)
+    write_run(store.root, task, dataclasses.replace(history, config=config), False, False)
+    return open_run(run_path(store.root, config))
 
 
 def test_a_run_belongs_to_the_column_of_its_solver(made):
