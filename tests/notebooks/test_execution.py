@@ -36,7 +36,14 @@ def place(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def one_store(own_folders, place, monkeypatch):
-    """The same folders for all tests of this module, in place of each test's own."""
+    """The same folders for all tests of this module, in place of each test's own.
+
+    Published runs are the checkout's, as for the notebooks: some figures show them.
+    """
+    monkeypatch.setattr(
+        "fedlib.results.store.published_folders",
+        lambda root: [root.parent / "results", ROOT / "data" / "results"],
+    )
     monkeypatch.setenv("FEDLIB_DATA", str(place / "data"))
     monkeypatch.setenv("FEDLIB_FIGURES", str(place / "figures"))
     monkeypatch.setenv("FEDLIB_PRESET", "quick")
@@ -181,21 +188,30 @@ def test_nbval_finds_every_run_in_the_store(place, state):
 
 
 def test_solutions_pass_their_self_checks(place, state):
-    """All notebooks with their solutions filled in, in one process: imports and data are shared."""
+    """All notebooks with their solutions filled in, a share per process: imports are shared."""
     if "runs" not in state:
         pytest.skip("the series did not run")
-    report = place / "solutions.json"
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("solve.py")), str(report)],
-        cwd=ROOT / "notebooks",
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(report.read_text(encoding="utf-8"))
-    assert list(found) == [path.stem for path in reproduce.notebooks()]
+    names = [path.stem for path in reproduce.notebooks()]
+    reports = [place / f"solutions_{share}.json" for share in range(JOBS)]
+    command = [sys.executable, str(Path(__file__).with_name("solve.py"))]
+    processes = [
+        subprocess.Popen(
+            [*command, str(report), *names[share::JOBS]],
+            cwd=ROOT / "notebooks",
+            env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for share, report in enumerate(reports)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=1200)
+        assert process.returncode == 0, errors[-2000:]
+    found = {}
+    for report in reports:
+        found |= json.loads(report.read_text(encoding="utf-8"))
+    assert sorted(found) == names
     for name, one in found.items():
         assert one["error"] is None, f"{name}: {one['error']}"
         assert one["right"] >= one["exercises"] >= 1, f"{name}: {one}"
