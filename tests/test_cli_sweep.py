@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import types
@@ -12,7 +13,9 @@ import pytest
 
 from fedlib import cli, engine, experiments
 from fedlib.experiments import Request, grid, tuned
+from fedlib.figures.catalogue import memory
 from fedlib.results import Store
+from fedlib.tasks import load_task
 
 
 def fedlib(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -239,3 +242,24 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
     assert sorted(path.name for path in (to / "bundles").iterdir()) == [
         *("23_fair_synthetic", "more")
     ]
+
+
+def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_from(
+    capsys: pytest.CaptureFixture[str], own_folders: Path
+) -> None:
+    from fedlib import figures
+
+    entry = figures.entry("theory/server_adaptivity")
+    name = next(iter(entry.notebooks))
+    store = Store(own_folders / "data" / "runs")
+    task = dataclasses.replace(load_task("synthetic", clients=4), name=name)
+    run = store.run(task, "fedavg", rounds=1)
+    memory.remember(store, entry.id, [run])
+    to = own_folders / "published"
+    status, out, _ = fedlib(capsys, "publish", "02", "--to", str(to))
+    assert status == 0 and out.startswith("02_server_adaptivity: 1 runs")
+    elsewhere = Store(own_folders / "nothing", published=[to])
+    assert memory.remembered(elsewhere, entry) == {name: [run.config.digest]}
+    assert elsewhere.load(run.config.digest, params=False).config == run.config
+    status, _, err = fedlib(capsys, "publish", "06", "--to", str(to))
+    assert status == 2 and "06_partitions: no runs to publish" in err

@@ -209,10 +209,14 @@ def doctor(
 
 def _execution(device: torch.device, limits: Limits) -> str:
     """How models are executed on a device, in a line."""
+    from fedlib.engine.strategy import STACKED_SIZE
+
     rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
     if device.type == "cuda":
         return f"{rows}; CUDA graphs up to {limits.graph_numbers:,}"
-    return f"{rows}; one thread up to {limits.one_thread_numbers:,}, else clients in parallel"
+    rows += f"; one thread up to {limits.one_thread_numbers:,}"
+    parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
+    return f"{rows}; else clients in parallel {parallel}"
 
 
 def bench(

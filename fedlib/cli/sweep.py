@@ -260,15 +260,21 @@ def publish(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Pack the stored runs of notebooks' plans, and what figures were drawn from, for git."""
+    """Pack the stored runs of notebooks' plans, and what figures were drawn from, for git.
+
+    Of a notebook without a plan, what its figures were drawn from.
+    """
     from fedlib.paths import project_root
     from fedlib.results import Store
 
     store, results = Store(store_root(data_root)), to or project_root() / "data" / "results"
-    notebooks: dict[str, list[Request]] = {}
+    unplanned = _without_plan(names)
+    planned = [name for name in names if name not in unplanned]
     given = parse_pairs(parameter, "--parameter")
-    for notebook, request in _requests(names, preset, seed, given, part):
+    notebooks: dict[str, list[Request]] = {}
+    for notebook, request in _requests(planned, preset, seed, given, part) if planned else ():
         notebooks.setdefault(notebook, []).append(request)
+    notebooks |= {notebook: [] for notebook in unplanned.values()}
     if name is not None and (len(notebooks) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
     made = []
@@ -284,6 +290,19 @@ def publish(
         for one in made
     )
     show(made, as_json, text)
+
+
+def _without_plan(names: Sequence[str]) -> dict[str, str]:
+    """Those of the names that are of notebooks without a plan, and these notebooks."""
+    from fedlib import experiments, reproduce
+
+    every = [path.stem for path in reproduce.notebooks() if path.stem not in experiments.PLANS]
+    return {
+        name: stem
+        for name in names
+        for stem in every
+        if Path(name).stem in (stem, stem.split("_")[0])
+    }
 
 
 def _publish(

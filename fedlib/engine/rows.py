@@ -111,7 +111,12 @@ class FlatModel:
 
     @staticmethod
     def descend_one(leaves: Sequence[Tensor], grads: Sequence[Tensor | None], lr: Tensor) -> None:
-        """The same in place for the leaves of a single row, all at once."""
+        """``leaf - lr * gradient`` in place, for the leaves of a single row, all at once.
+
+        Args:
+            leaves, grads: in the parameters' shapes, as :meth:`leaves` gives them for one row.
+            lr: one number, on the CPU.
+        """
         found = [(leaf, grad) for leaf, grad in zip(leaves, grads, strict=True) if grad is not None]
         if found:
             own, steps = zip(*found, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedlib import papers
-from fedlib.experiments.base import Plan, Request, grid, repeated, tuned
+from fedlib.experiments.base import Plan, Request, given, grid, repeated, tuned
 
 # The algorithms of Figure 2, in Table 5's order, but FedProx: its mu comes from a grid.
 FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
@@ -54,10 +54,10 @@ def setup(
         **_rounds(label, numbers),
         "seed": seed,
     }
-    mus = _given(numbers, "mus", papers.settings("adafedadam")["algorithms"]["FedProx"]["mu_grid"])
+    mus = given(numbers, "mus", papers.settings("adafedadam")["algorithms"]["FedProx"]["mu_grid"])
     curves = tuned(task, FIVE, "curves", **common)
     proximal = grid(task, "fedprox", "mu", {"mu": mus}, **common)
-    return repeated([*curves, *proximal], _seeds(numbers))
+    return repeated([*curves, *proximal], seeds(numbers))
 
 
 def tradeoff(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
@@ -67,7 +67,7 @@ def tradeoff(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request
     the runs of 23_fair_synthetic where both notebooks have them.
     """
     common = {**_rounds("Synthetic", numbers), "seed": seed}
-    alphas = _given(numbers, "alphas", ALPHAS)
+    alphas = given(numbers, "alphas", ALPHAS)
     qs = [
         float(q) for q in papers.settings("adafedadam")["algorithms"]["q-FedAvg"]["q_in_figure_3"]
     ]
@@ -76,24 +76,19 @@ def tradeoff(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request
         *grid("synthetic", "qfedavg", "q", {"q": qs}, **common),
         *tuned("synthetic", ("fedavg", "fedadam", "fednova", "fedprox"), "baselines", **common),
     ]
-    return repeated(requests, _seeds(numbers))
+    return repeated(requests, seeds(numbers))
 
 
 def _rounds(label: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The rounds, and how often the model is evaluated."""
     own = papers.settings("adafedadam")["setups"][label]["rounds"]
     rounds = numbers.get("rounds")
-    return {"rounds": rounds, "eval_every": max(1, _given(numbers, "rounds", own) // POINTS)}
+    return {"rounds": rounds, "eval_every": max(1, given(numbers, "rounds", own) // POINTS)}
 
 
-def _seeds(numbers: Mapping[str, Any]) -> Any:
-    return _given(numbers, "seeds", papers.settings("adafedadam")["general"]["seeds"])
-
-
-def _given(numbers: Mapping[str, Any], name: str, paper: Any) -> Any:
-    """One of the numbers, or the paper's."""
-    value = numbers.get(name)
-    return paper if value is None else value
+def seeds(numbers: Mapping[str, Any]) -> Any:
+    """How many seeds, or which, as in the numbers or the paper's."""
+    return given(numbers, "seeds", papers.settings("adafedadam")["general"]["seeds"])
 
 
 PLANS: dict[str, Plan] = {

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedlib import papers
-from fedlib.experiments.base import Plan, Request, grid, repeated, tuned
+from fedlib.experiments.adafedadam import seeds
+from fedlib.experiments.base import Plan, Request, given, grid, repeated, tuned
 
 # In Table 5's order, but FedProx: its mu comes from a grid.
 FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
@@ -45,13 +46,13 @@ def resource_heterogeneity(preset: str, seed: int, numbers: Mapping[str, Any]) -
         *tuned("fair_cifar10", FIVE, "epochs", **common),
         *grid("fair_cifar10", "fedprox", "mu", {"mu": _mus(numbers)}, **common),
     ]
-    rounds = _given(numbers, "synthetic_rounds", SYNTHETIC_ROUNDS)
+    rounds = given(numbers, "synthetic_rounds", SYNTHETIC_ROUNDS)
     synthetic = [
         Request("synthetic", name, "synthetic", {"local_epochs": epochs}, rounds=rounds, seed=seed)
         for epochs in (1, drawn, sum(drawn) // 2)
         for name in SIX
     ]
-    return [*repeated(table, _seeds(numbers)), *synthetic]
+    return [*repeated(table, seeds(numbers)), *synthetic]
 
 
 def noniid_levels(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
@@ -61,7 +62,7 @@ def noniid_levels(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Re
     for beta in papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]:
         options = {**common["options"], "beta": beta}
         requests += tuned("fair_cifar10", FIVE, "levels", **{**common, "options": options})
-    return repeated(requests, _seeds(numbers))
+    return repeated(requests, seeds(numbers))
 
 
 def local_solvers(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
@@ -78,7 +79,7 @@ def local_solvers(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Re
         own = solver_overrides("fedprox", solver)
         mus = {"mu": _mus(numbers)}
         requests += grid("synthetic", "fedprox", "mu", mus, overrides=own, **common)
-    return repeated(requests, _seeds(numbers))
+    return repeated(requests, seeds(numbers))
 
 
 def _cifar10(numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,23 +91,13 @@ def _cifar10(numbers: Mapping[str, Any]) -> dict[str, Any]:
 def _rounds(setup: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
     """The rounds, and how often the model is evaluated."""
     own = papers.settings("adafedadam")["setups"][setup]["rounds"]
-    every = max(1, _given(numbers, "rounds", own) // POINTS)
+    every = max(1, given(numbers, "rounds", own) // POINTS)
     return {"rounds": numbers.get("rounds"), "eval_every": every}
 
 
 def _mus(numbers: Mapping[str, Any]) -> Sequence[float]:
     grid: Sequence[float] = papers.settings("adafedadam")["algorithms"]["FedProx"]["mu_grid"]
-    return _given(numbers, "mus", grid)
-
-
-def _seeds(numbers: Mapping[str, Any]) -> Any:
-    return _given(numbers, "seeds", papers.settings("adafedadam")["general"]["seeds"])
-
-
-def _given(numbers: Mapping[str, Any], name: str, paper: Any) -> Any:
-    """One of the numbers, or the paper's."""
-    value = numbers.get(name)
-    return paper if value is None else value
+    return given(numbers, "mus", grid)
 
 
 PLANS: dict[str, Plan] = {

@@ -94,6 +94,12 @@ def tuned(task: str, algorithms: Iterable[str], part: str, **settings: Any) -> l
     return [Request(task, algorithm, part, **settings) for algorithm in algorithms]
 
 
+def given(numbers: Mapping[str, Any], name: str, paper: Any) -> Any:
+    """One of the numbers, or the paper's."""
+    value = numbers.get(name)
+    return paper if value is None else value
+
+
 def grid(
     task: str, algorithm: str, part: str, axes: Mapping[str, Iterable[Any]], **settings: Any
 ) -> list[Request]:

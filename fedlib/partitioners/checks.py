@@ -51,5 +51,5 @@ def enough(wanted: np.ndarray, available: int) -> None:
     if wanted.sum() > available:
         raise Error(
             f"{len(wanted)} clients ask for {wanted.sum()} examples in all, "
-            f"but there are only {available}"
+            f"but there are only {available}; take fewer, or prepare the data if a stand-in is used"
         )
