@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
+from fedlib import kernels
 from fedlib.errors import Error, require, unknown
 from fedlib.experiments.base import notebooks_folder, quick_settings
 from fedlib.paths import project_root
@@ -112,46 +112,80 @@ def reproduce(
     output.mkdir(parents=True, exist_ok=True)
     if jobs == 1:
         for one in work:
-            yield _execute(*one)
+            yield _execute(*one, None)
         return
     late = [one for one in work if int(one[0].stem.split("_")[0]) >= LATE]
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread)
+    context = kernels.processes()
+    manager = kernels.ForkedKernelManager if kernels.CAN_FORK else None
+    # A thread only waits for the notebook's own process.
+    pool = ThreadPoolExecutor(jobs)
     try:
         for group in ([one for one in work if one not in late], late):
-            for future in [pool.submit(_execute, *one) for one in group]:
+            for future in [pool.submit(_in_own_process, context, *one, manager) for one in group]:
                 yield future.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _one_thread() -> None:
-    """In a process of the pool: its notebooks' kernels inherit this."""
-    os.environ["OMP_NUM_THREADS"] = "1"
+def _in_own_process(context: Any, notebook: Path, *rest: Any) -> Executed:
+    receive, send = context.Pipe(duplex=False)
+    environment = {**os.environ, **kernels.ONE_THREAD}
+    process = context.Process(target=_send, args=(send, environment, notebook, *rest))
+    process.start()
+    send.close()
+    try:
+        result = receive.recv()
+    except EOFError:
+        process.join()
+        raise Error(
+            f"{notebook.stem}: its process ended with exit status {process.exitcode}; run again, "
+            "with fewer jobs if memory is short"
+        ) from None
+    process.join()
+    if isinstance(result, Exception):
+        raise result
+    return result  # type: ignore[no-any-return]
 
 
-def _execute(notebook: Path, target: Path, values: Mapping[str, Any], log: bool) -> Executed:
+def _send(send: Any, environment: Mapping[str, str], *work: Any) -> None:
+    """In the notebook's process: execute it and send what became of it."""
+    os.environ.clear()
+    os.environ.update(environment)
+    result: Executed | Exception
+    try:
+        result = _execute(*work)
+    except Exception as problem:
+        result = problem
+    send.send(result)
+
+
+def _execute(
+    notebook: Path,
+    target: Path,
+    values: Mapping[str, Any],
+    log: bool,
+    manager: type[kernels.ForkedKernelManager] | None,
+) -> Executed:
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    before = os.environ.get("FEDLIB_PRESET")
-    os.environ["FEDLIB_PRESET"] = str(values["preset"])
     started, error = time.perf_counter(), None
     try:
-        papermill.execute_notebook(
-            str(notebook),
-            str(target),
-            parameters=dict(values),
-            kernel_name="python3",
-            cwd=str(notebook.parent),
-            progress_bar=False,
-            log_output=log,
-            execution_timeout=CELL_SECONDS,
-        )
+        with kernels.environment({"FEDLIB_PRESET": str(values["preset"])}):
+            papermill.execute_notebook(
+                str(notebook),
+                str(target),
+                parameters=dict(values),
+                kernel_name="python3",
+                cwd=str(notebook.parent),
+                progress_bar=False,
+                log_output=log,
+                execution_timeout=CELL_SECONDS,
+                **({} if manager is None else {"kernel_manager_class": manager}),
+            )
     except PapermillExecutionError as failure:
         error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
-    finally:
-        if before is None:
-            os.environ.pop("FEDLIB_PRESET")
-        else:
-            os.environ["FEDLIB_PRESET"] = before
+    except DeadKernelError:
+        error = "its kernel died; if memory was short, run fewer notebooks at once"
     return Executed(notebook.stem, target, time.perf_counter() - started, error)

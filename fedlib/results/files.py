@@ -32,6 +32,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
@@ -291,8 +292,8 @@ def read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
     """What :func:`to_csv` wrote. Python parses the values: pandas' own may be one bit off."""
     texts = {"split": str, "metric": str, "value": str}
     frame = pd.read_csv(BytesIO(data), dtype={**texts, **types}, na_filter=False)
-    frame["value"] = [float(text) for text in frame["value"]]
-    return frame.astype({"value": "float64"})
+    frame["value"] = np.array([float(text) for text in frame["value"]], dtype="float64")
+    return frame
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:

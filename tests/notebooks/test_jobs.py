@@ -4,7 +4,7 @@ import nbformat
 import pytest
 
 import fedlib
-from fedlib import reproduce
+from fedlib import kernels, reproduce
 
 pytestmark = pytest.mark.notebook
 
@@ -49,6 +49,23 @@ def test_notebooks_at_once_come_in_order_and_readers_last(checkout, tmp_path):
     assert [one.error for one in done] == [None, None, "ValueError: no", None]
     assert all(one.output.is_file() and one.seconds > 0 for one in done)
     assert done[0].seconds > 1.5
+
+
+def test_kernels_are_fresh_and_a_dead_one_stops_only_its_notebook(checkout, tmp_path):
+    leave = "import fedlib, json; fedlib.left = json.left = 1"
+    checkout("10_first", leave)
+    checkout("20_dies", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    checkout("30_next", "import fedlib, json; assert not hasattr(fedlib, 'left')\n" + leave)
+    done = list(reproduce.reproduce(output=tmp_path / "executed", jobs=2))
+    assert [one.error is None for one in done] == [True, False, True]
+    assert done[1].error.startswith("its kernel died")
+
+
+@pytest.mark.skipif(not kernels.CAN_FORK, reason="kernels are forked on Linux only")
+def test_kernels_find_what_takes_long_imported_already(checkout, tmp_path):
+    checkout("10_warm", "import sys; assert {'torch', 'fedlib.notebook'} <= set(sys.modules)")
+    (done,) = reproduce.reproduce(output=tmp_path / "executed", jobs=2)
+    assert done.error is None
 
 
 def test_a_wrong_number_of_jobs_is_refused_before_anything_runs(checkout, tmp_path):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +148,10 @@ def redraw(
     )
     made: list[Path] = []
     problems: list[str] = []
+    load = cache(partial(store.load, params=False))  # figures share many runs
     for one in wanted:
         try:
-            runs = [] if one.make else _runs(one, store)
+            runs = [] if one.make else _runs(one, store, load)
             made.append(_draw(one, runs, store, root).path)
         except Error as problem:
             problems.append(str(problem))
@@ -172,7 +174,7 @@ def _draw(chosen: Entry, histories: Sequence[History], store: Store, root: Any) 
     return Drawn(figure, data, path)
 
 
-def _runs(chosen: Entry, store: Store) -> list[History]:
+def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[History]:
     if chosen.draw is None:
         raise Error(
             f"figure {chosen.id} is drawn by its notebook itself: {how_to_make(chosen.notebook)}"
@@ -181,7 +183,7 @@ def _runs(chosen: Entry, store: Store) -> list[History]:
     memory = remembered(store, chosen)
     for task, notebook in chosen.notebooks.items():
         try:
-            histories += [store.load(digest, params=False) for digest in memory.get(task, ())]
+            histories += [load(digest) for digest in memory.get(task, ())]
         except Error as problem:
             raise Error(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
     if not histories:
