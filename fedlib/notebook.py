@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import os
 import platform
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
 from fedlib.experiments import Request
 from fedlib.figures import style
+from fedlib.figures.save import picture
 from fedlib.results import Store
 from fedlib.results.answers import answer
 from fedlib.tasks import PRESETS, Task, load_task
@@ -85,6 +88,19 @@ def _show_figures() -> None:
     shell = get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         shell.run_line_magic("matplotlib", "inline")
+        display: Any = shell.display_formatter
+        display.formatters["image/png"].for_type(Figure, _shown)
+
+
+def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
+    """A figure as Jupyter wants it; one that was just saved is not drawn once more."""
+    png = picture(figure)
+    if png is None:
+        buffer = BytesIO()
+        figure.savefig(buffer, format="png")
+        png = buffer.getvalue()
+    width, height = (round(inches * figure.dpi) for inches in figure.get_size_inches())
+    return b64encode(png).decode(), {"width": width, "height": height}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class RunConfig:
         plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **asdict(self)}))
         return plain
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """16 hex digits of the SHA-256 of the canonical JSON."""
         text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))

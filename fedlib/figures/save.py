@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -13,8 +14,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pandas as pd
+from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -28,6 +31,7 @@ NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
+_saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 # More tasks than these share one note where they can.
 MANY_TASKS = 3
 
@@ -76,15 +80,24 @@ def save(
     if figure is None:
         text = caption + (f" ({about['note']})" if about["note"] else "")
         files["html"] = table(data, caption=text).to_html(doctype_html=True).encode()
-    else:
-        files["png"], files["pdf"] = render(figure, about["note"])
-    files["csv"] = data.to_csv(index=False, lineterminator="\n").encode()
-    files["json"] = (json.dumps(record, indent=2) + "\n").encode()
     target = paths.figures_root(root) / id
+    files["csv"] = data.to_csv(index=False, lineterminator="\n").encode()
+    if figure is not None:
+        files["png"] = _saved[figure] = render(figure, about["note"])
+        record["drawn"] = _fingerprint(files["png"], files["csv"], record["versions"])
+        files["pdf"] = _same(target, record["drawn"]) or render(figure, about["note"], "pdf")
+        record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
+        figure.stale = False  # saving sets and resets its dpi, which counts as a change
+    files["json"] = (json.dumps(record, indent=2) + "\n").encode()
     target.parent.mkdir(parents=True, exist_ok=True)
     for suffix, content in files.items():
         write(target.with_name(f"{target.name}.{suffix}"), content)
     return target.with_name(f"{target.name}.{'html' if figure is None else 'png'}")
+
+
+def picture(figure: Figure) -> bytes | None:
+    """The PNG that was saved of a figure; None if there is none or the figure changed since."""
+    return None if figure.stale else _saved.get(figure)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -97,16 +110,33 @@ def write(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def render(figure: Figure, note: str = "") -> tuple[bytes, bytes]:
-    """PNG and PDF of a figure, with ``note`` in the corner; equal figures give equal bytes."""
+def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
+    """PNG or PDF of a figure, with ``note`` in the corner; equal figures give equal bytes."""
     mark(figure, note)
-    pictures = []
+    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}}[kind]
+    buffer = io.BytesIO()
     with style.context():
-        for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, metadata=metadata)
-            pictures.append(buffer.getvalue())
-    return pictures[0], pictures[1]
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _fingerprint(png: bytes, csv: bytes, versions: dict[str, str]) -> str:
+    """Changes whenever the PDF does."""
+    with style.context():
+        options = rcParams.find_all(r"^pdf\.")  # a PNG does not show these
+    parts = (png, csv, json.dumps([versions, dict(options)], sort_keys=True).encode())
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _same(target: Path, drawn: str) -> bytes | None:
+    """The PDF that lies there if it shows just this: embedding its fonts is the slowest part."""
+    try:
+        record = json.loads(target.with_name(f"{target.name}.json").read_text(encoding="utf-8"))
+        pdf = target.with_name(f"{target.name}.pdf").read_bytes()
+        sound = hashlib.sha256(pdf).hexdigest() == record["pdf"]
+        return pdf if sound and record["drawn"] == drawn else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def mark(figure: Figure, note: str) -> None:

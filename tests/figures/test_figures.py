@@ -21,7 +21,7 @@ from fedlib.engine.program import Program
 from fedlib.figures import catalogue, style
 from fedlib.figures.catalogue import memory
 from fedlib.figures.printed import printed_curves
-from fedlib.figures.save import NOTE, note, render
+from fedlib.figures.save import NOTE, note, picture, render
 from fedlib.results import Store, reading
 from fedlib.results.files import open_run, write_run
 from fedlib.results.items import Cell, Item
@@ -60,9 +60,9 @@ def histories(made):
 def quick_pictures(monkeypatch):
     """For tests that do not look at the pictures."""
 
-    def stub(figure, text):
+    def stub(figure, text, kind="png"):
         save_module.mark(figure, text)
-        return b"png", b"pdf"
+        return kind.encode()
 
     monkeypatch.setattr(save_module, "render", stub)
 
@@ -189,8 +189,56 @@ def test_files_are_the_same_bytes_again(store, histories, tmp_path):
     folder = tmp_path / "figures" / "adafedadam"
     figures.draw("adafedadam/figure_2", histories, store=store)
     before = {s: (folder / f"figure_2.{s}").read_bytes() for s in ("png", "pdf", "csv")}
+    for path in folder.iterdir():  # a PDF that lies there may be taken as it is
+        path.unlink()
     figures.redraw(["adafedadam/figure_2"], store=store)
     assert before == {s: (folder / f"figure_2.{s}").read_bytes() for s in before}
+
+
+def test_a_pdf_is_drawn_again_only_if_it_is_damaged_or_would_show_something_else(
+    tmp_path, monkeypatch
+):
+    kinds = []
+
+    def counted(figure, note="", kind="png"):
+        kinds.append(kind)
+        return render(figure, note, kind)
+
+    monkeypatch.setattr(save_module, "render", counted)
+
+    def pdfs(title, value=1.0, **options):
+        figure = Figure(figsize=(1, 1))
+        figure.suptitle(title)
+        kinds.clear()
+        with monkeypatch.context() as patch:
+            for name, option in options.items():
+                patch.setattr(save_module, name, option)
+            data = pd.DataFrame({"x": [value]})
+            path = figures.save(figure, "a/b", data, caption="", histories=(), root=tmp_path)
+        return kinds.count("pdf"), path.with_suffix(".pdf")
+
+    first, path = pdfs("one")
+    drawn = path.read_bytes()
+    assert first == 1 and pdfs("one")[0] == 0 and path.read_bytes() == drawn
+    assert pdfs("two")[0] == 1 and path.read_bytes() != drawn
+    assert pdfs("two", value=2.0)[0] == 1
+    assert pdfs("two", value=2.0, version=lambda name: "another")[0] == 1
+    path.write_bytes(drawn[:100])
+    assert pdfs("two", value=2.0)[0] == 1 and path.read_bytes()[-6:].strip() == b"%%EOF"
+    path.with_suffix(".json").write_text("{")
+    assert pdfs("two", value=2.0)[0] == 1
+    path.unlink()
+    assert pdfs("two", value=2.0)[0] == 1 and path.is_file()
+
+
+def test_a_saved_figure_is_shown_as_it_was_saved_until_it_changes(tmp_path):
+    figure = Figure(figsize=(2, 1))
+    data = pd.DataFrame({"x": [1.0]})
+    assert picture(figure) is None
+    path = figures.save(figure, "a/b", data, caption="", histories=(), root=tmp_path)
+    assert picture(figure) == path.read_bytes()
+    figure.suptitle("later")
+    assert picture(figure) is None
 
 
 def test_the_users_own_style_does_not_leak_in(histories):
@@ -379,7 +427,7 @@ def test_heat_map():
     assert ax.get_xlabel() == "log10 client learning rate"
     hatched = {(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()}
     assert hatched == {(1.5, -0.5), (1.5, 0.5)}
-    png, _ = render(figure)
+    png = render(figure)
     assert len(np.unique(matplotlib.image.imread(io.BytesIO(png)))) > 20
     twice = pd.concat([grid, grid])
     with pytest.raises(fedlib.Error, match="several runs for one"):

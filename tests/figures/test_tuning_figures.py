@@ -79,7 +79,7 @@ def test_a_heat_map_shows_every_cell_and_hatches_what_diverged(plain):
     assert sum(shown[0].cmap(1.0)[:3]) > sum(shown[0].cmap(0.0)[:3])
     assert sum(shown[2].cmap(1.0)[:3]) < sum(shown[2].cmap(0.0)[:3])
     assert [ax.get_title() for ax in figure.axes[:2]] == ["FedAvg", "FedAdam"]
-    assert render(figure, note(runs))[0][:4] == b"\x89PNG"
+    assert render(figure, note(runs))[:4] == b"\x89PNG"
 
 
 def test_losses_above_the_start_do_not_take_the_colours(plain):
@@ -92,9 +92,9 @@ def test_losses_above_the_start_do_not_take_the_colours(plain):
 
 def test_changing_one_run_changes_the_picture(plain):
     runs = planted(plain, algorithms=("fedavg",))
-    before = render(heat_maps.grids("fedavg")(runs)[0])[0]
+    before = render(heat_maps.grids("fedavg")(runs)[0])
     runs[3].frame.loc[2, "value"] += 0.3
-    assert render(heat_maps.grids("fedavg")(runs)[0])[0] != before
+    assert render(heat_maps.grids("fedavg")(runs)[0]) != before
 
 
 def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error(plain):
