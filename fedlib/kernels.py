@@ -10,11 +10,12 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
@@ -45,9 +46,21 @@ def processes() -> Any:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(WARM))
-    with environment(ONE_THREAD):
-        forkserver.ensure_running()
+    # It keeps this mask: an interrupt is for the processes that work, see interruptible().
+    resource_tracker.ensure_running()  # otherwise the server starts it, and that lifts the mask
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with environment(ONE_THREAD):
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
+
+
+def interruptible() -> None:
+    """To be called first in a process of :func:`processes`."""
+    if CAN_FORK:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager

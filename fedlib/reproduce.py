@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,31 +118,46 @@ def reproduce(
     late = [one for one in work if int(one[0].stem.split("_")[0]) >= LATE]
     context = kernels.processes()
     manager = kernels.ForkedKernelManager if kernels.CAN_FORK else None
-    # A thread only waits for the notebook's own process.
-    pool = ThreadPoolExecutor(jobs)
+    pool = ThreadPoolExecutor(jobs)  # a thread only waits for a notebook's own process
+    running: set[Any] = set()
+    stopped = threading.Event()
+
+    def submit(one: tuple[Any, ...]) -> Future[Executed]:
+        return pool.submit(_in_own_process, context, running, stopped, *one, manager)
+
     try:
         for group in ([one for one in work if one not in late], late):
-            for future in [pool.submit(_in_own_process, context, *one, manager) for one in group]:
+            for future in [submit(one) for one in group]:
                 yield future.result()
     finally:
+        stopped.set()
+        for process in running.copy():
+            process.terminate()
         pool.shutdown(cancel_futures=True)
 
 
-def _in_own_process(context: Any, notebook: Path, *rest: Any) -> Executed:
+def _in_own_process(
+    context: Any, running: set[Any], stopped: threading.Event, notebook: Path, *rest: Any
+) -> Executed:
     receive, send = context.Pipe(duplex=False)
     environment = {**os.environ, **kernels.ONE_THREAD}
     process = context.Process(target=_send, args=(send, environment, notebook, *rest))
     process.start()
+    running.add(process)
+    if stopped.is_set():
+        process.terminate()
     send.close()
     try:
         result = receive.recv()
     except EOFError:
-        process.join()
+        result = None
+    process.join()
+    running.remove(process)
+    if result is None:
         raise Error(
             f"{notebook.stem}: its process ended with exit status {process.exitcode}; run again, "
             "with fewer jobs if memory is short"
-        ) from None
-    process.join()
+        )
     if isinstance(result, Exception):
         raise result
     return result  # type: ignore[no-any-return]
@@ -149,14 +165,15 @@ def _in_own_process(context: Any, notebook: Path, *rest: Any) -> Executed:
 
 def _send(send: Any, environment: Mapping[str, str], *work: Any) -> None:
     """In the notebook's process: execute it and send what became of it."""
+    kernels.interruptible()
     os.environ.clear()
     os.environ.update(environment)
-    result: Executed | Exception
     try:
-        result = _execute(*work)
+        send.send(_execute(*work))
+    except KeyboardInterrupt:
+        pass  # the one who waits has been interrupted too
     except Exception as problem:
-        result = problem
-    send.send(result)
+        send.send(problem)
 
 
 def _execute(

@@ -1,5 +1,8 @@
 """Several notebooks at once: results come in order, and what reads the others comes last."""
 
+import time
+from pathlib import Path
+
 import nbformat
 import pytest
 
@@ -14,6 +17,11 @@ import os, pathlib, time
 time.sleep({seconds})
 assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["FEDLIB_PRESET"] == preset == "quick"
 pathlib.Path("{name}.txt").touch()
+"""
+WAIT = """
+import os, pathlib, time
+pathlib.Path(f"{os.getpid()}.pid").write_text(str(os.getpid()))
+time.sleep(600)
 """
 READ = """
 import pathlib
@@ -59,6 +67,30 @@ def test_kernels_are_fresh_and_a_dead_one_stops_only_its_notebook(checkout, tmp_
     done = list(reproduce.reproduce(output=tmp_path / "executed", jobs=2))
     assert [one.error is None for one in done] == [True, False, True]
     assert done[1].error.startswith("its kernel died")
+
+
+def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):
+    checkout("10_fast", "")
+    checkout("20_slow", WAIT)
+    checkout("30_slow", WAIT)
+    series = reproduce.reproduce(output=tmp_path / "executed", jobs=2)
+    assert next(series).name == "10_fast"
+    folder = tmp_path / "notebooks"
+    for _ in range(300):
+        if list(folder.glob("*.pid")):
+            break
+        time.sleep(0.1)
+    started = time.monotonic()
+    series.close()
+    assert time.monotonic() - started < 30  # they would wait for ten minutes
+    ended = [int(path.read_text()) for path in folder.glob("*.pid")]
+    assert ended
+    for _ in range(100):  # a kernel looks for its parent once a second
+        if not any(Path(f"/proc/{pid}").exists() for pid in ended):
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError(f"kernels {ended} still run")
 
 
 @pytest.mark.skipif(not kernels.CAN_FORK, reason="kernels are forked on Linux only")
