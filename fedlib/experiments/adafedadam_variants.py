@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedlib import papers
-from fedlib.experiments.adafedadam import seeds
+from fedlib.experiments.adafedadam import FIVE, seeds
 from fedlib.experiments.base import Plan, Request, given, grid, repeated, tuned
 
-# In Table 5's order, but FedProx: its mu comes from a grid.
-FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
 SIX = (*FIVE[:4], "fedprox", FIVE[4])
 # A curve has about so many points, as in 21_fair_cifar10 and 23_fair_synthetic: runs that two of
 # these notebooks need are trained once.

@@ -47,7 +47,8 @@ def save(
 ) -> Path:
     """Write ``<figures>/<id>.png``, ``.pdf`` (for a table ``.html``), ``.csv`` and ``.json``.
 
-    The same figure gives the same PNG, PDF and CSV bytes. When a run used stand-in data or not the
+    The same figure gives the same PNG, PDF and CSV bytes; a PDF that lies there and belongs to just
+    this PNG, these numbers and these versions is kept. When a run used stand-in data or not the
     paper's settings, a note in the figure's corner says so.
 
     Args:
