@@ -7,7 +7,6 @@
 ['round', 'split', 'metric', 'value']
 """
 
-import fedlib.torch_optim as torch_optim
 from fedlib import partitioners as partition
 from fedlib.algorithms import METHODS as _METHODS
 from fedlib.algorithms import (
@@ -34,7 +33,9 @@ from fedlib.algorithms import (
 )
 from fedlib.engine import History, RunConfig, grid, run
 from fedlib.errors import Error
-from fedlib.optimizers import base, client, server
+from fedlib.optimizers import client, server
+from fedlib.optimizers import mime as base
+from fedlib.optimizers import torch as torch_optim
 from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
 from fedlib.tasks import TASKS as _TASKS
 from fedlib.tasks import ClientData, Task, load_task, quadratic_task

@@ -30,7 +30,7 @@ from fedlib.engine.program import Program
 from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
 from fedlib.losses import cross_entropy, sequence_cross_entropy, squared_error
-from fedlib.tasks.base import ClientData, PerExample, Task
+from fedlib.task import ClientData, PerExample, Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
 BLOCK_SECONDS = 0.1

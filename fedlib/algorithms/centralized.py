@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
 from fedlib.component import non_negative
-from fedlib.optimizers import base as bases
+from fedlib.optimizers import mime as bases
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
@@ -86,7 +86,7 @@ def centralized(
     Args:
         client_lr: the step size.
         base, momentum, beta1, beta2, eps, v0, bias_correction: see
-            :func:`fedlib.optimizers.base.make`.
+            :func:`fedlib.optimizers.mime.make`.
     """
     optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
     return Centralized(base=optimizer, client_lr=client_lr)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.two_phase import TwoPhase
-from fedlib.optimizers import base as bases
+from fedlib.optimizers import mime as bases
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Mime(TwoPhase):
 
     Source: Mime, Algorithm 1, with the means weighted by examples (section 3, end). Its published
     code (fedjax) takes the same clients for c and for training, too; it takes c with dropout on,
-    and has other U and V, see :mod:`fedlib.optimizers.base`. Where v would be 0 in the first U,
+    and has other U and V, see :mod:`fedlib.optimizers.mime`. Where v would be 0 in the first U,
     s begins as V(c, s) of the first round's c, which clients send in any case.
 
     With one full-batch step this is the base optimizer on the cohort's loss: :class:`ServerOnly`,
@@ -88,7 +88,7 @@ def mime(
     Args:
         client_lr, server_lr, split, lean: see :class:`TwoPhase`.
         base, momentum, beta1, beta2, eps, v0, bias_correction: see
-            :func:`fedlib.optimizers.base.make`.
+            :func:`fedlib.optimizers.mime.make`.
     """
     optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
     return Mime(base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from fedlib.algorithms.base import Client, State, ValueAndGrad
 from fedlib.algorithms.mime import Mime
-from fedlib.optimizers import base as bases
+from fedlib.optimizers import mime as bases
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedlib.engine import strategy
 from fedlib.engine.config import RunConfig, configure
 from fedlib.engine.program import Program
 from fedlib.losses import cross_entropy
-from fedlib.tasks.base import ClientData, Task
+from fedlib.task import ClientData, Task
 
 # Networks with one hidden layer, features and classes fixed: 2^12 to 2^21 parameters.
 HIDDEN = (16, 64, 256, 1024, 8192)

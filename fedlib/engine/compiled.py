@@ -12,7 +12,7 @@ from fedlib.engine.feed import Feed
 from fedlib.engine.oracles import Batch, RowsOracle, masks
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.vectorized import Vectorized
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 
 class Compiled(Vectorized):

@@ -15,7 +15,7 @@ from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.precision import DTYPES
 from fedlib.errors import Error, require, unknown
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1

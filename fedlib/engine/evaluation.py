@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedlib.engine.memory import peak_of
 from fedlib.engine.rows import FlatModel
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000

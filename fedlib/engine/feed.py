@@ -13,7 +13,7 @@ from fedlib import randomness
 from fedlib.algorithms.base import Client, State
 from fedlib.engine.oracles import Batch
 from fedlib.engine.plan import Plan, drawn_epochs, local_steps, make_plan
-from fedlib.tasks.base import Task, identity
+from fedlib.task import Task, identity
 
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
 GATHER_BYTES = 256 * 2**20

@@ -11,7 +11,7 @@ from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.engine.run import execute
 from fedlib.errors import Error
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 
 def grid(

@@ -18,7 +18,7 @@ from fedlib import randomness
 from fedlib.algorithms.base import Extra
 from fedlib.engine.rows import FlatModel
 from fedlib.losses import cross_entropy
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedlib import randomness
-from fedlib.tasks.base import ClientData
+from fedlib.task import ClientData
 
 
 @dataclass(frozen=True)

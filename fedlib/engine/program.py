@@ -35,7 +35,7 @@ from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, choose, map_state
 from fedlib.engine.vectorized import Vectorized
 from fedlib.errors import Error
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
     "reference": Reference,

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedlib.engine.config import RunConfig
 from fedlib.engine.evaluation import Evaluated
 from fedlib.engine.fairness import fairness
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 
 class Recorder:

@@ -18,7 +18,7 @@ from fedlib.engine.history import History
 from fedlib.engine.program import BACKENDS, Program
 from fedlib.engine.strategy import DEFAULTS, chunk_numbers
 from fedlib.errors import Error, unknown
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 
 def run(

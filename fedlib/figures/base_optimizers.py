@@ -11,8 +11,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from fedlib.optimizers import base as bases
-from fedlib.optimizers.base import State
+from fedlib.optimizers import mime as bases
+from fedlib.optimizers.mime import State
 from fedlib.randomness import numpy_generator
 
 Drawing = tuple[Figure | None, pd.DataFrame]

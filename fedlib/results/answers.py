@@ -12,8 +12,8 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.experiments.base import Request
 from fedlib.results.store import Store
+from fedlib.task import Task
 from fedlib.tasks import load_task
-from fedlib.tasks.base import Task
 
 
 def by_task(requests: Sequence[Request], preset: str) -> list[list[int]]:

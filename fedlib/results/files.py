@@ -41,7 +41,7 @@ from torch import Tensor
 from fedlib.engine.config import FORMAT, RunConfig
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 CONFIG, HISTORY, CLIENTS, PARAMS, META = (
     "config.json",

@@ -19,7 +19,7 @@ from fedlib.errors import Error, unknown
 from fedlib.results import bundles
 from fedlib.results.bundles import Bundled
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
-from fedlib.tasks.base import Task
+from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
 

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from fedlib.errors import Error, unknown
-from fedlib.tasks.base import ClientData, Task
+from fedlib.task import ClientData, Task
 from fedlib.tasks.quadratic import quadratic_task
 
 # name -> (module, papers that use it, what it is). A module that serves several tasks takes the

@@ -12,8 +12,8 @@ from torch import nn
 from fedlib import datasets, partitioners
 from fedlib.errors import Error
 from fedlib.randomness import key
+from fedlib.task import ClientData, Task, Transform
 from fedlib.tasks import images, settings
-from fedlib.tasks.base import ClientData, Task, Transform
 
 # Clients, examples of each.
 PAPER, QUICK = (100, 500), (20, 100)

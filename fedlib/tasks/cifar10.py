@@ -10,8 +10,8 @@ from torch import Tensor
 from fedlib import datasets, partitioners
 from fedlib.models import ResNet18GN
 from fedlib.randomness import key
+from fedlib.task import ClientData, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.base import ClientData, Task
 
 CROP = 24
 QUICK = {"clients": 50, "test_clients": 10, "width": 0.125}

@@ -11,8 +11,8 @@ from fedlib.datasets import Dataset
 from fedlib.errors import Error, require
 from fedlib.models import ResNet18GN
 from fedlib.randomness import key, numpy_generator
+from fedlib.task import ClientData, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.cifar10 import PAPER, QUICK, transform
 
 FROZEN = "fed_cifar100"  # the authors' own partition, as a data set with clients

@@ -6,9 +6,9 @@ import os
 from functools import partial
 
 from fedlib.models import ResNet
+from fedlib.task import Task
 from fedlib.tasks import images
 from fedlib.tasks.auto_tuned import image_task
-from fedlib.tasks.base import Task
 
 # name -> (data, depth, the paper's label)
 TASKS = {

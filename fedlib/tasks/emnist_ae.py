@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedlib import losses
 from fedlib.models import EMNISTAutoencoder
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.handwriting import flat_pixels, load_writers
 
 

@@ -7,8 +7,8 @@ import os
 from torch import Tensor
 
 from fedlib.models import EMNISTCNN
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.handwriting import CLASSES, load_writers
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from fedlib.models import Softmax
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.handwriting import CLASSES, PIXELS, flat_pixels, load_writers
 
 

@@ -6,8 +6,8 @@ import os
 
 from fedlib import papers
 from fedlib.models import MLP
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.handwriting import CLASSES, PIXELS, flat_pixels, load_writers
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from fedlib import datasets, papers, partitioners
 from fedlib.models import VGG11
 from fedlib.randomness import key
+from fedlib.task import ClientData, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.base import ClientData, Task
 
 QUICK_EXAMPLES = 1600
 

@@ -10,8 +10,8 @@ import torch
 from fedlib import papers, partitioners
 from fedlib.models import MLP
 from fedlib.randomness import key
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.handwriting import CLASSES, PIXELS, flat_pixels, load_writers
 
 

@@ -14,8 +14,8 @@ from fedlib.datasets.text import most_frequent, read_glove, tweet_words, word_ro
 from fedlib.errors import Error, require
 from fedlib.models import Sent140LSTM
 from fedlib.randomness import key, uniform
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.base import ClientData, Task
 
 TOKENS = 25  # of a tweet, as in LEAF and FedProx
 SPLITS = ("train", "test")

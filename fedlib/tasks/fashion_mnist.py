@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from fedlib.models import DeltaCNN
+from fedlib.task import Task
 from fedlib.tasks.auto_tuned import image_task
-from fedlib.tasks.base import Task
 from fedlib.tasks.mnist import transform
 
 

@@ -7,8 +7,8 @@ import os
 from torch import Tensor
 
 from fedlib.models import DeltaCNN
+from fedlib.task import Task
 from fedlib.tasks.auto_tuned import image_task
-from fedlib.tasks.base import Task
 
 MEAN, STD = 0.1307, 0.3081
 

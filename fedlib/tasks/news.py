@@ -13,8 +13,8 @@ from fedlib.datasets.text import WordTokenizer, pretrained_rows
 from fedlib.errors import Error, require
 from fedlib.models import DistilBERT
 from fedlib.randomness import key
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.base import ClientData, Task
 
 LABELS = {"ag_news": "AGNews", "dbpedia": "DBpedia"}
 WEIGHTS = "distilbert-base-uncased"

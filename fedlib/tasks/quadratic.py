@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedlib.errors import Error, unknown
 from fedlib.randomness import numpy_generator
-from fedlib.tasks.base import ClientData, Task
+from fedlib.task import ClientData, Task
 
 
 class Quadratic(nn.Module):

@@ -12,8 +12,8 @@ from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error, require
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
 from fedlib.models import ShakespeareLSTM
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.base import ClientData, Task
 
 QUICK = {"clients": 20, "rows": 32, "width": 0.125, "length": 20}
 

@@ -13,8 +13,8 @@ from fedlib.datasets.posts import TAGS, WORDS, Posts, bag_of_words
 from fedlib.errors import require
 from fedlib.losses import binary_cross_entropy, recall_at_5
 from fedlib.models import TagModel
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, stackoverflow, texts
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.stackoverflow import Chosen
 
 LABEL = "StackOverflow LR"

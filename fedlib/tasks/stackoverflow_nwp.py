@@ -11,8 +11,8 @@ from fedlib.datasets.posts import PAD, WORDS, Posts
 from fedlib.errors import require
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
 from fedlib.models import NextWordLSTM
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, stackoverflow, texts
-from fedlib.tasks.base import ClientData, Task
 from fedlib.tasks.stackoverflow import Chosen
 
 LABEL = "StackOverflow NWP"

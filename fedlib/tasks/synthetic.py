@@ -12,8 +12,8 @@ from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import require
 from fedlib.models import Softmax
 from fedlib.randomness import numpy_generator
+from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.base import ClientData, Task
 
 FEATURES, CLASSES = 60, 10
 

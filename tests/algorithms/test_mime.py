@@ -177,7 +177,7 @@ def test_one_full_batch_step_is_the_centralised_base_optimizer(settings: dict[st
 def test_one_full_batch_step_of_a_sampled_cohort_is_server_only(base: str) -> None:
     task = fedlib.load_task("synthetic", clients=8)
     common: dict[str, Any] = {"rounds": 5, "dtype": "float64", "clients_per_round": 3}
-    own = fedlib.optimizers.base.make(base)
+    own = fedlib.optimizers.mime.make(base)
     methods = [cls(base=own, client_lr=0.01) for cls in (fedlib.Mime, fedlib.ServerOnly)]
     a, b = (fedlib.run(task, method, overrides=FULL, **common) for method in methods)
     assert difference(a, b) < 1e-12

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fedlib.engine.plan import Plan, make_plan
-from fedlib.tasks.base import ClientData
+from fedlib.task import ClientData
 
 SIZES = [7, 0, 3, 10, 1]
 

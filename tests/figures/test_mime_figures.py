@@ -11,7 +11,7 @@ import fedlib
 from fedlib import figures
 from fedlib.experiments import mime
 from fedlib.figures import base_optimizers, mime_runs, mime_table
-from fedlib.optimizers import base as bases
+from fedlib.optimizers import mime as bases
 from fedlib.results import Store
 
 RATES = (0.01, 0.05)

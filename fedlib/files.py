@@ -1,0 +1,71 @@
+"""Writing files and folders so that a name stands only for what is complete."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file so that it is complete or not there.
+
+    Raises:
+        OSError: it cannot be written; what lay there stays.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "deeper" / "note.txt"
+        >>> write(path, b"complete")
+        >>> path.read_bytes()
+        b'complete'
+    """
+    with replacing(path) as aside:
+        aside.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A free name beside ``path`` for a file or a folder that takes its place at the end.
+
+    What is written there gets the name ``path`` when the block ends, in place of a file or folder
+    that has it; when the block raises it is removed, and what lay there stays. Missing parents are
+    made. Several processes may write the same path: the last one wins.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        yield aside
+        install(aside, path)
+    finally:
+        remove(aside)
+
+
+def install(aside: Path, path: Path) -> None:
+    """Give the file or folder ``aside`` the name ``path``, in place of what has it."""
+    if not path.is_dir():
+        os.replace(aside, path)
+        return
+    # A folder that is not empty cannot be replaced in one step; the old one waits beside it.
+    old = aside.with_name(f"{aside.name}.old")
+    os.rename(path, old)
+    try:
+        os.rename(aside, path)
+    except OSError:
+        os.rename(old, path)
+        raise
+    remove(old)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
