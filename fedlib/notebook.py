@@ -6,7 +6,7 @@ session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds, 
 histories = session.experiment("curves")
 session.figure("fedopt/figure_1", histories)
 
-Runs that no plan of :mod:`fedlib.experiments` names::
+Runs that no plan of :mod:`fedlib.reproduction.experiments` names::
 
 task = session.task("cifar10")
 histories = session.runs(task, [{"algorithm": "fedavg"}], rounds=2)
@@ -29,16 +29,17 @@ from IPython.core.getipython import get_ipython
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
-from fedlib import experiments, figures
+from fedlib import figures
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.history import History
 from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
-from fedlib.experiments import Request
 from fedlib.figures import style
 from fedlib.figures.save import picture
+from fedlib.reproduction import draw, experiments
+from fedlib.reproduction.answers import answer
+from fedlib.reproduction.request import Request, task_key
 from fedlib.results import Store
-from fedlib.results.answers import answer
 from fedlib.tasks import PRESETS, Task, load_task
 
 
@@ -48,16 +49,16 @@ def start(
     """Set a notebook up: style, store, and a line that says what runs here.
 
     Args:
-        name: of the notebook, its key in ``notebooks/quick.yaml``.
+        name: of the notebook, its key in :data:`fedlib.reproduction.experiments.EXPERIMENTS`.
         preset: ``"quick"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else ``"quick"``.
         seed: of tasks and runs.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``.
-        **numbers: the notebook's own parameters. None becomes the number of ``quick.yaml`` under
-            the quick preset and stays None (the task's own) otherwise.
+        **numbers: the notebook's own parameters. None becomes its small number under the quick
+            preset and stays None (the task's own) otherwise.
 
     Raises:
-        Error: an unknown preset or device, a bad seed, or a number of ``quick.yaml`` that the
-            notebook does not have.
+        Error: an unknown preset or device, a bad seed, or a small number that the notebook
+            does not have.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     if preset not in PRESETS:
@@ -75,11 +76,11 @@ def start(
 
 
 def _filled(name: str, preset: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The notebook's numbers, those that are None from ``quick.yaml`` if the preset is quick."""
+    """The notebook's numbers, those that are None from its small ones if the preset is quick."""
     every = experiments.filled(name, preset, numbers)
     for key in every:
         if key not in numbers:
-            raise unknown(f"number of {name} in quick.yaml", key, numbers)
+            raise unknown(f"small number of {name}", key, numbers)
     return every
 
 
@@ -136,7 +137,7 @@ class Session:
             name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``.
         """
         options = {"preset": self.preset, "seed": self.seed, **options}
-        key = experiments.task_key(name, options)
+        key = task_key(name, options)
         if key in self._tasks:
             return self._tasks[key]
         task = load_task(name, **options)
@@ -156,7 +157,7 @@ class Session:
             Error: a notebook without a plan, or a part that it does not have.
         """
         planned = experiments.plan(self.name, self.preset, self.seed, **self.numbers)
-        return experiments.choose(planned, *parts)
+        return experiments.select(planned, *parts)
 
     def experiment(self, *parts: str) -> list[History]:
         """The histories of :meth:`requests`, in order: from the store, or trained.
@@ -184,12 +185,12 @@ class Session:
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
         """Draw, save and remember a figure of the catalogue; as a cell's last line it is shown."""
-        drawn = figures.draw(id, histories, store=self.store)
+        drawn = draw.draw(id, histories, store=self.store)
         if drawn.figure is not None:
             return drawn.figure
         hidden = ["comparable", "printed_rounds"]
         shown = drawn.data.drop(columns=hidden, errors="ignore")
-        return figures.table(shown, caption=figures.entry(id).caption)
+        return figures.table(shown, caption=draw.entry(id).caption)
 
     def save(
         self,
@@ -204,7 +205,7 @@ class Session:
         Args:
             caption: default the catalogue's, if it knows the figure.
         """
-        known = {entry.id: entry.caption for entry in figures.entries()}
+        known = {entry.id: entry.caption for entry in draw.entries()}
         caption = caption or known.get(id, "")
         return figures.save(figure, id, data, caption=caption, histories=histories)
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from fedlib import cli, engine, experiments
-from fedlib.experiments import Request, grid, tuned
-from fedlib.figures.catalogue import memory
+from fedlib import cli, engine
+from fedlib.reproduction import experiments
+from fedlib.reproduction.draw import memory
+from fedlib.reproduction.experiments import Request, grid, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
 

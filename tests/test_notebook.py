@@ -5,8 +5,9 @@ import nbformat
 import pytest
 
 import fedlib
-from fedlib import engine, experiments, figures, notebook
-from fedlib.experiments import Request, grid, tuned
+from fedlib import engine, figures, notebook
+from fedlib.reproduction import experiments
+from fedlib.reproduction.experiments import Request, grid, tuned
 from fedlib.results import reading
 
 

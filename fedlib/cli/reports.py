@@ -36,9 +36,10 @@ def list_(
     data_root: DataRoot = None,
 ) -> None:
     """What there is: tasks, algorithms, data sets, figures."""
-    from fedlib import datasets, figures
+    from fedlib import datasets
     from fedlib.algorithms import METHODS
     from fedlib.errors import unknown
+    from fedlib.reproduction import draw
     from fedlib.tasks import TASKS
 
     every = {
@@ -50,7 +51,7 @@ def list_(
             name: {"about": card["title"] + (" (prepared)" if card["prepared"] else "")}
             for name, card in ((n, datasets.info(n, data_root)) for n in datasets.names(data_root))
         },
-        "figures": {entry.id: {"about": f"by {entry.notebook}"} for entry in figures.entries()},
+        "figures": {entry.id: {"about": f"by {entry.notebook}"} for entry in draw.entries()},
     }
     if what != "all" and what not in every:
         raise unknown("list", what, [*every, "all"])
@@ -89,8 +90,8 @@ def reproduce(
     ] = 1,
 ) -> None:
     """Execute the notebooks with papermill; figures land in figures/."""
-    from fedlib import reproduce as runner
     from fedlib.errors import unknown
+    from fedlib.reproduction import reproduce as runner
     from fedlib.tasks import PRESETS
 
     if preset not in PRESETS:
@@ -124,10 +125,10 @@ def figures(
     data_root: DataRoot = None,
 ) -> None:
     """Redraw figures and tables from stored runs; never trains."""
-    from fedlib import figures as drawing
+    from fedlib.reproduction import draw
     from fedlib.results import Store
 
-    paths = drawing.redraw(ids or None, store=Store(store_root(data_root)))
+    paths = draw.redraw(ids or None, store=Store(store_root(data_root)))
     show([str(path) for path in paths], as_json, "\n".join(str(path) for path in paths))
 
 
@@ -140,9 +141,9 @@ def compare(
 ) -> None:
     """Every printed number beside ours, from stored runs."""
     from fedlib.errors import unknown
+    from fedlib.reproduction.compare import compare as compared
+    from fedlib.reproduction.compare import summary
     from fedlib.results import Store
-    from fedlib.results.compare import compare as compared
-    from fedlib.results.compare import summary
 
     frame = compared(Store(store_root(data_root)))
     if paper is not None:

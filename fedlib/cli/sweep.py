@@ -25,8 +25,8 @@ from fedlib.cli.options import (
 from fedlib.errors import Error, unknown
 
 if TYPE_CHECKING:
-    from fedlib.experiments import Request
-    from fedlib.results.answers import Program
+    from fedlib.reproduction.answers import Program
+    from fedlib.reproduction.request import Request
 
 Notebooks = Annotated[
     list[str] | None, typer.Argument(help="Notebooks, e.g. 10_cifar10 or 10; default all.")
@@ -68,7 +68,8 @@ def sweep(
     Stopped at any moment, the same command goes on where it was. Runs that train together stay in
     one shard.
     """
-    from fedlib.results import Store, answers
+    from fedlib.reproduction import answers
+    from fedlib.results import Store
 
     number, of = _shard(shard)
     given = parse_pairs(parameter, "--parameter")
@@ -101,19 +102,20 @@ def _requests(
     parts: Sequence[str] | None,
 ) -> list[tuple[str, Request]]:
     """The requests of the notebooks' plans, each with its notebook."""
-    from fedlib import experiments, reproduce
+    from fedlib.reproduction import experiments, reproduce
     from fedlib.tasks import PRESETS
 
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     if seed < 0:
         raise Error(f"seed is {seed}; allowed: a whole number >= 0")
+    planned = experiments.planned()
     chosen: list[str] = []
-    for name in names or experiments.PLANS:
+    for name in names or planned:
         stem = Path(name).stem
-        found = [one for one in experiments.PLANS if one == stem or one.split("_")[0] == stem]
+        found = [one for one in planned if one == stem or one.split("_")[0] == stem]
         if not found:
-            raise unknown("notebook with a plan", name, experiments.PLANS)
+            raise unknown("notebook with a plan", name, planned)
         chosen += [one for one in found if one not in chosen]
     if given:
         for path in reproduce.notebooks(chosen):
@@ -174,8 +176,8 @@ def _train(
     """Train what is missing, program after program; returns what failed, a line each."""
     from tqdm import tqdm
 
-    from fedlib.experiments.base import task_key
-    from fedlib.results.answers import answer
+    from fedlib.reproduction.answers import answer
+    from fedlib.reproduction.request import task_key
     from fedlib.tasks import load_task
 
     last: dict[str, Any] = {}
@@ -294,9 +296,10 @@ def publish(
 
 def _without_plan(names: Sequence[str]) -> dict[str, str]:
     """Those of the names that are of notebooks without a plan, and these notebooks."""
-    from fedlib import experiments, reproduce
+    from fedlib.reproduction import experiments, reproduce
 
-    every = [path.stem for path in reproduce.notebooks() if path.stem not in experiments.PLANS]
+    planned = experiments.planned()
+    every = [path.stem for path in reproduce.notebooks() if path.stem not in planned]
     return {
         name: stem
         for name in names
@@ -315,9 +318,8 @@ def _publish(
     partial: bool,
     data_root: Path | None,
 ) -> dict[str, Any]:
-    from fedlib import figures
-    from fedlib.figures.catalogue import memory
-    from fedlib.results import answers, bundles
+    from fedlib.reproduction import answers, draw, memory
+    from fedlib.results import bundles
 
     programs = answers.survey(store, requests, preset, data_root)
     missing = sum(program.missing for program in programs)
@@ -334,7 +336,7 @@ def _publish(
     ]
     clients_of: set[str] = set()
     drawn = []
-    for entry in figures.entries():
+    for entry in draw.entries():
         tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
         drawn.append((entry, memory.known(store, entry, tasks)))
         digests += [digest for runs in drawn[-1][1].values() for digest in runs]

@@ -18,13 +18,14 @@ from matplotlib.figure import Figure
 import fedlib
 from fedlib import engine, figures
 from fedlib.engine.program import Program
-from fedlib.figures import catalogue, style
-from fedlib.figures.catalogue import memory
-from fedlib.figures.printed import printed_curves
+from fedlib.figures import style
 from fedlib.figures.save import NOTE, note, picture, render
+from fedlib.reproduction import draw as catalogue
+from fedlib.reproduction.draw import memory
+from fedlib.reproduction.printed import printed_curves
+from fedlib.reproduction.tables import Cell, Item
 from fedlib.results import Store, reading
 from fedlib.results.files import open_run, write_run
-from fedlib.results.items import Cell, Item
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")

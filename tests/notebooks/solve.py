@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
-from fedlib import reproduce
+from fedlib.reproduction import reproduce
 
 
 def solved(path):

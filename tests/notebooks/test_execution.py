@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import figures, papers, reproduce
+from fedlib import figures, papers
+from fedlib.reproduction import reproduce
 from fedlib.results import Store
 
 ROOT = Path(__file__).resolve().parents[2]

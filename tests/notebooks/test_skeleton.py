@@ -8,7 +8,8 @@ import nbformat
 import pytest
 import yaml
 
-from fedlib import figures, reproduce
+from fedlib import figures
+from fedlib.reproduction import reproduce
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

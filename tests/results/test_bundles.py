@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import fedlib
+from fedlib.reproduction.compare import compare
 from fedlib.results import Store, bundles
-from fedlib.results.compare import compare
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,249 @@
+"""AdaFedAdam's printed tables, and which runs its notebooks need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedlib import papers
+from fedlib.reproduction.request import (
+    Experiment,
+    Numbers,
+    Request,
+    given,
+    grid,
+    number,
+    repeated,
+    tuned,
+)
+from fedlib.reproduction.table import Cell, Method, Table, named, printed_cells
+
+STATED = papers.settings("adafedadam")
+# The paper's setups: fedlib's task, the notebook of Table 5, and the task's options in the paper.
+SETUPS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "Femnist": ("fair_femnist", "20_fair_femnist", {"width": 1.0}),
+    "Cifar10": (
+        *("fair_cifar10", "21_fair_cifar10"),
+        {"examples": 50_000, "width": 1.0, "augment": False},
+    ),
+    "Sent140": (
+        *("fair_sent140", "22_fair_sent140"),
+        {"data": "sent140", "examples": 0, "tokens": 25, "width": 1.0},
+    ),
+    "Synthetic": ("synthetic", "23_fair_synthetic", {"data_seed": 931231}),
+}
+MUS: list[float] = STATED["algorithms"]["FedProx"]["mu_grid"]
+_EPOCHS = STATED["experiments"]["resource_heterogeneity"]
+DRAWN_EPOCHS = (_EPOCHS["local_epochs_min"], _EPOCHS["local_epochs_max"])
+# The algorithms of Figure 2 in Table 5's order, but FedProx: its mu comes from a grid.
+FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
+SIX = (*FIVE[:4], "fedprox", FIVE[4])
+# Figure 3. The text says "from 1 to 4" and "alpha > 4" and prints no list; 0 is without fairness.
+ALPHAS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0)
+# A curve has about so many points.
+POINTS = 100
+# 35_resource_heterogeneity on Synthetic, which is ours: as many rounds as Table 1 has.
+SYNTHETIC_ROUNDS = 200
+
+
+def solver_overrides(algorithm: str, solver: str) -> dict[str, Any]:
+    """What makes an algorithm's clients use one of Table 7's local solvers.
+
+    Args:
+        solver: ``"SGD"``, ``"SGD+momentum"`` or ``"SGD+Nesterov"``, as the transcribed table says.
+    """
+    if solver == "SGD":
+        return {}
+    momentum = STATED["experiments"]["local_solvers"]["momentum"]
+    values = {"momentum": momentum, "nesterov": solver == "SGD+Nesterov"}
+    # FedNova defines its clients' steps itself, because it counts what they accumulate.
+    return values if algorithm == "fednova" else {"client_optimizer": "sgdm", **values}
+
+
+def _cells(table: str, where: Mapping[str, Any], **settings: Any) -> tuple[Cell, ...]:
+    """Average, spread and worst 30 % of each row. FedProx' mu comes from a grid, and the winner is
+    not printed.
+    """
+    metrics = {name: name for name in ("avg", "std", "worst30")}
+    tuned = {"fedprox": {"mu": MUS}}
+    return printed_cells("adafedadam", table, where, metrics=metrics, tuned=tuned, **settings)
+
+
+def _table(
+    number: int, setup: str, cells: Iterable[Cell], notebook: str, options: Numbers, **more: Any
+) -> Table:
+    stated, (task, _, common) = STATED["setups"][setup], SETUPS[setup]
+    return Table(
+        *("adafedadam", f"Table {number}", task, setup),
+        cells=tuple(cells),
+        notebook=notebook,
+        rounds=stated["rounds"],
+        clients_per_round=None,
+        batch_size=stated["batch_size"],
+        options={"clients": stated["clients"], **common, **options},
+        **more,
+    )
+
+
+def _table_5(setup: str) -> Table:
+    beta = STATED["setups"][setup].get("dirichlet_beta")
+    own_split = {} if beta is None else {"beta": beta}
+    cells = _cells("table5_convergence_fairness", {"setup": setup}, options=own_split)
+    data = {"data": "cifar10"} if setup == "Cifar10" else {}
+    return _table(5, setup, cells, SETUPS[setup][1], data)
+
+
+def _table_1() -> Table:
+    """Epochs are drawn for each client and round."""
+
+    def method(label: str) -> Method:
+        return named(label)[0], {"local_epochs": DRAWN_EPOCHS}
+
+    options = {"beta": STATED["setups"]["Cifar10"]["dirichlet_beta"]}
+    where = {"setup": "Cifar10"}
+    cells = _cells("table1_resource_heterogeneity", where, method=method, options=options)
+    notebook = "35_resource_heterogeneity"
+    return _table(1, "Cifar10", cells, notebook, {}, local_epochs=DRAWN_EPOCHS)
+
+
+def _levels(number: int, file: str) -> Table:
+    """Tables 2 and 6: a printed column per concentration."""
+    cells = [
+        cell
+        for beta in STATED["experiments"]["noniid"]["dirichlet_beta"]
+        for cell in _cells(
+            file, {"dirichlet_beta": beta}, column=f"Dir({beta:g})", options={"beta": beta}
+        )
+    ]
+    return _table(number, "Cifar10", cells, "36_noniid_levels", {})
+
+
+def _solvers(number: int, file: str) -> Table:
+    """Tables 3 and 7: a printed column per local solver."""
+
+    def column(solver: str) -> tuple[Cell, ...]:
+        def method(label: str) -> Method:
+            name = named(label)[0]
+            return name, solver_overrides(name, solver)
+
+        return _cells(file, {"local_solver": solver}, column=solver, method=method)
+
+    solvers = STATED["experiments"]["local_solvers"]["solvers"]
+    cells = [cell for solver in solvers for cell in column(solver)]
+    return _table(number, "Synthetic", cells, "37_local_solvers", {})
+
+
+TABLE_1 = _table_1()
+TABLES_5 = {setup: _table_5(setup) for setup in SETUPS}
+TABLE_6 = _levels(6, "table6_noniid_full")
+TABLE_7 = _solvers(7, "table7_local_momentum_full")
+TABLES: tuple[Table, ...] = (
+    *TABLES_5.values(),
+    TABLE_1,
+    _levels(2, "table2_noniid"),
+    TABLE_6,
+    _solvers(3, "table3_local_solvers"),
+    TABLE_7,
+)
+
+
+def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Request]:
+    """A table's runs, each for the paper's seeds; those of FedProx are the part ``mu``.
+
+    A seed is of the division into training and test examples, too.
+
+    Args:
+        numbers: ``rounds``, ``mus``, ``seeds``, and options of the task.
+    """
+
+    def fields(cell: Cell) -> Numbers:
+        return {"tuned": {"mu": number(numbers, "mus", MUS)} if cell.tuned else {}}
+
+    requests = table.requests(
+        lambda cell: "mu" if cell.tuned else part, fields, **_common(table.label, seed, numbers)
+    )
+    # A part's runs follow each other: what is trained together depends on the order.
+    requests.sort(key=lambda request: request.part == "mu")
+    return repeated(requests, seeds(numbers))
+
+
+def tradeoff(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """34_fairness_tradeoff. Numbers: rounds, alphas, seeds.
+
+    Parts: ``alpha``, AdaFedAdam's fairness; ``q``, q-FedAvg's; ``baselines``, the others. They are
+    the runs of 23_fair_synthetic where both notebooks have them.
+    """
+    common = _common("Synthetic", seed, numbers)
+    qs = [float(q) for q in STATED["algorithms"]["q-FedAvg"]["q_in_figure_3"]]
+    alphas = number(numbers, "alphas", ALPHAS)
+    requests = [
+        *grid("synthetic", "adafedadam", "alpha", {"alpha": alphas}, **common),
+        *grid("synthetic", "qfedavg", "q", {"q": qs}, **common),
+        *tuned("synthetic", ("fedavg", "fedadam", "fednova", "fedprox"), "baselines", **common),
+    ]
+    return repeated(requests, seeds(numbers))
+
+
+def resource_heterogeneity(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """35_resource_heterogeneity. Numbers: rounds, examples, width, mus, seeds, synthetic_rounds.
+
+    Parts: ``epochs`` and ``mu``, Table 1's runs; ``synthetic``, ours: the Synthetic setup with 1
+    epoch, with U(1, 3) epochs and with 2.
+    """
+    rounds = number(numbers, "synthetic_rounds", SYNTHETIC_ROUNDS)
+    synthetic = [
+        Request("synthetic", name, "synthetic", {"local_epochs": epochs}, rounds=rounds, seed=seed)
+        for epochs in (1, DRAWN_EPOCHS, sum(DRAWN_EPOCHS) // 2)
+        for name in SIX
+    ]
+    return [*table_runs(TABLE_1, "epochs", seed, numbers), *synthetic]
+
+
+def _common(setup: str, seed: int, numbers: Numbers) -> dict[str, Any]:
+    """Seed, the options among the numbers, the rounds, and how often the model is evaluated."""
+    rounds = number(numbers, "rounds", STATED["setups"][setup]["rounds"])
+    return {
+        "options": given(numbers, "clients", "examples", "tokens", "width"),
+        "rounds": numbers.get("rounds"),
+        "eval_every": max(1, rounds // POINTS),
+        "seed": seed,
+    }
+
+
+def seeds(numbers: Numbers) -> Any:
+    """How many seeds, or which, as in the numbers or the paper's."""
+    return number(numbers, "seeds", STATED["general"]["seeds"])
+
+
+def _of_table(table: Table, part: str, **quick: Any) -> Experiment:
+    """A notebook that runs a printed table. Numbers: those of :func:`table_runs`."""
+
+    def requests(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+        return table_runs(table, part, seed, numbers)
+
+    return Experiment(table.notebook, quick, requests)
+
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    _of_table(TABLES_5["Femnist"], "curves", rounds=20, clients=30, mus=[0.01], seeds=1),
+    _of_table(
+        TABLES_5["Cifar10"], "curves", rounds=12, examples=800, width=0.0625, mus=[0.01], seeds=1
+    ),
+    _of_table(TABLES_5["Sent140"], "curves", rounds=40, mus=[0.01], seeds=1),
+    _of_table(TABLES_5["Synthetic"], "curves", rounds=100, mus=[0.01, 1.0], seeds=1),
+    _of_table(TABLE_6, "levels", rounds=2, examples=240, width=0.0625, seeds=1),
+    _of_table(TABLE_7, "solvers", rounds=30, mus=[0.01], seeds=1),
+    Experiment(
+        "34_fairness_tradeoff",
+        {"rounds": 100, "alphas": [0.0, 1.0, 2.0, 4.0, 8.0], "seeds": 1},
+        tradeoff,
+    ),
+    Experiment(
+        "35_resource_heterogeneity",
+        {
+            **{"rounds": 2, "examples": 160, "width": 0.0625, "mus": [0.01], "seeds": 1},
+            "synthetic_rounds": 15,
+        },
+        resource_heterogeneity,
+    ),
+)

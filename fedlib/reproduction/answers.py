@@ -1,0 +1,141 @@
+"""Answering the requests of plans: what is stored, what is missing, and what trains together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedlib import engine
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.reproduction.request import Request
+from fedlib.results.store import Store
+from fedlib.task import Task
+from fedlib.tasks import load_task
+
+
+def by_task(requests: Sequence[Request], preset: str) -> list[list[int]]:
+    """The positions of requests that share a task, in order of the tasks' first requests."""
+    groups: dict[str, list[int]] = {}
+    for position, request in enumerate(requests):
+        groups.setdefault(request.task_key(preset), []).append(position)
+    return list(groups.values())
+
+
+def answer(
+    store: Store,
+    requests: Sequence[Request],
+    preset: str,
+    load: Callable[..., Task] = load_task,
+    **execution: Any,
+) -> list[History]:
+    """The histories of some requests, in order: from the store, or trained.
+
+    Each task is loaded once; of each task, the runs that are missing are trained together. The
+    parameters of grids are not stored; see :class:`Request`.
+
+    Args:
+        load: as :func:`fedlib.load_task`.
+        execution: ``device``, ``backend``, ``progress``, ``chunk_clients``, ``refresh`` of
+            :meth:`Store.runs`.
+    """
+    found: dict[int, History] = {}
+    for positions in by_task(requests, preset):
+        first = requests[positions[0]]
+        task = load(first.task, **first.task_options(preset))
+        for keep in (True, False):
+            chosen = [p for p in positions if requests[p].keeps == keep]
+            wanted = [requests[p].settings(task.rounds) for p in chosen]
+            histories = store.runs(task, wanted, keep_params=keep, **execution)
+            found.update(zip(chosen, histories, strict=True))
+    return [found[position] for position in range(len(requests))]
+
+
+def kept(store: Store, requests: Sequence[Request], preset: str) -> list[History]:
+    """The histories of some requests, in order, if the store or the published runs have them all.
+
+    Trains nothing; loads the tasks, for the runs' digests. Without parameters.
+
+    Returns:
+        none if one is missing.
+    """
+    found: dict[int, History] = {}
+    for positions in by_task(requests, preset):
+        first = requests[positions[0]]
+        task = load_task(first.task, **first.task_options(preset))
+        for position in positions:
+            config, _ = configured(task, requests[position])
+            try:
+                found[position] = store.load(config.digest, params=False)
+            except Error:  # not there
+                return []
+    return [found[position] for position in range(len(requests))]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Runs that train together.
+
+    Attributes:
+        requests: one per run.
+        digests: of the runs.
+        stored: which of them the store has.
+    """
+
+    requests: tuple[Request, ...]
+    digests: tuple[str, ...]
+    stored: tuple[bool, ...]
+
+    @property
+    def missing(self) -> int:
+        """How many of its runs have to be trained."""
+        return self.stored.count(False)
+
+
+def survey(
+    store: Store,
+    requests: Iterable[Request],
+    preset: str,
+    data_root: str | os.PathLike[str] | None = None,
+) -> list[Program]:
+    """The programs of some requests, equal runs once. Loads the tasks, one after the other.
+
+    The order and the programs depend on the requests alone, not on what is stored.
+
+    Raises:
+        Error: a request that :func:`fedlib.run` refuses.
+    """
+    listed = list(requests)
+    programs = []
+    for positions in by_task(listed, preset):
+        first = listed[positions[0]]
+        task = load_task(first.task, data_root=data_root, **first.task_options(preset))
+        unique: dict[str, tuple[Request, Any]] = {}
+        for position in positions:
+            pair = configured(task, listed[position])
+            unique.setdefault(pair[0].digest, (listed[position], pair))
+        runs = list(unique.items())
+        for members in engine.programs([pair for _, (_, pair) in runs]):
+            digests = tuple(runs[member][0] for member in members)
+            programs.append(
+                Program(
+                    tuple(runs[member][1][0] for member in members),
+                    digests,
+                    tuple(store.has(digest) for digest in digests),
+                )
+            )
+    return programs
+
+
+def configured(task: Task, request: Request) -> Any:
+    """The configuration and the method of a request."""
+    settings: Mapping[str, Any] = request.settings(task.rounds)
+    rest = {key: value for key, value in settings.items() if key != "algorithm"}
+    return engine.configure(task, request.algorithm, **rest)
+
+
+def shard(programs: Sequence[Program], number: int, of: int) -> list[Program]:
+    """The programs of one of ``of`` shards; ``number`` counts from 1. Every program is in one."""
+    return [program for place, program in enumerate(programs) if place % of == number - 1]

@@ -1,0 +1,91 @@
+"""Delta-SGD's step sizes on softmax regression, step by step (Delta-SGD, Figure 7).
+
+The paper's drawing and its task are not in its text. This one is computed from LEAF's synthetic
+data, as notebook 05 explains; it needs no runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedlib.optimizers.client import DeltaSGD
+from fedlib.randomness import key, numpy_generator
+from fedlib.reproduction.theory.step_sizes import step_sizes
+from fedlib.tasks import Task, load_task
+
+CLIENTS, SEED = 10, 0
+FULL_STEPS, ROUNDS, LOCAL_STEPS, BATCH = 100, 30, 10, 20
+RULE = DeltaSGD()
+Batch = tuple[Tensor, Tensor]  # examples with a last 1 [B, D], labels [B]
+
+
+def delta_sgd_figure_7() -> tuple[Figure, pd.DataFrame]:
+    """Both conditions and the step size, on full gradients and in a federated client's batches."""
+    paths = softmax_paths()
+    return step_sizes(paths), pd.concat(paths, names=["panel", "step"]).reset_index()
+
+
+def softmax_paths() -> dict[str, pd.DataFrame]:
+    """Panel's title -> a row per local step of the largest client; see :func:`client_round`."""
+    task = load_task("synthetic", clients=CLIENTS, seed=SEED)
+    inputs = torch.nn.functional.pad(task.train.x.double(), (0, 1), value=1.0)
+    sizes = task.train.sizes
+    assert task.train.index is not None
+    owned = [(inputs[i], task.train.y[i]) for i in task.train.index.split(sizes.tolist())]
+    start, largest = initial_weights(task), int(sizes.argmax())
+    alone = client_round(start, FULL_STEPS * [owned[largest]])[1]
+    draw, w, steps = numpy_generator(SEED, "batches"), start, []
+    for _ in range(ROUNDS):
+        # All draws of a round before its steps, client by client: notebook 05's order.
+        drawn = [[draw.permutation(len(y))[:BATCH] for _ in range(LOCAL_STEPS)] for _, y in owned]
+        ends = [
+            client_round(w, [(x[i], y[i]) for i in map(torch.from_numpy, own)])
+            for (x, y), own in zip(owned, drawn, strict=True)
+        ]
+        shares = (sizes / sizes.sum()).tolist()
+        w = torch.stack([share * end for share, (end, _) in zip(shares, ends, strict=True)]).sum(0)
+        steps.append(ends[largest][1])
+    batches = pd.concat(steps, ignore_index=True)
+    return {"full gradients": alone, "federated, in batches": batches}
+
+
+def initial_weights(task: Task) -> Tensor:
+    """Weights and biases ``[classes, features + 1]`` as a run of this seed starts with them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(SEED, "init"))
+        weight, bias = (p.detach().double() for p in task.model().parameters())
+    return torch.column_stack([weight, bias])
+
+
+def client_round(w: Tensor, batches: list[Batch]) -> tuple[Tensor, pd.DataFrame]:
+    """Delta-SGD's steps on some batches, from the weights ``w``.
+
+    Returns:
+        the last weights, and a row per step: local, gamma / 2 over the local smoothness (infinite
+        where there is none), growth, which bounds how fast steps grow, and eta, the step size.
+    """
+    flat = w.flatten()
+    state, rows = RULE.init(flat), []
+    for x, y in batches:
+        g, before = (
+            cross_entropy_gradient(at.view_as(w), x, y).flatten()
+            for at in (flat, state["previous"])
+        )
+        moved = float(torch.linalg.vector_norm(flat - state["previous"]))
+        turned = float(torch.linalg.vector_norm(g - before))
+        local = RULE.gamma * moved / (2 * turned) if turned > 0 else np.inf
+        growth = float(state["eta"]) * np.sqrt(1 + RULE.delta * float(state["theta"]))
+        flat, state = RULE.advance(flat, g, before, state)
+        rows.append((local, growth, float(state["eta"])))
+    return flat.view_as(w), pd.DataFrame(rows, columns=["local", "growth", "eta"])
+
+
+def cross_entropy_gradient(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The mean cross-entropy's gradient ``[classes, D]`` of a linear model, in closed form."""
+    wrong = (x @ w.T).softmax(-1)
+    wrong[torch.arange(len(y)), y] -= 1
+    return wrong.T @ x / len(y)

@@ -1,0 +1,179 @@
+"""The figures and tables of this version: how each is drawn, and from which runs it was drawn last.
+
+:func:`draw` remembers the digests of the runs; :func:`redraw` draws again from the stored runs.
+Nothing here can train.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from fedlib.engine.history import History
+from fedlib.errors import Error, unknown
+from fedlib.figures.save import save
+from fedlib.reproduction.adafedadam import figures as adafedadam
+from fedlib.reproduction.compare import how_to_make
+from fedlib.reproduction.delta_sgd import figures as delta_sgd
+from fedlib.reproduction.entry import Drawing, Drawn, Entry
+from fedlib.reproduction.fedopt import figures as fedopt
+from fedlib.reproduction.memory import alone, remember, remembered
+from fedlib.reproduction.mime import figures as mime
+from fedlib.reproduction.theory import figures as theory
+from fedlib.results.store import Store
+
+__all__ = ["ENTRIES", "Drawing", "Drawn", "Entry", "draw", "entries", "entry", "redraw"]
+
+log = logging.getLogger("fedlib")
+
+ENTRIES: dict[str, Entry] = {
+    entry.id: entry
+    for module in (fedopt, adafedadam, mime, delta_sgd, theory)
+    for entry in module.ENTRIES
+}
+
+
+def entries() -> list[Entry]:
+    """All figures and tables of this version."""
+    return list(ENTRIES.values())
+
+
+def entry(id: str) -> Entry:
+    """One figure or table by its id.
+
+    Raises:
+        Error: unknown id.
+    """
+    if id not in ENTRIES:
+        raise unknown("figure", id, ENTRIES)
+    return ENTRIES[id]
+
+
+def draw(
+    id: str,
+    histories: Sequence[History] = (),
+    *,
+    store: Store | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> Drawn:
+    """Draw a figure, save it, and remember the runs it was drawn from.
+
+    Runs of other tasks that the figure was drawn from before are drawn too; those of the same tasks
+    are replaced.
+
+    Args:
+        id: see :func:`entries`.
+        histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
+        store: default the standard one.
+        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+
+    Raises:
+        Error: unknown id, no runs, or runs of tasks that the figure does not show.
+    """
+    chosen = entry(id)
+    store = Store() if store is None else store
+    if chosen.make is not None:
+        if histories:
+            raise Error(f"figure {id} is drawn without runs; it takes none")
+        return _draw(chosen, (), store, root)
+    if chosen.draw is None:
+        raise Error(f"figure {id} is drawn by notebooks/{chosen.notebook}.ipynb itself")
+    if not histories:
+        raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
+    for history in histories:
+        name = history.config.task["name"]
+        if name not in chosen.notebooks:
+            raise unknown(f"task of figure {id}", name, chosen.notebooks)
+    with alone(store, id):
+        every = [*histories, *_others(chosen, histories, store)]
+        drawn = _draw(chosen, every, store, root)
+        remember(store, id, every)
+    return drawn
+
+
+def _others(chosen: Entry, histories: Sequence[History], store: Store) -> list[History]:
+    """The runs of other tasks that the figure was drawn from last."""
+    new = {history.config.task["name"] for history in histories}
+    found: list[History] = []
+    for task, digests in remembered(store, chosen).items():
+        if task in new or task not in chosen.notebooks:
+            continue
+        try:
+            found += [store.load(digest, params=False) for digest in digests]
+        except Error as problem:
+            log.warning("figure %s: %s left out: %s", chosen.id, task, problem)
+    return found
+
+
+def redraw(
+    ids: Sequence[str] | None = None,
+    store: Store | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> list[Path]:
+    """Draw figures again from stored or published runs; never trains.
+
+    Args:
+        ids: see :func:`entries`; default all but those that a notebook draws itself.
+        store: default the standard one.
+        root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+
+    Returns:
+        the files as :func:`fedlib.figures.save` returns them.
+
+    Raises:
+        Error: unknown id, or runs that are missing: the message names the notebooks that make them.
+            All other figures are drawn before it is raised.
+    """
+    store = Store() if store is None else store
+    wanted = (
+        [e for e in entries() if e.draw or e.make] if ids is None else [entry(id) for id in ids]
+    )
+    made: list[Path] = []
+    problems: list[str] = []
+    load = cache(partial(store.load, params=False))  # figures share many runs
+    for one in wanted:
+        try:
+            runs = [] if one.make else _runs(one, store, load)
+            made.append(_draw(one, runs, store, root).path)
+        except Error as problem:
+            problems.append(str(problem))
+    if problems:
+        more = f"{len(problems)} of {len(wanted)} figures not drawn: " if len(wanted) > 1 else ""
+        raise Error(more + " | ".join(problems))
+    return made
+
+
+def _draw(chosen: Entry, histories: Sequence[History], store: Store, root: Any) -> Drawn:
+    if chosen.make is not None:
+        figure, data = chosen.make(store.root.parent)
+    else:
+        assert chosen.draw is not None
+        # The order of the entry's tasks, then as given: the same whichever notebook ran last.
+        order = list(chosen.notebooks)
+        histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
+        figure, data = chosen.draw(histories)
+    path = save(figure, chosen.id, data, caption=chosen.caption, histories=histories, root=root)
+    return Drawn(figure, data, path)
+
+
+def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[History]:
+    if chosen.draw is None:
+        raise Error(
+            f"figure {chosen.id} is drawn by its notebook itself: {how_to_make(chosen.notebook)}"
+        )
+    histories = []
+    memory = remembered(store, chosen)
+    for task, notebook in chosen.notebooks.items():
+        try:
+            histories += [load(digest) for digest in memory.get(task, ())]
+        except Error as problem:
+            raise Error(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
+    if not histories:
+        makers = dict.fromkeys(chosen.notebooks.values())
+        ways = " and ".join(map(how_to_make, makers))
+        raise Error(f"figure {chosen.id} has not been drawn yet: {ways}")
+    return histories

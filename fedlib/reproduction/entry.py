@@ -1,0 +1,67 @@
+"""What a figure or table of the series is.
+
+How to add one, in ``figures.py`` of the paper's room::
+
+    Entry(
+        "fedopt/figure_2",
+        "Test accuracy over client and server learning rates (FedOpt, Figure 2).",
+        {"stackoverflow_nwp": "30_learning_rate_grids"},  # task -> the notebook that makes its runs
+        heat_maps.fedopt_figure_2,  # (histories) -> (figure, or None for a table; data)
+    ),
+    printed_entry("fedopt", "Table 10", "... (FedOpt, Table 10)."),
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedlib.engine.history import History
+
+Drawing = tuple[Figure | None, pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A figure or table.
+
+    Attributes:
+        id: ``<paper>/<name>``.
+        caption: without the paper's title.
+        notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
+            that were run. A figure that needs no runs has the one task "".
+        draw: from histories to a figure (None for a table) and its data.
+        make: of a figure that needs no runs, from the data root to the same. Without ``draw`` and
+            ``make`` the notebook draws the figure itself.
+        clients: whether it is drawn from the clients' values; published runs keep them then.
+    """
+
+    id: str
+    caption: str
+    notebooks: Mapping[str, str]
+    draw: Callable[[Sequence[History]], Drawing] | None = None
+    make: Callable[[Path], Drawing] | None = None
+    clients: bool = False
+
+    @property
+    def paper(self) -> str:
+        """The first part of the id."""
+        return self.id.split("/")[0]
+
+    @property
+    def notebook(self) -> str:
+        """The notebooks' names, with commas."""
+        return ", ".join(dict.fromkeys(self.notebooks.values()))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn and saved: figure (None for a table), data, path of the PNG or HTML."""
+
+    figure: Figure | None
+    data: pd.DataFrame
+    path: Path

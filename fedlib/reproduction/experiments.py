@@ -1,0 +1,82 @@
+"""Which runs the notebooks need, as pure data.
+
+>>> from fedlib.reproduction import experiments
+>>> requests = experiments.plan("23_fair_synthetic", preset="paper")
+>>> requests[0].task, requests[0].algorithm, requests[0].part
+('synthetic', 'fedavg', 'curves')
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedlib.errors import unknown
+from fedlib.reproduction.adafedadam import runs as adafedadam
+from fedlib.reproduction.delta_sgd import runs as delta_sgd
+from fedlib.reproduction.fedopt import runs as fedopt
+from fedlib.reproduction.mime import runs as mime
+from fedlib.reproduction.request import Experiment, Numbers, Request
+from fedlib.reproduction.theory import runs as theory
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.notebook: experiment
+    for experiment in sorted(
+        (
+            *fedopt.EXPERIMENTS,
+            *mime.EXPERIMENTS,
+            *adafedadam.EXPERIMENTS,
+            *delta_sgd.EXPERIMENTS,
+            *theory.EXPERIMENTS,
+        ),
+        key=lambda experiment: experiment.notebook,
+    )
+}
+
+
+def planned() -> list[str]:
+    """The notebooks whose runs are planned here."""
+    return [name for name, experiment in EXPERIMENTS.items() if experiment.requests]
+
+
+def plan(notebook: str, preset: str = "quick", seed: int = 0, **numbers: Any) -> list[Request]:
+    """The runs that a notebook needs.
+
+    Args:
+        notebook: one of :func:`planned`.
+        preset: under ``"quick"`` numbers that are None or absent are the notebook's small ones,
+            under ``"paper"`` the paper's own.
+        seed: of tasks and runs.
+        **numbers: the notebook's own parameters.
+
+    Raises:
+        Error: a notebook without a plan.
+    """
+    experiment = EXPERIMENTS.get(notebook)
+    if experiment is None or experiment.requests is None:
+        raise unknown("notebook with a plan", notebook, planned())
+    return experiment.requests(preset, seed, filled(notebook, preset, numbers))
+
+
+def quick(notebook: str) -> dict[str, Any]:
+    """A notebook's small numbers; none for a notebook that is the same under all presets."""
+    return dict(EXPERIMENTS[notebook].quick) if notebook in EXPERIMENTS else {}
+
+
+def filled(notebook: str, preset: str, numbers: Numbers) -> dict[str, Any]:
+    """A notebook's numbers, those that are absent or None from its small ones under ``quick``."""
+    small = quick(notebook) if preset == "quick" else {}
+    set_here = {key: value for key, value in numbers.items() if value is not None}
+    return {**dict.fromkeys(numbers), **small, **set_here}
+
+
+def select(requests: list[Request], *parts: str) -> list[Request]:
+    """The requests of some parts; of all without any.
+
+    Raises:
+        Error: a part that no request has.
+    """
+    known = dict.fromkeys(request.part for request in requests)
+    for part in parts:
+        if part not in known:
+            raise unknown("part of this notebook's plan", part, known)
+    return [request for request in requests if not parts or request.part in parts]

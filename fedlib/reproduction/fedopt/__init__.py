@@ -1,0 +1,1 @@
+"""Adaptive Federated Optimization."""

@@ -1,0 +1,150 @@
+"""Panels and tables that set runs beside the papers' printed numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures.curves import algorithm, learning_curves
+from fedlib.reproduction import tables
+from fedlib.reproduction.compare import cells
+from fedlib.reproduction.entry import Drawing, Entry
+from fedlib.reproduction.matching import same_method
+from fedlib.reproduction.metrics import METRICS
+from fedlib.reproduction.table import Table
+
+
+def of_task(histories: Sequence[History], task: str) -> list[History]:
+    """The histories of a task, in order."""
+    return [history for history in histories if history.config.task["name"] == task]
+
+
+def printed_curves(
+    table: Table,
+    histories: Sequence[History],
+    metric: str,
+    *,
+    series: str = "accuracy",
+    title: str = "",
+    column: str = "",
+    by: Callable[[History], str] = algorithm,
+    ax: Axes,
+) -> pd.DataFrame:
+    """Learning curves with the printed values of the algorithms that are drawn as marks.
+
+    Args:
+        table: the printed table that the marks come from.
+        metric: of its cells, a key of :data:`fedlib.reproduction.metrics.METRICS`.
+        series: the test metric that is drawn.
+        column: the table's printed column.
+        by: what a line stands for; the marks are the cells whose runs these are.
+
+    Returns:
+        what is drawn: see :func:`fedlib.figures.learning_curves`; printed and printed_rounds added.
+    """
+    percent = METRICS[metric].factor == 100
+    shown = [cell for cell in table.cells if (cell.metric, cell.column) == (metric, column)]
+    printed: dict[str, float] = {}
+    for history in histories:
+        for cell in shown:
+            if cell.algorithm == history.config.algorithm and same_method(cell, history):
+                printed.setdefault(by(history), cell.printed)
+    _, data = learning_curves(
+        histories,
+        series,
+        printed=printed,
+        printed_rounds=table.rounds,
+        title=title or table.label,
+        percent=percent,
+        legend=False,
+        by=by,
+        ax=ax,
+    )
+    return data.assign(printed=data["algorithm"].map(printed), printed_rounds=table.rounds)
+
+
+def printed_entry(paper: str, name: str, caption: str, **more: Any) -> Entry:
+    """The entry of a printed table: its rows for the tasks that were run, beside ours.
+
+    Args:
+        paper, name: for instance ``"fedopt"``, ``"Table 1"``.
+        more: other fields of the entry.
+    """
+
+    def draw(histories: Sequence[History]) -> Drawing:
+        frame = _shown(paper, name, histories).drop(columns=["paper", "item", "runs", "algorithm"])
+        empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
+        return None, frame.drop(columns=empty).rename(columns={"row": "method"})
+
+    return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, **more)
+
+
+def side_by_side(
+    paper: str,
+    name: str,
+    caption: str,
+    metrics: Mapping[str, str],
+    *,
+    setting: str = "setting",
+    **more: Any,
+) -> Entry:
+    """The entry of a printed table that keeps its rows: three columns for each metric.
+
+    They are the printed number, ours weighted by examples, and ours with the clients alike.
+
+    Args:
+        paper, name: for instance ``"adafedadam"``, ``"Table 6"``.
+        metrics: the cells' metrics in order, and how the columns are headed.
+        setting: heading of the printed column (Dirichlet concentration, local solver), where the
+            table has one.
+        more: other fields of the entry.
+    """
+
+    def draw(histories: Sequence[History]) -> Drawing:
+        frame = _shown(paper, name, histories)
+        rows = [
+            _row(names, part, metrics, setting)
+            for names, part in frame.groupby(["column", "row"], sort=False)
+        ]
+        data = pd.DataFrame(rows)
+        empty = [name for name in (setting, "unclear") if (data[name] == "").all()]
+        return None, data.drop(columns=empty)
+
+    return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, **more)
+
+
+def _id(paper: str, name: str) -> str:
+    return f"{paper}/{name.lower().replace(' ', '_')}"
+
+
+def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
+    """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
+    shown = [table for table in tables.find(paper, name) if of_task(histories, table.task)]
+    if not shown:
+        raise Error(f"{paper} {name}: none of these runs is of its tasks")
+    return cells(histories, shown)
+
+
+def _row(
+    names: tuple[str, str], part: pd.DataFrame, metrics: Mapping[str, str], setting: str
+) -> dict[str, object]:
+    """A method's row, from its cells: one per metric."""
+    own = part.set_index("metric").loc[list(metrics)]
+    row: dict[str, object] = {setting: names[0], "method": names[1]}
+    for metric, label in metrics.items():
+        cell = own.loc[metric]
+        row[f"{label}: printed"] = cell["printed"]
+        row[f"{label}: ours"] = cell["ours"]
+        row[f"{label}: clients alike"] = cell["ours_unweighted"]
+    first = own.iloc[0]
+    notes = (text.split(":")[0] for text in own["unclear"] if text)
+    return {
+        **row,
+        **{name: first[name] for name in ("seeds", "rounds", "data", "note")},
+        "unclear": ", ".join(dict.fromkeys(notes)),
+    }

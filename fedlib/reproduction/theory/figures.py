@@ -1,0 +1,86 @@
+"""The theory notebooks' own figures."""
+
+from __future__ import annotations
+
+from fedlib.figures import partitions
+from fedlib.reproduction.entry import Entry
+from fedlib.reproduction.theory import adaptivity, drift, mimicking
+
+_PARTITIONS = {"": "06_partitions"}
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "theory/client_drift",
+        "Two clients in the plane: local steps of the first rounds, and the server's path.",
+        {"quadratic": "01_client_drift"},
+    ),
+    Entry(
+        "theory/drift_size",
+        "How far clients drift in a round, and where FedAvg and FedProx come to rest.",
+        {"quadratic": "01_client_drift"},
+    ),
+    Entry(
+        "theory/drift_corrected",
+        "Squared gradient norm of the mean objective over rounds of ten local steps, two "
+        "quadratic clients: FedAvg and FedProx come to rest beside the optimum.",
+        {"client_drift": "01_client_drift"},
+        drift.drift_corrected,
+    ),
+    Entry(
+        "theory/mimicking",
+        "Squared gradient norm of the mean objective over rounds and over the model sizes "
+        "sent by a client and to it, per base optimizer. FedAvg has the base on the server.",
+        {"mimicking": "04_mimicking_centralized"},
+        mimicking.mimicking,
+    ),
+    Entry(
+        "theory/hessian_similarity",
+        "Rounds until the squared gradient norm is a 10,000th of its first value, best step "
+        "size, over the clients' Hessian dissimilarity.",
+        {"hessian_similarity": "04_mimicking_centralized"},
+        mimicking.hessian_similarity,
+    ),
+    Entry(
+        "theory/server_adaptivity",
+        "Mean loss of servers with their best rate, on a problem whose features are of very "
+        "different frequency and on one where all are equally common.",
+        {"sparse_features": "02_server_adaptivity", "dense_features": "02_server_adaptivity"},
+        adaptivity.server_adaptivity,
+    ),
+    Entry(
+        "theory/degree_of_adaptivity",
+        "FedAdam over τ, and what Adam and Yogi remember of pseudo-gradients.",
+        {"quadratic": "02_server_adaptivity"},
+    ),
+    Entry(
+        "theory/fedopt_rate",
+        "Squared gradient norm over clients x local steps x rounds, at the step sizes of "
+        "FedOpt's Corollaries 1 and 2.",
+        {"noisy_quadratics": "02_server_adaptivity"},
+        adaptivity.fedopt_rate,
+    ),
+    Entry(
+        "theory/auto_tuned_clients",
+        "SGD, Delta-SGD and SPS over the scale of the losses and a floor below them, and the "
+        "Lyapunov function of Delta-SGD's equation 5.",
+        {"clients": "05_auto_tuned_clients"},
+    ),
+    Entry(
+        "theory/accumulated_updates",
+        "Adam on what N steps of SGD accumulate (N-AccAdam), over rounds and over gradients.",
+        {"pooled": "03_fairness_and_certainty"},
+    ),
+    Entry(
+        "theory/fairness_and_certainty",
+        "Points of rest of clients with unequal steps, AdaFedAdam's certainty, and mean and "
+        "spread of the clients' errors over its α.",
+        {"synthetic": "03_fairness_and_certainty"},
+    ),
+    Entry(
+        "theory/label_heterogeneity",
+        "Total variation between a client's labels and those of all, mean and quartiles over "
+        "the clients, against the concentration of each partitioner.",
+        _PARTITIONS,
+        make=lambda _: partitions.label_heterogeneity(),
+    ),
+)

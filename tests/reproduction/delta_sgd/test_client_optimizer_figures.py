@@ -1,0 +1,189 @@
+"""Delta-SGD's figures from made-up curves: what is drawn is what the runs say."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedlib
+from fedlib import papers
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures import style
+from fedlib.models import Softmax
+from fedlib.reproduction.delta_sgd import client_optimizers
+from fedlib.reproduction.delta_sgd.runs import CLIENTS
+from fedlib.results import Store
+from fedlib.tasks import settings
+
+ROUNDS = 4
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """Client optimizer and overrides -> a run of a tiny task with Delta-SGD's hyperparameters."""
+    task = dataclasses.replace(
+        fedlib.load_task("synthetic", clients=2),
+        model=lambda: Softmax(60, 10),
+        hyperparameters=settings.delta_sgd(),
+        client_hyperparameters=settings.delta_sgd_clients(),
+        batch_size=64,
+    )
+    store = Store(tmp_path_factory.mktemp("runs"), published=())
+
+    def make(label, seed=0, **overrides):
+        own = {**CLIENTS[label], **overrides}
+        return store.run(task, "fedavg", rounds=ROUNDS, seed=seed, overrides=own)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def made(base):
+    """Makes a run pass for one of a task at an alpha, with accuracies of our choice."""
+
+    def make(task, alpha, label, accuracies, seed=0, **overrides):
+        run = base(label, seed, **overrides)
+        own = {**run.config.task, "name": task, "options": {"alpha": alpha}}
+        config = dataclasses.replace(run.config, task=own)
+        rows = [(r, "test", "accuracy", a) for r, a in enumerate(accuracies)]
+        frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
+        return History(frame, run.clients, run.params, config, run.meta)
+
+    return make
+
+
+def line(ax, label):
+    (found,) = [one for one in ax.get_lines() if one.get_label() == label]
+    return found
+
+
+def test_figure_1_has_the_panels_that_were_run_and_table_1s_marks(made):
+    places = [("mnist", 0.01), ("cifar100_resnet50", 0.1), ("mnist", 1.0)]
+    runs = [
+        made(task, alpha, label, [0.1, 0.2, 0.3, 0.4, 0.5 + number / 100])
+        for task, alpha in places
+        for number, label in enumerate(CLIENTS)
+    ]
+    figure, data = client_optimizers.delta_sgd_figure_1(runs)
+    left, right = figure.axes
+    assert (left.get_title(), right.get_title()) == (
+        "MNIST, α = 0.01",
+        "CIFAR-100 ResNet-50, α = 0.1",
+    )
+    for number, label in enumerate(CLIENTS):
+        drawn = line(left, style.look(label).label).get_ydata()
+        assert np.allclose(drawn, [10, 20, 30, 40, 50 + number])
+    marks = {one.get_label(): one.get_ydata()[0] for one in left.get_lines()}
+    row = dict(dataset="MNIST", alpha=0.01)
+    assert marks["_printed sps"] == papers.printed("delta_sgd", "table1", optimizer="SPS", **row)
+    assert marks["_printed sgdm_decay"] == 94.0
+    assert set(data["alpha"]) == {0.01, 0.1} and len(data) == 2 * 8 * (ROUNDS + 1)
+    one = data[(data["task"] == "mnist") & (data["algorithm"] == "adam") & (data["round"] == 4)]
+    assert one["printed"].item() == 80.8 and one["mean"].item() == pytest.approx(54)
+
+
+def test_figure_2_is_table_1_above_and_ours_below(made):
+    ends = {0.01: 0.2, 0.1: 0.5, 1.0: 0.8}
+    runs = [made("fashion_mnist", a, "delta_sgd", [0.1] * 4 + [end]) for a, end in ends.items()]
+    runs += [made("fashion_mnist", 0.1, "sgd_decay", [0.1] * 4 + [0.6])]
+    figure, data = client_optimizers.delta_sgd_figure_2(runs)
+    above, below = figure.axes
+    look = style.look("delta_sgd").label
+    assert np.allclose(line(above, look).get_ydata(), [80.2, 86.4, 87.3])
+    assert np.allclose(line(below, look).get_ydata(), [20, 50, 80])
+    assert [tick.get_text() for tick in below.get_xticklabels()] == ["0.01", "0.1", "1"]
+    assert above.get_ylim() == below.get_ylim()
+    # One cell is lost in the text: the printed line of SGD with decay has two points.
+    decay = data[data["algorithm"] == "sgd_decay"]
+    assert decay["source"].tolist() == ["printed", "ours", "printed"]
+    assert data["value"].notna().all() and len(data) == 23 + 4
+
+
+def test_figure_3_pairs_tasks(made):
+    runs = [
+        made("cifar100_resnet18", 0.1, "adam", [0.3]),
+        made("cifar100_resnet50", 0.1, "adam", [0.4]),
+        made("cifar10_resnet18", 0.1, "adam", [0.9]),
+    ]
+    figure, data = client_optimizers.delta_sgd_figure_3(runs)
+    above, below = figure.axes
+    assert np.allclose(line(above, "Adam").get_ydata(), [55.4, 58.2])
+    assert np.allclose(line(below, "Adam").get_ydata(), [30, 40])
+    assert "cifar10_resnet18" not in set(data["task"]), "alpha 0.1 is not in the figure"
+    assert len(above.get_lines()) == len(CLIENTS), "printed, whether it was run or not"
+
+
+def test_figures_without_their_runs_are_refused(made):
+    run = made("cifar100_resnet18", 0.01, "sgd", [0.5])
+    for draw in (client_optimizers.delta_sgd_figure_1, client_optimizers.delta_sgd_figure_2):
+        with pytest.raises(Error, match="none of these runs"):
+            draw([run])
+
+
+def test_figure_4_is_final_accuracy_over_delta(made):
+    runs = [
+        made("cifar10_resnet18", alpha, "delta_sgd", [0.1, alpha / 2 + delta / 10], delta=delta)
+        for alpha in (0.01, 1.0)
+        for delta in (0.01, 0.1, 1.0)
+    ]
+    figure, data = client_optimizers.delta_sgd_figure_4(runs)
+    (ax,) = figure.axes
+    drawn = line(ax, "α = 1")
+    assert np.allclose(drawn.get_xdata(), [0.01, 0.1, 1.0])
+    assert np.allclose(drawn.get_ydata(), [50.1, 51, 60])
+    marks = [one for one in ax.get_lines() if one.get_marker() == "_"]
+    assert sorted(float(one.get_ydata()[0]) for one in marks) == [31.6, 89.8]
+    assert all(list(one.get_xdata()) == [0.1] for one in marks)
+    assert data["printed"].notna().sum() == 2
+
+
+def test_figure_5_has_a_line_per_epochs_and_a_panel_per_alpha(made):
+    runs = [
+        made("cifar100_resnet50", alpha, "delta_sgd", [0.0, epochs / 10], local_epochs=epochs)
+        for alpha in (1.0, 0.01)
+        for epochs in (1, 2, 3)
+    ]
+    figure, data = client_optimizers.delta_sgd_figure_5(runs)
+    assert [ax.get_title() for ax in figure.axes] == ["α = 0.01", "α = 1"]
+    assert [line(figure.axes[1], f"E = {e}").get_ydata()[-1] for e in (1, 2, 3)] == [10, 20, 30]
+    colors = {line(figure.axes[0], f"E = {e}").get_color() for e in (1, 2, 3)}
+    assert len(colors) == 3 and set(data["epochs"]) == {"E = 1", "E = 2", "E = 3"}
+
+
+def test_figure_6_and_table_7_are_means_and_deviations_over_seeds(made):
+    ends = [0.50, 0.56, 0.62]
+    runs = [
+        made("fashion_mnist", 0.1, "adam", [0.1, 0.2, 0.3, 0.4, end], seed=seed)
+        for seed, end in enumerate(ends)
+    ]
+    runs += [made("fashion_mnist", 0.1, "sps", [0.1] * 5, seed=seed) for seed in range(2)]
+    figure, data = client_optimizers.delta_sgd_figure_6(runs)
+    (ax,) = figure.axes
+    last = data[(data["algorithm"] == "adam") & (data["round"] == 4)].squeeze()
+    assert last["mean"] == pytest.approx(56) and last["std"] == pytest.approx(6)
+    assert len(ax.collections) == 2, "a band per optimizer"
+    none, table = client_optimizers.delta_sgd_table_7(runs)
+    assert none is None
+    rows = table.set_index("method")
+    assert rows.loc["adam", "mean"] == pytest.approx(100 * np.mean(ends))
+    assert rows.loc["adam", "std"] == pytest.approx(100 * np.std(ends, ddof=1))
+    assert rows["seeds"].to_dict() == {"adam": 3, "sps": 2}
+    assert table["note"].str.contains("absent").all() and "printed" not in table
+
+
+def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():
+    """Of (B) it says that SGDM ends poorly and SGD does not; of (C) that SGDM beats SGD."""
+    table = papers.table("delta_sgd", "table1")
+
+    def gap(dataset, model, method, other):
+        rows = table[(table["dataset"] == dataset) & (table["model"] == model)]
+        wide = rows.pivot(index="alpha", columns="optimizer", values="accuracy")
+        return wide[method] - wide[other]
+
+    alphas = {task: alpha for task, alpha in client_optimizers.FIGURE_1}
+    poor = gap("MNIST", "CNN", "SGD", "SGDM")
+    assert poor.idxmax() == alphas["mnist"] and (poor > 10).sum() == 1
+    better = gap("CIFAR-100", "ResNet-50", "SGDM", "SGD") > 0
+    assert better[alphas["cifar100_resnet50"]] and not better[0.01]

@@ -1,0 +1,112 @@
+"""Requests of plans: each task loaded once, each run trained once, nothing trained twice."""
+
+import pytest
+
+import fedlib
+from fedlib import engine
+from fedlib.reproduction import answers
+from fedlib.reproduction.experiments import Request, grid, repeated, tuned
+from fedlib.results import Store
+from fedlib.tasks import load_task
+
+SMALL = {"clients": 4}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs", published=[])
+
+
+@pytest.fixture
+def requests():
+    """Two tasks in turns, two seeds, a grid, and a run that is asked for twice.
+
+    The curves differ in their cohorts, so that they never train together.
+    """
+    common = dict(options=SMALL, rounds=2)
+    curves = tuned("synthetic", ("fedavg",), "curves", clients_per_round=2, **common)
+    curves += tuned("synthetic", ("fedadam",), "curves", clients_per_round=3, **common)
+    cells = grid("synthetic", "fedavg", "grid", {"client_lr": [0.1, 0.2]}, eval_every=0, **common)
+    quadratic = Request("quadratic", "fedavg", "other", {"local_steps": 1}, rounds=1)
+    return [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Digests of the runs in the order in which they are trained, program by program."""
+    seen = []
+    plain = engine.execute
+
+    def count(task, program, **execution):
+        seen.append([config.digest for config, _ in program])
+        return plain(task, program, **execution)
+
+    monkeypatch.setattr(engine, "execute", count)
+    return seen
+
+
+def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, trained):
+    loaded = []
+
+    def load(name, **options):
+        loaded.append((name, options["seed"]))
+        return load_task(name, **options)
+
+    histories = answers.answer(store, requests, "quick", load)
+    assert loaded == [("synthetic", 0), ("quadratic", 0), ("synthetic", 1)]
+    for request, history in zip(requests, histories, strict=True):
+        config = history.config
+        assert (config.task["name"], config.algorithm) == (request.task, request.algorithm)
+        assert config.rounds == request.rounds and config.seeds["init"] == request.seed
+        assert config.task["seed"] == request.seed
+    assert [h.config.method["client"]["lr"] for h in (histories[0], histories[-2])] == [0.1, 0.2]
+    assert histories[2].config.digest == histories[-1].config.digest
+    digests = [digest for program in trained for digest in program]
+    assert len(digests) == len(set(digests)) == 7
+    assert len(trained) == 6  # the grid's cells together
+    trained.clear()
+    again = answers.answer(store, requests, "quick")
+    assert [h.config.digest for h in again] == [h.config.digest for h in histories]
+    assert not trained
+
+
+def test_only_curves_keep_their_parameters(store, requests):
+    histories = answers.answer(store, requests, "quick")
+    for request, history in zip(requests, histories, strict=True):
+        assert bool(store.load(history.config.digest).params) == (request.eval_every > 0)
+    rounds = histories[0].frame.query("split == 'test'")["round"]
+    assert set(rounds) == {0, 2}
+
+
+def test_a_survey_counts_what_is_missing(store, requests, trained):
+    programs = answers.survey(store, requests, "quick")
+    assert not trained
+    assert [len(program.digests) for program in programs] == [2, 1, 1, 1, 1, 1]
+    assert all(program.missing == len(program.digests) for program in programs)
+    answers.answer(store, programs[0].requests[:1], "quick")
+    before, programs = programs, answers.survey(store, requests, "quick")
+    assert [program.missing for program in programs] == [1, 1, 1, 1, 1, 1]
+    assert [program.digests for program in programs] == [program.digests for program in before]
+    answers.answer(store, programs[0].requests, "quick")
+    assert [len(program) for program in trained] == [1, 1]  # not the stored one again
+    for program in programs:
+        answers.answer(store, program.requests, "quick")
+    assert not any(program.missing for program in answers.survey(store, requests, "quick"))
+
+
+def test_every_program_is_in_one_shard(store, requests):
+    programs = answers.survey(store, requests, "quick")
+    for of in (1, 2, 4, 9):
+        shards = [answers.shard(programs, number, of) for number in range(1, of + 1)]
+        digests = [program.digests for one in shards for program in one]
+        assert sorted(digests) == sorted(program.digests for program in programs)
+        assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_a_refused_request_says_so_before_anything_trains(store, trained):
+    bad = [Request("quadratic", "fedavg", "a"), Request("quadratic", "fedavg", "a", {"tau": 1.0})]
+    with pytest.raises(fedlib.Error, match="unknown override for fedavg 'tau'"):
+        answers.answer(store, bad, "quick")
+    with pytest.raises(fedlib.Error, match="unknown override for fedavg 'tau'"):
+        answers.survey(store, bad, "quick")
+    assert not trained

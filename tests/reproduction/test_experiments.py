@@ -1,0 +1,152 @@
+"""Plans: pure data that asks for what the notebooks need, and nothing that fedlib refuses."""
+
+import subprocess
+import sys
+
+import pytest
+
+import fedlib
+from fedlib.algorithms import hyperparameters
+from fedlib.engine.config import TRAINING_KEYS
+from fedlib.reproduction import experiments
+from fedlib.reproduction.experiments import Request, base
+from fedlib.tasks import TASKS
+
+EVERY = [(name, preset) for name in experiments.PLANS for preset in ("quick", "paper")]
+
+
+@pytest.fixture
+def own_plan(monkeypatch):
+    """The plan of a notebook of the tests' own."""
+
+    def own(preset, seed, numbers):
+        options = {key: numbers[key] for key in ("width",) if numbers.get(key) is not None}
+        common = dict(options=options, rounds=numbers.get("rounds"), seed=seed)
+        return [
+            *experiments.tuned("cifar10", ("fedavg", "fedadam"), "curves", **common),
+            *experiments.grid("cifar10", "fedprox", "mu", {"mu": [0.1, 1.0]}, **common),
+        ]
+
+    monkeypatch.setitem(experiments.PLANS, "10_own", own)
+
+
+@pytest.fixture
+def quick_yaml(tmp_path, monkeypatch, own_plan):
+    """A checkout of its own, with a quick.yaml."""
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "fedlib").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    text = "10_own:\n  rounds: 3\n  width: 0.25\n"
+    (tmp_path / "notebooks" / "quick.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "notebooks")
+
+
+def test_requests_of_a_task_with_the_same_options_share_it():
+    one = Request("cifar10", "fedavg", "a", options={"width": 0.5, "alpha": 1.0})
+    other = Request("cifar10", "fedadam", "b", options={"alpha": 1.0, "width": 0.5})
+    assert one.task_key("quick") == other.task_key("quick") != one.task_key("paper")
+    assert Request("cifar10", "fedavg", "a", seed=1).task_options("quick")["seed"] == 1
+    fixed = Request("cifar10", "fedavg", "a", seed=1, options={"seed": 0, "preset": "paper"})
+    assert fixed.task_options("quick") == {"preset": "paper", "seed": 0}
+
+
+def test_a_request_is_what_the_store_takes():
+    request = Request("synthetic", "fedavg", "a", {"client_lr": 0.1}, seed=4, clients_per_round=7)
+    assert request.settings(100) == {
+        "algorithm": "fedavg",
+        "rounds": 100,
+        "seed": 4,
+        "eval_every": 1,
+        "clients_per_round": 7,
+        "overrides": {"client_lr": 0.1},
+    }
+    last = Request("synthetic", "fedavg", "a", rounds=30, eval_every=0)
+    assert last.settings(100)["eval_every"] == 30 and last.settings(100)["rounds"] == 30
+    assert (
+        Request("synthetic", "fedavg", "a", rounds=0, eval_every=0).settings(9)["eval_every"] == 1
+    )
+
+
+def test_builders():
+    common = dict(options={"clients": 5}, rounds=2, seed=3)
+    runs = experiments.tuned("synthetic", ("fedavg", "fedadam"), "curves", **common)
+    assert [run.algorithm for run in runs] == ["fedavg", "fedadam"]
+    assert all((run.seed, run.rounds, dict(run.options)) == (3, 2, {"clients": 5}) for run in runs)
+    axes = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1, 0.01]}
+    cells = experiments.grid("synthetic", "fedadam", "grid", axes, overrides={"tau": 0.1}, **common)
+    assert [dict(cell.overrides) for cell in cells[:2]] == [
+        {"tau": 0.1, "client_lr": 0.1, "server_lr": 1.0},
+        {"tau": 0.1, "client_lr": 0.1, "server_lr": 0.1},
+    ]
+    assert len(cells) == 6
+    with pytest.raises(fedlib.Error, match="axis tau has no values"):
+        experiments.grid("synthetic", "fedadam", "grid", {"tau": []})
+
+
+def test_repeated():
+    runs = experiments.tuned("synthetic", ("fedavg", "fedadam"), "curves", seed=3)
+    assert experiments.repeated(runs, None) == runs
+    pairs = [(run.seed, run.algorithm) for run in experiments.repeated(runs, 2)]
+    assert pairs == [(3, "fedavg"), (3, "fedadam"), (4, "fedavg"), (4, "fedadam")]
+    assert [run.seed for run in experiments.repeated(runs[:1], [7, 9])] == [7, 9]
+
+
+def test_numbers_come_from_quick_yaml_under_quick_only(quick_yaml):
+    def first(**settings):
+        return experiments.plan("10_own", **settings)[0]
+
+    assert (first().rounds, dict(first().options)) == (3, {"width": 0.25})
+    assert (first(rounds=5).rounds, first(rounds=None).rounds) == (5, 3)
+    paper = first(preset="paper")
+    assert paper.rounds is None and not paper.options
+    assert first(preset="paper", rounds=7).rounds == 7
+    assert base.filled("10_own", "quick", {"rounds": 0, "device": None}) == {
+        "rounds": 0,
+        "device": None,
+        "width": 0.25,
+    }
+
+
+def test_without_a_checkout_numbers_stay_none(tmp_path, monkeypatch, own_plan):
+    monkeypatch.chdir(tmp_path)
+    assert experiments.plan("10_own")[0].rounds is None
+    with pytest.raises(fedlib.Error, match="no notebooks in"):
+        base.quick_settings()
+
+
+def test_parts(own_plan):
+    requests = experiments.plan("10_own", preset="paper")
+    assert {one.part for one in experiments.choose(requests, "mu")} == {"mu"}
+    assert experiments.choose(requests) == requests and len(requests) == 4
+    both = experiments.choose(requests, "mu", "curves")
+    assert both == [one for one in requests if one.part in ("mu", "curves")]
+    with pytest.raises(fedlib.Error, match=r"unknown part .* 'curve': did you mean 'curves'"):
+        experiments.choose(requests, "curve")
+    with pytest.raises(fedlib.Error, match="did you mean '10_cifar10'"):
+        experiments.plan("10_cifar")
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_every_plan_asks_for_known_things_once(name, preset):
+    requests = experiments.plan(name, preset, seed=5)
+    assert requests
+    seen = set()
+    for one in requests:
+        assert one.task in TASKS and one.part and one.seed >= 5
+        optimizer = one.overrides.get("client_optimizer", "sgd")
+        known = {*hyperparameters(one.algorithm, optimizer), *TRAINING_KEYS, "client_optimizer"}
+        assert set(one.overrides) <= known, one
+        key = (one.part, one.task_key(preset), repr(one.settings(-1)))
+        assert key not in seen, f"asked twice: {one}"
+        seen.add(key)
+    assert experiments.plan(name, preset, seed=5) == requests
+
+
+def test_plans_train_nothing_and_need_no_data():
+    code = (
+        "import sys, fedlib.reproduction.experiments as e\n"
+        "[e.plan(n, p) for n in e.PLANS for p in ('quick', 'paper')]\n"
+        "assert 'fedlib.figures' not in sys.modules and 'fedlib.results' not in sys.modules\n"
+        "assert 'fedlib.tasks.cifar10' not in sys.modules, 'a plan loads a task'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
