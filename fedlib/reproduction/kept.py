@@ -99,7 +99,8 @@ def longest(
     for name in algorithms.METHODS:
         candidates = settings(read(chosen.get(name, [])))
         if candidates:
-            histories += min(candidates, key=lambda group: _score(group))
+            best: list[History] = min(candidates, key=_score)
+            histories += best
     return histories
 
 
