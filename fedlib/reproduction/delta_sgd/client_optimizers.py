@@ -24,13 +24,15 @@ from fedlib.results.selection import settings
 # tuned task; what is said of (B) fits Table 1 at 0.01 only, what is said of (C) at 0.1 and at 1.
 FIGURE_1 = (("cifar10_resnet18", 0.1), ("mnist", 0.01), ("cifar100_resnet50", 0.1))
 FIGURE_6 = tuple((task, STATED["figure6_table7"]["alpha"]) for task in THREE)
+# The tasks of Figure 2.
+OVER_ALPHA = ("cifar10_resnet18", "fashion_mnist", "cifar100_resnet50")
 # Panels of profiles: title -> label along x -> task and alpha.
 Profiles = Mapping[str, Mapping[str, tuple[str, float]]]
 FIGURE_2: Profiles = {
     f"{TABLE_1[task].label}, over α": {
         f"{alpha:g}": (task, alpha) for alpha in sorted(STATED["federated"]["alphas"])
     }
-    for task in ("cifar10_resnet18", "fashion_mnist", "cifar100_resnet50")
+    for task in OVER_ALPHA
 }
 FIGURE_3: Profiles = {
     f"{title}, α = {alpha:g}": {label: (task, alpha) for label, task in tasks.items()}

@@ -6,13 +6,11 @@ from functools import partial
 
 from fedlib.figures import partitions
 from fedlib.reproduction.delta_sgd import client_optimizers as clients
-from fedlib.reproduction.delta_sgd.runs import RESNETS, TABLE_1, TABLE_2B, THREE
+from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, RESNETS, TABLE_1, THREE
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry
 
-_IMAGES = next(iter(TABLE_1.values())).notebook
-_ABLATION = next(iter(TABLE_2B.values())).notebook
 _FINAL = "Final test accuracy in percent"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -21,42 +19,42 @@ ENTRIES: tuple[Entry, ...] = (
         "Test accuracy over rounds of eight client optimizers whose step sizes were tuned for the "
         "first panel's task (Delta-SGD, Figure 1). The text does not print the panels' alpha. "
         "Marks at the right edge: the accuracy that Table 1 prints.",
-        dict.fromkeys((task for task, _ in clients.FIGURE_1), _IMAGES),
+        dict.fromkeys((task for task, _ in clients.FIGURE_1), IMAGES),
         partial(clients.curves, clients.FIGURE_1),
     ),
     Entry(
         "delta_sgd/figure_2",
         "Final test accuracy over the Dirichlet concentration (Delta-SGD, Figure 2): above as "
         "Table 1 prints it, below ours.",
-        dict.fromkeys(("cifar10_resnet18", "fashion_mnist", "cifar100_resnet50"), _IMAGES),
+        dict.fromkeys(clients.OVER_ALPHA, IMAGES),
         partial(clients.profiles, clients.FIGURE_2),
     ),
     Entry(
         "delta_sgd/figure_3",
         "Final test accuracy when the model or the data set changes (Delta-SGD, Figure 3): above "
         "as Table 1 prints it, below ours.",
-        dict.fromkeys(TABLE_1, _IMAGES),
+        dict.fromkeys(TABLE_1, IMAGES),
         partial(clients.profiles, clients.FIGURE_3),
     ),
     Entry(
         "delta_sgd/figure_4",
         "Final test accuracy of Delta-SGD over its delta (Delta-SGD, Figure 4). Marks: the "
         "accuracy that Table 1 prints for delta = 0.1; the others are not legible.",
-        dict.fromkeys(RESNETS, _ABLATION),
+        dict.fromkeys(RESNETS, ABLATION),
         clients.delta_sgd_figure_4,
     ),
     Entry(
         "delta_sgd/figure_5",
         "Test accuracy of Delta-SGD over rounds with one, two and three local epochs (Delta-SGD, "
         "Figure 5).",
-        {"cifar100_resnet50": _ABLATION},
+        {"cifar100_resnet50": ABLATION},
         clients.delta_sgd_figure_5,
     ),
     Entry(
         "delta_sgd/figure_6",
         "Test accuracy over rounds, mean and standard deviation over seeds (Delta-SGD, Figure 6). "
         "Marks at the right edge: the accuracy that Table 1 prints.",
-        dict.fromkeys(THREE, _ABLATION),
+        dict.fromkeys(THREE, ABLATION),
         partial(clients.curves, clients.FIGURE_6),
     ),
     Entry(
@@ -109,7 +107,7 @@ ENTRIES: tuple[Entry, ...] = (
         "delta_sgd/table_7",
         f"{_FINAL}, mean and standard deviation over seeds, alpha 0.1 (Delta-SGD, Table 7). The "
         "printed numbers are absent from the paper's text: these are ours alone.",
-        dict.fromkeys(THREE, _ABLATION),
+        dict.fromkeys(THREE, ABLATION),
         clients.delta_sgd_table_7,
     ),
 )

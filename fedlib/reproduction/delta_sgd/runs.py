@@ -100,15 +100,15 @@ def _tables(
     return tables
 
 
-_IMAGES_NOTEBOOK, _TEXT_NOTEBOOK = "26_autotuned_images", "27_autotuned_text"
-_ABLATION = "39_delta_sgd_ablation"
-TABLE_1 = _tables("Table 1", "table1", "fedavg", _IMAGES_NOTEBOOK)
-TABLE_2A = _tables("Table 2a", "table2a_text", "fedavg", _TEXT_NOTEBOOK)
-TABLE_2B = _tables("Table 2b", "table2b_fedprox", "fedprox", _ABLATION)
-TABLE_3 = _tables("Table 3", "table3_varied_sizes", "fedavg", _ABLATION, sizes=DRAWN_SIZES)
-TABLE_4 = _tables("Table 4", "table4_fedadam", "fedadam", _ABLATION)
-TABLE_5 = _tables("Table 5", "table5_moon", "moon", _ABLATION)
-TABLE_6 = _tables("Table 6", "table6_fedprox_full", "fedprox", _ABLATION)
+IMAGES, TEXTS = "26_autotuned_images", "27_autotuned_text"
+ABLATION = "39_delta_sgd_ablation"
+TABLE_1 = _tables("Table 1", "table1", "fedavg", IMAGES)
+TABLE_2A = _tables("Table 2a", "table2a_text", "fedavg", TEXTS)
+TABLE_2B = _tables("Table 2b", "table2b_fedprox", "fedprox", ABLATION)
+TABLE_3 = _tables("Table 3", "table3_varied_sizes", "fedavg", ABLATION, sizes=DRAWN_SIZES)
+TABLE_4 = _tables("Table 4", "table4_fedadam", "fedadam", ABLATION)
+TABLE_5 = _tables("Table 5", "table5_moon", "moon", ABLATION)
+TABLE_6 = _tables("Table 6", "table6_fedprox_full", "fedprox", ABLATION)
 TABLES: tuple[Table, ...] = tuple(
     table
     for tables in (TABLE_1, TABLE_2A, TABLE_2B, TABLE_3, TABLE_4, TABLE_5, TABLE_6)
@@ -232,7 +232,7 @@ _SMALL = {
 }
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
-        _IMAGES_NOTEBOOK,
+        IMAGES,
         {
             **_SMALL,
             "resnet_alphas": [0.1, 0.01],
@@ -241,12 +241,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         images,
     ),
     Experiment(
-        _TEXT_NOTEBOOK,
+        TEXTS,
         {"rounds": 5, "clients": 6, "clients_per_round": 2, "sizes": 64, "test_examples": 60},
         texts,
     ),
     Experiment(
-        _ABLATION,
+        ABLATION,
         {
             **_SMALL,
             **{"resnet_alphas": [0.1], "resnet_optimizers": ["sgd", "delta_sgd"]},
