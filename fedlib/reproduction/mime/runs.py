@@ -26,7 +26,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     "with and without momentum": ("mime", "mime_sgd", "fedavgm", "fedavg"),
     "fixed and local state": ("mime", "loc_mime"),
 }
-LINES = tuple(dict.fromkeys(line for lines in PANELS.values() for line in lines))
+LINES = (*PANELS["all methods"], "fedavg", "mime_sgd", "loc_mime")
 _WITH_MOMENTUM = ("mime", "mimelite", "loc_mime", "fedavgm")
 # Base optimizer, as printed -> FedAvg with it on the server.
 SERVERS = {"SGD": "fedavg", "Momentum": "fedavgm", "Adam": "fedadam", "Adagrad": "fedadagrad"}
