@@ -45,7 +45,7 @@ def thin(history: History, clients: bool = True) -> History:
         >>> task = fedlib.load_task("quadratic")
         >>> history = fedlib.run(task, "fedavg", rounds=300, eval_every=100)
         >>> list(thin(history).series("loss", "train").index[:4])
-        [1, 100, 201, 202]
+        [1, 100, 200, 201]
     """
     frame, rounds = history.frame, history.frame["round"]
     evaluated = rounds[frame["split"] == "test"]

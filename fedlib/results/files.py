@@ -45,16 +45,9 @@ from fedlib.errors import Error
 from fedlib.files import replacing
 from fedlib.task import Task
 
-CONFIG, HISTORY, CLIENTS, PARAMS, META = (
-    "config.json",
-    "history.csv",
-    "clients.csv",
-    "params.safetensors",
-    "meta.json",
-)
-DIGEST = re.compile(r"-([0-9a-f]{16})$")
-
-
+CONFIG, META = "config.json", "meta.json"
+HISTORY, CLIENTS, PARAMS = "history.csv", "clients.csv", "params.safetensors"
+DIGEST = re.compile(r"-[0-9a-f]{16}$")
 # What reading from a damaged archive raises: a bit may fall on anything.
 BROKEN = (BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 
@@ -88,22 +81,14 @@ class Stored:
         Raises:
             Error: a file is missing or not what was written.
         """
-        try:
-            frame = read_csv(self._bytes(HISTORY), {"round": "int64"})
-            clients = read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
-            tensors = self._params() if params else {}
-        except (ValueError, KeyError) as problem:
-            if isinstance(problem, Damaged):
-                raise
-            raise damaged(self.path, str(problem)) from None
+        frame = read_csv(self._bytes(HISTORY), {"round": "int64"})
+        clients = read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
+        tensors: dict[str, Tensor] = {}
+        if params and (self.path / PARAMS).is_file():
+            stored = parse_tensors(self._bytes(PARAMS))
+            # The file sorts its tensors; the model's order matters to whoever flattens them.
+            tensors = {name: stored[name] for name in self.meta["parameters"]}
         return History(frame, clients, tensors, self.config, dict(self.meta))
-
-    def _params(self) -> dict[str, Tensor]:
-        if not (self.path / PARAMS).is_file():
-            return {}
-        tensors = parse_tensors(self._bytes(PARAMS))
-        # The file sorts its tensors; the model's order matters to whoever flattens them.
-        return {name: tensors[name] for name in self.meta["parameters"]}
 
     def _bytes(self, name: str) -> bytes:
         """A file's contents, checked against the hash written with the run."""
@@ -170,18 +155,16 @@ def open_run(path: Folder) -> Stored:
         Error: a file is missing or not readable, made by a fedlib whose runs have other numbers, or
             the configuration is not the one of the digest.
     """
-    match = DIGEST.search(path.name)
-    digest = match.group(1) if match else ""
     try:
         config = _config(json.loads(_read(path, CONFIG)), path)
-        if config.digest != digest:
-            raise damaged(path, f"{CONFIG} does not belong to digest {digest or 'in its name'}")
+        if not path.name.endswith(f"-{config.digest}"):
+            raise damaged(path, f"{CONFIG} does not belong to digest {path.name[-16:]}")
         meta = json.loads(_read(path, META))
         for key in ("files", "created", "diverged"):
             meta[key]
+    except Damaged:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        if isinstance(problem, Damaged):
-            raise
         raise damaged(path, f"{CONFIG} or {META} cannot be read ({problem})") from None
     return Stored(path, config, meta)
 
@@ -199,11 +182,9 @@ def _config(fields: dict[str, Any], path: Folder) -> RunConfig:
 
 def damaged(path: Folder, what: str) -> Damaged:
     """The error for a run's folder that cannot be used."""
-    if isinstance(path, ZipPath):
-        return Damaged(
-            f"damaged run {path}: {what}; delete {path.root.filename} and publish it again"
-        )
-    return Damaged(f"damaged run {path}: {what}; delete this folder and run it again")
+    archive = path.root.filename if isinstance(path, ZipPath) else None
+    remedy = f"{archive} and publish" if archive else "this folder and run"
+    return Damaged(f"damaged run {path}: {what}; delete {remedy} it again")
 
 
 def describe(task: Task, history: History) -> dict[str, Any]:
@@ -214,11 +195,10 @@ def describe(task: Task, history: History) -> dict[str, Any]:
     ``client_hyperparameters`` (by client optimizer) and ``settings``: the task's own values, so
     that a run made with others can be told.
     """
-    versions = {
-        name: _version(name) for name in ("fedlib", "torch", "torchvision", "numpy", "pandas")
-    }
+    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
+    settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
     return {
-        "versions": {**versions, **history.meta.get("versions", {})},
+        "versions": {**{p: _version(p) for p in packages}, **history.meta.get("versions", {})},
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "preset": task.preset,
@@ -229,12 +209,7 @@ def describe(task: Task, history: History) -> dict[str, Any]:
         "client_hyperparameters": {
             name: dict(values) for name, values in task.client_hyperparameters.items()
         },
-        "settings": {
-            "rounds": task.rounds,
-            "clients_per_round": task.clients_per_round,
-            "batch_size": task.batch_size,
-            "local_epochs": task.local_epochs,
-        },
+        "settings": {name: getattr(task, name) for name in settings},
     }
 
 
@@ -304,22 +279,15 @@ def _commit() -> dict[str, Any] | None:
     package = Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(package), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=20,
-        )
-        return done.stdout.strip()
+        command = ["git", "-C", str(package), *arguments]
+        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=20)
+        return output.strip()
 
     try:
         # An installed copy may lie inside a checkout of something else.
         if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent:
             return None
-        return {
-            "commit": git("rev-parse", "HEAD"),
-            "dirty": bool(git("status", "--porcelain", ".")),
-        }
+        dirty = bool(git("status", "--porcelain", "."))
+        return {"commit": git("rev-parse", "HEAD"), "dirty": dirty}
     except (OSError, subprocess.SubprocessError):
         return None

@@ -26,16 +26,8 @@ log = logging.getLogger("fedlib")
 SETTINGS = ("rounds", "seed", "dtype", "eval_every", "clients_per_round", "overrides")
 EXECUTION = ("device", "backend", "progress", "chunk_clients")
 TABLE = (
-    "digest",
-    "task",
-    "preset",
-    "algorithm",
-    "rounds",
-    "seed",
-    "stand_in",
-    "diverged",
-    "created",
-    "path",
+    *("digest", "task", "preset", "algorithm", "rounds", "seed", "stand_in", "diverged"),
+    *("created", "path"),
 )
 
 Request = tuple[RunConfig, Algorithm]
