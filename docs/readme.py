@@ -14,7 +14,7 @@ import pandas as pd
 from fedlib import files
 from fedlib.errors import Error
 from fedlib.paths import project_root
-from fedlib.reproduction.compare import TOLERANCE, compare, summary
+from fedlib.reproduction.compare import TOLERANCE, compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.reproduce import notebooks
 from fedlib.results.store import Store
