@@ -5,7 +5,7 @@ import pytest
 import fedlib
 from fedlib import engine
 from fedlib.reproduction import answers
-from fedlib.reproduction.experiments import Request, grid, repeated, tuned
+from fedlib.reproduction.request import Request, grid, repeated, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
