@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
+from fedlib.figures.curves import figure_of
 from fedlib.figures.heat_map import draw_cells
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
@@ -45,7 +46,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
                 2, len(shown), squeeze=False, sharex=True, sharey=True, gridspec_kw=spaces
             )
             for axes, column in zip(panels, ("performance", "loss"), strict=True):
-                _row(figure, axes, frame, shown, column)
+                _row(axes, frame, shown, column)
                 axes[0].set_ylabel("log10 server rate")
             for ax, name in zip(panels[0], shown, strict=True):
                 ax.set_title(style.look(name).label, fontsize=8)
@@ -55,13 +56,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
     return draw
 
 
-def _row(
-    figure: Figure,
-    axes: Sequence[Axes],
-    frame: pd.DataFrame,
-    algorithms: Sequence[str],
-    column: str,
-) -> None:
+def _row(axes: Sequence[Axes], frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
     """The maps of one column of ``frame``, and their colour bar."""
     high = frame[column].max()
     if column == "loss":
@@ -80,7 +75,7 @@ def _row(
             text.set_fontsize(4.5)
         ax.tick_params(labelsize=6, length=2)
         ax.set(xlabel="", ylabel="")
-    place = axes[-1].get_position()
+    figure, place = figure_of(axes[-1]), axes[-1].get_position()
     bar = figure.colorbar(image, cax=figure.add_axes((0.905, place.y0, 0.015, place.height)))
     bar.set_label(outcomes.label(frame, column), fontsize=7)
     bar.ax.tick_params(labelsize=6)

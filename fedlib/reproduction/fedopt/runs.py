@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fedlib import papers
@@ -33,49 +34,41 @@ CENTRALIZED: dict[str, tuple[float, float]] = {
 }
 
 
-def _clients(dataset: str, kind: str = "train_clients") -> int:
-    """A number of Table 2."""
-    return int(papers.printed("fedopt", "table2_datasets", dataset=dataset, quantity=kind))
-
-
-def _cifar(dataset: str, **options: Any) -> dict[str, Any]:
-    return {
-        "clients": _clients(dataset),
-        "examples_per_client": STATED["datasets"]["cifar10"]["examples_per_client"],
-        "test_clients": _clients(dataset, "test_clients"),
-        "width": 1.0,
-        "groups": STATED["models"]["group_norm_groups"],
-        **options,
-    }
-
-
-_EMNIST = {"clients": _clients("EMNIST-62"), "width": 1.0}
-_POSTS = STATED["datasets"]["stackoverflow"]
-_STACKOVERFLOW = {
-    "clients": _clients("StackOverflow"),
-    "words": _POSTS["vocab_words"],
-    "cap": _POSTS["nwp_max_sentences_per_client"],
+_DATA = STATED["datasets"]
+# Both CIFARs (Table 2).
+_CIFAR = {
+    "clients": _DATA["cifar10"]["train_clients"],
+    "examples_per_client": _DATA["cifar10"]["examples_per_client"],
+    "test_clients": _DATA["cifar10"]["test_clients"],
+    "width": 1.0,
+    "groups": STATED["models"]["group_norm_groups"],
+}
+_EMNIST = {"clients": _DATA["emnist"]["clients"], "width": 1.0}
+_POSTS = {
+    "clients": _DATA["stackoverflow"]["clients"],
+    "words": _DATA["stackoverflow"]["vocab_words"],
+    "cap": _DATA["stackoverflow"]["nwp_max_sentences_per_client"],
     "validation": STATED["validation"]["stackoverflow_validation_examples"],
 }
 # The notebook of a task's column of Table 1, and the task's options in the paper.
 SETUPS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cifar10": (
-        "10_cifar10",
-        _cifar("CIFAR-10", alpha=STATED["datasets"]["cifar10"]["dirichlet_alpha"]),
-    ),
+    "cifar10": ("10_cifar10", {**_CIFAR, "alpha": _DATA["cifar10"]["dirichlet_alpha"]}),
     # The authors' own partition, where that is prepared, has no concentrations.
-    "cifar100": ("11_cifar100", _cifar("CIFAR-100")),
+    "cifar100": ("11_cifar100", _CIFAR),
     "emnist_cr": ("12_emnist_cr", _EMNIST),
     "emnist_ae": ("13_emnist_ae", {**_EMNIST, "reduction": "sum"}),
     "shakespeare": (
         "14_shakespeare",
         {
-            **{"clients": _clients("Shakespeare"), "rows": 0, "width": 1.0},
-            "length": STATED["datasets"]["shakespeare"]["sequence_length"],
+            **{"clients": _DATA["shakespeare"]["clients"], "rows": 0, "width": 1.0},
+            "length": _DATA["shakespeare"]["sequence_length"],
         },
     ),
-    "stackoverflow_lr": ("16_stackoverflow_lr", {**_STACKOVERFLOW, "tags": _POSTS["lr_tags"]}),
-    "stackoverflow_nwp": ("15_stackoverflow_nwp", {**_STACKOVERFLOW, "width": 1.0}),
+    "stackoverflow_lr": (
+        "16_stackoverflow_lr",
+        {**_POSTS, "tags": _DATA["stackoverflow"]["lr_tags"]},
+    ),
+    "stackoverflow_nwp": ("15_stackoverflow_nwp", {**_POSTS, "width": 1.0}),
 }
 
 
@@ -150,7 +143,7 @@ TABLES_11 = _tables_11()
 TABLES: tuple[Table, ...] = (*TABLES_1.values(), *TABLES_11, *TABLES_10.values())
 
 
-def convergence(task: str, seed: int, numbers: Numbers) -> list[Request]:
+def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """The runs of a panel of Figure 1, of Figure 4 and of a column of Table 1.
 
     Parts: ``curves``: Table 1's, with the values of Tables 8 and 9. ``scaffold``: SCAFFOLD over the
@@ -219,11 +212,8 @@ def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
 def _of_table_1(task: str, **quick: Any) -> Experiment:
     """The notebook of a column of Table 1; quick has SCAFFOLD at FedAvg's rates."""
-
-    def requests(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-        return convergence(task, seed, numbers)
-
-    return Experiment(TABLES_1[task].notebook, {**quick, "scaffold_grid": 0}, requests)
+    notebook, small = TABLES_1[task].notebook, {**quick, "scaffold_grid": 0}
+    return Experiment(notebook, small, partial(convergence, task))
 
 
 _QUICK_IMAGES = {"width": 0.0625, "examples_per_client": 60, "test_clients": 5, "eval_every": 2}

@@ -93,29 +93,25 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
-        return None, _selected(histories, table, names)
+        frame = outcomes.collect(histories)
+        printed = papers.table("fedopt", table).set_index(["task", "algorithm"])
+        rows = []
+        for winner in outcomes.best(frame, "train_loss", "task", "algorithm").to_dict("records"):
+            place = TASKS[winner["task"]], style.look(winner["algorithm"]).label
+            if place not in printed.index:
+                continue
+            row: dict[str, Any] = dict(zip(("task", "method"), place, strict=True))
+            for name in names:
+                if f"log10_{name}" in printed:
+                    row[f"{name} printed"] = float(printed.loc[place, f"log10_{name}"])
+                row[f"{name} ours"] = math.log10(winner[name])
+            same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
+            runs = frame[same]
+            ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
+            rows.append({**row, "at the grid's edge": ", ".join(ends), "runs": len(runs)})
+        return None, pd.DataFrame(rows)
 
     return draw
-
-
-def _selected(histories: Sequence[History], table: str, names: Sequence[str]) -> pd.DataFrame:
-    frame = outcomes.collect(histories)
-    printed = papers.table("fedopt", table).set_index(["task", "algorithm"])
-    rows = []
-    for winner in outcomes.best(frame, "train_loss", "task", "algorithm").to_dict("records"):
-        place = TASKS[winner["task"]], style.look(winner["algorithm"]).label
-        if place not in printed.index:
-            continue
-        row: dict[str, Any] = dict(zip(("task", "method"), place, strict=True))
-        for name in names:
-            if f"log10_{name}" in printed:
-                row[f"{name} printed"] = float(printed.loc[place, f"log10_{name}"])
-            row[f"{name} ours"] = math.log10(winner[name])
-        same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
-        runs = frame[same]
-        ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
-        rows.append({**row, "at the grid's edge": ", ".join(ends), "runs": len(runs)})
-    return pd.DataFrame(rows)
 
 
 def _panels(frame: pd.DataFrame) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
