@@ -55,7 +55,8 @@ class Cell:
             whether it will do.
         clients_per_round: if it differs from the table's.
         tuned: override keys that the paper tunes and does not print, each with the values that it
-            tries: any value belongs, and the one with the smallest training loss counts.
+            tries (none: :meth:`Table.requests` leaves the task's own): any value belongs, and the
+            one with the smallest training loss counts.
     """
 
     row: str
@@ -117,9 +118,9 @@ class Table:
         requests = []
         for cell in first.values():
             settings = {**common, **(fields(cell) if fields else {})}
+            listed = {key: values for key, values in cell.tuned.items() if values}
             axes = {
-                key: list(values)
-                for key, values in {**cell.tuned, **settings.pop("tuned", {})}.items()
+                key: list(values) for key, values in {**listed, **settings.pop("tuned", {})}.items()
             }
             options = {key: value for key, value in cell.options.items() if not callable(value)}
             settings["options"] = {**settings.get("options", {}), **options}
