@@ -41,6 +41,7 @@ def learning_curves(
     log_y: bool = False,
     legend: bool = True,
     by: Callable[[History], str] = algorithm,
+    looks: Mapping[str, style.Look] | None = None,
     ax: Axes | None = None,
 ) -> tuple[Figure, pd.DataFrame]:
     """A metric over rounds: a line per algorithm, the mean over seeds with a band of ± one std.
@@ -55,7 +56,8 @@ def learning_curves(
         percent: draw fractions as percent.
         log_y: logarithmic values.
         legend: draw one; without it :func:`shared_legend` can.
-        by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS`.
+        by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
+        looks: of lines that look otherwise here.
         ax: draw into these axes; default a new figure.
 
     Returns:
@@ -69,7 +71,7 @@ def learning_curves(
     with style.context():
         ax = Figure().subplots() if ax is None else ax
         for key, part in data.groupby("algorithm", sort=False):
-            look = style.look(str(key))
+            look = (looks or {}).get(str(key)) or style.look(str(key))
             every = max(1, len(part) // MARKERS)
             ax.plot(part["round"], part["mean"], label=look.label, markevery=every, **look.line())
             if (part["seeds"] > 1).any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,41 +12,36 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves, printed_key, shared_legend
-from fedlib.reproduction import tables
+from fedlib.reproduction.delta_sgd.runs import STATED, TABLE_1, THREE, client_of
+from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves
-from fedlib.reproduction.table import Table
-from fedlib.results.reading import client_label, hyperparameter, option
+from fedlib.reproduction.table import NAN, Cell
+from fedlib.results.reading import client_label, group, hyperparameter, option
 from fedlib.results.selection import settings
 
 # A panel of curves: task and alpha. The text does not print the alphas of Figure 1. (A) is the
 # tuned task; what is said of (B) fits Table 1 at 0.01 only, what is said of (C) at 0.1 and at 1.
 FIGURE_1 = (("cifar10_resnet18", 0.1), ("mnist", 0.01), ("cifar100_resnet50", 0.1))
-FIGURE_6 = (("cifar10_resnet18", 0.1), ("fashion_mnist", 0.1), ("cifar100_resnet50", 0.1))
-# A panel of profiles: title, and the settings along x: label, task, alpha.
-Profile = tuple[str, tuple[tuple[str, str, float], ...]]
-
-
-def _alphas(task: str) -> tuple[tuple[str, str, float], ...]:
-    return tuple((f"{alpha:g}", task, alpha) for alpha in (0.01, 0.1, 1.0))
-
-
-FIGURE_2: tuple[Profile, ...] = (
-    ("CIFAR-10 ResNet-18, over α", _alphas("cifar10_resnet18")),
-    ("FMNIST, over α", _alphas("fashion_mnist")),
-    ("CIFAR-100 ResNet-50, over α", _alphas("cifar100_resnet50")),
-)
-FIGURE_3: tuple[Profile, ...] = (
-    (
-        "CIFAR-100, α = 0.1",
-        (("ResNet-18", "cifar100_resnet18", 0.1), ("ResNet-50", "cifar100_resnet50", 0.1)),
-    ),
-    ("CNN, α = 0.01", (("MNIST", "mnist", 0.01), ("FMNIST", "fashion_mnist", 0.01))),
-    (
-        "ResNet-18, α = 0.01",
-        (("CIFAR-10", "cifar10_resnet18", 0.01), ("CIFAR-100", "cifar100_resnet18", 0.01)),
-    ),
-)
+FIGURE_6 = tuple((task, STATED["figure6_table7"]["alpha"]) for task in THREE)
+# The tasks of Figure 2.
+OVER_ALPHA = ("cifar10_resnet18", "fashion_mnist", "cifar100_resnet50")
+# Panels of profiles: title -> label along x -> task and alpha.
+Profiles = Mapping[str, Mapping[str, tuple[str, float]]]
+FIGURE_2: Profiles = {
+    f"{TABLE_1[task].label}, over α": {
+        f"{alpha:g}": (task, alpha) for alpha in sorted(STATED["federated"]["alphas"])
+    }
+    for task in OVER_ALPHA
+}
+FIGURE_3: Profiles = {
+    f"{title}, α = {alpha:g}": {label: (task, alpha) for label, task in tasks.items()}
+    for title, alpha, tasks in (
+        ("CIFAR-100", 0.1, {"ResNet-18": "cifar100_resnet18", "ResNet-50": "cifar100_resnet50"}),
+        ("CNN", 0.01, {"MNIST": "mnist", "FMNIST": "fashion_mnist"}),
+        ("ResNet-18", 0.01, {"CIFAR-10": "cifar10_resnet18", "CIFAR-100": "cifar100_resnet18"}),
+    )
+}
 ALPHAS = {
     0.01: style.Look("α = 0.01", "#D55E00", "*", "-"),
     0.1: style.Look("α = 0.1", "#0072B2", "X", "--"),
@@ -54,35 +49,105 @@ ALPHAS = {
 }
 
 
-def delta_sgd_figure_1(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """Test accuracy over rounds with the rates of the first panel's task."""
-    return _curves(FIGURE_1, histories)
+def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) -> Drawing:
+    """Test accuracy over rounds with Table 1's numbers as marks (Figures 1 and 6); several seeds as
+    means and bands of ± one standard deviation.
 
+    Args:
+        panels: task and alpha of each; those without runs are left out.
 
-def delta_sgd_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """Final accuracies over alpha: above as printed, below ours."""
-    return _profiles(FIGURE_2, histories)
-
-
-def delta_sgd_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """Final accuracies before and after a change of model or data: above as printed, below ours."""
-    return _profiles(FIGURE_3, histories)
-
-
-def delta_sgd_figure_4(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """Delta-SGD's final accuracy over delta, a panel per task and a line per alpha."""
-    tasks = list(dict.fromkeys(history.config.task["name"] for history in histories))
+    Raises:
+        Error: no panel has runs.
+    """
+    shown = [(*panel, runs) for panel in panels if (runs := _at(histories, *panel))]
+    if not shown:
+        raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
     with style.context():
-        figure, panels = _panels(len(tasks), 2.7)
-        for ax, task in zip(panels, tasks, strict=True):
+        figure, axes = _panels(len(shown), 3.2)
+        for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
+            data = printed_curves(
+                *(TABLE_1[task], runs, "avg"),
+                title=f"{TABLE_1[task].label}, α = {alpha:g}",
+                column=f"alpha {alpha:g}",
+                by=client_label,
+                ax=ax,
+            )
+            ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
+            frames.append(data.assign(alpha=alpha))
+        shared_legend(figure, printed_key(*(TABLE_1[task].rounds for task, _, _ in shown)))
+    return figure, pd.concat(frames, ignore_index=True)
+
+
+def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
+    """Final accuracies along a panel's settings, a line per client optimizer: above as Table 1
+    prints them, below ours (Figures 2 and 3).
+
+    Args:
+        panels: those without runs are left out.
+
+    Raises:
+        Error: no panel has runs.
+    """
+    shown = {
+        title: places
+        for title, places in panels.items()
+        if any(_at(histories, *place) for place in places.values())
+    }
+    if not shown:
+        raise Error("none of these runs is of the figure's tasks and alphas")
+    frames = []
+    with style.context():
+        figure = Figure(figsize=(2.5 * len(shown), 4.6))
+        axes = figure.subplots(2, len(shown), squeeze=False, sharex="col", sharey="col")
+        for column, (title, places) in zip(axes.T, shown.items(), strict=True):
+            frame = _profile(places, histories)
+            for ax, source in zip(column, ("printed", "ours"), strict=True):
+                lines = frame[frame["source"] == source].groupby("algorithm", sort=False)
+                for key, part in lines:
+                    look = style.look(str(key))
+                    ax.plot(part["place"], part["value"], label=look.label, **look.line())
+            column[0].set_title(title)
+            column[1].set_xticks(range(len(places)), list(places))
+            column[1].set_xlim(-0.2, len(places) - 0.8)
+            frame.insert(0, "panel", title)
+            frames.append(frame)
+        axes[0, 0].set_ylabel("printed accuracy (%)")
+        axes[1, 0].set_ylabel("ours (%)")
+        shared_legend(figure)
+    return figure, pd.concat(frames, ignore_index=True)
+
+
+def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> pd.DataFrame:
+    """A panel's numbers: those of Table 1 that are legible, and those that were run."""
+    rows = []
+    for place, (label, (task, alpha)) in enumerate(places.items()):
+        where = (place, label, task, alpha)
+        for key, cell in _cells(task, alpha).items():
+            rows.append((*where, key, "printed", cell.printed, NAN, 0, cell.unclear))
+        for runs in settings(_at(histories, task, alpha)):
+            rows.append((*where, client_label(runs[0]), "ours", *_final(runs), ""))
+    columns = ["place", "x", "task", "alpha", "algorithm", "source", "value", "std"]
+    frame = pd.DataFrame(rows, columns=[*columns, "seeds", "unclear"])
+    return frame.dropna(subset="value")
+
+
+def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
+    """Delta-SGD's final accuracy over delta, a panel per task and a line per alpha."""
+    by_task = group(histories, "task")
+    tables = [TABLE_1[task] for task in by_task]
+    frames = []
+    with style.context():
+        figure, panels = _panels(len(by_task), 2.7)
+        for ax, table in zip(panels, tables, strict=True):
             rows = []
-            for runs in settings(of_task(histories, task)):
+            for runs in settings(by_task[table.task]):
                 alpha, delta = option(runs[0], "alpha"), hyperparameter(runs[0], "delta")
-                printed, unclear = _printed(task, alpha).get("delta_sgd", (float("nan"), ""))
-                if delta != 0.1:  # Table 1's; the others are printed as a drawing only
-                    printed, unclear = float("nan"), ""
-                rows.append((task, alpha, delta, *_final(runs), printed, unclear))
+                cell = _cells(table.task, alpha).get("delta_sgd")
+                # The numbers of deltas other than Table 1's are printed as a drawing only.
+                legible = cell is not None and delta == STATED["delta_sgd"]["delta"]
+                printed = (cell.printed, cell.unclear) if cell and legible else (NAN, "")
+                rows.append((table.task, alpha, delta, *_final(runs), *printed))
             columns = ["task", "alpha", "delta", "mean", "std", "seeds", "printed", "unclear"]
             frame = pd.DataFrame(rows, columns=columns).sort_values(["alpha", "delta"])
             for alpha, part in frame.groupby("alpha"):
@@ -90,25 +155,23 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> tuple[Figure, pd.DataFra
                 ax.semilogx(part["delta"], part["mean"], label=look.label, **look.line())
                 marked = part.dropna(subset="printed")
                 ax.plot(marked["delta"], marked["printed"], "_", color=look.color, markersize=12)
-            ax.set(xlabel="δ", title=_item(task).label)
-            ax.set_xticks(
-                sorted(frame["delta"].unique()), [f"{d:g}" for d in sorted(frame["delta"].unique())]
-            )
+            deltas = sorted(frame["delta"].unique())
+            ax.set(xlabel="δ", title=table.label)
+            ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
             frames.append(frame)
         panels[0].set_ylabel("final test accuracy (%)")
-        shared_legend(figure, printed_key(*(_item(task).rounds for task in tasks)))
+        shared_legend(figure, printed_key(*(table.rounds for table in tables)))
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def delta_sgd_figure_5(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
+def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     """Delta-SGD's test accuracy over rounds for several local epochs, a panel per alpha."""
-    alphas = sorted({option(history, "alpha") for history in histories})
+    by_alpha = sorted(group(histories, "option.alpha").items())
     frames = []
     with style.context():
-        figure, panels = _panels(len(alphas), 2.7)
-        for ax, alpha in zip(panels, alphas, strict=True):
-            runs = [history for history in histories if option(history, "alpha") == alpha]
+        figure, panels = _panels(len(by_alpha), 2.7)
+        for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
             _, data = learning_curves(runs, title=f"α = {alpha:g}", legend=False, by=_epochs, ax=ax)
             frames.append(data.assign(alpha=alpha))
         shared_legend(figure)
@@ -116,12 +179,11 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> tuple[Figure, pd.DataFra
     return figure, data
 
 
-def delta_sgd_figure_6(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-    """Test accuracy over rounds, means and bands of ± one standard deviation over seeds."""
-    return _curves(FIGURE_6, histories)
+def _epochs(history: History) -> str:
+    return f"E = {history.config.local_epochs}"
 
 
-def delta_sgd_table_7(histories: Sequence[History]) -> tuple[None, pd.DataFrame]:
+def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
     """Means and standard deviations over seeds; the paper's numbers are not in its text."""
     rows = []
     for runs in settings(histories):
@@ -140,82 +202,6 @@ def delta_sgd_table_7(histories: Sequence[History]) -> tuple[None, pd.DataFrame]
     return None, pd.DataFrame(rows)
 
 
-def _curves(
-    panels: Sequence[tuple[str, float]], histories: Sequence[History]
-) -> tuple[Figure, pd.DataFrame]:
-    """Learning curves of those panels that have runs, with Table 1's numbers as marks."""
-    shown = [(*panel, runs) for panel in panels if (runs := _at(histories, *panel))]
-    if not shown:
-        raise Error("none of these runs is of the figure's tasks and alphas")
-    frames = []
-    with style.context():
-        figure, axes = _panels(len(shown), 3.2)
-        for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
-            item = _item(task)
-            data = printed_curves(
-                item,
-                runs,
-                "avg",
-                title=f"{item.label}, α = {alpha:g}",
-                column=f"alpha {alpha:g}",
-                by=client_label,
-                ax=ax,
-            )
-            ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
-            frames.append(data.assign(alpha=alpha))
-        shared_legend(figure, printed_key(*(_item(task).rounds for task, _, _ in shown)))
-    return figure, pd.concat(frames, ignore_index=True)
-
-
-def _profiles(
-    panels: Sequence[Profile], histories: Sequence[History]
-) -> tuple[Figure, pd.DataFrame]:
-    """Final accuracies along a panel's settings, one line per client optimizer, and the printed."""
-    shown = [
-        panel for panel in panels if any(_at(histories, task, alpha) for _, task, alpha in panel[1])
-    ]
-    if not shown:
-        raise Error("none of these runs is of the figure's tasks and alphas")
-    frames = []
-    with style.context():
-        figure = Figure(figsize=(2.5 * len(shown), 4.6))
-        axes = figure.subplots(2, len(shown), squeeze=False, sharex="col", sharey="col")
-        for column, (title, places) in zip(axes.T, shown, strict=True):
-            frame = _profile(title, places, histories)
-            for ax, source in zip(column, ("printed", "ours"), strict=True):
-                _draw_profile(ax, frame[frame["source"] == source])
-            column[0].set_title(title)
-            column[1].set_xticks(range(len(places)), [label for label, _, _ in places])
-            column[1].set_xlim(-0.2, len(places) - 0.8)
-            frames.append(frame)
-        axes[0, 0].set_ylabel("printed accuracy (%)")
-        axes[1, 0].set_ylabel("ours (%)")
-        shared_legend(figure)
-    return figure, pd.concat(frames, ignore_index=True)
-
-
-def _profile(
-    title: str, places: Sequence[tuple[str, str, float]], histories: Sequence[History]
-) -> pd.DataFrame:
-    """A panel's numbers: those of Table 1 that are legible, and those that were run."""
-    rows = []
-    for place, (label, task, alpha) in enumerate(places):
-        where = (title, place, label, task, alpha)
-        for key, (value, unclear) in _printed(task, alpha).items():
-            rows.append((*where, key, "printed", value, float("nan"), 0, unclear))
-        for runs in settings(_at(histories, task, alpha)):
-            rows.append((*where, client_label(runs[0]), "ours", *_final(runs), ""))
-    columns = ["panel", "place", "x", "task", "alpha", "algorithm", "source", "value", "std"]
-    frame = pd.DataFrame(rows, columns=[*columns, "seeds", "unclear"])
-    return frame.dropna(subset="value")
-
-
-def _draw_profile(ax: Axes, frame: pd.DataFrame) -> None:
-    for key, part in frame.groupby("algorithm", sort=False):
-        look = style.look(str(key))
-        ax.plot(part["place"], part["value"], label=look.label, **look.line())
-
-
 def _panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(max(3.2, 2.5 * count), height))
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
@@ -226,15 +212,10 @@ def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:
     return [run for run in of_task(histories, task) if option(run, "alpha") == alpha]
 
 
-def _item(task: str) -> Table:
-    (found,) = tables.find("delta_sgd", "Table 1", task)
-    return found
-
-
-def _printed(task: str, alpha: float) -> dict[str, tuple[float, str]]:
-    """Table 1's accuracies at an alpha, and what is unclear about them, by client optimizer."""
-    cells = [cell for cell in _item(task).cells if cell.column == f"alpha {alpha:g}"]
-    return {cell.row.lower().replace("-", "_"): (cell.printed, cell.unclear) for cell in cells}
+def _cells(task: str, alpha: float) -> dict[str, Cell]:
+    """Table 1's cells of a task at an alpha, by client optimizer."""
+    cells = TABLE_1[task].cells
+    return {client_of(cell.row): cell for cell in cells if cell.options["alpha"] == alpha}
 
 
 def _final(runs: Sequence[History]) -> tuple[float, float, int]:
@@ -242,7 +223,3 @@ def _final(runs: Sequence[History]) -> tuple[float, float, int]:
     metric = METRICS["avg"]
     values = pd.Series([metric.factor * metric(run)[0] for run in runs], dtype=float)
     return values.mean(skipna=False), values.std(skipna=False), len(values)
-
-
-def _epochs(history: History) -> str:
-    return f"E = {history.config.local_epochs}"

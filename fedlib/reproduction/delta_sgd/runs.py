@@ -1,23 +1,32 @@
-"""Which runs the notebooks of Delta-SGD need."""
+"""Delta-SGD's printed tables, and which runs its notebooks need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedlib import papers
 from fedlib.errors import unknown
-from fedlib.reproduction.request import Experiment, Request, grid, repeated
+from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number, repeated
+from fedlib.reproduction.table import Table, printed_cells
 
+STATED = papers.settings("delta_sgd")
+# The paper's data sets and models, and fedlib's tasks.
+TASKS = {
+    "MNIST CNN": "mnist",
+    "FMNIST CNN": "fashion_mnist",
+    "CIFAR-10 ResNet-18": "cifar10_resnet18",
+    "CIFAR-100 ResNet-18": "cifar100_resnet18",
+    "CIFAR-100 ResNet-50": "cifar100_resnet50",
+    "AGNews DistilBERT": "ag_news",
+    "DBpedia DistilBERT": "dbpedia",
+}
 CNN = ("mnist", "fashion_mnist")
-RESNETS = ("cifar10_resnet18", "cifar100_resnet18", "cifar100_resnet50")
-IMAGES = (*CNN, *RESNETS)
-TEXTS = ("ag_news", "dbpedia")
-# The tasks of Table 2b and Table 3, and of Figure 6 and Table 7.
-TWO = ("cifar10_resnet18", "cifar100_resnet50")
-THREE = ("cifar10_resnet18", "fashion_mnist", "cifar100_resnet50")
-# The one task whose rates were tuned, at alpha 0.1.
-TUNED = "cifar10_resnet18"
+RESNETS = tuple(task for label, task in TASKS.items() if "ResNet" in label)
+# The tasks of Figure 6 and Table 7, and the one whose rates were tuned, at alpha 0.1.
+THREE = tuple(TASKS[label] for label in STATED["figure6_table7"]["tasks"])
+TUNED, TUNED_ALPHA = "cifar10_resnet18", 0.1
 # The paper's eight client optimizers, in its order and by the keys of style.CLIENT_LOOKS.
 CLIENTS: dict[str, dict[str, Any]] = {
     "sgd": {"client_optimizer": "sgd"},
@@ -29,190 +38,220 @@ CLIENTS: dict[str, dict[str, Any]] = {
     "sps": {"client_optimizer": "sps"},
     "delta_sgd": {"client_optimizer": "delta_sgd"},
 }
-# Optimizer -> its grid in the paper's settings. The decaying variants take the constant one's rate.
-GRIDS = {key: f"{key}_lr_grid" for key in ("sgd", "sgdm", "adam", "adagrad")}
 # The paper evaluates every round; here a curve has about so many points. A test on all texts takes
 # as long as a round.
 POINTS, TEXT_POINTS = 100, 20
+_SHARED = STATED["federated"]
+# What the authors' published commands and code say where the text is illegible: 10 clients a round
+# (5 for text), batches of 64, 512 tokens, a tenth of DBpedia's test texts.
+_SIZES = {"sizes": _SHARED["examples_per_client"]}
+_IMAGE = {"clients": _SHARED["clients_image"], **_SIZES, "width": 1.0, "test_examples": 10_000}
+_TEXT = {"clients": _SHARED["clients_text"], **_SIZES, "length": 512, "width": 1.0, "layers": 6}
+_TESTED = {"ag_news": 7600, "dbpedia": 7000}
+DRAWN_SIZES = "{examples_per_client_min}-{examples_per_client_max}".format(**STATED["table3"])
 
 
-def images(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """26_autotuned_images.
+def _even(sizes: Any) -> bool:
+    """Whether all clients have as many examples: not Table 3's runs."""
+    return not isinstance(sizes, str)
 
-    Numbers: rounds, resnet_rounds, resnet_alphas, resnet_optimizers, clients, clients_per_round,
-    sizes, resnet_sizes, width, resnet_width, test_examples. Those of the ResNets are their own,
-    since they cost so much more than the CNN.
+
+def _uneven(sizes: Any) -> bool:
+    """Whether the clients' examples are drawn from a range: Table 3's runs."""
+    return isinstance(sizes, str)
+
+
+def client_of(row: str) -> str:
+    """A printed row's key in :data:`CLIENTS`: ``"Delta-SGD"`` -> ``"delta_sgd"``."""
+    return row.lower().replace("-", "_")
+
+
+def _tables(
+    name: str, file: str, algorithm: str, notebook: str, **options: Any
+) -> dict[str, Table]:
+    """A printed table, task by task; if it has several alphas, they are its columns."""
+    printed = papers.table("delta_sgd", file)
+    alphas = [float(alpha) for alpha in printed["alpha"].unique()]
+    tables = {}
+    for data, model in dict.fromkeys(zip(printed["dataset"], printed["model"], strict=True)):
+        task, text = TASKS[f"{data} {model}"], model == "DistilBERT"
+        cells = [
+            cell
+            for alpha in alphas
+            for cell in printed_cells(
+                *("delta_sgd", file, {"dataset": data, "model": model, "alpha": alpha}),
+                metrics="avg",  # the code reports the last round's accuracy
+                row="optimizer",
+                column=f"alpha {alpha:g}" if len(alphas) > 1 else "",
+                method=lambda label: (algorithm, CLIENTS[client_of(label)]),
+                options={"alpha": alpha, "sizes": _uneven if "sizes" in options else _even},
+            )
+        ]
+        tables[task] = Table(
+            *("delta_sgd", name, task, f"{data} {model}" if task in RESNETS else data),
+            cells=tuple(cells),
+            notebook=notebook,
+            rounds=STATED["rounds"]["text" if text else data],
+            clients_per_round=5 if text else 10,
+            batch_size=_SHARED["batch_size_text"] if text else 64,
+            local_epochs=_SHARED["local_epochs"],
+            options={**(_TEXT | {"test_examples": _TESTED[task]} if text else _IMAGE), **options},
+        )
+    return tables
+
+
+IMAGES, TEXTS = "26_autotuned_images", "27_autotuned_text"
+ABLATION = "39_delta_sgd_ablation"
+TABLE_1 = _tables("Table 1", "table1", "fedavg", IMAGES)
+TABLE_2A = _tables("Table 2a", "table2a_text", "fedavg", TEXTS)
+TABLE_2B = _tables("Table 2b", "table2b_fedprox", "fedprox", ABLATION)
+TABLE_3 = _tables("Table 3", "table3_varied_sizes", "fedavg", ABLATION, sizes=DRAWN_SIZES)
+TABLE_4 = _tables("Table 4", "table4_fedadam", "fedadam", ABLATION)
+TABLE_5 = _tables("Table 5", "table5_moon", "moon", ABLATION)
+TABLE_6 = _tables("Table 6", "table6_fedprox_full", "fedprox", ABLATION)
+TABLES: tuple[Table, ...] = tuple(
+    table
+    for tables in (TABLE_1, TABLE_2A, TABLE_2B, TABLE_3, TABLE_4, TABLE_5, TABLE_6)
+    for table in tables.values()
+)
+
+
+def table_runs(
+    tables: Iterable[Table],
+    part: str,
+    seed: int,
+    numbers: Numbers,
+    alphas: Sequence[float] | None = None,
+    **options: Any,
+) -> list[Request]:
+    """The runs of a printed table's tasks.
+
+    Args:
+        numbers: see :func:`_common`, and ``optimizers``, ``resnet_optimizers``: the rows that the
+            CNN and the ResNets have, by the keys of :data:`CLIENTS`.
+        alphas: only the cells of these.
+        options: of the task.
+    """
+    requests = []
+    for table in tables:
+        name = "resnet_optimizers" if table.task in RESNETS else "optimizers"
+        labels = number(numbers, name, CLIENTS)
+        for label in labels:
+            if label not in CLIENTS:
+                raise unknown("client optimizer of Delta-SGD's tables", label, CLIENTS)
+        cells = tuple(
+            cell
+            for cell in table.cells
+            if client_of(cell.row) in labels and (alphas is None or cell.options["alpha"] in alphas)
+        )
+        common = _common(table.task, seed, numbers, **options)
+        requests += replace(table, cells=cells).requests(part, **common)
+    return requests
+
+
+def _common(task: str, seed: int, numbers: Numbers, **options: Any) -> dict[str, Any]:
+    """The other fields of a request, from the notebook's numbers: rounds, clients,
+    clients_per_round, sizes, width, test_examples; and resnet_rounds, resnet_sizes, resnet_width,
+    since the ResNets cost so much more than the CNN.
+    """
+    prefix = "resnet_" if task in RESNETS else ""
+    own = {key: numbers.get(prefix + key) for key in ("rounds", "sizes", "width")}
+    small = given({**numbers, **own}, "clients", "sizes", "width", "test_examples")
+    rounds = number(own, "rounds", (TABLE_1 | TABLE_2A)[task].rounds)
+    return {
+        "options": {**small, **options},
+        "rounds": own["rounds"],
+        "seed": seed,
+        "eval_every": max(1, rounds // (TEXT_POINTS if task in TABLE_2A else POINTS)),
+        "clients_per_round": numbers.get("clients_per_round"),
+        "keep_params": False,
+    }
+
+
+def images(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """26_autotuned_images. Numbers: those of :func:`table_runs`; resnet_alphas.
 
     Parts: ``tuning``, the grids of rates on the one task that the paper tunes; ``table``, Table 1's
     runs, of which Figures 1, 2 and 3 show some.
     """
     requests = []
-    stated = papers.settings("delta_sgd")["tuning"]
-    for optimizer, name in GRIDS.items():
-        settings = _settings(TUNED, seed, numbers, alpha=0.1)
-        own = CLIENTS[optimizer]
-        rates = {"client_lr": stated[name]}
-        requests += grid(TUNED, "fedavg", "tuning", rates, overrides=own, **settings)
-    for alpha in papers.settings("delta_sgd")["federated"]["alphas"]:
-        few = numbers.get("resnet_alphas")
-        shown = CNN if few is not None and alpha not in few else IMAGES
-        requests += _each(shown, "fedavg", "table", seed, numbers, alpha=alpha)
+    common = _common(TUNED, seed, numbers, alpha=TUNED_ALPHA)
+    for key in ("sgd", "sgdm", "adam", "adagrad"):  # the decaying ones take the constant one's rate
+        rates = {"client_lr": STATED["tuning"][f"{key}_lr_grid"]}
+        requests += grid(TUNED, "fedavg", "tuning", rates, overrides=CLIENTS[key], **common)
+    for task, table in TABLE_1.items():
+        alphas = numbers.get("resnet_alphas") if task in RESNETS else None
+        requests += table_runs([table], "table", seed, numbers, alphas)
     return requests
 
 
-def texts(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
+def texts(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """27_autotuned_text. Numbers: rounds, clients, clients_per_round, sizes, test_examples.
 
     Part: ``table``, Table 2a's runs.
     """
-    rounds, names = numbers.get("rounds"), ("clients", "sizes", "test_examples")
-    stated = papers.settings("delta_sgd")["rounds"]["text"]
-    settings = {
-        "options": {key: numbers[key] for key in names if numbers.get(key) is not None},
-        "rounds": rounds,
-        "seed": seed,
-        "eval_every": max(1, (stated if rounds is None else rounds) // TEXT_POINTS),
-        "clients_per_round": numbers.get("clients_per_round"),
-        "keep_params": False,
-    }
-    return [
-        Request(task, "fedavg", "table", overrides, **settings)
-        for task in TEXTS
-        for overrides in CLIENTS.values()
-    ]
+    return table_runs(TABLE_2A.values(), "table", seed, numbers)
 
 
-def ablation(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
+def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """39_delta_sgd_ablation.
 
-    Numbers: those of 26_autotuned_images, of which resnet_alphas limits Figures 4 and 5 here, and
-    optimizers (the CNN's), seeds, size_range (of Table 3).
+    Numbers: those of :func:`table_runs`; resnet_alphas of Figures 4 and 5; seeds; size_range, of
+    Table 3.
 
     Parts: ``delta`` (Figure 4), ``epochs`` (Figure 5), ``seeds`` (Figure 6, Table 7), ``fedprox``
     (Tables 2b and 6), ``fedavg``: the same without the proximal term, from Table 1, ``sizes``
     (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
     """
-    stated = papers.settings("delta_sgd")
-    few = numbers.get("resnet_alphas")
-    count = stated["figure6_table7"]["seeds"] if numbers.get("seeds") is None else numbers["seeds"]
-    sizes = stated["table3"]
-    drawn = f"{sizes['examples_per_client_min']}-{sizes['examples_per_client_max']}"
-    uneven = drawn if numbers.get("size_range") is None else numbers["size_range"]
-    own = CLIENTS["delta_sgd"]
     requests = []
-    for alpha in stated["federated"]["alphas"] if few is None else few:
-        for task in RESNETS:
-            common = {**_settings(task, seed, numbers, alpha=alpha), "overrides": own}
-            requests += grid(
-                task, "fedavg", "delta", {"delta": stated["figure4"]["delta"]}, **common
-            )
-        last = _settings("cifar100_resnet50", seed, numbers, alpha=alpha)
-        axes = {"local_epochs": stated["figure5"]["local_epochs"]}
-        requests += grid("cifar100_resnet50", "fedavg", "epochs", axes, overrides=own, **last)
+    swept = [(TASKS[label], "delta", "delta", "figure4") for label in STATED["figure4"]["tasks"]]
+    swept += [(TASKS[STATED["figure5"]["task"]], "epochs", "local_epochs", "figure5")]
+    for task, part, key, figure in swept:
+        axes = {key: STATED[figure][key]}
+        for alpha in number(numbers, "resnet_alphas", STATED[figure]["alphas"]):
+            common = _common(task, seed, numbers, alpha=alpha) | {"overrides": CLIENTS["delta_sgd"]}
+            requests += grid(task, "fedavg", part, axes, **common)
+    again, three = STATED["figure6_table7"], [TABLE_1[task] for task in THREE]
+    seeded = table_runs(three, "seeds", seed, numbers, [again["alpha"]])
+    plain = [TABLE_1[task] for task in TABLE_6]
+    sizes = number(numbers, "size_range", DRAWN_SIZES)
     return [
         *requests,
-        *repeated(_each(THREE, "fedavg", "seeds", seed, numbers, alpha=0.1), count),
-        *_each(IMAGES, "fedprox", "fedprox", seed, numbers, alpha=0.01),
-        *_each(IMAGES, "fedavg", "fedavg", seed, numbers, alpha=0.01),
-        *_each(TWO, "fedavg", "sizes", seed, numbers, alpha=0.1, sizes=uneven),
-        *_each((*CNN, *RESNETS[:2]), "fedadam", "fedadam", seed, numbers, alpha=0.1),
-        *_each((TUNED,), "moon", "moon", seed, numbers, alpha=0.1),
+        *repeated(seeded, number(numbers, "seeds", again["seeds"])),
+        *table_runs(TABLE_6.values(), "fedprox", seed, numbers),
+        *table_runs(plain, "fedavg", seed, numbers, [STATED["table6"]["alpha"]]),
+        *table_runs(TABLE_3.values(), "sizes", seed, numbers, sizes=sizes),
+        *table_runs(TABLE_4.values(), "fedadam", seed, numbers),
+        *table_runs(TABLE_5.values(), "moon", seed, numbers),
     ]
 
 
-def _each(
-    tasks: Iterable[str],
-    algorithm: str,
-    part: str,
-    seed: int,
-    numbers: Mapping[str, Any],
-    **options: Any,
-) -> list[Request]:
-    """A request per task and client optimizer."""
-    return [
-        Request(task, algorithm, part, CLIENTS[label], **_settings(task, seed, numbers, **options))
-        for task in tasks
-        for label in _labels(task, numbers)
-    ]
-
-
-def _labels(task: str, numbers: Mapping[str, Any]) -> list[str]:
-    chosen = numbers.get("resnet_optimizers" if task in RESNETS else "optimizers")
-    labels = list(CLIENTS) if chosen is None else list(chosen)
-    for label in labels:
-        if label not in CLIENTS:
-            raise unknown("client optimizer of Delta-SGD's tables", label, CLIENTS)
-    return labels
-
-
-def _settings(task: str, seed: int, numbers: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-    """The other fields of a request, from the notebook's numbers."""
-    own = "resnet_" if task in RESNETS else ""
-    sizes = {key: numbers.get(own + key) for key in ("sizes", "width")}
-    small = {**{key: numbers.get(key) for key in ("clients", "test_examples")}, **sizes}
-    rounds = numbers.get(own + "rounds")
-    return {
-        "options": {key: value for key, value in small.items() if value is not None} | options,
-        "rounds": rounds,
-        "seed": seed,
-        "eval_every": max(1, (_rounds(task) if rounds is None else rounds) // POINTS),
-        "clients_per_round": numbers.get("clients_per_round"),
-        "keep_params": False,
-    }
-
-
-def _rounds(task: str) -> int:
-    """The paper's rounds for an image task."""
-    names = {"mnist": "MNIST", "fashion_mnist": "FMNIST", "cifar10_resnet18": "CIFAR-10"}
-    rounds: int = papers.settings("delta_sgd")["rounds"][names.get(task, "CIFAR-100")]
-    return rounds
-
-
-EXPERIMENTS = (
+_SMALL = {
+    **{"rounds": 5, "clients": 6, "clients_per_round": 2, "sizes": 96, "width": 0.8},
+    **{"resnet_rounds": 2, "resnet_sizes": 8, "resnet_width": 0.03125, "test_examples": 50},
+}
+EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
-        "26_autotuned_images",
+        IMAGES,
         {
-            "rounds": 5,
-            "resnet_rounds": 2,
+            **_SMALL,
             "resnet_alphas": [0.1, 0.01],
             "resnet_optimizers": ["sgd", "sgdm", "adam", "delta_sgd"],
-            "clients": 6,
-            "clients_per_round": 2,
-            "sizes": 96,
-            "resnet_sizes": 8,
-            "width": 0.8,
-            "resnet_width": 0.03125,
-            "test_examples": 50,
         },
         images,
     ),
     Experiment(
-        "27_autotuned_text",
+        TEXTS,
         {"rounds": 5, "clients": 6, "clients_per_round": 2, "sizes": 64, "test_examples": 60},
         texts,
     ),
     Experiment(
-        "39_delta_sgd_ablation",
+        ABLATION,
         {
-            "rounds": 5,
-            "resnet_rounds": 2,
-            "resnet_alphas": [0.1],
-            "optimizers": ["sgd", "adam", "sps", "delta_sgd"],
-            "resnet_optimizers": ["sgd", "delta_sgd"],
-            "seeds": 2,
-            "clients": 6,
-            "clients_per_round": 2,
-            "sizes": 96,
-            "resnet_sizes": 8,
-            "size_range": "4-12",
-            "width": 0.8,
-            "resnet_width": 0.03125,
-            "test_examples": 50,
+            **_SMALL,
+            **{"resnet_alphas": [0.1], "resnet_optimizers": ["sgd", "delta_sgd"]},
+            **{"optimizers": ["sgd", "adam", "sps", "delta_sgd"], "seeds": 2, "size_range": "4-12"},
         },
         ablation,
     ),
 )
-
-from fedlib.reproduction.delta_sgd import items  # noqa: E402
-
-TABLES = (*items.TABLES,)

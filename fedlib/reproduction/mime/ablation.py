@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,36 +12,27 @@ from matplotlib.ticker import MaxNLocator
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import MARKERS, axis_label, curve_data, shared_legend
-from fedlib.results import reading, selection
+from fedlib.figures.curves import learning_curves, shared_legend
+from fedlib.reproduction.entry import Drawing
+from fedlib.reproduction.mime.runs import LINES, PANELS
+from fedlib.results.reading import hyperparameter, hyperparameters
+from fedlib.results.selection import best_setting
 
-Drawing = tuple[Figure | None, pd.DataFrame]
-
-# The lines of Figure 1's panels: algorithms, and two that differ from theirs in the base alone.
-PANELS: dict[str, tuple[str, ...]] = {
-    "all methods": ("mime", "mimelite", "fedavgm", "scaffold", "fedprox"),
-    "with and without momentum": ("mime", "mime_sgd", "fedavgm", "fedavg"),
-    "fixed and local state": ("mime", "loc_mime"),
-}
-_MIME, _FEDAVG = style.look("mime"), style.look("fedavg")
+_FEDAVG = style.look("fedavg")
+# Lines that do not look like their algorithm.
 LOOKS: dict[str, style.Look] = {
-    "mime": _MIME,
-    "mimelite": style.look("mimelite"),
     "fedavgm": style.Look("FedAvg", _FEDAVG.color, _FEDAVG.marker, "-"),
-    "scaffold": style.look("scaffold"),
-    "fedprox": style.look("fedprox"),
     "mime_sgd": style.Look("Mime, no momentum", style.look("fedyogi").color, "v", ":"),
     "fedavg": style.Look("FedAvg, no momentum", "#7F7F7F", "v", ":"),
-    "loc_mime": style.look("loc_mime"),
 }
 # From FedAvg's black to the strongest regularizer.
 SHADES = ("#000000", "#56B4E9", "#CC79A7", "#D55E00", "#E69F00", "#009E73")
 
 
 def line_of(history: History) -> str:
-    """Which line of Figure 1 a run belongs to, a key of :data:`LOOKS`."""
+    """Which line of Figure 1 a run belongs to, one of :data:`LINES`."""
     name = history.config.algorithm
-    momentum = name != "mime" or reading.hyperparameter(history, "base") == "momentum"
+    momentum = name != "mime" or hyperparameter(history, "base") == "momentum"
     return name if momentum else "mime_sgd"
 
 
@@ -54,13 +44,13 @@ def lines(histories: Sequence[History]) -> dict[str, list[History]]:
     """
     if not histories:
         raise Error("no runs to draw; give at least one history")
-    found: dict[str, list[History]] = {}
+    by_line: dict[str, list[History]] = {}
     for history in histories:
-        found.setdefault(line_of(history), []).append(history)
-    for name in found:
-        if name not in LOOKS:
-            raise Error(f"a run of {name} is no line of Mime's Figure 1; its lines: {list(LOOKS)}")
-    return {name: selection.best_setting(found[name]) for name in LOOKS if name in found}
+        by_line.setdefault(line_of(history), []).append(history)
+    for name in by_line:
+        if name not in LINES:
+            raise Error(f"a run of {name} is no line of Mime's Figure 1; its lines: {LINES}")
+    return {name: best_setting(by_line[name]) for name in LINES if name in by_line}
 
 
 def mime_figure_1(histories: Sequence[History]) -> Drawing:
@@ -80,17 +70,17 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
     if not shown:
         missing = sorted(set(PANELS["all methods"]) - set(best))
         raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
-    frames = []
+    frames = {}
     with style.context():
         size = (2.6 if len(shown) == 1 else 0.6) + 1.9 * len(shown)
         figure = Figure(figsize=(size, 3.1))
-        panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
-        for ax, (title, names) in zip(panels, shown.items(), strict=True):
-            chosen = {name: best[name] for name in names}
-            frames.append(_draw(ax, chosen, LOOKS).assign(panel=title))
-            ax.set(title=title, ylabel="" if frames[1:] else axis_label("accuracy", "test", True))
+        axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+        for ax, (title, names) in zip(axes, shown.items(), strict=True):
+            frames[title] = _draw(ax, {name: best[name] for name in names}, line_of, LOOKS)
+            ax.set_title(title)
+            ax.label_outer()
         shared_legend(figure)
-    return figure, _front(pd.concat(frames, ignore_index=True), "panel")
+    return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
 
 
 def mime_figure_5(histories: Sequence[History]) -> Drawing:
@@ -103,77 +93,56 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no FedAvg, or a mu without a run at its rate.
     """
-    groups: dict[float, list[History]] = {}
+    by_mu: dict[float, list[History]] = {}
     for history in histories:
-        groups.setdefault(_mu(history), []).append(history)
-    if 0.0 not in groups:
+        by_mu.setdefault(_mu(history), []).append(history)
+    if 0.0 not in by_mu:
         raise Error("Mime's Figure 5: no runs of fedavg; its best rate is the one that is drawn")
-    rate = _rate(selection.best_setting(groups[0.0])[0])
-    same = {mu: [run for run in groups[mu] if _rate(run) == rate] for mu in sorted(groups)}
-    best = {_mu_name(mu): selection.best_setting(runs) for mu, runs in same.items()}
-    looks = {
-        name: style.Look(
-            "FedAvg (μ = 0)" if name == "fedavg" else f"FedProx, μ = {name.split()[1]}",
-            SHADES[number % len(SHADES)],
-            "osv^D<"[number % 6],
-            "-" if number else "--",
-        )
-        for number, name in enumerate(best)
-    }
-    frames = []
+    rate = hyperparameter(best_setting(by_mu[0.0])[0], "client_lr")
+    best: dict[str, list[History]] = {}
+    looks: dict[str, style.Look] = {}
+    for number, mu in enumerate(sorted(by_mu)):
+        runs = [run for run in by_mu[mu] if hyperparameter(run, "client_lr") == rate]
+        name, label = _mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
+        color, marker = SHADES[number % len(SHADES)], "osv^D<"[number % 6]
+        best[name] = best_setting(runs)
+        looks[name] = style.Look(label, color, marker, "-" if mu else "--")
+    frames = {}
     with style.context():
         figure = Figure(figsize=(5.5, 2.8))
         for ax, metric in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
-            frames.append(_draw(ax, best, looks, metric).assign(metric=metric))
-            ax.set(ylabel=axis_label(metric, "test", metric == "accuracy"))
+            frames[metric] = _draw(ax, best, _mu_line, looks, metric)
         shared_legend(figure)
-    return figure, _front(pd.concat(frames, ignore_index=True), "metric")
+    return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 
 def _mu(history: History) -> float:
-    if history.config.algorithm == "fedavg":
-        return 0.0
-    return float(reading.hyperparameter(history, "mu"))
+    fedavg = history.config.algorithm == "fedavg"
+    return 0.0 if fedavg else float(hyperparameter(history, "mu"))
 
 
-def _rate(history: History) -> float:
-    return float(reading.hyperparameter(history, "client_lr"))
-
-
-def _mu_name(mu: float) -> str:
-    return f"mu {mu:g}" if mu else "fedavg"
+def _mu_line(history: History) -> str:
+    return f"mu {mu:g}" if (mu := _mu(history)) else "fedavg"
 
 
 def _draw(
     ax: Axes,
     best: Mapping[str, Sequence[History]],
+    by: Callable[[History], str],
     looks: Mapping[str, style.Look],
     metric: str = "accuracy",
 ) -> pd.DataFrame:
     """Lines into some axes; what is drawn, with the settings."""
-    frames = []
-    for name, histories in best.items():
-        percent = metric == "accuracy"
-        data = curve_data(histories, metric, percent=percent, by=partial(_named, name))
-        look, every = looks[name], max(1, len(data) // MARKERS)
-        ax.plot(data["round"], data["mean"], label=look.label, markevery=every, **look.line())
-        if (data["seeds"] > 1).any():
-            low, high = data["mean"] - data["std"], data["mean"] + data["std"]
-            ax.fill_between(data["round"], low, high, color=look.color, alpha=0.2, linewidth=0)
-        own = reading.hyperparameters(histories[0])
-        settings = {key: own.get(key, float("nan")) for key in ("client_lr", "momentum", "mu")}
-        if name in ("mime_sgd", "fedavg"):
-            settings |= {"momentum": 0.0}
-        frames.append(data.assign(**settings))
-    ax.set_xlabel("round")
+    every = [history for runs in best.values() for history in runs]
+    percent = metric == "accuracy"
+    _, data = learning_curves(
+        every, metric, percent=percent, legend=False, by=by, looks=looks, ax=ax
+    )
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    return pd.concat(frames, ignore_index=True)
-
-
-def _named(name: str, history: History) -> str:
-    return name
-
-
-def _front(data: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The frame with one column first."""
-    return data[[column, *(name for name in data.columns if name != column)]]
+    chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
+    for name in {"mime_sgd", "fedavg"} & set(chosen):
+        chosen[name]["momentum"] = 0.0
+    for key in ("client_lr", "momentum", "mu"):
+        values = {name: settings.get(key) for name, settings in chosen.items()}
+        data[key] = data["algorithm"].map(values).astype(float)
+    return data

@@ -1,46 +1,42 @@
-"""Which runs the notebooks of Mime need: Figures 1 and 5, Table 2."""
+"""Mime's printed table, and which runs its notebooks need: Table 2, Figures 1 and 5."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fedlib import algorithms, papers
-from fedlib.reproduction.request import Experiment, Request, grid
+from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number
+from fedlib.reproduction.table import Cell, Method, Table, printed_cells
 from fedlib.tasks import settings
 
+STATED = papers.settings("mime")
 # "The learning rates were individually tuned", over grids of appendix C that the text does not
 # have. These are ours: half-decades.
 RATES = tuple(10.0 ** (half / 2) for half in range(-6, 2))
 # Of "tuned beta" in Figure 1; beta = 0 is the base SGD, which is a line of its own.
 BETAS = (0.9, 0.99)
-_WITH_MOMENTUM = ("mime", "mimelite", "loc_mime", "fedavgm")
 # A curve of the paper's length has about so many points.
 POINTS = 100
-
-# Table 2's columns: our task -> (the column, its row in settings.MIME_CLIENT_LR, whose budget).
-TABLE_2 = {
-    "emnist_logistic": ("EMNIST logistic", "EMNIST"),
-    "emnist_cr": ("EMNIST CNN", "EMNIST"),
-    "shakespeare": ("Shakespeare", "Shakespeare"),
-    "stackoverflow_nwp": ("StackOverflow", "StackOverflow"),
+# Figure 1's panels and lines: algorithms, and two that differ from theirs in the base alone.
+PANELS: dict[str, tuple[str, ...]] = {
+    "all methods": ("mime", "mimelite", "fedavgm", "scaffold", "fedprox"),
+    "with and without momentum": ("mime", "mime_sgd", "fedavgm", "fedavg"),
+    "fixed and local state": ("mime", "loc_mime"),
 }
+LINES = tuple(dict.fromkeys(line for lines in PANELS.values() for line in lines))
+_WITH_MOMENTUM = ("mime", "mimelite", "loc_mime", "fedavgm")
+# Base optimizer, as printed -> FedAvg with it on the server.
+SERVERS = {"SGD": "fedavg", "Momentum": "fedavgm", "Adam": "fedadam", "Adagrad": "fedadagrad"}
 # Adagrad's second moment before the first round: the default of the libraries that the authors use,
 # and what makes the printed Adagrad rows of Mime so like its SGD rows. From 0, weights of rare
 # words, without a gradient in the first round, would take steps of 1 / eps in the second.
 ADAGRAD_V0 = 0.1
-# FedAvg has the base optimizer on the server, at rate 1. The paper's momentum is (1 - beta) g +
-# beta m, so that FedAvgM's g + beta m goes at 1 - beta. The other values are ours.
-_SERVERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "SGD": ("fedavg", {"server_lr": 1.0}),
-    "Momentum": ("fedavgm", {"server_lr": 0.1, "momentum": 0.9}),
-    "Adam": ("fedadam", {"server_lr": 1.0, "tau": 1e-3, "beta1": 0.9, "beta2": 0.99}),
-    "Adagrad": ("fedadagrad", {"server_lr": 1.0, "tau": 1e-3, "v0": ADAGRAD_V0}),
-}
 
 
-def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
+def method(name: str, base: str) -> Method:
     """The algorithm and overrides of a row of Table 2, all but the client learning rate.
 
     Args:
@@ -50,120 +46,155 @@ def method(name: str, base: str) -> tuple[str, dict[str, Any]]:
     >>> method("Mime", "Adam")
     ('mime', {'base': 'adam', 'split': True})
     """
-    if name == "FedAvg":
-        algorithm, overrides = _SERVERS[base]
-        return algorithm, dict(overrides)
     start = {"v0": ADAGRAD_V0} if base == "Adagrad" else {}
-    return name.lower(), {"base": base.lower(), "split": True, **start}
+    if name != "FedAvg":
+        return name.lower(), {"base": base.lower(), "split": True, **start}
+    server = settings.mime("EMNIST logistic")[SERVERS[base]]  # but for the rate as in all columns
+    return SERVERS[base], {**{k: v for k, v in server.items() if k != "client_lr"}, **start}
 
 
-def budget(task: str) -> float:
-    """Model sizes that a round of Table 2 sends and receives, of all clients together."""
-    sizes = papers.settings("mime")["table2"]["total_communication_per_round_model_sizes"]
-    return float(sizes[TABLE_2[task][1]])
-
-
-def cohort(name: str, base: str, model_sizes: float) -> int:
-    """How many clients a row of Table 2 can pay for in a round."""
-    algorithm, overrides = method(name, base)
+def cohort(algorithm: str, overrides: Mapping[str, Any], model_sizes: float) -> int:
+    """How many clients a method can pay for in a round that sends and receives so much."""
     return algorithms.clients_for_budget(algorithms.build(algorithm, **overrides), model_sizes)
 
 
-def rates(own: float, count: int | None) -> list[float]:
-    """The client learning rates that are tried: the whole grid, or those nearest to ``own``.
+def budget(column: str) -> float:
+    """Model sizes that a round of a column of Table 2 sends and receives, of all clients."""
+    sizes = STATED["table2"]["total_communication_per_round_model_sizes"]
+    return float(sizes[column.split()[0]])
+
+
+def _table_2(
+    task: str, column: str, notebook: str, batches: str, options: Mapping[str, Any]
+) -> Table:
+    """A column of Table 2. Each row's rate is tuned, and its cohort is what 40 (Stack Overflow:
+    100) model sizes per round pay for. The setup is FedOpt's, whose batch size this is.
+    """
+    stated, sizes = STATED["table2"], budget(column)
+    printed = papers.table("mime", "table2_accuracy")
+    rows = {row.printed_name: (row.method, row.base_optimizer) for row in printed.itertuples()}
+    cells = printed_cells(
+        *("mime", "table2_accuracy", {"dataset": column}),
+        metrics="avg",
+        row="printed_name",
+        method=lambda label: method(*rows[label]),
+        tuned={name: {"client_lr": RATES} for name in algorithms.METHODS},
+    )
+    return Table(
+        *("mime", "Table 2", task, column),
+        cells=tuple(
+            replace(cell, clients_per_round=cohort(cell.algorithm, cell.overrides, sizes))
+            for cell in cells
+        ),
+        notebook=notebook,
+        rounds=stated["rounds"],
+        clients_per_round=cohort(*method("FedAvg", "SGD"), sizes),
+        batch_size=papers.settings("fedopt")["batch_size"][batches],
+        local_epochs=stated["local_epochs"],
+        options=options,
+    )
+
+
+# TensorFlow Federated's data, as FedOpt has it.
+_DATA = papers.settings("fedopt")["datasets"]
+_WRITERS = {"clients": _DATA["emnist"]["clients"]}
+_ROLES = {
+    "clients": _DATA["shakespeare"]["clients"],
+    "width": 1.0,
+    "rows": 0,
+    "length": _DATA["shakespeare"]["sequence_length"],
+}
+_USERS = {
+    "clients": _DATA["stackoverflow"]["clients"],
+    "words": _DATA["stackoverflow"]["vocab_words"],
+    "width": 1.0,
+    "cap": _DATA["stackoverflow"]["nwp_max_sentences_per_client"],
+}
+LOGISTIC = _table_2("emnist_logistic", "EMNIST logistic", "24_mime_emnist", "EMNIST CR", _WRITERS)
+CNN = _table_2(
+    *("emnist_cr", "EMNIST CNN", "24_mime_emnist", "EMNIST CR"), {**_WRITERS, "width": 1.0}
+)
+SHAKESPEARE = _table_2("shakespeare", "Shakespeare", "25_mime_text", "Shakespeare", _ROLES)
+STACKOVERFLOW = _table_2(
+    *("stackoverflow_nwp", "StackOverflow", "25_mime_text", "StackOverflow NWP"), _USERS
+)
+TABLES: tuple[Table, ...] = (LOGISTIC, CNN, SHAKESPEARE, STACKOVERFLOW)
+
+
+def rates(middle: float, count: int | None) -> list[float]:
+    """The client learning rates that are tried: the whole grid, or those nearest to ``middle``.
 
     Args:
         count: how many; the smaller of two equally near ones first. None: all.
     """
-    if count is None:
-        return list(RATES)
-    nearest = sorted(RATES, key=lambda rate: (round(abs(math.log10(rate / own)), 6), rate))
+    nearest = sorted(RATES, key=lambda rate: (round(abs(math.log10(rate / middle)), 6), rate))
     return sorted(nearest[:count])
 
 
-def table_2(
-    task: str,
-    part: str,
-    seed: int,
-    *,
-    rounds: int | None = None,
-    model_sizes: float | None = None,
-    count: int | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> list[Request]:
+def _middle(column: str, cell: Cell) -> float:
+    """The client learning rate around which a row's grid is searched, where not all of it is."""
+    by_base = settings.MIME_CLIENT_LR[column]
+    if "v0" in cell.overrides:  # Adagrad's first steps are SGD's, divided by sqrt(v0)
+        return by_base["sgd"] * math.sqrt(ADAGRAD_V0)
+    base = cell.overrides.get("base")
+    return by_base[base] if base else settings.mime(column)[cell.algorithm]["client_lr"]
+
+
+def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Request]:
     """The twelve rows of a column of Table 2, each with its learning rates and its cohort.
 
     Args:
-        rounds: default the paper's 1000.
-        model_sizes: of a round; default the paper's 40 or 100.
-        count: how many learning rates are tried; default all.
-        options: of the task.
+        numbers: ``rounds``, ``budget`` (model sizes of a round), ``rates`` (how many), and options
+            of the task.
     """
-    column, _ = TABLE_2[task]
-    table = papers.table("mime", "table2_accuracy")
-    rounds = papers.settings("mime")["table2"]["rounds"] if rounds is None else rounds
-    model_sizes = budget(task) if model_sizes is None else float(model_sizes)
-    requests = []
-    for row in table[table["dataset"] == column].itertuples():
-        algorithm, overrides = method(row.method, row.base_optimizer)
-        own = _own_rate(column, row.method, row.base_optimizer)
-        requests += grid(
-            task,
-            algorithm,
-            part,
-            {"client_lr": rates(own, count)},
-            overrides=overrides,
-            options=options or {},
-            rounds=rounds,
-            seed=seed,
-            eval_every=max(1, rounds // POINTS),
-            clients_per_round=cohort(row.method, row.base_optimizer, model_sizes),
-        )
-    return requests
+    rounds = number(numbers, "rounds", table.rounds)
+    sizes = number(numbers, "budget", budget(table.label))
+
+    def fields(cell: Cell) -> Numbers:
+        middle = _middle(table.label, cell)
+        return {
+            "tuned": {"client_lr": rates(middle, numbers.get("rates"))},
+            "clients_per_round": cohort(cell.algorithm, cell.overrides, sizes),
+        }
+
+    return table.requests(
+        *(part, fields),
+        options=given(numbers, *table.options),
+        rounds=rounds,
+        seed=seed,
+        eval_every=max(1, rounds // POINTS),
+    )
 
 
-def _own_rate(column: str, name: str, base: str) -> float:
-    """The client learning rate that the grid is searched around, where not all of it is."""
-    own = settings.MIME_CLIENT_LR[column]
-    if base == "Adagrad":  # its first steps are SGD's, divided by sqrt(v0)
-        return own["sgd"] * math.sqrt(ADAGRAD_V0)
-    adam = name == "FedAvg" and base == "Adam"
-    return settings.ADAPTIVE_SERVER_SHARE * own["sgd"] if adam else own[base.lower()]
-
-
-def figure_1(
-    part: str, seed: int, numbers: Mapping[str, Any], lines: Iterable[str]
-) -> list[Request]:
+def line_runs(lines: Iterable[str], part: str, seed: int, numbers: Numbers) -> list[Request]:
     """Lines of Figure 1 on the EMNIST MLP, each over its rates; beta and mu are tuned, too.
 
     Args:
+        lines: of :data:`LINES`.
         numbers: ``rounds``, ``width``, ``cohort`` (clients per round), ``rates`` (how many),
             ``betas``, ``mus``.
-        lines: names of algorithms; ``"mime_sgd"`` is Mime without momentum.
     """
-    own = settings.MIME_CLIENT_LR["EMNIST MLP"]
-    rounds = numbers.get("rounds")
-    betas = numbers.get("betas") or BETAS
+    by_base = settings.MIME_CLIENT_LR["EMNIST MLP"]
+    mus = number(numbers, "mus", STATED["hyperparameters"]["fedprox_mu_grid"])
     common = {
-        "options": _given(numbers, "width"),
-        "rounds": rounds,
+        "options": given(numbers, "width"),
+        "rounds": numbers.get("rounds"),
         "seed": seed,
-        "eval_every": max(1, (rounds or papers.settings("mime")["figure1"]["rounds"]) // POINTS),
+        "eval_every": max(1, number(numbers, "rounds", STATED["figure1"]["rounds"]) // POINTS),
         "clients_per_round": numbers.get("cohort"),
     }
     requests = []
     for line in lines:
-        algorithm = line.removesuffix("_sgd")
         base = "momentum" if line in _WITH_MOMENTUM else "sgd"
-        axes: dict[str, Any] = {"client_lr": rates(own[base], numbers.get("rates"))}
-        if algorithm == "fedprox":
-            axes = {"mu": numbers.get("mus") or _mus(), **axes}
-        for overrides in _settings(line, betas):
-            requests += grid("emnist_mlp", algorithm, part, axes, overrides=overrides, **common)
+        axes = {"mu": mus} if line == "fedprox" else {}
+        axes["client_lr"] = rates(by_base[base], numbers.get("rates"))
+        for overrides in _line_overrides(line, number(numbers, "betas", BETAS)):
+            name = line.removesuffix("_sgd")
+            requests += grid("emnist_mlp", name, part, axes, overrides=overrides, **common)
     return requests
 
 
-def _settings(line: str, betas: Iterable[float]) -> list[dict[str, Any]]:
+def _line_overrides(line: str, betas: Iterable[float]) -> list[dict[str, Any]]:
     """What sets a line of Figure 1 apart, once for each beta. Mime's cohort is in halves: section
     5.1 has clients send equally much in all methods.
     """
@@ -174,100 +205,54 @@ def _settings(line: str, betas: Iterable[float]) -> list[dict[str, Any]]:
     return [{"base": "sgd", "split": True}] if line == "mime_sgd" else [{}]
 
 
-def _mus() -> list[float]:
-    return list(papers.settings("mime")["hyperparameters"]["fedprox_mu_grid"])
-
-
-def _given(numbers: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Those of the numbers that are not None."""
-    return {name: numbers[name] for name in names if numbers.get(name) is not None}
-
-
-def emnist(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """24_mime_emnist. Numbers: rounds, cohort, rates, mus, width; table_rounds; cnn_rounds,
+def emnist(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """24_mime_emnist. Numbers: rounds, cohort, rates, betas, mus, width; table_rounds; cnn_rounds,
     cnn_budget, cnn_rates.
 
     Parts: ``curves``, runs of Figure 1's first panel, which 38_mime_ablation has, too; ``logistic``
     and ``cnn``, Table 2.
     """
-    lines = ("mime", "mimelite", "fedavgm", "scaffold", "fedprox")
-    table = {"rounds": numbers.get("table_rounds"), "count": numbers.get("rates")}
-    cnn: dict[str, Any] = {
-        "rounds": numbers.get("cnn_rounds"),
-        "model_sizes": numbers.get("cnn_budget"),
-        "count": numbers.get("cnn_rates"),
-        "options": _given(numbers, "width"),
-    }
+    own = {name: numbers.get(f"cnn_{name}") for name in ("rounds", "budget", "rates")}
     return [
-        *figure_1("curves", seed, numbers, lines),
-        *table_2("emnist_logistic", "logistic", seed, **table),
-        *table_2("emnist_cr", "cnn", seed, **cnn),
+        *line_runs(PANELS["all methods"], "curves", seed, numbers),
+        *table_runs(LOGISTIC, "logistic", seed, {**numbers, "rounds": numbers.get("table_rounds")}),
+        *table_runs(CNN, "cnn", seed, {**numbers, **own}),
     ]
 
 
-def text(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
+def text(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """25_mime_text. Numbers: rounds, budget, rates, width, words. Parts: shakespeare,
     stackoverflow.
     """
-    common = {
-        "rounds": numbers.get("rounds"),
-        "model_sizes": numbers.get("budget"),
-        "count": numbers.get("rates"),
-    }
-    width, both = _given(numbers, "width"), _given(numbers, "width", "words")
     return [
-        *table_2("shakespeare", "shakespeare", seed, **common, options=width),
-        *table_2("stackoverflow_nwp", "stackoverflow", seed, **common, options=both),
+        *table_runs(SHAKESPEARE, "shakespeare", seed, numbers),
+        *table_runs(STACKOVERFLOW, "stackoverflow", seed, numbers),
     ]
 
 
-def ablation(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
+def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """38_mime_ablation. Numbers: rounds, width, cohort, rates, betas, mus.
 
     Parts: ``curves``, all lines of Figure 1's panels, and ``prox``, those of Figure 5.
     """
-    lines = ("mime", "mimelite", "fedavgm", "scaffold", "fedprox")
-    more = ("fedavg", "mime_sgd", "loc_mime")
     return [
-        *figure_1("curves", seed, numbers, (*lines, *more)),
-        *figure_1("prox", seed, numbers, ("fedavg", "fedprox")),
+        *line_runs(LINES, "curves", seed, numbers),
+        *line_runs(("fedavg", "fedprox"), "prox", seed, numbers),
     ]
 
 
-EXPERIMENTS = (
+_CURVES = {"rounds": 8, "cohort": 6, "width": 0.125, "rates": 2, "betas": [0.9]}
+EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         "24_mime_emnist",
         {
-            "rounds": 8,
-            "cohort": 6,
-            "width": 0.125,
-            "rates": 2,
-            "betas": [0.9],
-            "mus": [0.1],
-            "table_rounds": 10,
-            "cnn_rounds": 2,
-            "cnn_budget": 20,
-            "cnn_rates": 1,
+            **{**_CURVES, "mus": [0.1], "table_rounds": 10},
+            **{"cnn_rounds": 2, "cnn_budget": 20, "cnn_rates": 1},
         },
         emnist,
     ),
     Experiment(
         "25_mime_text", {"rounds": 4, "budget": 20, "rates": 1, "width": 0.0625, "words": 300}, text
     ),
-    Experiment(
-        "38_mime_ablation",
-        {
-            "rounds": 8,
-            "cohort": 6,
-            "width": 0.125,
-            "rates": 2,
-            "betas": [0.9],
-            "mus": [0.1, 0.5, 1.0],
-        },
-        ablation,
-    ),
+    Experiment("38_mime_ablation", _CURVES, ablation),
 )
-
-from fedlib.reproduction.mime import items  # noqa: E402
-
-TABLES = (*items.TABLES,)

@@ -12,16 +12,18 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFor
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import MARKERS, axis_label, shared_legend
+from fedlib.figures.curves import learning_curves, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import cells
+from fedlib.reproduction.entry import Drawing
+from fedlib.reproduction.mime.runs import SERVERS
 from fedlib.reproduction.printed import of_task
+from fedlib.reproduction.table import NAN
 from fedlib.reproduction.theory.mimicking import base_of
-from fedlib.results import reading, selection
+from fedlib.results import selection
+from fedlib.results.reading import hyperparameter
 
-Drawing = tuple[Figure | None, pd.DataFrame]
-
-BASES = ("SGD", "Momentum", "Adam", "Adagrad")
+BASES = tuple(SERVERS)
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
 
 
@@ -37,11 +39,11 @@ def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:
     Args:
         histories: of one task and one seed.
     """
-    found: dict[tuple[str, str], list[History]] = {}
+    by_row: dict[tuple[str, str], list[History]] = {}
     for history in histories:
-        found.setdefault(row_of(history), []).append(history)
-    order = [(base, name) for base in BASES for name in LOOKS if (base, name) in found]
-    return {row: selection.best(found[row]) for row in order}
+        by_row.setdefault(row_of(history), []).append(history)
+    order = [(base, name) for base in BASES for name in LOOKS]
+    return {row: selection.best(by_row[row]) for row in order if row in by_row}
 
 
 def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
@@ -51,42 +53,38 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
         histories: of one task and one seed; several learning rates of a row are tuned.
 
     Returns:
-        the figure, and base, method, round, value, client_lr, clients_per_round.
+        the figure, and base and what :func:`fedlib.figures.learning_curves` draws.
     """
     best = rows(histories)
-    shown = [base for base in BASES if any(row[0] == base for row in best)]
-    if not shown:
+    if not best:
         raise Error("no runs to draw; give at least one history")
-    frames = []
+    panels = {base: [run for row, run in best.items() if row[0] == base] for base, _ in best}
+    frames = {}
     percent = metric == "accuracy"
     with style.context():
-        figure = Figure(figsize=(1.1 + 1.4 * len(shown), 2.7))
-        axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
-        panels = dict(zip(shown, axes, strict=True))
-        for (base, name), history in best.items():
-            series = history.series(metric) * (100 if percent else 1)
-            look, every = style.look(LOOKS[name]), max(1, len(series) // MARKERS)
-            label = {"label": name, "markevery": every, **look.line()}
-            panels[base].plot(series.index, series.to_numpy(), **label)
-            frame = pd.DataFrame({"base": base, "method": name, "round": series.index})
-            frame["value"] = series.to_numpy()
-            frame["client_lr"] = reading.hyperparameter(history, "client_lr")
-            frame["clients_per_round"] = history.config.clients_per_round
-            frames.append(frame)
-        for base, ax in panels.items():
-            ax.set(title=base, xlabel="round")
+        figure = Figure(figsize=(1.1 + 1.4 * len(panels), 2.7))
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for ax, (base, runs) in zip(axes, panels.items(), strict=True):
+            _, frames[base] = learning_curves(
+                *(runs, metric),
+                title=base,
+                percent=percent,
+                log_y=not percent,
+                legend=False,
+                by=lambda run: LOOKS[row_of(run)[1]],
+                ax=ax,
+            )
             ax.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-        panels[shown[0]].set_ylabel(axis_label(metric, "test", percent))
+            ax.label_outer()
         if not percent:
-            panels[shown[0]].set_yscale("log")
-            panels[shown[0]].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            panels[shown[0]].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            panels[shown[0]].yaxis.set_minor_locator(NullLocator())
+            axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes[0].yaxis.set_minor_locator(NullLocator())
         shared_legend(figure)
-    return figure, pd.concat(frames, ignore_index=True)
+    return figure, pd.concat(frames, names=["base"]).droplevel(1).reset_index()
 
 
-def model_sizes(history: History, parameters: int) -> float:
+def model_sizes(history: History, parameters: float) -> float:
     """What all clients of a round receive and send, in model sizes; the mean over the rounds."""
     sent = history.frame[history.frame["split"] == "communication"]
     return float(sent.groupby("round")["value"].sum().mean()) / parameters
@@ -100,30 +98,30 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
             model_sizes (what all clients of a round receive and send; NaN without FedAvgSGD, whose
             clients receive one) and log10_client_lr added.
     """
-    shown = [item for item in tables.find("mime", "Table 2") if of_task(histories, item.task)]
+    shown = [table for table in tables.find("mime", "Table 2") if of_task(histories, table.task)]
     if not shown:
         raise Error("Mime's Table 2: none of these runs is of its tasks")
     frame = cells(histories, shown)
-    known = {history.config.digest: history for history in histories}
-    used = [known[runs[0]] if runs else None for runs in frame["runs"]]
-    sizes = {task: _parameters(frame, used, task) for task in frame["task"].unique()}
-    frame["clients_per_round"] = [h.config.clients_per_round if h else None for h in used]
-    frame["model_sizes"] = [
-        model_sizes(history, sizes[task]) if history is not None and sizes[task] else float("nan")
-        for history, task in zip(used, frame["task"], strict=True)
-    ]
-    frame["log10_client_lr"] = [
-        math.log10(reading.hyperparameter(h, "client_lr")) if h else float("nan") for h in used
-    ]
-    frame = frame.astype({"clients_per_round": "Int64"})
+    parameters = {table.task: _parameters(of_task(histories, table.task)) for table in shown}
+    by_digest = {history.config.digest: history for history in histories}
+    costs = []
+    for task, runs in zip(frame["task"], frame["runs"], strict=True):
+        cost = (NAN, NAN, NAN)
+        if runs:
+            run = by_digest[runs[0]]
+            log_rate = math.log10(hyperparameter(run, "client_lr"))
+            cost = (run.config.clients_per_round, model_sizes(run, parameters[task]), log_rate)
+        costs.append(cost)
+    names = ["clients_per_round", "model_sizes", "log10_client_lr"]
+    frame = frame.join(pd.DataFrame(costs, columns=names)).astype({"clients_per_round": "Int64"})
     gone = ["paper", "item", "runs", "algorithm", "metric", "ours_unweighted", "column", "unclear"]
     return None, frame.drop(columns=gone).rename(columns={"row": "method"})
 
 
-def _parameters(frame: pd.DataFrame, used: Sequence[History | None], task: str) -> int:
-    """The model's parameters: what a client of FedAvgSGD receives; 0 if that was not run."""
-    for row, name, history in zip(frame["row"], frame["task"], used, strict=True):
-        if row == "FedAvgSGD" and name == task and history is not None:
+def _parameters(histories: Sequence[History]) -> float:
+    """The model's parameters: what a client of FedAvgSGD receives; NaN if that was not run."""
+    for history in histories:
+        if history.config.algorithm == "fedavg":
             sent = history.series("floats_down", "communication")
             return round(float(sent.iloc[0]) / history.config.clients_per_round)
-    return 0
+    return NAN

@@ -1,6 +1,7 @@
 """Mime's figures: tuned lines, panels, and a table of what a round costs."""
 
 import dataclasses
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -8,13 +9,13 @@ import pytest
 import torch
 
 import fedlib
-from fedlib import figures
+from fedlib.figures import style
 from fedlib.optimizers import mime as bases
-from fedlib.reproduction.experiments import mime
-from fedlib.reproduction.mime import ablation as mime_runs
-from fedlib.reproduction.mime import base_optimizers
-from fedlib.reproduction.mime import table_2 as mime_table
+from fedlib.reproduction import draw
+from fedlib.reproduction.mime import ablation, base_optimizers, table_2
+from fedlib.reproduction.mime import runs as mime
 from fedlib.results import Store
+from fedlib.results.reading import hyperparameter
 
 RATES = (0.01, 0.05)
 LINES = {
@@ -39,13 +40,14 @@ def made(tmp_path_factory):
         for name, overrides in LINES.values()
         for rate in RATES
     ]
-    requests.append({"algorithm": "fedprox", "overrides": {"mu": 1.0, "client_lr": RATES[1]}})
-    requests.append({"algorithm": "fedprox", "overrides": {"mu": 1.0, "client_lr": RATES[0]}})
+    requests += [
+        {"algorithm": "fedprox", "overrides": {"mu": 1.0, "client_lr": rate}} for rate in RATES
+    ]
     return store, store.runs(task, requests, rounds=3, clients_per_round=4)
 
 
 def of(histories, line):
-    return [history for history in histories if mime_runs.line_of(history) == line]
+    return [history for history in histories if ablation.line_of(history) == line]
 
 
 def score(history):
@@ -54,7 +56,7 @@ def score(history):
 
 def test_lines_are_tuned_and_mimes_base_tells_two_of_them_apart(made):
     _, histories = made
-    best = mime_runs.lines(histories)
+    best = ablation.lines(histories)
     assert set(best) == set(LINES)
     for line, (algorithm, overrides) in LINES.items():
         (run,) = best[line]
@@ -66,20 +68,20 @@ def test_lines_are_tuned_and_mimes_base_tells_two_of_them_apart(made):
 
 def test_figure_1_draws_its_three_panels_from_the_chosen_runs(made):
     store, histories = made
-    drawn = figures.draw("mime/figure_1", histories, store=store)
-    panels = [ax.get_title() for ax in drawn.figure.axes]
-    assert panels == list(mime_runs.PANELS)
-    best = mime_runs.lines(histories)
-    for ax, (title, names) in zip(drawn.figure.axes, mime_runs.PANELS.items(), strict=True):
-        shown = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
-        assert set(shown) == {mime_runs.LOOKS[name].label for name in names}
-        for name in names:
+    drawn = draw.draw("mime/figure_1", histories, store=store)
+    assert [ax.get_title() for ax in drawn.figure.axes] == list(mime.PANELS)
+    best = ablation.lines(histories)
+    for ax, (title, names) in zip(drawn.figure.axes, mime.PANELS.items(), strict=True):
+        shown = {line.get_label(): line for line in ax.get_lines()}
+        looks = {name: ablation.LOOKS.get(name, style.look(name)) for name in names}
+        assert set(shown) == {look.label for look in looks.values()}
+        for name, look in looks.items():
             expected = 100 * best[name][0].series()
-            np.testing.assert_allclose(shown[mime_runs.LOOKS[name].label], expected)
+            assert shown[look.label].get_color() == look.color
+            np.testing.assert_allclose(shown[look.label].get_ydata(), expected)
             part = drawn.data[(drawn.data["panel"] == title) & (drawn.data["algorithm"] == name)]
             np.testing.assert_allclose(part["mean"], expected)
-            rate = mime_runs.reading.hyperparameter(best[name][0], "client_lr")
-            assert set(part["client_lr"]) == {rate}
+            assert set(part["client_lr"]) == {hyperparameter(best[name][0], "client_lr")}
     momentum = drawn.data.groupby("algorithm")["momentum"].first()
     assert momentum["mime"] == 0.9 and momentum["mime_sgd"] == momentum["fedavg"] == 0
     assert drawn.data.notna()[["round", "mean", "client_lr"]].all(axis=None)
@@ -87,20 +89,20 @@ def test_figure_1_draws_its_three_panels_from_the_chosen_runs(made):
 
 def test_only_complete_panels_are_drawn(made):
     _, histories = made
-    left = [run for name in mime_runs.PANELS["all methods"] for run in of(histories, name)]
-    figure, data = mime_runs.mime_figure_1(left)
+    left = [run for name in mime.PANELS["all methods"] for run in of(histories, name)]
+    figure, data = ablation.mime_figure_1(left)
     assert [ax.get_title() for ax in figure.axes] == ["all methods"]
-    assert set(data["algorithm"]) == set(mime_runs.PANELS["all methods"])
+    assert set(data["algorithm"]) == set(mime.PANELS["all methods"])
     with pytest.raises(fedlib.Error, match="lacks runs of"):
-        mime_runs.mime_figure_1(of(histories, "mime"))
+        ablation.mime_figure_1(of(histories, "mime"))
     with pytest.raises(fedlib.Error, match="no runs to draw"):
-        mime_runs.mime_figure_1([])
+        ablation.mime_figure_1([])
 
 
 def test_figure_5_compares_at_fedavgs_best_rate(made):
     store, histories = made
     runs = [h for h in histories if h.config.algorithm in ("fedavg", "fedprox")]
-    drawn = figures.draw("mime/figure_5", runs, store=store)
+    drawn = draw.draw("mime/figure_5", runs, store=store)
     fedavg = min(of(runs, "fedavg"), key=score)
     rate = fedavg.config.method["client"]["lr"]
     assert set(drawn.data["client_lr"]) == {rate}
@@ -115,7 +117,7 @@ def test_figure_5_compares_at_fedavgs_best_rate(made):
         part = drawn.data[(drawn.data["metric"] == "loss") & (drawn.data["algorithm"] == name)]
         np.testing.assert_allclose(part["mean"], run.series("loss"))
     with pytest.raises(fedlib.Error, match="no runs of fedavg"):
-        mime_runs.mime_figure_5(of(runs, "fedprox"))
+        ablation.mime_figure_5(of(runs, "fedprox"))
 
 
 @pytest.fixture(scope="module")
@@ -123,23 +125,23 @@ def table_runs(tmp_path_factory):
     """A quick logistic regression for all rows of Table 2, within 20 model sizes."""
     task = fedlib.load_task("emnist_logistic", clients=12)
     store = Store(tmp_path_factory.mktemp("table") / "runs", published=[])
-    rows = [(base, name) for base in mime_table.BASES for name in mime_table.LOOKS]
-    requests = []
-    for base, name in rows:
-        algorithm, overrides = mime.method(name, base)
-        overrides = {**overrides, "client_lr": 0.01}
-        number = mime.cohort(name, base, 20)
-        request = {"algorithm": algorithm, "overrides": overrides, "clients_per_round": number}
-        requests.append(request)
-    return dict(zip(rows, store.runs(task, requests, rounds=2), strict=True))
+    requests = {}
+    for row in product(table_2.BASES, table_2.LOOKS):
+        algorithm, overrides = mime.method(*row[::-1])
+        requests[row] = {
+            "algorithm": algorithm,
+            "overrides": {**overrides, "client_lr": 0.01},
+            "clients_per_round": mime.cohort(algorithm, overrides, 20),
+        }
+    runs = store.runs(task, list(requests.values()), rounds=2)
+    return dict(zip(requests, runs, strict=True))
 
 
 def test_table_2_counts_what_a_round_costs(table_runs):
-    figure, data = mime_table.mime_table_2([*table_runs.values()])
+    figure, data = table_2.mime_table_2([*table_runs.values()])
     assert figure is None and len(data) == 12
-    data = data.set_index("method")
+    data, short = data.set_index("method"), {"Momentum": "Mom"}
     vectors = {"SGD": 0, "Momentum": 1, "Adam": 2, "Adagrad": 1}
-    short = {"Momentum": "Mom"}
     for (base, name), run in table_runs.items():
         row = data.loc[f"{name}{short.get(base, base)}"]
         cost = {"FedAvg": 2, "MimeLite": 2 + vectors[base], "Mime": 3 + vectors[base]}[name]
@@ -148,10 +150,8 @@ def test_table_2_counts_what_a_round_costs(table_runs):
         assert row["ours"] == pytest.approx(100 * run.series().iloc[-1])
         assert row["log10_client_lr"] == pytest.approx(-2)
     assert data.loc["MimeAdam", "printed"] == 68.0
-
-
-def test_table_2_without_fedavg_has_no_unit_and_rows_without_runs_are_empty(table_runs):
-    data = mime_table.mime_table_2([table_runs["Adam", "Mime"]])[1].set_index("method")
+    # Without FedAvg there is no unit; rows without runs are empty.
+    data = table_2.mime_table_2([table_runs["Adam", "Mime"]])[1].set_index("method")
     assert data.loc["MimeAdam", "clients_per_round"] == 4
     assert np.isnan(data.loc["MimeAdam", "model_sizes"])
     assert data.drop(index="MimeAdam")["clients_per_round"].isna().all()
@@ -160,18 +160,22 @@ def test_table_2_without_fedavg_has_no_unit_and_rows_without_runs_are_empty(tabl
 def test_base_panels_show_the_better_of_two_rates(table_runs):
     task = fedlib.load_task("emnist_logistic", clients=12)
     other = fedlib.run(task, "fedavg", rounds=2, clients_per_round=10, overrides={"client_lr": 0.1})
-    figure, data = mime_table.base_panels([*table_runs.values(), other])
-    assert [ax.get_title() for ax in figure.axes] == list(mime_table.BASES)
+    figure, data = table_2.base_panels([*table_runs.values(), other])
+    assert [ax.get_title() for ax in figure.axes] == list(table_2.BASES)
     chosen = min((table_runs["SGD", "FedAvg"], other), key=score)
-    part = data.query("base == 'SGD' and method == 'FedAvg'")
-    np.testing.assert_allclose(part["value"], chosen.series("loss"))
-    assert chosen is other and set(part["client_lr"]) == {0.1}
+    part = data.query("base == 'SGD' and algorithm == 'fedavg'")
+    np.testing.assert_allclose(part["mean"], chosen.series("loss"))
+    assert chosen is other and len(data) == 12 * 3
     with pytest.raises(fedlib.Error, match="no runs to draw"):
-        mime_table.base_panels([])
+        table_2.base_panels([])
 
 
-def test_table_5_finds_its_optimizers():
-    data = base_optimizers.mime_table_5()[1].set_index("base")
+def test_table_5_finds_its_optimizers(tmp_path):
+    store = Store(tmp_path / "runs", published=[])
+    (path,) = draw.redraw(["mime/table_5"], store=store, root=tmp_path / "figures")
+    text = path.read_text(encoding="utf-8")
+    assert "torch.optim.Adagrad" in text and "v ← v + g²" in text
+    data = pd.read_csv(path.with_suffix(".csv"), index_col="base")
     assert list(data["vectors"]) == [0, 1, 1, 2, 2]
     errors = data[["difference of V", "difference of U", "not linear"]].astype(float)
     assert (errors < 1e-9).all(axis=None)
@@ -210,12 +214,3 @@ def test_linearity_is_measured_not_assumed():
     expected = (steps[0] - steps[1] - steps[2]).abs().max() / steps[0].abs().max()
     found = base_optimizers.unlinear(base, s, g, h, frozen=False)
     assert found == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_table_5_is_redrawn_without_runs(tmp_path):
-    store = Store(tmp_path / "runs", published=[])
-    (path,) = figures.redraw(["mime/table_5"], store=store, root=tmp_path / "figures")
-    text = path.read_text(encoding="utf-8")
-    assert "torch.optim.Adagrad" in text and "v ← v + g²" in text
-    numbers = pd.read_csv(path.with_suffix(".csv"))["difference of V"]
-    assert (numbers.astype(float) < 1e-9).all()

@@ -1,10 +1,11 @@
-"""Delta-SGD's figures from made-up curves: what is drawn is what the runs say."""
+"""Delta-SGD's figures: what is drawn is what the runs say, here made-up curves; and Figure 7."""
 
 import dataclasses
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import fedlib
 from fedlib import papers
@@ -12,7 +13,8 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.models import Softmax
-from fedlib.reproduction.delta_sgd import client_optimizers
+from fedlib.reproduction import draw
+from fedlib.reproduction.delta_sgd import client_optimizers, step_size_paths
 from fedlib.reproduction.delta_sgd.runs import CLIENTS
 from fedlib.results import Store
 from fedlib.tasks import settings
@@ -21,9 +23,9 @@ ROUNDS = 4
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """Client optimizer and overrides -> a run of a tiny task with Delta-SGD's hyperparameters."""
-    task = dataclasses.replace(
+def made(tmp_path_factory):
+    """Makes a tiny task's run pass for one of a task at an alpha, with accuracies of our choice."""
+    tiny = dataclasses.replace(
         fedlib.load_task("synthetic", clients=2),
         model=lambda: Softmax(60, 10),
         hyperparameters=settings.delta_sgd(),
@@ -32,26 +34,21 @@ def base(tmp_path_factory):
     )
     store = Store(tmp_path_factory.mktemp("runs"), published=())
 
-    def make(label, seed=0, **overrides):
-        own = {**CLIENTS[label], **overrides}
-        return store.run(task, "fedavg", rounds=ROUNDS, seed=seed, overrides=own)
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def made(base):
-    """Makes a run pass for one of a task at an alpha, with accuracies of our choice."""
-
     def make(task, alpha, label, accuracies, seed=0, **overrides):
-        run = base(label, seed, **overrides)
-        own = {**run.config.task, "name": task, "options": {"alpha": alpha}}
-        config = dataclasses.replace(run.config, task=own)
+        overrides = {**CLIENTS[label], **overrides}
+        run = store.run(tiny, "fedavg", rounds=ROUNDS, seed=seed, overrides=overrides)
+        described = {**run.config.task, "name": task, "options": {"alpha": alpha}}
+        config = dataclasses.replace(run.config, task=described)
         rows = [(r, "test", "accuracy", a) for r, a in enumerate(accuracies)]
         frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
         return History(frame, run.clients, run.params, config, run.meta)
 
     return make
+
+
+def drawn(name, runs):
+    """A figure of the paper and its data, from these runs."""
+    return draw.entry(f"delta_sgd/{name}").draw(runs)
 
 
 def line(ax, label):
@@ -66,15 +63,13 @@ def test_figure_1_has_the_panels_that_were_run_and_table_1s_marks(made):
         for task, alpha in places
         for number, label in enumerate(CLIENTS)
     ]
-    figure, data = client_optimizers.delta_sgd_figure_1(runs)
+    figure, data = drawn("figure_1", runs)
     left, right = figure.axes
-    assert (left.get_title(), right.get_title()) == (
-        "MNIST, α = 0.01",
-        "CIFAR-100 ResNet-50, α = 0.1",
-    )
+    titles = [ax.get_title() for ax in (left, right)]
+    assert titles == ["MNIST, α = 0.01", "CIFAR-100 ResNet-50, α = 0.1"]
     for number, label in enumerate(CLIENTS):
-        drawn = line(left, style.look(label).label).get_ydata()
-        assert np.allclose(drawn, [10, 20, 30, 40, 50 + number])
+        values = line(left, style.look(label).label).get_ydata()
+        assert np.allclose(values, [10, 20, 30, 40, 50 + number])
     marks = {one.get_label(): one.get_ydata()[0] for one in left.get_lines()}
     row = dict(dataset="MNIST", alpha=0.01)
     assert marks["_printed sps"] == papers.printed("delta_sgd", "table1", optimizer="SPS", **row)
@@ -88,7 +83,7 @@ def test_figure_2_is_table_1_above_and_ours_below(made):
     ends = {0.01: 0.2, 0.1: 0.5, 1.0: 0.8}
     runs = [made("fashion_mnist", a, "delta_sgd", [0.1] * 4 + [end]) for a, end in ends.items()]
     runs += [made("fashion_mnist", 0.1, "sgd_decay", [0.1] * 4 + [0.6])]
-    figure, data = client_optimizers.delta_sgd_figure_2(runs)
+    figure, data = drawn("figure_2", runs)
     above, below = figure.axes
     look = style.look("delta_sgd").label
     assert np.allclose(line(above, look).get_ydata(), [80.2, 86.4, 87.3])
@@ -101,25 +96,21 @@ def test_figure_2_is_table_1_above_and_ours_below(made):
     assert data["value"].notna().all() and len(data) == 23 + 4
 
 
-def test_figure_3_pairs_tasks(made):
+def test_figure_3_pairs_tasks_and_others_refuse_its_runs(made):
     runs = [
         made("cifar100_resnet18", 0.1, "adam", [0.3]),
         made("cifar100_resnet50", 0.1, "adam", [0.4]),
         made("cifar10_resnet18", 0.1, "adam", [0.9]),
     ]
-    figure, data = client_optimizers.delta_sgd_figure_3(runs)
+    figure, data = drawn("figure_3", runs)
     above, below = figure.axes
     assert np.allclose(line(above, "Adam").get_ydata(), [55.4, 58.2])
     assert np.allclose(line(below, "Adam").get_ydata(), [30, 40])
     assert "cifar10_resnet18" not in set(data["task"]), "alpha 0.1 is not in the figure"
     assert len(above.get_lines()) == len(CLIENTS), "printed, whether it was run or not"
-
-
-def test_figures_without_their_runs_are_refused(made):
-    run = made("cifar100_resnet18", 0.01, "sgd", [0.5])
-    for draw in (client_optimizers.delta_sgd_figure_1, client_optimizers.delta_sgd_figure_2):
+    for name in ("figure_1", "figure_2"):
         with pytest.raises(Error, match="none of these runs"):
-            draw([run])
+            drawn(name, runs[:1])
 
 
 def test_figure_4_is_final_accuracy_over_delta(made):
@@ -128,11 +119,10 @@ def test_figure_4_is_final_accuracy_over_delta(made):
         for alpha in (0.01, 1.0)
         for delta in (0.01, 0.1, 1.0)
     ]
-    figure, data = client_optimizers.delta_sgd_figure_4(runs)
+    figure, data = drawn("figure_4", runs)
     (ax,) = figure.axes
-    drawn = line(ax, "α = 1")
-    assert np.allclose(drawn.get_xdata(), [0.01, 0.1, 1.0])
-    assert np.allclose(drawn.get_ydata(), [50.1, 51, 60])
+    points = line(ax, "α = 1").get_xydata()
+    assert np.allclose(points, [(0.01, 50.1), (0.1, 51), (1.0, 60)])
     marks = [one for one in ax.get_lines() if one.get_marker() == "_"]
     assert sorted(float(one.get_ydata()[0]) for one in marks) == [31.6, 89.8]
     assert all(list(one.get_xdata()) == [0.1] for one in marks)
@@ -145,7 +135,7 @@ def test_figure_5_has_a_line_per_epochs_and_a_panel_per_alpha(made):
         for alpha in (1.0, 0.01)
         for epochs in (1, 2, 3)
     ]
-    figure, data = client_optimizers.delta_sgd_figure_5(runs)
+    figure, data = drawn("figure_5", runs)
     assert [ax.get_title() for ax in figure.axes] == ["α = 0.01", "α = 1"]
     assert [line(figure.axes[1], f"E = {e}").get_ydata()[-1] for e in (1, 2, 3)] == [10, 20, 30]
     colors = {line(figure.axes[0], f"E = {e}").get_color() for e in (1, 2, 3)}
@@ -159,12 +149,12 @@ def test_figure_6_and_table_7_are_means_and_deviations_over_seeds(made):
         for seed, end in enumerate(ends)
     ]
     runs += [made("fashion_mnist", 0.1, "sps", [0.1] * 5, seed=seed) for seed in range(2)]
-    figure, data = client_optimizers.delta_sgd_figure_6(runs)
+    figure, data = drawn("figure_6", runs)
     (ax,) = figure.axes
     last = data[(data["algorithm"] == "adam") & (data["round"] == 4)].squeeze()
     assert last["mean"] == pytest.approx(56) and last["std"] == pytest.approx(6)
     assert len(ax.collections) == 2, "a band per optimizer"
-    none, table = client_optimizers.delta_sgd_table_7(runs)
+    none, table = drawn("table_7", runs)
     assert none is None
     rows = table.set_index("method")
     assert rows.loc["adam", "mean"] == pytest.approx(100 * np.mean(ends))
@@ -182,8 +172,51 @@ def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():
         wide = rows.pivot(index="alpha", columns="optimizer", values="accuracy")
         return wide[method] - wide[other]
 
-    alphas = {task: alpha for task, alpha in client_optimizers.FIGURE_1}
+    alphas = dict(client_optimizers.FIGURE_1)
     poor = gap("MNIST", "CNN", "SGD", "SGDM")
     assert poor.idxmax() == alphas["mnist"] and (poor > 10).sum() == 1
     better = gap("CIFAR-100", "ResNet-50", "SGDM", "SGD") > 0
     assert better[alphas["cifar100_resnet50"]] and not better[0.01]
+
+
+@pytest.fixture(scope="module")
+def paths():
+    return step_size_paths.softmax_paths()
+
+
+def test_the_step_is_the_lower_condition(paths):
+    lengths = {title: len(path) for title, path in paths.items()}
+    assert lengths == {"full gradients": 100, "federated, in batches": 300}
+    for path in paths.values():
+        np.testing.assert_allclose(path["eta"], path[["local", "growth"]].min(axis=1), atol=2e-8)
+        share = (path["growth"] < path["local"]).mean()
+        assert 0.4 < share < 0.95, "either condition binds"
+
+
+def test_every_round_starts_anew(paths):
+    first = paths["federated, in batches"].iloc[::10]
+    np.testing.assert_allclose(first["eta"], 0.2 * np.sqrt(1.1))
+    assert np.isinf(first["local"]).all()
+
+
+def test_a_client_alone_goes_where_the_engine_takes_it():
+    """One client, full batches: the engine's parameters after a round of seven steps."""
+    task = fedlib.load_task("synthetic", clients=1, seed=step_size_paths.SEED)
+    overrides = {"client_optimizer": "delta_sgd", "local_steps": 7, "batch_size": None}
+    run = fedlib.run(task, "fedavg", rounds=1, dtype="float64", overrides=overrides)
+    theirs = torch.column_stack([run.params["linear.weight"], run.params["linear.bias"]])
+    x = torch.nn.functional.pad(task.train.x.double(), (0, 1), value=1.0)[task.train.index]
+    y = task.train.y[task.train.index]
+    start = step_size_paths.initial_weights(task)
+    ours, path = step_size_paths.client_round(start, 7 * [(x, y)])
+    assert not torch.allclose(ours, start, rtol=0, atol=1e-2)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+    assert len(path) == 7
+
+
+def test_the_catalogue_draws_it_from_an_empty_store(tmp_path):
+    store = Store(tmp_path / "runs", published=())
+    made = draw.draw("delta_sgd/figure_7", store=store, root=tmp_path / "figures")
+    assert [ax.get_title() for ax in made.figure.axes] == made.data["panel"].unique().tolist()
+    assert list(made.data) == ["panel", "step", "local", "growth", "eta"]
+    assert made.path.is_file()

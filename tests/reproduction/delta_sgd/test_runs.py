@@ -1,0 +1,200 @@
+"""Delta-SGD's printed tables and plans: the paper's settings, and which runs belong to a cell."""
+
+import dataclasses
+import math
+from collections import Counter
+
+import pytest
+
+import fedlib
+from fedlib import algorithms, papers
+from fedlib.errors import Error
+from fedlib.models import Softmax
+from fedlib.reproduction import experiments, tables
+from fedlib.reproduction.compare import cells
+from fedlib.reproduction.delta_sgd import runs as delta_sgd
+from fedlib.reproduction.delta_sgd.runs import CLIENTS, RESNETS
+from fedlib.results import Store
+from fedlib.tasks import settings
+
+IMAGES, TEXT, ABLATION = "26_autotuned_images", "27_autotuned_text", "39_delta_sgd_ablation"
+# Printed cells, and those of them that are lost in the text.
+COUNTS = {
+    **{"Table 1": (120, 1), "Table 2a": (16, 0), "Table 2b": (16, 0), "Table 3": (16, 1)},
+    **{"Table 4": (32, 1), "Table 5": (8, 1), "Table 6": (40, 0)},
+}
+OPTIONS = {"clients": 100, "alpha": 0.1, "sizes": 500, "width": 1.0, "test_examples": 10_000}
+
+
+class Net(Softmax):
+    """Softmax regression that MOON takes: its features are the inputs."""
+
+    def features(self, x):
+        return x
+
+    def head(self, features):
+        return self(features)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Makes a run that passes for one of CIFAR-10 with a ResNet-18."""
+    base = fedlib.load_task("synthetic", clients=3)
+    store = Store(tmp_path_factory.mktemp("runs"), published=())
+
+    def make(algorithm="fedavg", label="delta_sgd", overrides=None, **options):
+        task = dataclasses.replace(
+            base,
+            name="cifar10_resnet18",
+            preset="paper",
+            model=lambda: Net(60, 10),
+            hyperparameters=settings.delta_sgd(),
+            client_hyperparameters=settings.delta_sgd_clients(),
+            options={**OPTIONS, **options},
+            batch_size=64,
+        )
+        overrides = {**CLIENTS[label], **(overrides or {})}
+        return store.run(task, algorithm, rounds=1, overrides=overrides, clients_per_round=2)
+
+    return make
+
+
+def rows_of(history, table):
+    """Rows and columns of a printed table that take the run."""
+    frame = cells([history], tables.find("delta_sgd", table, "cifar10_resnet18"))
+    return frame[frame["seeds"] > 0]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_every_printed_cell_is_there(name):
+    every = [cell for table in tables.find("delta_sgd", name) for cell in table.cells]
+    lost = [cell for cell in every if math.isnan(cell.printed)]
+    assert (len(every), len(lost)) == COUNTS[name] and all(cell.unclear for cell in lost)
+    assert len({(c.row, c.column, c.printed, tuple(c.overrides)) for c in every}) > 7
+
+
+def test_numbers_and_damage_are_the_transcriptions():
+    mnist, text = delta_sgd.TABLE_1["mnist"], delta_sgd.TABLE_2A["dbpedia"]
+    by = {(cell.row, cell.column): cell for cell in mnist.cells}
+    assert by["SGDM", "alpha 0.01"].printed == 77.9
+    assert by["SGDM", "alpha 0.01"].unclear.startswith("diff_from_identity")
+    assert by["SGD", "alpha 1"].unclear == ""
+    assert (mnist.rounds, mnist.clients_per_round, mnist.batch_size) == (500, 10, 64)
+    assert (text.rounds, text.clients_per_round, text.batch_size) == (100, 5, 16)
+    assert (mnist.options["clients"], text.options["clients"]) == (100, 50)
+    damaged = papers.table("delta_sgd", "table1").query("status != 'read'")
+    unclear = [c.unclear for table in delta_sgd.TABLE_1.values() for c in table.cells]
+    assert sum(map(bool, unclear)) == len(damaged)
+
+
+def test_a_run_belongs_to_its_optimizer_and_alpha_alone(run):
+    hit = rows_of(run(label="sgdm_decay", alpha=0.01), "Table 1")
+    assert hit[["row", "column"]].to_numpy().tolist() == [["SGDM_decay", "alpha 0.01"]]
+    assert rows_of(run(overrides={"delta": 1.0}), "Table 1").empty, "Figure 4's, not Table 1's"
+    assert rows_of(run(label="sgd", overrides={"client_lr": 0.5}), "Table 1").empty
+    assert rows_of(run(overrides={"local_epochs": 3}), "Table 1").empty
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "alpha", "its"),
+    [("fedprox", 0.01, ("2b", "6")), ("fedadam", 0.1, ("4",)), ("moon", 0.1, ("5",))],
+)
+def test_servers_and_losses_tell_the_tables_apart(run, algorithm, alpha, its):
+    history = run(algorithm, "adam", alpha=alpha)
+    for table in ("1", "2b", "4", "5", "6"):
+        rows = rows_of(history, f"Table {table}")["row"].tolist()
+        assert rows == (["Adam"] if table in its else []), f"Table {table}"
+
+
+def test_clients_of_different_sizes_are_table_3s(run):
+    even, paper, small = run(), run(sizes="100-500"), run(sizes="8-40")
+    assert len(rows_of(even, "Table 1")) == 1 and rows_of(even, "Table 3").empty
+    for history in (paper, small):
+        assert rows_of(history, "Table 1").empty and len(rows_of(history, "Table 3")) == 1
+    note = "sizes 8-40 instead of 100-500"
+    assert note in rows_of(small, "Table 3")["note"].item()
+    assert "sizes" not in rows_of(paper, "Table 3")["note"].item()
+
+
+def plan(notebook, *parts, preset="paper", **numbers):
+    return experiments.select(experiments.plan(notebook, preset, **numbers), *parts)
+
+
+def test_table_1_is_every_task_alpha_and_client_optimizer_once():
+    requests = plan(IMAGES, "table")
+    printed = papers.table("delta_sgd", "table1")
+    assert len(requests) == len(printed) == 120
+    asked = Counter((r.task, r.options["alpha"]) for r in requests)
+    assert len(asked) == 15 and set(asked.values()) == {printed["optimizer"].nunique()}
+    assert {task for task, _ in asked} == set(delta_sgd.TABLE_1)
+    for request in requests:
+        assert request.options == {"alpha": request.options["alpha"]}, "the paper's own sizes"
+        assert (request.rounds, request.clients_per_round) == (None, None)
+        assert "client_lr" not in request.overrides, "nothing is tuned again"
+        assert not request.keeps, "ResNets' parameters fill disks"
+    text = plan(TEXT)
+    assert Counter(r.task for r in text) == {"ag_news": 8, "dbpedia": 8}
+    assert all(r.options == {"alpha": 1.0} and r.rounds is None for r in text)
+
+
+def test_the_grids_are_the_printed_ones_on_the_one_tuned_task():
+    rates = {}
+    for request in plan(IMAGES, "tuning"):
+        assert (request.task, request.options["alpha"]) == ("cifar10_resnet18", 0.1)
+        optimizer = request.overrides["client_optimizer"]
+        rates.setdefault(optimizer, []).append(request.overrides["client_lr"])
+    long, short = [0.01, 0.05, 0.1, 0.5], [0.001, 0.01, 0.1]
+    assert rates == {"sgd": long, "sgdm": long, "adam": short, "adagrad": short}
+    for optimizer, values in settings.delta_sgd_clients().items():
+        assert values.get("client_lr") in rates.get(optimizer, [None])
+
+
+def test_the_ablations_are_complete():
+    requests = plan(ABLATION)
+    assert Counter(r.part for r in requests) == {
+        **{"delta": 27, "epochs": 9, "seeds": 72, "fedprox": 40, "fedavg": 40},
+        **{"sizes": 16, "fedadam": 32, "moon": 8},
+    }
+    by_part = {r.part: r for r in requests}
+    assert by_part["sizes"].options == {"alpha": 0.1, "sizes": "100-500"}
+    assert by_part["fedprox"].options["alpha"] == 0.01
+    assert all(by_part[part].algorithm == part for part in ("fedprox", "fedadam", "moon"))
+    assert Counter(r.seed for r in requests if r.part == "seeds") == {0: 24, 1: 24, 2: 24}
+    epochs = {r.overrides["local_epochs"] for r in requests if r.part == "epochs"}
+    deltas = {r.overrides["delta"] for r in requests if r.part == "delta"}
+    assert (epochs, deltas) == ({1, 2, 3}, {0.01, 0.1, 1.0})
+
+
+@pytest.mark.parametrize("preset", ["paper", "quick"])
+def test_the_ablations_share_table_1s_runs(preset):
+    known = {repr(dataclasses.replace(r, part="")) for r in plan(IMAGES, preset=preset)}
+    ablation = plan(ABLATION, "seeds", "fedavg", preset=preset)
+    first = {repr(dataclasses.replace(r, part="")) for r in ablation if r.seed == 0}
+    assert first and first <= known
+
+
+def test_one_epoch_and_delta_one_tenth_are_delta_sgds_own():
+    values = settings.delta_sgd_clients()["delta_sgd"]
+    built = [
+        algorithms.build("fedavg", client_optimizer="delta_sgd", **{**values, **other})
+        for other in ({}, {"delta": 0.1}, {"delta": 1.0})
+    ]
+    assert built[0] == built[1] != built[2]
+
+
+def test_a_curve_has_about_a_hundred_points():
+    every = {r.task: r.eval_every for r in plan(IMAGES)}
+    assert every == {"mnist": 5, "fashion_mnist": 10, **dict.fromkeys(RESNETS, 20)}
+    assert {r.eval_every for r in plan(TEXT)} == {5}, "a test on all texts takes as long as a round"
+    assert {r.eval_every for r in plan(IMAGES, rounds=7, resnet_rounds=50)} == {1}
+
+
+def test_numbers_make_it_small():
+    few = {"resnet_alphas": [0.1], "resnet_optimizers": ["sgd"]}
+    table = plan(IMAGES, "table", **few, resnet_sizes=8, width=0.5)
+    assert Counter(r.task in RESNETS for r in table) == {False: 48, True: 3}
+    for request in table:
+        small = request.options.get("sizes"), request.options.get("width")
+        assert small == ((8, None) if request.task in RESNETS else (None, 0.5))
+    with pytest.raises(Error, match="sgd_decay"):
+        plan(ABLATION, optimizers=["adamw"])
