@@ -51,7 +51,7 @@ def departures(table: Table, cell: Cell, config: RunConfig) -> list[str]:
     options = config.task["options"]
     cohort = cell.clients_per_round or table.clients_per_round
     cohort = cohort or options.get("clients", config.clients_per_round)
-    printed = {"batch_size": table.batch_size, "local_epochs": table.local_epochs}
+    printed: dict[str, Any] = {"batch_size": table.batch_size, "local_epochs": table.local_epochs}
     printed = {"local_steps": None, **printed, **cell.overrides}
     compared = [
         (name, options.get(name), wanted)
