@@ -4,7 +4,6 @@ import dataclasses
 
 import pandas as pd
 import pytest
-import torch
 
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
@@ -19,34 +18,20 @@ def hand_made():
     their (accuracy, examples); ``cohort`` replaces the run's clients per round.
     """
 
-    def make(
-        task,
-        algorithm="fedavg",
-        accuracies=(0.5,),
-        loss=1.0,
-        clients=(),
-        diverged=None,
-        cohort=None,
-        **settings,
-    ):
+    def make(task, algorithm="fedavg", accuracies=(0.5,), *, loss=1.0, clients=(), **settings):
+        diverged, cohort = (settings.pop(name, None) for name in ("diverged", "cohort"))
         config, _ = configure(task, algorithm, **settings)
-        if cohort is not None:
-            config = dataclasses.replace(config, clients_per_round=cohort)
-        rows = []
-        for back, accuracy in enumerate(reversed(accuracies)):
-            at = config.rounds - back
+        config = dataclasses.replace(config, clients_per_round=cohort or config.clients_per_round)
+        rows = [(config.rounds, "train", "loss", loss), (config.rounds, "test", "mse_x1000", loss)]
+        for at, accuracy in enumerate(accuracies, config.rounds - len(accuracies) + 1):
             rows.append((at, "test", "accuracy", accuracy))
             rows.append((at, "test", "accuracy_unweighted", accuracy / 2))
-        rows.append((config.rounds, "train", "loss", loss))
-        rows.append((config.rounds, "test", "mse_x1000", 100 * loss))
         frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
         per_client = pd.DataFrame(
             [(str(i), "test", "accuracy", value, n) for i, (value, n) in enumerate(clients)],
             columns=["client", "split", "metric", "value", "examples"],
         )
-        meta = {"diverged": diverged, "versions": {}, "seconds": 1.0}
-        history = History(frame.sort_values("round"), per_client, {}, config, meta)
-        history.params["w"] = torch.zeros(1)
-        return dataclasses.replace(history, meta={**meta, **describe(task, history)})
+        history = History(frame, per_client, {}, config, {"diverged": diverged, "seconds": 1.0})
+        return dataclasses.replace(history, meta={**history.meta, **describe(task, history)})
 
     return make

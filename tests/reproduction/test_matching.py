@@ -84,8 +84,8 @@ def test_what_the_table_varies_must_be_the_cells(hand_made, task, made):
     large = cell_of(options={"alpha": lambda alpha: alpha > 0.5})
     assert ours(large, narrow, wide)["ours"] == 75.0
     # Without it, another concentration is a departure that is told.
-    found = ours(cell_of(), wide, options={"alpha": 0.1})
-    assert found["seeds"] == 1 and "alpha 1.0 instead of 0.1" in found["note"]
+    row = ours(cell_of(), wide, options={"alpha": 0.1})
+    assert row["seeds"] == 1 and "alpha 1.0 instead of 0.1" in row["note"]
 
 
 def test_local_epochs_and_batches_must_be_the_cells_or_the_tasks_own(made):
@@ -106,8 +106,8 @@ def test_tuned_hyperparameters_are_chosen_by_the_training_loss(made):
         for rate, a, loss in ((0.01, 0.9, 2.0), (0.1, 0.6, 1.0), (1.0, 0.1, 1.5))
         for seed in (0, 1)
     ]
-    found = ours(cell, *grid)
-    assert (found["ours"], found["seeds"]) == (60.0, 2)
+    row = ours(cell, *grid)
+    assert (row["ours"], row["seeds"]) == (60.0, 2)
     grid[2].meta["diverged"] = grid[3].meta["diverged"] = 3
     assert ours(cell, *grid)["ours"] == pytest.approx(10.0)
     other = made(loss=0.1, overrides={"client_lr": 0.1, "server_lr": 0.1})

@@ -123,18 +123,6 @@ def test_side_by_side_has_a_row_per_method_and_the_cells_numbers(made, cifar10):
     assert set(data["unclear"]) == {"missing"} and "setting" not in data
 
 
-def test_side_by_side_changes_with_a_stored_value(made):
-    table_7 = draw.entry("adafedadam/table_7")
-    before, *others = made[1].values()
-    frame = before.frame.copy()
-    last = frame["round"] == frame["round"].max()
-    frame.loc[last & (frame["metric"] == "accuracy"), "value"] += 0.01
-    after = dataclasses.replace(before, frame=frame)
-    first, second = (table_7.draw([run, *others])[1]["average: ours"] for run in (before, after))
-    difference = (second - first).fillna(0)
-    assert difference[0] == pytest.approx(1) and (difference[1:] == 0).all()
-
-
 @pytest.mark.parametrize(
     ("number", "task", "notebook"),
     [
