@@ -52,7 +52,7 @@ def kept_table(
     """The best kept runs of a task's rows, for a figure that compares these.
 
     Args:
-        column: only the rows of this printed column.
+        column: only the rows of this printed column; default those of all.
 
     Returns:
         see :func:`fedlib.reproduction.matching.complete`: none unless all rows have runs of one

@@ -142,8 +142,9 @@ def complete(table: Table, runs: Iterable[Run]) -> list[History]:
     or reductions.
 
     Returns:
-        each row's runs in the table's order, all seeds; none where a row is missing, or where the
-        rows' best runs differ in the task's options or data, in rounds or clients per round.
+        each row's runs in the table's order, column by column, all seeds; none where a row is
+        missing, or where the best runs differ in the task's options or data, in rounds or clients
+        per round.
     """
     known = index(runs)
     rows = [best_runs(table, cell, known) for cell in table.rows]
