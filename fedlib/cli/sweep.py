@@ -341,12 +341,12 @@ def _publish(
     for entry in draw.entries():
         tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
         drawn.append((entry, memory.known(store, entry, tasks)))
-        digests += [digest for runs in drawn[-1][1].values() for digest in runs]
+        digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
         clients_of |= set(tasks if entry.clients else ())
     histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
     archive = write_archive(results, name, histories, clients_of)
-    for entry, runs in drawn:
-        memory.publish(results, entry, runs)
+    for entry, remembered in drawn:
+        memory.publish(results, entry, remembered)
     return {
         "notebook": notebook,
         "path": str(archive),

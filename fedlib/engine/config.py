@@ -148,12 +148,32 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
         return type(algorithm).__name__, algorithm
     if not isinstance(algorithm, str):
         raise Error(f"algorithm is {algorithm!r}; give a name such as 'fedadam', or FedOpt(...)")
-    if algorithm not in algorithms.METHODS:
-        raise unknown("algorithm", algorithm, algorithms.METHODS)
+    own = task.hyperparameters.get(algorithm, {})
+    return algorithm, named_method(algorithm, given, own, task.client_hyperparameters)
+
+
+def named_method(
+    name: str,
+    overrides: Mapping[str, Any],
+    hyperparameters: Mapping[str, Any],
+    client_hyperparameters: Mapping[str, Mapping[str, Any]],
+) -> Algorithm:
+    """A named algorithm with a task's hyperparameters, and overrides over them.
+
+    Args:
+        hyperparameters: the task's for this algorithm.
+        client_hyperparameters: the task's by client optimizer; see :class:`fedlib.Task`.
+
+    Raises:
+        Error: an unknown name or key, or a value out of its range.
+    """
+    if name not in algorithms.METHODS:
+        raise unknown("algorithm", name, algorithms.METHODS)
+    given = dict(overrides)
     optimizer = given.get("client_optimizer", "sgd")
-    known = algorithms.hyperparameters(algorithm, optimizer)
+    known = algorithms.hyperparameters(name, optimizer)
     if optimizer == "sgd" and "client_optimizer" not in known:
-        # Methods that define the clients' steps take plain ones; saying so is no mistake.
+        # Methods that define the clients' steps take plain ones, and may be told so.
         given.pop("client_optimizer", None)
     for key in given:
         if key == "client_lr" and key not in known and optimizer != "sgd":
@@ -162,13 +182,13 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
                 "step sizes; leave client_lr out"
             )
         if key not in known:
-            raise unknown(f"override for {algorithm}", key, (*known, *TRAINING_KEYS))
-    values = {**task.hyperparameters.get(algorithm, {})}
+            raise unknown(f"override for {name}", key, (*known, *TRAINING_KEYS))
+    values = dict(hyperparameters)
     if "client_optimizer" in given:
         if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:
             values.pop("client_lr", None)  # chosen for SGD
-        values.update(task.client_hyperparameters.get(optimizer, {}))
-    return algorithm, algorithms.build(algorithm, **{**values, **given})
+        values.update(client_hyperparameters.get(optimizer, {}))
+    return algorithms.build(name, **{**values, **given})
 
 
 def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> None:

@@ -98,15 +98,16 @@ def draw(
 def _others(chosen: Entry, histories: Sequence[History], store: Store) -> list[History]:
     """The runs of other tasks that the figure was drawn from last."""
     new = {history.config.task["name"] for history in histories}
-    found: list[History] = []
-    for task, digests in remembered(store, chosen).items():
+    memory = remembered(store, chosen)
+    others: list[History] = []
+    for task in memory.runs:
         if task in new or task not in chosen.notebooks:
             continue
         try:
-            found += [store.load(digest, params=False) for digest in digests]
+            others += memory.histories(task, partial(store.load, params=False))
         except Error as problem:
             log.warning("figure %s: %s left out: %s", chosen.id, task, problem)
-    return found
+    return others
 
 
 def redraw(
@@ -169,7 +170,7 @@ def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[H
     memory = remembered(store, chosen)
     for task, notebook in chosen.notebooks.items():
         try:
-            histories += [load(digest) for digest in memory.get(task, ())]
+            histories += memory.histories(task, load)
         except Error as problem:
             raise Error(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
     if not histories:

@@ -38,32 +38,32 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     The average weighs clients by their examples, as Table 5 does; in the other two panels clients
     count alike.
     """
-    shown = [item for item in tables.find("adafedadam", "Table 5") if of_task(histories, item.task)]
+    shown = [t for t in tables.find("adafedadam", "Table 5") if of_task(histories, t.task)]
     if not shown:
         raise Error("adafedadam/figure_2: none of these runs is of its tasks")
     frames = []
     with style.context():
         figure = Figure(figsize=(5.5, 0.6 + 1.9 * len(shown)))
         rows = figure.subplots(len(shown), 3, squeeze=False)
-        for (left, middle, right), item in zip(rows, shown, strict=True):
-            own = best_fedprox(of_task(histories, item.task))
-            panels = {"average": printed_curves(item, own, "avg", ax=left)}
+        for (left, middle, right), table in zip(rows, shown, strict=True):
+            runs = best_fedprox(of_task(histories, table.task))
+            panels = {"average": printed_curves(table, runs, "avg", ax=left)}
+            series = "accuracy_worst_30"
             # Runs that an early version stored have no series of the worst clients.
-            named = [h for h in own if (h.frame["metric"] == "accuracy_worst_30").any()]
-            if named:
-                series = "accuracy_worst_30"
-                worst = printed_curves(item, named, "worst30", series=series, ax=middle)
+            recorded = [run for run in runs if (run.frame["metric"] == series).any()]
+            if recorded:
+                worst = printed_curves(table, recorded, "worst30", series=series, ax=middle)
                 panels["worst 30 %"] = worst
             else:
                 middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
-            panels["clients"] = client_density(own, legend=False, ax=right)[1]
+            panels["clients"] = client_density(runs, legend=False, ax=right)[1]
             for ax, word in ((left, "average"), (middle, "worst 30 %"), (right, "clients")):
-                ax.set(title=f"{item.label}: {word}", ylabel="")
+                ax.set(title=f"{table.label}: {word}", ylabel="")
                 ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             left.set(ylabel="test accuracy (%)")
             right.set(xlabel="client accuracy (%)", ylabel="density")
             frames += [frame.assign(panel=panel) for panel, frame in panels.items()]
-        shared_legend(figure, printed_key(*(item.rounds for item in shown)))
+        shared_legend(figure, printed_key(*(table.rounds for table in shown)))
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]
     data = data[first + [name for name in data.columns if name not in first]]

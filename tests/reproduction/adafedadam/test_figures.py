@@ -3,21 +3,21 @@
 import dataclasses
 
 import numpy as np
-import pandas as pd
 import pytest
-from fedlib.reproduction.adafedadam.setups import adafedadam_table_4
 
 import fedlib
-from fedlib import figures
-from fedlib.reproduction import tables as items
+from fedlib.reproduction import draw, tables
 from fedlib.reproduction.adafedadam import method
 from fedlib.reproduction.adafedadam.fairness import (
     adafedadam_figure_2,
     best_fedprox,
     client_density,
 )
+from fedlib.reproduction.adafedadam.figures import adafedadam_table_4
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
 from fedlib.reproduction.matching import complete
+from fedlib.results.files import describe
+from fedlib.results.reading import hyperparameter
 
 SIX = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam", "fedprox")
 
@@ -40,45 +40,42 @@ def histories(synthetic):
 
 def as_stored(history, task):
     """With what the store notes of a run's task."""
-    own = {key: dict(value) for key, value in task.hyperparameters.items()}
-    settings = {"rounds": task.rounds, "batch_size": task.batch_size, "local_epochs": 1}
-    meta = {"hyperparameters": own[history.config.algorithm], "settings": settings}
-    return dataclasses.replace(history, meta={**history.meta, **meta})
+    return dataclasses.replace(history, meta={**history.meta, **describe(task, history)})
 
 
 def lines(ax):
     return {line.get_label(): line for line in ax.get_lines()}
 
 
+def of(histories, algorithm):
+    return [history for history in histories if history.config.algorithm == algorithm]
+
+
 # ------------------------------------------------------------------------------- Figure 1
-
-
-def quadratic():
-    b = np.einsum("kij,kj->ki", method.CURVATURES, method.MINIMISERS)
-    return fedlib.quadratic_task(
-        method.CURVATURES, b, list(method.SHARES), list(method.START), name="figure_1"
-    )
 
 
 def server(algorithm, rounds, **values):
     """Where fedlib's server is, [2]."""
+    b = np.einsum("kij,kj->ki", method.CURVATURES, method.MINIMISERS)
+    task = fedlib.quadratic_task(
+        method.CURVATURES, b, list(method.SHARES), list(method.START), name="figure_1"
+    )
     overrides = {
         **{"client_lr": method.CLIENT_LR, "local_steps": method.STEPS},
         **{"server_lr": method.SERVER_LR, "beta1": method.BETAS[0], "beta2": method.BETAS[1]},
         **values,
     }
     settings = {"rounds": rounds, "overrides": overrides, "dtype": "float64"}
-    return fedlib.run(quadratic(), algorithm, eval_every=rounds, **settings).params["x"].numpy()
+    return fedlib.run(task, algorithm, eval_every=rounds, **settings).params["x"].numpy()
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "own"), [("adafedadam", {"alpha": 0.0}), ("fedadam", {"tau": 1e-8})]
+    ("algorithm", "values"), [("adafedadam", {"alpha": 0.0}), ("fedadam", {"tau": 1e-8})]
 )
-def test_the_drawn_servers_are_the_librarys(algorithm, own):
+def test_the_drawn_servers_are_the_librarys(algorithm, values):
     walked = method.server_paths()[algorithm]
     for rounds in (1, 25):
-        ours = server(algorithm, rounds, **own)
-        np.testing.assert_allclose(walked[rounds], ours, atol=1e-6)
+        np.testing.assert_allclose(walked[rounds], server(algorithm, rounds, **values), atol=1e-6)
 
 
 def test_figure_1_shows_what_its_text_says():
@@ -97,7 +94,7 @@ def test_figure_1_shows_what_its_text_says():
 
 
 def test_figure_1_data_holds_the_drawn_paths(tmp_path):
-    drawn = figures.draw("adafedadam/figure_1", root=tmp_path)
+    drawn = draw.draw("adafedadam/figure_1", root=tmp_path)
     left, right = drawn.figure.axes
     for k in (0, 1):
         part = drawn.data[(drawn.data["what"] == "local step") & (drawn.data["client"] == k + 1)]
@@ -128,17 +125,14 @@ def test_a_density_is_one_and_sits_where_the_clients_are(histories):
 
 
 def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
-    chosen = [one for one in best_fedprox(histories) if one.config.algorithm == "fedprox"]
-    losses = {
-        mu: np.mean([h.final("loss", "train") for h in histories[10:] if prox(h) == mu])
-        for mu in (0.01, 30.0)
-    }
-    assert [prox(history) for history in chosen] == 2 * [min(losses, key=losses.get)]
-    assert len(best_fedprox(histories)) == len(histories) - 2
-
-
-def prox(history):
-    return history.config.method["objective"]["mu"]
+    proximal = of(histories, "fedprox")
+    losses = {}
+    for run in proximal:
+        losses.setdefault(hyperparameter(run, "mu"), []).append(run.final("loss", "train"))
+    best = min(losses, key=lambda mu: np.mean(losses[mu]))
+    chosen = best_fedprox(histories)
+    assert [hyperparameter(run, "mu") for run in of(chosen, "fedprox")] == [best, best]
+    assert len(losses) == 2 and len(chosen) == len(histories) - 2
 
 
 def test_figure_2_draws_average_worst_and_density(histories):
@@ -148,17 +142,13 @@ def test_figure_2_draws_average_worst_and_density(histories):
     ]
     left, middle, _ = figure.axes
     for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30")):
-        expected = np.mean([h.series(metric) for h in histories if is_(h, "fednova")], axis=0)
+        expected = np.mean([h.series(metric) for h in of(histories, "fednova")], axis=0)
         np.testing.assert_allclose(lines(ax)["FedNova"].get_ydata(), 100 * expected)
     assert lines(left)["_printed fednova"].get_ydata()[0] == 92.97
     assert lines(middle)["_printed fednova"].get_ydata()[0] == 83.16
     assert set(data["panel"]) == {"average", "worst 30 %", "clients"}
     assert set(data["algorithm"]) == set(SIX)
     assert np.isfinite(data[data["panel"] != "clients"]["mean"]).all()
-
-
-def is_(history, algorithm):
-    return history.config.algorithm == algorithm
 
 
 def test_figure_2_has_a_row_per_setup(histories):
@@ -187,14 +177,14 @@ def test_runs_of_an_early_version_lack_the_worst_clients(histories):
 
 
 def test_complete_tables_only(histories):
-    (item,) = items.find("adafedadam", "Table 5", "synthetic")
-    found = complete(item, histories)
-    assert [h.config.algorithm for h in found][::2] == [cell.algorithm for cell in item.cells[::3]]
-    assert len(found) == 12  # two seeds of six
-    assert complete(item, [h for h in histories if not is_(h, "qfedavg")]) == []
+    (table,) = tables.find("adafedadam", "Table 5", "synthetic")
+    chosen = complete(table, histories)
+    assert [h.config.algorithm for h in chosen][::2] == [cell.algorithm for cell in table.rows]
+    assert len(chosen) == 12  # two seeds of six
+    assert complete(table, [h for h in histories if h.config.algorithm != "qfedavg"]) == []
     longer = dataclasses.replace(histories[0].config, rounds=3)
     mixed = [dataclasses.replace(histories[0], config=longer), *histories]
-    assert complete(item, mixed) == []  # the best FedAvg has other rounds than the rest
+    assert complete(table, mixed) == []  # the best FedAvg has other rounds than the rest
 
 
 # ------------------------------------------------------------------------------- Figure 3
@@ -240,12 +230,11 @@ def test_what_a_front_dominates(front):
 def test_seeds_are_averaged(histories):
     table = tradeoff(histories).set_index("algorithm")
     assert len(table) == 6 and (table["seeds"] == 2).all()
-    own = [
-        h.final("accuracy_std_weighted") / (1 - h.final()) for h in histories if is_(h, "fedavg")
-    ]
-    assert table.loc["fedavg", "rsd"] == pytest.approx(np.mean(own))
-    own = [1 - h.final("accuracy_unweighted") for h in histories if is_(h, "fedavg")]
-    assert table.loc["fedavg", "error_alike"] == pytest.approx(100 * np.mean(own))
+    runs = of(histories, "fedavg")
+    rsd = [h.final("accuracy_std_weighted") / (1 - h.final()) for h in runs]
+    assert table.loc["fedavg", "rsd"] == pytest.approx(np.mean(rsd))
+    error = [1 - h.final("accuracy_unweighted") for h in runs]
+    assert table.loc["fedavg", "error_alike"] == pytest.approx(100 * np.mean(error))
 
 
 def test_figure_3_draws_its_data(front):
@@ -275,4 +264,3 @@ def test_table_4_stands_beside_the_tasks():
     assert table.loc["Synthetic", "model"] == "Softmax, 610 parameters"
     assert table.loc["Femnist", "model"] == "MLP, 108,478 parameters"
     assert table.loc["Cifar10", "data"] == "stand-in"
-    assert isinstance(table, pd.DataFrame)
