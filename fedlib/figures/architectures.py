@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -14,11 +13,10 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from fedlib import models, papers
-from fedlib.errors import unknown
 from fedlib.figures import style
+from fedlib.figures.curves import figure_of
 
-# What the papers call our layers.
+# What papers call our layers.
 KINDS = {"Linear": "Dense", "Dropout2d": "Dropout", "GlobalAvgPool2d": "AvgPool2d"}
 ACTIVATIONS = {"relu": "ReLU", "sigmoid": "sigmoid", "tanh": "tanh"}
 COLORS = {
@@ -30,9 +28,6 @@ COLORS = {
 }
 PASSED_BY = ("MaxPool2d", "Dropout", "Dropout2d")  # of an activation that is noted at a layer
 GAP = 0.5  # between two boxes
-
-
-# ------------------------------------------------------------------------------- reading a model
 
 
 class _Activations(TorchFunctionMode):
@@ -135,46 +130,6 @@ def _settings(layer: nn.Module) -> str:
     return ", ".join(parts)
 
 
-def _built(make: Callable[[], nn.Module]) -> nn.Module:
-    """A model; its random initial values leave torch's generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        return make()
-
-
-# ------------------------------------------------------------------------------ FedOpt, Tables 3-6
-
-# The paper's name of a model -> the model, and an input of one example.
-FEDOPT: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
-    "EMNIST AE": (models.EMNISTAutoencoder, torch.zeros(1, 784)),
-    "EMNIST CR": (models.EMNISTCNN, torch.zeros(1, 1, 28, 28)),
-    "Shakespeare": (models.ShakespeareLSTM, torch.ones(1, 80, dtype=torch.int64)),
-    "StackOverflow NWP": (models.NextWordLSTM, torch.ones(1, 20, dtype=torch.int64)),
-}
-
-
-def fedopt_table(label: str) -> tuple[None, pd.DataFrame]:
-    """Our layers of a model of FedOpt's Tables 3 to 6, beside the printed parameter counts.
-
-    Args:
-        label: ``"EMNIST AE"``, ``"EMNIST CR"``, ``"Shakespeare"`` or ``"StackOverflow NWP"``.
-
-    Raises:
-        Error: unknown model.
-    """
-    if label not in FEDOPT:
-        raise unknown("model of FedOpt", label, FEDOPT)
-    make, example = FEDOPT[label]
-    ours = layers(_built(make), example).drop(columns="frozen")
-    total = {"layer": "TOTAL", "parameters": ours["parameters"].sum()}
-    ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
-    printed = papers.table("fedopt", "table3_6_models").query("model == @label")
-    ours.insert(3, "printed", printed["parameters"].to_numpy())
-    return None, ours
-
-
-# ------------------------------------------------------------------- drawings (AdaFedAdam, Figures)
-
-
 def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) -> Figure:
     """A model as a row of boxes, one per layer.
 
@@ -214,31 +169,4 @@ def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) ->
         low, high = (-10, 6.5) if many else (-4.9, 4)
         ax.set(xlim=(-0.2, left - GAP + 0.2), ylim=(low, high), title=title)
         ax.set_axis_off()
-        figure = ax.get_figure()
-    assert isinstance(figure, Figure)
-    return figure
-
-
-def adafedadam_figure_4() -> tuple[Figure, pd.DataFrame]:
-    """VGG11 for the Cifar10 setup."""
-    frame = layers(_built(models.VGG11), torch.zeros(1, 3, 32, 32))
-    return draw_layers(frame, _title("VGG11", frame)), frame
-
-
-def adafedadam_figure_5(words: int = 400_000) -> tuple[Figure, pd.DataFrame]:
-    """The two-layer LSTM for the Sent140 setup.
-
-    Args:
-        words: with a vector; 400,000 in the GloVe file that others use for Sent140.
-    """
-    # Padding and unknown words are one more. A view of one zero takes no memory.
-    vectors = torch.zeros(1).expand(words + 1, 300)
-    model = _built(lambda: models.Sent140LSTM(vectors))
-    frame = layers(model, torch.zeros(1, 25, dtype=torch.int64))
-    return draw_layers(frame, _title("Two-layer LSTM", frame)), frame
-
-
-def _title(name: str, frame: pd.DataFrame) -> str:
-    frozen = frame["frozen"].sum()
-    more = f" ({frozen:,} frozen)" if frozen else ""
-    return f"{name}: {frame['parameters'].sum():,} parameters{more}"
+    return figure_of(ax)

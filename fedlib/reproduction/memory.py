@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.figures.save import write
+from fedlib.files import write
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.entry import Entry
 from fedlib.results.store import Store
@@ -61,7 +61,6 @@ def publish(results: Path, entry: Entry, runs: Mapping[str, Sequence[str]]) -> N
 
 def _write(folder: Path, id: str, runs: Mapping[str, Sequence[str]]) -> None:
     path = _file(folder, id)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write(path, (json.dumps({"id": id, "runs": runs}, indent=2) + "\n").encode())
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fedlib.figures import partitions
 from fedlib.reproduction.delta_sgd import client_optimizers, step_size_paths
 from fedlib.reproduction.delta_sgd.runs import IMAGES, RESNETS, TEXTS, THREE, TUNED, TWO
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry
+from fedlib.reproduction.theory import partitions
 
 _PARTITIONS = {"": "06_partitions"}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fedlib.figures import architectures, partitions
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.fedopt.batch_sizes import fedopt_table_7
 from fedlib.reproduction.fedopt.convergence import ALONE, fedopt_figure_1, fedopt_figure_4
 from fedlib.reproduction.printed import printed_entry
+from fedlib.reproduction.theory import architectures, partitions
 
 # Figures 1 and 4 and Table 1: a notebook per task.
 _TASKS = {
