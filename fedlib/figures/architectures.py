@@ -146,8 +146,7 @@ def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) ->
     shapes = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
     if len(shapes[0]) == 1 and len(shapes[1]) == 2:
         shapes[0] = [shapes[0][0], 1]  # a sequence of numbers
-    with style.context():
-        ax = Figure(figsize=(5.5, 2.8 if many else 2.2)).subplots() if ax is None else ax
+    with style.axes(ax, size=(5.5, 2.8 if many else 2.2)) as ax:
         words: dict[str, Any] = {"fontsize": 5.5, "rotation": 90 if many else 0, "ha": "center"}
         left = 0.0
         for row, shape in zip(frame.to_dict("records"), shapes, strict=True):

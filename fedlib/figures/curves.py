@@ -67,14 +67,17 @@ def learning_curves(
         Error: no runs, or a run without this metric.
     """
     data = curve_data(histories, metric, split, percent, by)
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
             mean_line(ax, part, style.look(str(key)))
         marks = {name: value for name, value in (printed or {}).items() if np.isfinite(value)}
         for name, value in marks.items():
             # Along the right edge, outside the curves; the axis still makes room for the values.
-            look = {"color": style.look(name).color, "linewidth": 2, "clip_on": False}
+            look: dict[str, Any] = {
+                "color": style.look(name).color,
+                "linewidth": 2,
+                "clip_on": False,
+            }
             edge = ax.get_yaxis_transform()
             ax.plot([1, 1.035], [value] * 2, transform=edge, label=f"_printed {name}", **look)
         handles = ax.get_legend_handles_labels()[0]

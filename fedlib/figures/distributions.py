@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -39,8 +38,7 @@ def client_distribution(
         Error: no runs, or one without values per client.
     """
     frames = []
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         for key, values in _client_values(histories, metric, split, by).items():
             ordered = (100.0 if percent else 1.0) * np.sort(values)
             look, every = style.look(key), max(1, len(ordered) // MARKERS)
@@ -83,8 +81,7 @@ def client_density(
     """
     at = np.linspace(0.0, 100.0, 201)
     frames = []
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         for key, values in _client_values(histories, metric, split, by).items():
             density = _density(100.0 * values, at, bandwidth)
             look = style.look(key)

@@ -7,7 +7,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from seaborn.utils import relative_luminance
 
@@ -67,8 +66,7 @@ def heat_map(
     data["value"] = data["value"].where(data["diverged"].isna()) * (100 if percent else 1)
     grid = data.pivot(index=y, columns=x, values="value")
     gone = data.pivot(index=y, columns=x, values="diverged").notna().to_numpy()
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         image = draw_cells(ax, grid, gone, numbers=numbers)
         ax.set_title(title)
         figure = figure_of(ax)
@@ -113,7 +111,7 @@ def draw_cells(
     )
     ax.set_ylim(0, len(grid))  # the smallest below
     mesh = ax.collections[0]
-    shown = mesh.get_facecolors()[values.notna().to_numpy().ravel()]
+    shown = np.asarray(mesh.get_facecolor())[values.notna().to_numpy().ravel()]
     for text, background in zip(ax.texts, shown, strict=False):
         # Whichever contrasts more; seaborn writes white on brighter cells, too.
         text.set_color("black" if relative_luminance(background) > MIDDLE else "white")

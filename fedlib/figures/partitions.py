@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
@@ -52,8 +51,7 @@ def client_labels(
     share = counts / np.maximum(sizes, 1)
     lengths = share if shares else counts
     colors = matplotlib.colormaps["tab10" if counts.shape[1] <= 10 else "nipy_spectral"]
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         left = np.zeros(len(parts))
         for label in range(counts.shape[1]):
             color = colors(label if counts.shape[1] <= 10 else label / counts.shape[1])
@@ -126,8 +124,7 @@ def unique_labels(
     top = max(int(one.max()) for one in unique)
     heights = pd.DataFrame([np.bincount(one, minlength=top + 1) for one in unique])
     each = heights.melt(var_name="unique_labels", value_name="clients")
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         sns.barplot(
             each,
             x="unique_labels",

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from fedlib import models, papers
 from fedlib.errors import unknown
 from fedlib.figures import draw_layers, layers
+from fedlib.figures.curves import Drawing
 
 # The paper's name of a model -> the model, and an input of one example.
 FEDOPT: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
@@ -33,8 +33,7 @@ def fedopt_table(label: str) -> tuple[None, pd.DataFrame]:
     """
     if label not in FEDOPT:
         raise unknown("model of FedOpt", label, FEDOPT)
-    make, example = FEDOPT[label]
-    ours = layers(_built(make), example).drop(columns="frozen")
+    ours = _layers(*FEDOPT[label]).drop(columns="frozen")
     total = {"layer": "TOTAL", "parameters": ours["parameters"].sum()}
     ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
     printed = papers.table("fedopt", "table3_6_models").query("model == @label")
@@ -42,13 +41,12 @@ def fedopt_table(label: str) -> tuple[None, pd.DataFrame]:
     return None, ours
 
 
-def adafedadam_figure_4() -> tuple[Figure, pd.DataFrame]:
+def adafedadam_figure_4() -> Drawing:
     """VGG11 for the Cifar10 setup."""
-    frame = layers(_built(models.VGG11), torch.zeros(1, 3, 32, 32))
-    return draw_layers(frame, _title("VGG11", frame)), frame
+    return _drawn("VGG11", models.VGG11, torch.zeros(1, 3, 32, 32))
 
 
-def adafedadam_figure_5(words: int = 400_000) -> tuple[Figure, pd.DataFrame]:
+def adafedadam_figure_5(words: int = 400_000) -> Drawing:
     """The two-layer LSTM for the Sent140 setup.
 
     Args:
@@ -56,18 +54,18 @@ def adafedadam_figure_5(words: int = 400_000) -> tuple[Figure, pd.DataFrame]:
     """
     # Padding and unknown words are one more. A view of one zero takes no memory.
     vectors = torch.zeros(1).expand(words + 1, 300)
-    model = _built(lambda: models.Sent140LSTM(vectors))
-    frame = layers(model, torch.zeros(1, 25, dtype=torch.int64))
-    return draw_layers(frame, _title("Two-layer LSTM", frame)), frame
+    example = torch.zeros(1, 25, dtype=torch.int64)
+    return _drawn("Two-layer LSTM", lambda: models.Sent140LSTM(vectors), example)
 
 
-def _title(name: str, frame: pd.DataFrame) -> str:
+def _drawn(name: str, make: Callable[[], nn.Module], example: Tensor) -> Drawing:
+    frame = _layers(make, example)
     frozen = frame["frozen"].sum()
     more = f" ({frozen:,} frozen)" if frozen else ""
-    return f"{name}: {frame['parameters'].sum():,} parameters{more}"
+    return draw_layers(frame, f"{name}: {frame['parameters'].sum():,} parameters{more}"), frame
 
 
-def _built(make: Callable[[], nn.Module]) -> nn.Module:
-    """A model; its random initial values leave torch's generator as it was."""
+def _layers(make: Callable[[], nn.Module], example: Tensor) -> pd.DataFrame:
+    """The layers of a new model; its random initial values leave torch's generator as it was."""
     with torch.random.fork_rng(devices=[]):
-        return make()
+        return layers(make(), example)

@@ -7,12 +7,12 @@ be drawn exactly as they are distributed without either data set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from fedlib import papers
 from fedlib import partitioners as partition
@@ -21,7 +21,6 @@ from fedlib.figures import style
 from fedlib.figures.curves import Drawing
 from fedlib.figures.partitions import client_labels, label_legend, unique_labels
 
-ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 SEEDS = 10  # partitions behind Figure 14
 
 # Table 2: the paper's name -> our data sets, the papers' own first.
@@ -33,6 +32,26 @@ PREPARED = {
     "StackOverflow": ("stackoverflow", "stackexchange"),
 }
 PER_CLIENT = 100  # examples of a CIFAR client
+
+Split = Callable[[np.ndarray, float, int], list[np.ndarray]]  # from labels, concentration, seed
+# At the papers' sizes; Pachinko's concentration is that at the root.
+SPLITS: dict[str, Split] = {
+    "dirichlet": lambda labels, alpha, seed: partition.dirichlet(labels, 500, alpha, 100, seed),
+    "dirichlet_overlapping": lambda labels, alpha, seed: partition.dirichlet_overlapping(
+        labels, 100, alpha, 500, seed
+    ),
+    "silos": lambda labels, beta, seed: partition.silos(labels, 16, beta, seed),
+    "pachinko": lambda labels, alpha, seed: partition.pachinko(
+        labels // 5, labels, 500, 100, alpha, 10.0, seed
+    ),
+}
+SIZES = {
+    "dirichlet": "500 x 100, 10 labels",
+    "dirichlet_overlapping": "100 x 500, 10 labels",
+    "silos": "16 clients, 10 labels",
+    "pachinko": "500 x 100, 100 labels",
+}
+ALPHAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 def cifar_labels(classes: int) -> np.ndarray:
@@ -46,14 +65,10 @@ def cifar_labels(classes: int) -> np.ndarray:
 def fedopt_figure_14() -> Drawing:
     """Unique labels per client of the federated CIFAR-100, over ten partitions."""
     fine = cifar_labels(100)
-    partitions = [
-        partition.pachinko(fine // 5, fine, 500, 100, alpha=0.1, beta=10.0, seed=seed)
-        for seed in range(SEEDS)
-    ]
-    with style.context():
-        ax = Figure(figsize=(5.5, 3.0)).subplots()
+    with style.axes() as ax:
         ax.axvspan(19.5, 30.5, color="0.93", zorder=0)
-        figure, data = unique_labels(fine, partitions, ax=ax)
+        splits = [SPLITS["pachinko"](fine, 0.1, seed) for seed in range(SEEDS)]
+        figure, data = unique_labels(fine, splits, ax=ax)
         inside = data["unique_labels"].between(20, 30)
         share = data.loc[inside, "clients"].sum() / data["clients"].sum()
         ax.set(title=f"500 clients of 100 examples; {share:.0%} have 20 to 30 of the 100 labels")
@@ -62,35 +77,36 @@ def fedopt_figure_14() -> Drawing:
 
 def adafedadam_figure_6() -> Drawing:
     """Label distributions of the 16 CIFAR-10 clients for four values of beta."""
-    labels = cifar_labels(10)
-    frames = []
-    with style.context():
-        figure = Figure(figsize=(5.5, 4.6))
-        panels = figure.subplots(2, 2, sharey=True).ravel()
-        betas = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]
-        for ax, beta in zip(panels, betas, strict=True):
-            parts = partition.silos(labels, 16, beta, seed=0)
-            title = f"$\\beta$ = {beta:g}"
-            _, data = client_labels(labels, parts, shares=False, title=title, legend=False, ax=ax)
-            ax.set(yticks=range(0, 16, 5))
-            frames.append(data.assign(beta=beta))
-        label_legend(panels[0], 10)
-    return figure, pd.concat(frames, ignore_index=True)
+    betas = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]
+    figure, data = _label_panels("silos", "beta", betas, 2, (5.5, 4.6), shares=False)
+    figure.axes[0].set(yticks=range(0, 16, 5))
+    return figure, data
 
 
 def delta_sgd_figure_8() -> Drawing:
     """Class distributions of 100 clients of 500 examples for three values of alpha."""
-    labels = cifar_labels(10)
-    frames = []
-    with style.context():
-        figure = Figure(figsize=(5.5, 3.6))
-        panels = figure.subplots(1, 3, sharey=True)
-        for ax, alpha in zip(panels, (0.01, 0.1, 1.0), strict=True):
-            parts = partition.dirichlet_overlapping(labels, 100, alpha, 500, seed=0)
-            title = f"$\\alpha$ = {alpha:g}"
-            _, data = client_labels(labels, parts, title=title, legend=False, ax=ax)
-            frames.append(data.assign(alpha=alpha))
-            ax.set(xticks=[0, 0.5, 1], ylabel="client" if ax is panels[0] else "")
+    alphas = (0.01, 0.1, 1.0)
+    figure, data = _label_panels("dirichlet_overlapping", "alpha", alphas, 1, (5.5, 3.6))
+    for ax in figure.axes:
+        ax.set(xticks=[0, 0.5, 1], ylabel="client" if ax is figure.axes[0] else "")
+    return figure, data
+
+
+def _label_panels(
+    name: str,
+    symbol: str,
+    values: Sequence[float],
+    rows: int,
+    size: tuple[float, float],
+    **options: Any,
+) -> Drawing:
+    """A panel of CIFAR-10's labels for each concentration, drawn with some options."""
+    labels, frames = cifar_labels(10), []
+    with style.panels(rows, len(values) // rows, size, sharey=True) as (figure, panels):
+        for ax, value in zip(panels, values, strict=True):
+            options |= {"title": f"$\\{symbol}$ = {value:g}", "legend": False, "ax": ax}
+            _, data = client_labels(labels, SPLITS[name](labels, value, 0), **options)
+            frames.append(data.assign(**{symbol: value}))
         label_legend(panels[0], 10)
     return figure, pd.concat(frames, ignore_index=True)
 
@@ -115,7 +131,7 @@ def fedopt_table_2(data_root: Path) -> tuple[None, pd.DataFrame]:
     return None, frame.assign(data=names)
 
 
-def _counts(dataset: str, data_root: Path) -> tuple[str, dict[str, int]]:
+def _counts(dataset: str, data_root: Path) -> tuple[str, dict[str, int | None]]:
     """The first prepared data set of a row of Table 2, and its sizes; "" and none without one."""
     for name in PREPARED.get(dataset, ()):
         card = store.read_card(name, data_root)
@@ -123,20 +139,12 @@ def _counts(dataset: str, data_root: Path) -> tuple[str, dict[str, int]]:
             continue
         counts = card.get("counts", {})
         sizes = {}
-        for split in ("train", "test"):
-            if split not in counts:
-                continue
+        for split in {"train", "test"} & set(counts):
+            cut = counts[split] // PER_CLIENT if dataset.startswith("CIFAR") else None
             sizes[f"{split}_examples"] = counts[split]
-            clients = counts.get(f"{split}_clients")
-            if clients is None and dataset.startswith("CIFAR"):
-                clients = counts[split] // PER_CLIENT
-            if clients is not None:
-                sizes[f"{split}_clients"] = clients
+            sizes[f"{split}_clients"] = counts.get(f"{split}_clients", cut)
         return name, sizes
     return "", {}
-
-
-# ---------------------------------------------------------------- heterogeneity against alpha
 
 
 def heterogeneity(alphas: Sequence[float] = ALPHAS, seed: int = 0) -> pd.DataFrame:
@@ -149,49 +157,25 @@ def heterogeneity(alphas: Sequence[float] = ALPHAS, seed: int = 0) -> pd.DataFra
     Returns:
         partition, alpha, mean (of the clients' total variation), low and high (quartiles).
     """
-    ten, hundred = cifar_labels(10), cifar_labels(100)
     rows = []
-    for alpha in alphas:
-        made = {
-            "dirichlet": (ten, partition.dirichlet(ten, 500, alpha, 100, seed)),
-            "dirichlet_overlapping": (
-                ten,
-                partition.dirichlet_overlapping(ten, 100, alpha, 500, seed),
-            ),
-            "silos": (ten, partition.silos(ten, 16, alpha, seed)),
-            "pachinko": (
-                hundred,
-                partition.pachinko(hundred // 5, hundred, 500, 100, alpha, 10.0, seed),
-            ),
-        }
-        for name, (labels, parts) in made.items():
-            distance = partition.total_variation(labels, parts)
-            low, high = np.quantile(distance, [0.25, 0.75])
-            rows.append((name, alpha, distance.mean(), low, high))
+    for name, split in SPLITS.items():
+        labels = cifar_labels(100 if name == "pachinko" else 10)
+        for alpha in alphas:
+            distance = partition.total_variation(labels, split(labels, alpha, seed))
+            rows.append((name, alpha, distance.mean(), *np.quantile(distance, [0.25, 0.75])))
     columns = ["partition", "alpha", "mean", "low", "high"]
     return pd.DataFrame(rows, columns=columns).sort_values(["partition", "alpha"])
-
-
-CURVES = {
-    "dirichlet": "dirichlet: 500 x 100, 10 labels",
-    "dirichlet_overlapping": "dirichlet_overlapping: 100 x 500, 10 labels",
-    "silos": "silos: 16 clients, 10 labels",
-    "pachinko": "pachinko: 500 x 100, 100 labels",
-}
 
 
 def label_heterogeneity() -> Drawing:
     """Mean total variation between a client's labels and all labels, over the concentration."""
     data = heterogeneity()
-    with style.context():
-        figure = Figure(figsize=(5.5, 3.4))
-        ax = figure.subplots()
-        for (name, text), marker in zip(CURVES.items(), "os^D", strict=True):
+    with style.panels(1, 1, (5.5, 3.4)) as (figure, (ax,)):
+        for (name, size), marker in zip(SIZES.items(), "os^D", strict=True):
             part = data[data["partition"] == name]
-            (line,) = ax.plot(part["alpha"], part["mean"], marker=marker, label=text)
-            ax.fill_between(
-                part["alpha"], part["low"], part["high"], color=line.get_color(), alpha=0.15
-            )
+            (line,) = ax.plot(part["alpha"], part["mean"], marker=marker, label=f"{name}: {size}")
+            band = {"color": line.get_color(), "alpha": 0.15}
+            ax.fill_between(part["alpha"], part["low"], part["high"], **band)
         ax.set(xscale="log", ylim=(0, 1), xlabel="concentration ($\\alpha$; silos: $\\beta$)")
         ax.set(ylabel="total variation to all labels")
         ax.legend(loc="upper right")
