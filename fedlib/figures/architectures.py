@@ -72,24 +72,19 @@ def layers(model: nn.Module, example: Tensor) -> pd.DataFrame:
 
     def leave(layer: nn.Module, _: Any, output: Tensor) -> None:
         activations.inside = False
-        own = {id(p): p for p in layer.parameters(recurse=False) if id(p) not in counted}
-        counted.update(own)
-        sizes = {
-            trained: sum(p.numel() for p in own.values() if p.requires_grad == trained)
-            for trained in (True, False)
-        }
-        kind = type(layer).__name__
-        rows.append(
-            _row(KINDS.get(kind, kind), output, sizes[True], sizes[False], _settings(layer))
+        new = [p for p in layer.parameters(recurse=False) if id(p) not in counted]
+        counted.update(map(id, new))
+        trained, frozen = (
+            sum(p.numel() for p in new if p.requires_grad == kind) for kind in (True, False)
         )
+        name = type(layer).__name__
+        rows.append(_row(KINDS.get(name, name), output, trained, frozen, _settings(layer)))
 
     handles = []
     for module in model.modules():
         if not list(module.children()) and not isinstance(module, nn.ReLU):
-            handles += [
-                module.register_forward_pre_hook(enter),
-                module.register_forward_hook(leave),
-            ]
+            handles.append(module.register_forward_pre_hook(enter))
+            handles.append(module.register_forward_hook(leave))
     training = model.training
     try:
         with torch.no_grad(), activations:
@@ -107,14 +102,10 @@ def _row(
     shape = list(output.shape[1:])
     if len(shape) == 3:
         shape = [*shape[1:], shape[0]]
-    return {
-        "layer": layer,
-        "output_shape": str(shape[0]) if len(shape) == 1 else str(tuple(shape)),
-        "parameters": parameters,
-        "frozen": frozen,
-        "activation": "",
-        "settings": settings,
-    }
+    row: dict[str, Any] = {"layer": layer}
+    row |= {"output_shape": str(shape[0] if len(shape) == 1 else tuple(shape))}
+    row |= {"parameters": parameters, "frozen": frozen}
+    return row | {"activation": "", "settings": settings}
 
 
 def _settings(layer: nn.Module) -> str:
@@ -123,8 +114,8 @@ def _settings(layer: nn.Module) -> str:
         size: Any = layer.kernel_size
         height, width = (size, size) if isinstance(size, int) else size
         parts.append(f"{height}x{width}")
-        if isinstance(layer, nn.Conv2d) and layer.stride[0] != 1:
-            parts.append(f"stride {layer.stride[0]}")
+    if isinstance(layer, nn.Conv2d) and layer.stride[0] != 1:
+        parts.append(f"stride {layer.stride[0]}")
     if hasattr(layer, "p"):
         parts.append(f"p = {layer.p}")
     return ", ".join(parts)

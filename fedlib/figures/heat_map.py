@@ -96,19 +96,10 @@ def draw_cells(
     values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)))
     if values.isna().all(axis=None):
         limits = (0.0, 1.0)  # seaborn finds none
-    sns.heatmap(
-        values,
-        vmin=limits[0],
-        vmax=limits[1],
-        cmap="cividis_r" if smaller else "cividis",
-        annot=values.map(short) if numbers else None,
-        fmt="",
-        annot_kws={"fontsize": 6},
-        cbar=False,
-        xticklabels=False,
-        yticklabels=False,
-        ax=ax,
-    )
+    colors = {"cmap": "cividis_r" if smaller else "cividis", "vmin": limits[0], "vmax": limits[1]}
+    texts = {"annot": values.map(short) if numbers else None, "annot_kws": {"fontsize": 6}}
+    bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
+    sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
     ax.set_ylim(0, len(grid))  # the smallest below
     mesh = ax.collections[0]
     shown = np.asarray(mesh.get_facecolor())[values.notna().to_numpy().ravel()]

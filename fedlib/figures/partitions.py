@@ -83,16 +83,9 @@ def label_legend(ax: Axes, classes: int) -> None:
     """Name the labels of :func:`client_labels` below the whole figure."""
     handles, names = ax.get_legend_handles_labels()
     if classes <= 20:
-        figure_of(ax).legend(
-            handles[:classes],
-            names[:classes],
-            loc="outside lower center",
-            ncols=10,
-            title="label",
-            title_fontsize=7,
-            handlelength=0.8,
-            columnspacing=0.9,
-        )
+        look = {"ncols": 10, "title_fontsize": 7, "handlelength": 0.8, "columnspacing": 0.9}
+        named = {"handles": handles[:classes], "labels": names[:classes], "title": "label"}
+        figure_of(ax).legend(loc="outside lower center", **named, **look)
 
 
 def unique_labels(
@@ -125,18 +118,10 @@ def unique_labels(
     heights = pd.DataFrame([np.bincount(one, minlength=top + 1) for one in unique])
     each = heights.melt(var_name="unique_labels", value_name="clients")
     with style.axes(ax) as ax:
-        sns.barplot(
-            each,
-            x="unique_labels",
-            y="clients",
-            errorbar=("pi", 100) if len(partitions) > 1 else None,
-            native_scale=True,
-            width=0.9,
-            color="C0",
-            saturation=1,
-            err_kws={"color": "0.3", "linewidth": 0.6},
-            ax=ax,
-        )
+        spread = ("pi", 100) if len(partitions) > 1 else None
+        lines = {"errorbar": spread, "err_kws": {"color": "0.3", "linewidth": 0.6}}
+        bars = {"color": "C0", "saturation": 1, "width": 0.9, "native_scale": True}
+        sns.barplot(each, x="unique_labels", y="clients", ax=ax, **bars, **lines)
         ax.set(xlabel="different labels of a client", ylabel="clients", title=title)
     groups = each.groupby("unique_labels")["clients"]
     data = groups.agg(clients="mean", smallest="min", largest="max").reset_index()

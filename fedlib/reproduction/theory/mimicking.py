@@ -110,14 +110,15 @@ def tuned(histories: Sequence[History]) -> list[History]:
     """Of the runs of each method and base the one with the smallest last squared gradient."""
     if not histories:
         raise Error("no runs to draw; give at least one history")
-    best: dict[tuple[str, str], tuple[float, History]] = {}
+    groups: dict[tuple[str, str], list[History]] = {}
     for history in histories:
-        key = (base_of(history), _method(history))
-        last = float(history.series("squared_gradient").iloc[-1])
-        last = last if history.diverged is None and np.isfinite(last) else np.inf
-        if key not in best or last < best[key][0]:
-            best[key] = (last, history)
-    return [history for _, history in best.values()]
+        groups.setdefault((base_of(history), _method(history)), []).append(history)
+    return [min(runs, key=_last) for runs in groups.values()]
+
+
+def _last(history: History) -> float:
+    last = float(history.series("squared_gradient").iloc[-1])
+    return last if history.diverged is None and np.isfinite(last) else np.inf
 
 
 def _method(history: History) -> str:
