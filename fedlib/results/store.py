@@ -16,8 +16,7 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.grids import combinations, grid_frame
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
-from fedlib.results import bundles
-from fedlib.results.bundles import Bundled
+from fedlib.results.archives import open_archive
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.task import Task
 
@@ -27,16 +26,8 @@ log = logging.getLogger("fedlib")
 SETTINGS = ("rounds", "seed", "dtype", "eval_every", "clients_per_round", "overrides")
 EXECUTION = ("device", "backend", "progress", "chunk_clients")
 TABLE = (
-    "digest",
-    "task",
-    "preset",
-    "algorithm",
-    "rounds",
-    "seed",
-    "stand_in",
-    "diverged",
-    "created",
-    "path",
+    *("digest", "task", "preset", "algorithm", "rounds", "seed", "stand_in", "diverged"),
+    *("created", "path"),
 )
 
 Request = tuple[RunConfig, Algorithm]
@@ -56,7 +47,7 @@ class Store:
     Args:
         root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
             ``data/``).
-        published: directories with runs of the same layout, and bundles of runs, that are only
+        published: folders with runs of the same layout, unpacked or in zip archives, that are only
             read, by :meth:`load`, ``compare`` and ``redraw``; default ``results`` beside ``root``
             and ``data/results`` of the checkout.
 
@@ -280,9 +271,9 @@ class Store:
             path = find(folder, digest)
             if path is not None:
                 return open_run(path).history(params)
-        for bundle in self._bundles():
-            if digest in bundle:
-                return bundle[digest].history(params)
+        for archive in self._archives():
+            if digest in archive:
+                return archive[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
@@ -301,20 +292,19 @@ class Store:
                     log.warning("%s", problem)
                     continue
                 found.setdefault(run.config.digest, run)
-        for bundle in self._bundles() if published else ():
-            for digest, packed in bundle.items():
+        for archive in self._archives() if published else ():
+            for digest, packed in archive.items():
                 if task in (None, packed.config.task["name"]):
                     found.setdefault(digest, packed)
         return sorted(found.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
-    def _bundles(self) -> Iterator[dict[str, Bundled]]:
-        """The published bundles; a damaged one is logged and left out."""
-        for results in self.published:
-            for folder in bundles.folders(results):
-                try:
-                    yield bundles.open_bundle(folder)
-                except Error as problem:
-                    log.warning("%s", problem)
+    def _archives(self) -> Iterator[Mapping[str, Stored]]:
+        """The published archives; a damaged one is logged and left out."""
+        for path in [path for folder in self.published for path in sorted(folder.glob("*.zip"))]:
+            try:
+                yield open_archive(path)
+            except Error as problem:
+                log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.
