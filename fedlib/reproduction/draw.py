@@ -98,15 +98,15 @@ def draw(
 def _others(chosen: Entry, histories: Sequence[History], store: Store) -> list[History]:
     """The runs of other tasks that the figure was drawn from last."""
     new = {history.config.task["name"] for history in histories}
-    found: list[History] = []
+    others: list[History] = []
     for task, digests in remembered(store, chosen).items():
         if task in new or task not in chosen.notebooks:
             continue
         try:
-            found += [store.load(digest, params=False) for digest in digests]
+            others += [store.load(digest, params=False) for digest in digests]
         except Error as problem:
             log.warning("figure %s: %s left out: %s", chosen.id, task, problem)
-    return found
+    return others
 
 
 def redraw(
@@ -129,16 +129,15 @@ def redraw(
             All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
-    wanted = (
-        [e for e in entries() if e.draw or e.make] if ids is None else [entry(id) for id in ids]
-    )
+    drawable = [entry for entry in entries() if entry.draw or entry.make]
+    wanted = drawable if ids is None else [entry(id) for id in ids]
     made: list[Path] = []
     problems: list[str] = []
     load = cache(partial(store.load, params=False))  # figures share many runs
-    for one in wanted:
+    for chosen in wanted:
         try:
-            runs = [] if one.make else _runs(one, store, load)
-            made.append(_draw(one, runs, store, root).path)
+            runs = [] if chosen.make else _runs(chosen, store, load)
+            made.append(_draw(chosen, runs, store, root).path)
         except Error as problem:
             problems.append(str(problem))
     if problems:

@@ -113,7 +113,7 @@ def test_fedopts_tables_hold_the_printed_counts_and_shapes(label):
     assert ours["layer"].tolist() == printed["layer"].tolist()
     assert ours["output_shape"].tolist() == printed["output_shape"].tolist()
     assert (ours["parameters"] == ours["printed"]).all()
-    assert (ours["printed"].to_numpy() == printed["parameters"].to_numpy()).all()
+    assert ours["printed"].tolist() == printed["parameters"].tolist()
     make, _ = architectures.FEDOPT[label]
     assert ours["parameters"].iloc[-1] == sum(p.numel() for p in make().parameters())
     with pytest.raises(fedlib.Error, match="unknown model of FedOpt 'EMNIST'"):
@@ -150,14 +150,10 @@ def test_adafedadams_drawings_show_every_layer():
         edges = np.array([(box.get_x(), box.get_x() + box.get_width()) for box in boxes])
         assert (edges[1:, 0] > edges[:-1, 1]).all()
         assert ax.get_xlim()[0] < edges.min() and edges.max() < ax.get_xlim()[1]
+        if kinds.get("Conv2d"):  # boxes shrink with the images and grow with the channels
+            shown = zip(boxes, data["layer"], strict=True)
+            sizes = [(b.get_height(), b.get_width()) for b, kind in shown if kind == "Conv2d"]
+            heights, widths = zip(*sizes, strict=True)
+            assert list(heights) == sorted(heights, reverse=True) and len(set(heights)) == 5
+            assert list(widths) == sorted(widths) and len(set(widths)) == 4
     assert data["frozen"].sum() == 400_001 * 300
-
-
-def test_vggs_boxes_shrink_with_the_images_and_grow_with_the_channels():
-    figure, data = architectures.adafedadam_figure_4()
-    boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    convolutions = [b for b, kind in zip(boxes, data["layer"], strict=True) if kind == "Conv2d"]
-    heights = [box.get_height() for box in convolutions]
-    widths = [box.get_width() for box in convolutions]
-    assert heights == sorted(heights, reverse=True) and len(set(heights)) == 5
-    assert widths == sorted(widths) and len(set(widths)) == 4
