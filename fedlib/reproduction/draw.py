@@ -130,16 +130,15 @@ def redraw(
             All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
-    wanted = (
-        [e for e in entries() if e.draw or e.make] if ids is None else [entry(id) for id in ids]
-    )
+    drawable = [entry for entry in entries() if entry.draw or entry.make]
+    wanted = drawable if ids is None else [entry(id) for id in ids]
     made: list[Path] = []
     problems: list[str] = []
     load = cache(partial(store.load, params=False))  # figures share many runs
-    for one in wanted:
+    for chosen in wanted:
         try:
-            runs = [] if one.make else _runs(one, store, load)
-            made.append(_draw(one, runs, store, root).path)
+            runs = [] if chosen.make else _runs(chosen, store, load)
+            made.append(_draw(chosen, runs, store, root).path)
         except Error as problem:
             problems.append(str(problem))
     if problems:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import MARKERS, algorithm, figure_of, printed_key, shared_legend
+from fedlib.figures.curves import printed_key, shared_legend
+from fedlib.figures.distributions import client_density
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
 from fedlib.results.selection import best_setting
-
-# Of the kernel of a density, in percentage points.
-BANDWIDTH = 5.0
 
 
 def best_fedprox(histories: Sequence[History]) -> list[History]:
@@ -68,62 +64,3 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     first = ["task", "panel", "algorithm"]
     data = data[first + [name for name in data.columns if name not in first]]
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
-
-
-def client_density(
-    histories: Sequence[History],
-    metric: str = "accuracy",
-    split: str = "test",
-    *,
-    title: str = "",
-    bandwidth: float = BANDWIDTH,
-    legend: bool = True,
-    by: Callable[[History], str] = algorithm,
-    ax: Axes | None = None,
-) -> tuple[Figure, pd.DataFrame]:
-    """The density of the clients' final values, a line per algorithm (seeds pooled).
-
-    A Gaussian kernel around each client's value, reflected at 0 and at 100 %, so that the density
-    is one between them. Clients count alike.
-
-    Args:
-        metric: per client, a fraction.
-        bandwidth: the kernel's standard deviation, in percentage points.
-
-    Returns:
-        the figure, and what is drawn: task, algorithm, value (percent), density (per point).
-
-    Raises:
-        Error: no runs, or one without values per client.
-    """
-    if not histories:
-        raise Error("no runs to draw; give at least one history")
-    parts: dict[str, list[np.ndarray]] = {}
-    for history in histories:
-        frame = history.clients
-        chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
-        if chosen.empty:
-            raise Error(f"{history!r} has no {split} {metric} per client")
-        parts.setdefault(by(history), []).append(chosen.to_numpy(float))
-    at = np.linspace(0.0, 100.0, 201)
-    frames = []
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
-        for key, values in parts.items():
-            density = _density(100.0 * np.concatenate(values), at, bandwidth)
-            look = style.look(key)
-            ax.plot(at, density, label=look.label, markevery=len(at) // MARKERS, **look.line())
-            frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
-        ax.set(xlabel=f"client {split} {metric} (%)", ylabel="density", title=title)
-        ax.set_ylim(bottom=0)
-        if legend:
-            ax.legend()
-    data = pd.concat(frames, ignore_index=True)
-    data.insert(0, "task", histories[0].config.task["name"])
-    return figure_of(ax), data
-
-
-def _density(values: np.ndarray, at: np.ndarray, bandwidth: float) -> np.ndarray:
-    mirrored = np.concatenate([values, -values, 200.0 - values])
-    kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / bandwidth) ** 2)
-    return kernels.sum(1) / (len(values) * bandwidth * np.sqrt(2 * np.pi))

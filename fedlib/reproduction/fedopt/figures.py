@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.figures import architectures, partitions, style
+from fedlib.figures import style
 from fedlib.figures.curves import printed_key, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
@@ -21,6 +21,7 @@ from fedlib.reproduction.fedopt.grids import OPTIMIZERS, TASKS
 from fedlib.reproduction.fedopt.runs import TABLES_1
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
+from fedlib.reproduction.theory import architectures, partitions
 from fedlib.tasks import load_task
 
 COLUMNS = 3

@@ -1,76 +1,28 @@
-"""Figures of partitions: they show what the partitioners give, and need neither runs nor data."""
-
-import json
+"""The papers' partitions and networks: drawn as the partitioners and models give them."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import fedlib
-from fedlib import datasets, figures, notebook, partition
-from fedlib.figures import partitions
+from fedlib import datasets, papers, partition
+from fedlib.reproduction import draw
+from fedlib.reproduction.theory import architectures, partitions
 from fedlib.results import Store
 
-IDS = {"fedopt/figure_14", "adafedadam/figure_6", "delta_sgd/figure_8", "fedopt/table_2"}
 TEN = np.repeat(np.arange(10), 5000)
 FINE = np.repeat(np.arange(100), 500)
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "data" / "runs", published=[])
-
-
-def test_redraw_needs_no_runs_no_data_and_no_earlier_drawing(store, tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("not needed")
-
-    for name in ("load", "load_text"):
-        monkeypatch.setattr(datasets, name, refuse)
-    monkeypatch.setattr(Store, "load", refuse)
-    made = figures.redraw(["adafedadam/figure_6", "fedopt/table_2"], store=store)
-    assert [path.name for path in made] == ["figure_6.png", "table_2.html"]
-    folder = tmp_path / "figures" / "adafedadam"
-    assert {p.suffix for p in folder.iterdir()} == {".png", ".pdf", ".csv", ".json"}
-    record = json.loads((folder / "figure_6.json").read_text())
-    assert record["runs"] == [] and record["data"] == "none" and record["note"] == ""
-    before = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix != ".json"}
-    figures.redraw(["adafedadam/figure_6"], store=store)
-    assert before == {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix != ".json"}
-    assert not store.root.exists()
-
-
-def test_catalogue_has_them_and_takes_no_runs(store):
-    made = {entry.id for entry in figures.entries() if entry.make is not None}
-    assert made >= IDS | {"theory/label_heterogeneity"}
-    assert {figures.entry(id).notebook for id in IDS} == {"06_partitions"}
-    with pytest.raises(fedlib.Error, match="fedopt/figure_14 is drawn without runs"):
-        figures.draw("fedopt/figure_14", ["a run"], store=store)
-
-
 def test_figure_14_counts_what_ten_partitions_hold():
     figure, data = partitions.fedopt_figure_14()
-    unique = np.array(
-        [
-            [len(set(FINE[part])) for part in partition.pachinko(FINE // 5, FINE, *sizes, seed)]
-            for seed in range(10)
-            for sizes in [(500, 100, 0.1, 10.0)]
-        ]
-    )
+    splits = [partition.pachinko(FINE // 5, FINE, 500, 100, 0.1, 10.0, seed) for seed in range(10)]
+    unique = np.array([[len(set(FINE[part])) for part in parts] for parts in splits])
     for row in data.itertuples():
         heights = (unique == row.unique_labels).sum(axis=1)
-        assert (row.clients, row.smallest, row.largest) == (
-            pytest.approx(heights.mean()),
-            heights.min(),
-            heights.max(),
-        )
+        expected = (pytest.approx(heights.mean()), heights.min(), heights.max())
+        assert (row.clients, row.smallest, row.largest) == expected
     assert data["clients"].sum() == pytest.approx(500)
-    bars = figure.axes[0].containers[0]
-    assert [bar.get_height() for bar in bars] == data["clients"].tolist()
-    assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx(
-        data["unique_labels"].tolist()
-    )
     # The paper: most clients between 20 and 30, and some over 40.
     inside = data.loc[data["unique_labels"].between(20, 30), "clients"].sum() / 500
     assert 0.5 < inside < 0.64 and f"{inside:.0%}" in figure.axes[0].get_title()
@@ -113,7 +65,8 @@ def test_figure_8_shows_the_shares_of_a_hundred_clients():
     assert commonest[0.01] > 0.9 and commonest[1.0] < 0.5
 
 
-def test_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path, store):
+def test_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path):
+    store = Store(tmp_path / "data" / "runs", published=[])
     y = {"train_y": np.arange(300) % 10, "test_y": np.arange(100) % 10}
     clients = {"train_client": np.arange(300) % 7, "test_client": np.arange(100) % 5}
     for name, shape, more in (("cifar10", (32, 32, 3), {}), ("femnist", (28, 28), clients)):
@@ -123,7 +76,7 @@ def test_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path, store):
         }
         np.savez(tmp_path / f"{name}.npz", **x, **y, **more)
         datasets.import_file(name, tmp_path / f"{name}.npz", tmp_path / "data")
-    drawn = figures.draw("fedopt/table_2", store=store)
+    drawn = draw.draw("fedopt/table_2", store=store)
     frame = drawn.data.set_index(["dataset", "quantity"])
     assert frame.loc["CIFAR-10", "ours"].to_dict() == {
         "train_clients": 3,
@@ -140,13 +93,6 @@ def test_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path, store):
     assert "671585" in text and "not prepared" in text and "–" in text and "300" in text
 
 
-def test_a_session_shows_them_without_runs(monkeypatch, capsys):
-    session = notebook.start("elsewhere")
-    shown = session.figure("fedopt/table_2")
-    assert "135818730" in shown.to_html()
-    assert isinstance(session.figure("adafedadam/figure_6"), Figure)
-
-
 def test_heterogeneity_falls_with_the_concentration_as_the_theory_says():
     data = partitions.heterogeneity((0.03, 0.3, 3.0, 30.0), seed=1)
     table = data.pivot(index="alpha", columns="partition", values="mean")
@@ -159,21 +105,55 @@ def test_heterogeneity_falls_with_the_concentration_as_the_theory_says():
     assert table.loc[30.0, "dirichlet"] > table.loc[30.0, "silos"] + 0.03  # small samples
 
 
-def test_client_labels_of_any_partition():
-    labels = np.array([0, 0, 1, 2])
-    parts = [np.array([0, 2]), np.array([], dtype=int), np.array([1, 3, 3])]
-    figure, data = figures.client_labels(labels, parts, title="Own")
-    assert data.values.tolist() == [
-        [0, 0, 1, 0.5],
-        [0, 1, 1, 0.5],
-        [2, 0, 1, pytest.approx(1 / 3)],
-        [2, 2, 2, pytest.approx(2 / 3)],
-    ]
-    assert figure.axes[0].get_title() == "Own" and len(figure.legends) == 1
-    _, data = figures.unique_labels(labels, [parts])
-    assert data["clients"].tolist() == [1, 0, 2]
-    assert isinstance(data, pd.DataFrame)
-    with pytest.raises(fedlib.Error, match="no examples"):
-        figures.client_labels(labels, [np.array([], dtype=int)])
-    with pytest.raises(fedlib.Error, match="no partitions"):
-        figures.unique_labels(labels, [])
+@pytest.mark.parametrize("label", architectures.FEDOPT)
+def test_fedopts_tables_hold_the_printed_counts_and_shapes(label):
+    figure, ours = architectures.fedopt_table(label)
+    printed = papers.table("fedopt", "table3_6_models").query("model == @label")
+    assert figure is None and len(ours) == len(printed)
+    assert ours["layer"].tolist() == printed["layer"].tolist()
+    assert ours["output_shape"].tolist() == printed["output_shape"].tolist()
+    assert (ours["parameters"] == ours["printed"]).all()
+    assert ours["printed"].tolist() == printed["parameters"].tolist()
+    make, _ = architectures.FEDOPT[label]
+    assert ours["parameters"].iloc[-1] == sum(p.numel() for p in make().parameters())
+    with pytest.raises(fedlib.Error, match="unknown model of FedOpt 'EMNIST'"):
+        architectures.fedopt_table("EMNIST")
+
+
+def test_fedopts_activations_are_those_of_the_code():
+    tables = {label: architectures.fedopt_table(label)[1] for label in architectures.FEDOPT}
+    dense = tables["EMNIST AE"].query("layer == 'Dense'")
+    assert dense["activation"].tolist() == ["sigmoid"] * 3 + [""] + ["sigmoid"] * 4
+    weighty = tables["EMNIST CR"].query("parameters > 0 and layer != 'TOTAL'")
+    assert weighty["activation"].tolist() == ["ReLU", "ReLU", "ReLU", ""]
+    assert (tables["StackOverflow NWP"]["activation"] == "").all()
+    assert tables["EMNIST CR"]["settings"].iloc[1] == "3x3"
+
+
+def test_adafedadams_drawings_show_every_layer():
+    for drawing, parameters, kinds in (
+        (architectures.adafedadam_figure_4, 9_750_922, {"Conv2d": 8, "MaxPool2d": 5, "Dense": 3}),
+        (architectures.adafedadam_figure_5, 241_802, {"Embedding": 1, "LSTM": 2, "Dense": 1}),
+    ):
+        figure, data = drawing()
+        assert data["parameters"].sum() == parameters
+        counted = data["layer"].value_counts()
+        assert {kind: counted[kind] for kind in kinds} == kinds
+        ax = figure.axes[0]
+        boxes = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+        assert len(boxes) == len(data)
+        assert f"{parameters:,}" in ax.get_title()
+        words = " ".join(text.get_text() for text in ax.texts)
+        for row in data.query("parameters > 0").itertuples():
+            assert f"{row.parameters:,}" in words
+        # Boxes follow each other and lie inside the panel.
+        edges = np.array([(box.get_x(), box.get_x() + box.get_width()) for box in boxes])
+        assert (edges[1:, 0] > edges[:-1, 1]).all()
+        assert ax.get_xlim()[0] < edges.min() and edges.max() < ax.get_xlim()[1]
+        if kinds.get("Conv2d"):  # boxes shrink with the images and grow with the channels
+            shown = zip(boxes, data["layer"], strict=True)
+            sizes = [(b.get_height(), b.get_width()) for b, kind in shown if kind == "Conv2d"]
+            heights, widths = zip(*sizes, strict=True)
+            assert list(heights) == sorted(heights, reverse=True) and len(set(heights)) == 5
+            assert list(widths) == sorted(widths) and len(set(widths)) == 4
+    assert data["frozen"].sum() == 400_001 * 300

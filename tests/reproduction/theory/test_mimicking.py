@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import fedlib
-from fedlib import figures, papers
+from fedlib import papers
+from fedlib.reproduction import draw
 from fedlib.reproduction.theory import mimicking
 from fedlib.results import Store
 
@@ -84,7 +85,7 @@ def test_table_1_means_what_is_transcribed():
 
 
 def test_table_1_is_drawn_without_runs(store, tmp_path):
-    (path,) = figures.redraw(["mime/table_1"], store=store)
+    (path,) = draw.redraw(["mime/table_1"], store=store)
     text = path.read_text(encoding="utf-8")
     assert path.name == "table_1.html" and "δG/(√S ε^1.5) + G²/(Sε) + δ/ε" in text
     assert "MimeLiteSGD ≡ FedAvgSGD" in text and "\\frac" not in text
@@ -104,7 +105,7 @@ def test_mimicking_draws_the_best_run_of_each_method_and_counts_what_is_sent(sto
         ]
     ]
     runs = store.runs(task, requests, rounds=6, dtype="float64")
-    drawn = figures.draw("theory/mimicking", runs, store=store)
+    drawn = draw.draw("theory/mimicking", runs, store=store)
     data = drawn.data
     assert set(zip(data["base"], data["method"], strict=True)) == {
         *(("Momentum", name) for name in ("mime", "mimelite", "fedavg")),
@@ -126,8 +127,8 @@ def test_mimicking_draws_the_best_run_of_each_method_and_counts_what_is_sent(sto
     titles = [ax.get_title() for ax in drawn.figure.axes[:2]]
     assert titles == ["base: SGD", "base: momentum"]
     before = data.to_csv()
-    figures.redraw(["theory/mimicking"], store=store)
-    assert figures.draw("theory/mimicking", runs, store=store).data.to_csv() == before
+    draw.redraw(["theory/mimicking"], store=store)
+    assert draw.draw("theory/mimicking", runs, store=store).data.to_csv() == before
 
 
 def test_similarity_tunes_the_step_size_and_averages_over_seeds(store):
@@ -145,7 +146,7 @@ def test_similarity_tunes_the_step_size_and_averages_over_seeds(store):
     for delta in (0.25, 0.5):
         task = squared_task("hessian_similarity", delta=delta)
         histories += store.runs(task, requests, rounds=30, clients_per_round=2, dtype="float64")
-    drawn = figures.draw("theory/hessian_similarity", histories, store=store)
+    drawn = draw.draw("theory/hessian_similarity", histories, store=store)
     data = drawn.data.set_index(["method", "delta"])
     assert len(data) == 6 and (data["seeds"] == 2).all()
     for (method, delta), row in data.iterrows():
