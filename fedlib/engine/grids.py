@@ -46,7 +46,7 @@ def grid(
     """
     cells = combinations(axes)
     rounds = task.rounds if rounds is None else rounds
-    requests = [
+    configured = [
         configure(
             task,
             algorithm,
@@ -59,7 +59,7 @@ def grid(
         )
         for cell in cells
     ]
-    histories = execute(task, requests, device=device, backend=backend, progress=progress)
+    histories = execute(task, configured, device=device, backend=backend, progress=progress)
     return grid_frame(cells, histories)
 
 

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedlib.engine.plan import Plan, make_plan
+from fedlib.engine.plan import Plan, local_steps, make_plan
 from fedlib.task import ClientData
 
 SIZES = [7, 0, 3, 10, 1]
@@ -19,9 +20,11 @@ def data() -> ClientData:
     return ClientData(torch.arange(total), torch.arange(total), parts)
 
 
-def plan(clients: list[int], **changes: object) -> Plan:
-    settings = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
-    return make_plan(data(), np.array(clients), **settings)  # type: ignore[arg-type]
+def plan(clients: list[int], **changes: Any) -> Plan:
+    own = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
+    epochs, steps, chosen = own.pop("local_epochs"), own.pop("steps"), np.array(clients)
+    taken = local_steps(data().sizes[chosen], own["batch_size"], epochs, steps, chosen)
+    return make_plan(data(), chosen, taken, **own)
 
 
 def batches(p: Plan, client: int) -> list[list[int]]:
