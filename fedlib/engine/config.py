@@ -187,9 +187,13 @@ def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: st
     require(bool(good) and (high is None or value <= high), name, value, allowed)
 
 
+def _listed(value: Any) -> bool:
+    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
+
+
 def _local_epochs(epochs: Any) -> int | tuple[int, int]:
     allowed = "a whole number >= 1, or two such numbers low, high"
-    if isinstance(epochs, Sequence) and not isinstance(epochs, str):
+    if _listed(epochs):
         require(len(epochs) == 2, "local_epochs", epochs, allowed)
         for one in epochs:
             _whole("local_epochs", one, 1, allowed=allowed)
@@ -202,9 +206,7 @@ def _local_epochs(epochs: Any) -> int | tuple[int, int]:
 def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if steps is None:
         return None
-    if (isinstance(steps, Sequence) and not isinstance(steps, str)) or isinstance(
-        steps, np.ndarray
-    ):
+    if _listed(steps):
         for one in steps:
             _whole("local_steps", one, 0)
         if len(steps) != population:

@@ -74,17 +74,13 @@ class LiveBytes(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for one in filter(_is_tensor, tree_leaves(result)):
             storage = one.untyped_storage()
-            if storage._cdata not in given and storage._cdata not in self._known:
-                self._note(storage)
+            place, size = storage._cdata, storage.nbytes()
+            if place not in given and place not in self._known:
+                self._known.add(place)
+                self.live += size
+                self.peak = max(self.peak, self.live)
+                weakref.finalize(storage, self._forget, place, size)
         return result
-
-    def _note(self, storage: torch.UntypedStorage) -> None:
-        place = storage._cdata
-        size = storage.nbytes()
-        self._known.add(place)
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._forget, place, size)
 
     def _forget(self, place: int, size: int) -> None:
         self._known.discard(place)

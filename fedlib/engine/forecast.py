@@ -28,7 +28,6 @@ class MemoryForecast:
         configurations: C; clients: that train at once, in all workers together.
         start: bytes of the data, the model and the server's first states.
         training: bytes at the peak of a round; evaluation: at the peak of an evaluation.
-        parts: a, s, d and c in bytes.
     """
 
     configurations: int
@@ -36,7 +35,6 @@ class MemoryForecast:
     start: int
     training: int
     evaluation: int
-    parts: tuple[float, float, float, float]
 
     @property
     def peak(self) -> int:
@@ -89,9 +87,8 @@ def forecast(program: Program) -> MemoryForecast:
         alike = [program.configured[0]] * count
         small = Program(task, alike, program.device, "vectorized", number)
         peaks[count, number] = peak_of(partial(small.rehearse, np.unique(chosen[:number])))
-    parts = fitted(peaks)
     count = len(program.configs)
-    constant, configuration, client, both = parts
+    constant, configuration, client, both = fitted(peaks)
     training = constant + configuration * count + client * clients + both * count * clients
     vector = program.model.size * program.dtype.itemsize
     data = [task.train.x, task.train.y, task.test.x, task.test.y]
@@ -101,5 +98,4 @@ def forecast(program: Program) -> MemoryForecast:
         start=sum(t.numel() * t.element_size() for t in data) + (count + 1) * vector,
         training=int(training),
         evaluation=program.evaluate.memory(program.model.initial(), count),
-        parts=parts,
     )

@@ -92,12 +92,11 @@ class Recording:
         map_state(Tensor.copy_, self.state, backup)
 
     def __call__(self, state: State, batch: Batch) -> State:
-        """The state after the step, in the recording's own memory."""
+        """The state after the step: a copy, as the next replay writes over the outputs."""
         map_state(Tensor.copy_, self.state, state)
         map_state(Tensor.copy_, self.inputs, _tensors(batch))
         self.recorded.replay()
-        outputs: State = self.recorded.outputs
-        return outputs
+        return map_state(torch.clone, self.recorded.outputs)
 
 
 class Graphed(Vectorized):
@@ -129,10 +128,7 @@ class Graphed(Vectorized):
             if len(self.recordings) > RECORDINGS:
                 self.recordings.popitem(last=False)
         self.recordings.move_to_end(key)
-        if known is None:
-            return super().step(method, state, batch)
-        # The next replay writes over these outputs, and clients that finish keep theirs.
-        return map_state(torch.clone, known(state, batch))
+        return super().step(method, state, batch) if known is None else known(state, batch)
 
 
 def _own(tensor: Tensor) -> Tensor:

@@ -50,10 +50,6 @@ class Layout:
         """Examples that are computed on: a step is as wide as its largest batch."""
         return sum(a * width for a, width in zip(self.active, self.widths, strict=True))
 
-    def padding(self) -> float:
-        """The fraction of these that is padding."""
-        return 1.0 - float(self.counts.sum()) / max(self.slots, 1)
-
 
 @dataclass(frozen=True)
 class Plan(Layout):

@@ -8,6 +8,7 @@ memory, and results by rounding only.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -134,12 +135,12 @@ def threads(count: int) -> Iterator[None]:
 
 def limits(device: torch.device) -> Limits:
     """The limits measured on this machine for this device, or the defaults."""
-    return _measured().get(machine(device), DEFAULTS[device.type])
+    return _measured(path()).get(machine(device), DEFAULTS[device.type])
 
 
 def measured(device: torch.device) -> bool:
     """Whether the limits of this device were measured here."""
-    return machine(device) in _measured()
+    return machine(device) in _measured(path())
 
 
 def machine(device: torch.device) -> str:
@@ -156,26 +157,21 @@ def path() -> Path:
     return Path(cache) / "strategy.json"
 
 
-_cache: dict[Path, dict[str, Limits]] = {}
-
-
-def _measured() -> dict[str, Limits]:
+@functools.cache
+def _measured(place: Path) -> dict[str, Limits]:
     """The file's limits by machine; a file that cannot be read counts as none."""
-    place = path()
-    if place not in _cache:
-        try:
-            plain = json.loads(place.read_text(encoding="utf-8"))
-            _cache[place] = {name: Limits(**numbers) for name, numbers in plain.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            _cache[place] = {}
-    return _cache[place]
+    try:
+        plain = json.loads(place.read_text(encoding="utf-8"))
+        return {name: Limits(**numbers) for name, numbers in plain.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def keep(device: torch.device, found: Limits) -> Path:
     """Write limits measured for a device; those of others stay."""
     place = path()
-    every = {**_measured(), machine(device): found}
+    every = {**_measured(place), machine(device): found}
     plain = {name: asdict(limit) for name, limit in every.items()}
     files.write(place, f"{json.dumps(plain, indent=2)}\n".encode())
-    _cache.pop(place, None)
+    _measured.cache_clear()
     return place

@@ -13,9 +13,8 @@ import pandas as pd
 from fedlib import engine, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.config import RunConfig, Settings
-from fedlib.engine.grids import combinations, grid_frame
 from fedlib.engine.history import History
-from fedlib.engine.run import Execution
+from fedlib.engine.run import Execution, combinations, grid_frame
 from fedlib.errors import Error, unknown
 from fedlib.results import bundles
 from fedlib.results.bundles import Bundled

@@ -64,5 +64,5 @@ def test_outside_of_a_checkout_it_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(fedlib.Error, match="no benchmarks in .*; run this in a checkout"):
+    with pytest.raises(fedlib.Error, match=r"no benchmarks in .*; run this in a checkout"):
         checkout_module("rounds")

@@ -12,8 +12,7 @@ from torch import nn
 
 import fedlib
 from fedlib.engine.config import configure
-from fedlib.engine.grids import combinations
-from fedlib.engine.run import execute
+from fedlib.engine.run import combinations, execute
 from fedlib.engine.strategy import threads
 
 TASKS: dict[str, dict[str, Any]] = {

@@ -125,18 +125,14 @@ def start(folder: Path, result: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(result)])
 
 
-def wait_for_a_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None and not any(folder.glob("*.pt")):
-        time.sleep(0.005)
-
-
 @pytest.mark.slow
 def test_a_killed_process_continues_bit_for_bit(tmp_path: Path) -> None:
     assert start(tmp_path / "none", tmp_path / "whole.csv").wait() == 0
     chance = random.Random(0)
     process = start(tmp_path / "state", tmp_path / "again.csv")
     for _ in range(KILLS):
-        wait_for_a_checkpoint(tmp_path / "state", process)
+        while process.poll() is None and not any((tmp_path / "state").glob("*.pt")):
+            time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()

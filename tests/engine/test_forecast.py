@@ -69,7 +69,7 @@ def test_the_forecast_of_a_grid_is_within_20_percent(
 
 
 def test_a_forecast_says_what_it_is_about() -> None:
-    text = str(MemoryForecast(72, 10, 2**20, 3 * 2**30, 2**10, (0.0, 0.0, 0.0, 0.0)))
+    text = str(MemoryForecast(72, 10, 2**20, 3 * 2**30, 2**10))
     assert text == (
         "72 configurations, 10 clients at once: about 3.0 GiB at most (training 3.0 GiB, "
         "evaluation 1 KiB, data and models 1 MiB)"

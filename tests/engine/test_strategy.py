@@ -59,7 +59,7 @@ def test_measured_limits_are_kept_for_this_machine_and_decide() -> None:
 def test_a_damaged_file_counts_as_none(text: str) -> None:
     strategy.path().parent.mkdir(parents=True)
     strategy.path().write_text(text)
-    strategy._cache.clear()
+    strategy._measured.cache_clear()
     assert strategy.limits(CPU) == strategy.DEFAULTS["cpu"]
 
 
@@ -69,21 +69,14 @@ def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results() -> None:
         configure(task, "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate})
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
-    together = execute(task, configured)
     strategy.keep(CPU, strategy.Limits(chunk_numbers=2 * 610))
+    before = torch.get_rng_state()
     assert [len(part) for part in programs(configured, task, "cpu")] == [2, 2, 1]
+    assert torch.equal(before, torch.get_rng_state())  # asking draws nothing
     assert [len(part) for part in programs(configured)] == [5]
+    together = execute(task, configured, device="cpu", together=True)
     apart = execute(task, configured, device="cpu")
-    (whole, *_) = execute(task, configured, device="cpu", together=True)
-    assert whole.meta["configurations"] == 5
+    assert {history.meta["configurations"] for history in together} == {5}
     assert [history.meta["configurations"] for history in apart] == [2, 2, 2, 2, 1]
     for a, b in zip(together, apart, strict=True):
         assert all(torch.allclose(a.params[n], b.params[n], atol=1e-12) for n in a.params)
-
-
-def test_asking_how_programs_fit_draws_nothing_from_the_global_generator() -> None:
-    task = fedlib.load_task("synthetic", clients=6)
-    configured = [configure(task, "fedavg", overrides={"client_lr": r}) for r in (0.01, 0.02)]
-    before = torch.get_rng_state()
-    programs(configured, task, "cpu")
-    assert torch.equal(before, torch.get_rng_state())
