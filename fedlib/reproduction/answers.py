@@ -118,24 +118,19 @@ def survey(
     for positions in by_task(listed, preset):
         first = listed[positions[0]]
         task = load_task(first.task, data_root=data_root, **first.task_options(preset))
-        unique: dict[str, tuple[Request, Any]] = {}
+        unique: dict[str, tuple[Request, engine.Configured]] = {}
         for position in positions:
-            pair = configured(task, listed[position])
-            unique.setdefault(pair[0].digest, (listed[position], pair))
-        runs = list(unique.items())
-        for members in engine.programs([pair for _, (_, pair) in runs]):
-            digests = tuple(runs[member][0] for member in members)
-            programs.append(
-                Program(
-                    tuple(runs[member][1][0] for member in members),
-                    digests,
-                    tuple(store.has(digest) for digest in digests),
-                )
-            )
+            run = configured(task, listed[position])
+            unique.setdefault(run.config.digest, (listed[position], run))
+        chosen, runs = zip(*unique.values(), strict=True)
+        for members in engine.programs(runs):
+            digests = tuple(runs[member].config.digest for member in members)
+            stored = tuple(store.has(digest) for digest in digests)
+            programs.append(Program(tuple(chosen[one] for one in members), digests, stored))
     return programs
 
 
-def configured(task: Task, request: Request) -> Any:
+def configured(task: Task, request: Request) -> engine.Configured:
     """The configuration and the method of a request."""
     settings: Mapping[str, Any] = request.settings(task.rounds)
     rest = {key: value for key, value in settings.items() if key != "algorithm"}

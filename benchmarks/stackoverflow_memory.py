@@ -1,6 +1,6 @@
 """Stack Overflow's files at scale: how much memory and time preparing and reading them takes.
 
-    python tests/benchmarks/stackoverflow_memory.py --sentences 5000000 --folder FOLDER
+    python benchmarks/stackoverflow_memory.py --sentences 5000000 --folder FOLDER
 
 makes HDF5 files of the layout of TFF's (Zipf words, users with heavy-tailed numbers of sentences),
 prepares them, opens the result memory-mapped and draws rounds of 50 clients as next-word prediction

@@ -25,9 +25,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from fedlib import models
 from fedlib.engine.config import configure
-from fedlib.engine.memory import peak_of, plan
+from fedlib.engine.device import peak_of, resolve_device
+from fedlib.engine.forecast import forecast
 from fedlib.engine.program import Program
-from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
 from fedlib.losses import cross_entropy, sequence_cross_entropy, squared_error
 from fedlib.task import ClientData, PerExample, Task
@@ -228,7 +228,7 @@ def bench(
     Returns:
         ``seconds``: for each way the median over the rounds; ``ratios``: the other ways' seconds
         over fedlib's, the median of the pairs; ``padding``: the share of examples computed on that
-        is padding; ``bytes``: the most that tensors take (fedlib: as planned); the setting, and
+        is padding; ``bytes``: the most that tensors take (fedlib: as forecast); the setting, and
         what fedlib chose.
 
     Raises:
@@ -243,11 +243,11 @@ def bench(
     cohort = load.cohort if clients is None else clients
     task, where = _task(load, name, cohort, width), resolve_device(device)
     rates = [0.03 * 0.9**one for one in range(configurations)]
-    requests = [
+    configured = [
         configure(task, "fedavg", rounds=10**6, eval_every=10**6, overrides={"client_lr": rate})
         for rate in rates
     ]
-    program = Program(task, requests, where, backend, None)
+    program = Program(task, configured, where, backend)
     ways: dict[str, Callable[[], object]] = {"fedlib": program.stepper()}
     if rivals:
         torch.manual_seed(0)
@@ -269,7 +269,7 @@ def bench(
         "threads": torch.get_num_threads(),
         "repeats": repeats,
         "parameters": program.model.size,
-        "padding": 1 - program.seen / program.slots if program.slots else 0.0,
+        "padding": program.padding,
         "bytes": _bytes(program, ways, where) if memory else {},
         "seconds": {way: statistics.median(own) for way, own in times.items()},
         "ratios": {
@@ -285,8 +285,8 @@ def _bytes(
 ) -> dict[str, int]:
     """The most that tensors take in a round of each way, besides data and first models."""
     found = {way: peak_of(step) for way, step in ways.items() if way != "fedlib"}
-    planned = plan(program)
-    return {"fedlib": max(planned.training, planned.evaluation), **found}
+    expected = forecast(program)
+    return {"fedlib": max(expected.training, expected.evaluation), **found}
 
 
 def _task(load: Workload, name: str, cohort: int, width: float) -> Task:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import fedlib
-from fedlib import bench
+from fedlib.cli.reports import checkout_module
 from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareLSTM
+
+bench = checkout_module("rounds")
 
 
 def numbers(model: torch.nn.Module) -> int:
@@ -54,3 +58,11 @@ def test_mistakes_are_told_in_one_line() -> None:
         bench.bench("W9")
     with pytest.raises(fedlib.Error, match="repeats is 0"):
         bench.bench("W1", repeats=0)
+
+
+def test_outside_of_a_checkout_it_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(fedlib.Error, match=r"no benchmarks in .*; run this in a checkout"):
+        checkout_module("rounds")

@@ -1,4 +1,4 @@
-"""The plan of a program's memory against what its tensors really take."""
+"""The forecast of a program's memory against what its tensors really take."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine import allocator, memory
+from fedlib.engine import allocator
 from fedlib.engine.config import configure
+from fedlib.engine.device import LiveBytes, peak_of
+from fedlib.engine.forecast import MemoryForecast, forecast
 from fedlib.engine.program import Program
 
 CPU = torch.device("cpu")
 
 
 def test_live_bytes_follow_tensors_and_their_end() -> None:
-    with memory.LiveBytes() as counter:
+    with LiveBytes() as counter:
         a = torch.zeros(1000)
         b = a + 1
         assert counter.live == 8000
@@ -32,18 +34,18 @@ def test_live_bytes_follow_tensors_and_their_end() -> None:
 
 def test_what_autograd_saves_counts() -> None:
     x = torch.ones(1000, requires_grad=True)
-    plain = memory.peak_of(lambda: x.detach().exp().exp().exp())
-    saving = memory.peak_of(lambda: x.exp().exp().exp())
+    plain = peak_of(lambda: x.detach().exp().exp().exp())
+    saving = peak_of(lambda: x.exp().exp().exp())
     assert plain == 8000 and saving == 12000
 
 
 def program(name: str, count: int, **options: Any) -> Program:
     task = fedlib.load_task(name, **options)
-    requests = [
+    configured = [
         configure(task, "fedadam", rounds=2, eval_every=2, overrides={"client_lr": 0.01 + i / 1000})
         for i in range(count)
     ]
-    return Program(task, requests, CPU, "vectorized", None)
+    return Program(task, configured, CPU, "vectorized")
 
 
 @pytest.mark.parametrize(
@@ -54,20 +56,20 @@ def program(name: str, count: int, **options: Any) -> Program:
         ("emnist_cr", 12, {"clients": 4, "width": 0.1}),
     ],
 )
-def test_the_plan_of_a_grid_is_within_20_percent(
+def test_the_forecast_of_a_grid_is_within_20_percent(
     name: str, count: int, options: dict[str, Any]
 ) -> None:
     made = program(name, count, **options)
-    planned = memory.plan(made)
+    expected = forecast(made)
     new = program(name, count, **options)
     data = sum(t.nbytes for t in (new.task.train.x, new.task.train.y))
     data += sum(t.nbytes for t in (new.task.test.x, new.task.test.y))
-    measured = data + memory.peak_of(lambda: new.run())
-    assert abs(planned.peak / measured - 1) < 0.2, (planned, measured)
+    measured = data + peak_of(lambda: new.run())
+    assert abs(expected.peak / measured - 1) < 0.2, (expected, measured)
 
 
-def test_a_plan_says_what_it_is_about() -> None:
-    text = str(memory.MemoryPlan(72, 10, 2**20, 3 * 2**30, 2**10, (0.0, 0.0, 0.0, 0.0)))
+def test_a_forecast_says_what_it_is_about() -> None:
+    text = str(MemoryForecast(72, 10, 2**20, 3 * 2**30, 2**10))
     assert text == (
         "72 configurations, 10 clients at once: about 3.0 GiB at most (training 3.0 GiB, "
         "evaluation 1 KiB, data and models 1 MiB)"

@@ -1,6 +1,6 @@
 """How the time of a round grows with clients, configurations and width, as a CSV.
 
-    python tests/benchmarks/growth.py --workload W1 --output growth.csv
+    python -m benchmarks.growth --workload W1 --output growth.csv
 
 Each line is one setting: seconds per round of fedlib and of the plain loop (which trains one
 configuration; its time for C of them is C times that), their ratio, what tensors take, padding.
@@ -13,11 +13,12 @@ import platform
 import sys
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
-from fedlib.bench import WORKLOADS, bench
+from benchmarks.rounds import WORKLOADS, bench
 from fedlib.results.files import _commit
 
 SETTINGS = {
@@ -39,13 +40,8 @@ def main() -> None:
     names = options.vary or list(SETTINGS)
     rows = []
     for name, value in chain.from_iterable([(n, v) for v in SETTINGS[n]] for n in names):
-        one = bench(
-            options.workload,
-            repeats=options.repeats,
-            device=options.device,
-            memory=True,
-            **{name: value},
-        )
+        setting: dict[str, Any] = {name: value, "repeats": options.repeats}
+        one = bench(options.workload, device=options.device, memory=True, **setting)
         rows.append(
             {
                 "workload": options.workload,

@@ -11,9 +11,8 @@ import torch
 from tqdm.auto import tqdm
 
 from fedlib import models
-from fedlib.algorithms.base import Algorithm
 from fedlib.engine import strategy
-from fedlib.engine.config import RunConfig, configure
+from fedlib.engine.config import Configured, configure
 from fedlib.engine.program import Program
 from fedlib.losses import cross_entropy
 from fedlib.task import ClientData, Task
@@ -43,7 +42,7 @@ def calibrate(
     for hidden in tqdm(HIDDEN, desc=f"calibrating {device}", unit="size", disable=not progress):
         task = _task(hidden)
         ways = _ways(task, device)
-        size = Program(task, [_request(task)], device, "vectorized", None).model.size
+        size = Program(task, [_configured(task)], device, "vectorized").model.size
         times = _time(ways, repeats, device)
         seconds += [{"parameters": size, "way": way, "seconds": s} for way, s in times.items()]
         if device.type == "cpu":
@@ -81,7 +80,7 @@ def _task(hidden: int) -> Task:
     )
 
 
-def _request(task: Task) -> tuple[RunConfig, Algorithm]:
+def _configured(task: Task) -> Configured:
     return configure(task, "fedavg", rounds=10**6, eval_every=10**6)
 
 
@@ -90,14 +89,13 @@ def _way(
 ) -> Callable[[], None]:
     """A function that does a round: ``numbers`` parameter numbers at once, on ``count`` threads."""
     size = sum(p.numel() for p in task.model().parameters())
-    program = Program(task, [_request(task)], device, backend, max(1, numbers // size))
-    program.strategy = strategy.Strategy(backend, program.strategy.chunk_clients, count)
-    return program.stepper()
+    chunk = max(1, numbers // size)
+    return Program(task, [_configured(task)], device, backend, chunk, threads=count).stepper()
 
 
 def _ways(task: Task, device: torch.device) -> dict[str, Callable[[], None]]:
     if device.type == "cuda":
-        return {name: _way(task, device, own) for name, own in _CUDA.items()}
+        return {name: _way(task, device, backend) for name, backend in _CUDA.items()}
     many, numbers = torch.get_num_threads(), strategy.DEFAULTS["cpu"].chunk_numbers
     ways = {"rows": _way(task, device, "vectorized", numbers, 1)}
     if many > 1:
@@ -123,4 +121,4 @@ def _time(
                 torch.cuda.synchronize(device)
             if repeat >= 2:
                 times[way].append(time.perf_counter() - started)
-    return {way: statistics.median(own) for way, own in times.items()}
+    return {way: statistics.median(each) for way, each in times.items()}
