@@ -47,6 +47,23 @@ def replacing(path: Path) -> Iterator[Path]:
         remove(aside)
 
 
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """A folder with its parents; those that were made here are removed if they stay empty.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made = [part for part in (folder, *folder.parents) if not part.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for part in made:
+            if part.is_dir() and not any(part.iterdir()):
+                part.rmdir()
+
+
 def install(aside: Path, path: Path) -> None:
     """Give the file or folder ``aside`` the name ``path``, in place of what has it."""
     if not path.is_dir():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedlib.datasets import posts, standins, store, text_standins
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
@@ -42,7 +42,7 @@ _announced: set[str] = set()
 
 def names(data_root: Root = None) -> list[str]:
     """All known names, sorted: the catalogue's, and those the user has imported."""
-    return sorted(set(ENTRIES) | set(store.prepared_names(data_root)))
+    return sorted(set(CATALOGUE) | set(store.prepared_names(data_root)))
 
 
 def info(name: str, data_root: Root = None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def info(name: str, data_root: Root = None) -> dict[str, Any]:
         Error: the name is neither in the catalogue nor prepared.
     """
     _require_known(name, data_root)
-    entry = ENTRIES[name].card() if name in ENTRIES else {}
+    entry = CATALOGUE[name].card() if name in CATALOGUE else {}
     try:
         card = store.read_card(name, data_root)
     except Error as error:
@@ -118,7 +118,7 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
     if card is None and text_standins.exists(name):
         _announce(name)
         return text_standins.make(name)
-    _require_kind(name, card or ENTRIES[name].card(), "text")
+    _require_kind(name, card or CATALOGUE[name].card(), "text")
     if card is None:
         raise _not_prepared(name)
     arrays = store.open_arrays(card, data_root)
@@ -142,7 +142,7 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
     """
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
-    _require_kind(name, card or ENTRIES[name].card(), "posts")
+    _require_kind(name, card or CATALOGUE[name].card(), "posts")
     if card is None:
         raise _not_prepared(name)
     arrays = store.open_arrays(card, data_root)
@@ -171,7 +171,9 @@ def _announce(name: str) -> None:
     if name not in _announced:
         _announced.add(name)
         _log.warning(
-            "no prepared copy of %r: using the offline stand-in (%s)", name, ENTRIES[name].stand_in
+            "no prepared copy of %r: using the offline stand-in (%s)",
+            name,
+            CATALOGUE[name].stand_in,
         )
 
 
@@ -184,8 +186,8 @@ def _not_prepared(name: str) -> Error:
     ways = []
     if name in SOURCES:
         ways.append(f"get it with 'fedlib data prepare {name}'")
-    if ENTRIES[name].kind != "posts":
-        suffix = "npz" if ENTRIES[name].kind == "arrays" else "jsonl"
+    if CATALOGUE[name].kind != "posts":
+        suffix = "npz" if CATALOGUE[name].kind == "arrays" else "jsonl"
         ways.append(f"import a copy with 'fedlib data import {name} FILE.{suffix}'")
-    lacks = "" if ENTRIES[name].stand_in else " and has no offline stand-in"
+    lacks = "" if CATALOGUE[name].stand_in else " and has no offline stand-in"
     return Error(f"data set {name!r} is not prepared{lacks}: {', or '.join(ways)}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 _DIGITS = tuple("0123456789")
 _LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
+_SEE_SOURCE = "not stated with the copies we have seen; see the source"
+
+
 @dataclass(frozen=True)
-class Entry:
+class Description:
     """What fedlib knows about a data set before any copy of it is imported.
 
     Attributes:
@@ -30,7 +33,7 @@ class Entry:
     kind: str
     about: str
     source: str
-    licence: str
+    licence: str = _SEE_SOURCE
     shape: tuple[int, ...] | None = None
     class_count: int | None = None
     classes: tuple[str, ...] | None = None
@@ -39,21 +42,10 @@ class Entry:
     tasks: tuple[str, ...] = ()
 
     def card(self) -> dict[str, Any]:
-        """The entry as a JSON-able dict."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "kind": self.kind,
-            "about": self.about,
-            "source": self.source,
-            "licence": self.licence,
-            "example_shape": None if self.shape is None else list(self.shape),
-            "class_count": self.class_count,
-            "classes": None if self.classes is None else list(self.classes),
-            "polarity": self.polarity,
-            "stand_in_is": self.stand_in,
-            "tasks": list(self.tasks),
-        }
+        """The description as a JSON-able dict."""
+        card = asdict(self)
+        renamed = {"example_shape": card.pop("shape"), "stand_in_is": card.pop("stand_in")}
+        return {**card, **renamed}
 
 
 _SKLEARN = "scikit-learn's 1,797 real 8x8 digits, enlarged to 28x28 and varied by writer"
@@ -66,18 +58,16 @@ _SUMMARIES = (
     "function returns a value"
 )
 _EMNIST_TASKS = ("emnist_cr", "emnist_ae", "emnist_logistic", "emnist_mlp")
-_SEE_SOURCE = "not stated with the copies we have seen; see the source"
 
-ENTRIES: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
-        Entry(
+CATALOGUE: dict[str, Description] = {
+    known.name: known
+    for known in (
+        Description(
             name="cifar10",
             title="CIFAR-10",
             kind="arrays",
             about="50,000 training and 10,000 test colour photographs of 10 kinds of thing",
             source="Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
-            licence=_SEE_SOURCE,
             shape=(32, 32, 3),
             class_count=10,
             classes=(
@@ -87,39 +77,36 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SHAPES,
             tasks=("cifar10", "fair_cifar10", "cifar10_resnet18"),
         ),
-        Entry(
+        Description(
             name="cifar100",
             title="CIFAR-100",
             kind="arrays",
             about="50,000 training and 10,000 test colour photographs, 100 fine labels in 20 "
             "coarse ones",
             source="Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
-            licence=_SEE_SOURCE,
             shape=(32, 32, 3),
             class_count=100,
             stand_in=_SHAPES,
             tasks=("cifar100", "cifar100_resnet18", "cifar100_resnet50"),
         ),
-        Entry(
+        Description(
             name="fed_cifar100",
             title="Federated CIFAR-100",
             kind="arrays",
             about="CIFAR-100 dealt to 500 training and 100 test clients by Pachinko allocation, "
             "100 images each, as the papers use it",
             source="TensorFlow Federated, from Krizhevsky (2009)",
-            licence=_SEE_SOURCE,
             shape=(32, 32, 3),
             class_count=100,
             tasks=("cifar100",),
         ),
-        Entry(
+        Description(
             name="mnist",
             title="MNIST",
             kind="arrays",
             about="60,000 training and 10,000 test images of handwritten digits; the writers of "
             "the two parts are different people",
             source="LeCun, Cortes and Burges, http://yann.lecun.com/exdb/mnist/",
-            licence=_SEE_SOURCE,
             shape=(28, 28),
             class_count=10,
             classes=_DIGITS,
@@ -127,7 +114,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SKLEARN,
             tasks=("mnist",),
         ),
-        Entry(
+        Description(
             name="fashion_mnist",
             title="Fashion-MNIST",
             kind="arrays",
@@ -145,14 +132,13 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SKLEARN,
             tasks=("fashion_mnist",),
         ),
-        Entry(
+        Description(
             name="emnist",
             title="EMNIST",
             kind="arrays",
             about="handwritten digits and letters, 62 labels; the papers use the federated copy, "
             "3,400 writers, in which paper is bright",
             source="Cohen et al. (2017), derived from NIST Special Database 19",
-            licence=_SEE_SOURCE,
             shape=(28, 28),
             class_count=62,
             classes=_DIGITS + _LETTERS,
@@ -160,19 +146,18 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
             tasks=_EMNIST_TASKS,
         ),
-        Entry(
+        Description(
             name="emnist_digits",
             title="EMNIST digits",
             kind="arrays",
             about="the digits of the federated EMNIST, 3,383 writers; paper is bright",
             source="Cohen et al. (2017), derived from NIST Special Database 19",
-            licence=_SEE_SOURCE,
             shape=(28, 28),
             class_count=10,
             classes=_DIGITS,
             polarity="ink_dark",
         ),
-        Entry(
+        Description(
             name="emnist_byclass",
             title="EMNIST ByClass",
             kind="arrays",
@@ -180,20 +165,18 @@ ENTRIES: dict[str, Entry] = {
             "62 labels; the writers are not given, and ink is bright",
             source="Cohen et al. (2017), derived from NIST Special Database 19, "
             "https://www.nist.gov/itl/products-and-services/emnist-dataset",
-            licence=_SEE_SOURCE,
             shape=(28, 28),
             class_count=62,
             classes=_DIGITS + _LETTERS,
             polarity="ink_bright",
         ),
-        Entry(
+        Description(
             name="femnist",
             title="FEMNIST",
             kind="arrays",
             about="handwritten digits and letters by writer as prepared by LEAF, 62 labels; "
             "paper is bright and the glyphs are small",
             source="Caldas et al. (2018), https://github.com/TalwalkarLab/leaf",
-            licence=_SEE_SOURCE,
             shape=(28, 28),
             class_count=62,
             classes=_DIGITS + _LETTERS,
@@ -201,7 +184,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
             tasks=("fair_femnist", *_EMNIST_TASKS),
         ),
-        Entry(
+        Description(
             name="shakespeare",
             title="Shakespeare by role",
             kind="text",
@@ -212,7 +195,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=f"paragraphs of {_DOCSTRINGS}, a module as a role",
             tasks=("shakespeare",),
         ),
-        Entry(
+        Description(
             name="ag_news",
             title="AG News",
             kind="text",
@@ -224,7 +207,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=f"paragraphs of {_DOCSTRINGS}, the labels are 4 groups of modules",
             tasks=("ag_news",),
         ),
-        Entry(
+        Description(
             name="dbpedia",
             title="DBpedia",
             kind="text",
@@ -240,7 +223,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=f"paragraphs of {_DOCSTRINGS}, the labels are 14 groups of modules",
             tasks=("dbpedia",),
         ),
-        Entry(
+        Description(
             name="stackoverflow",
             title="Stack Overflow",
             kind="posts",
@@ -251,7 +234,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_POSTS,
             tasks=("stackoverflow_nwp", "stackoverflow_lr"),
         ),
-        Entry(
+        Description(
             name="stackexchange",
             title="Stack Exchange posts",
             kind="text",
@@ -261,26 +244,24 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_POSTS,
             tasks=("stackoverflow_nwp", "stackoverflow_lr"),
         ),
-        Entry(
+        Description(
             name="sent140",
             title="Sent140",
             kind="text",
             about="1,600,000 tweets of 2009 by user, negative (0) or positive (1) by the emoticon "
             "that they held",
             source="Go, Bhayani and Huang (2009), http://help.sentiment140.com/for-students",
-            licence=_SEE_SOURCE,
             class_count=2,
             classes=("negative", "positive"),
             stand_in=_SUMMARIES,
             tasks=("fair_sent140",),
         ),
-        Entry(
+        Description(
             name="tweets",
             title="Tweets with sentiment",
             kind="text",
             about="tweets by user, negative (0) or positive (1), in place of Sent140",
             source="tweets about US airlines, from public copies",
-            licence=_SEE_SOURCE,
             class_count=2,
             classes=("negative", "positive"),
             stand_in=_SUMMARIES,

@@ -13,6 +13,10 @@ import numpy as np
 
 from fedlib.errors import Error
 
+SPLITS = ("train", "test")
+REQUIRED = ("train_x", "train_y", "test_x", "test_y")
+OPTIONAL = ("train_client", "test_client", "train_coarse", "test_coarse")
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -94,7 +98,7 @@ class TextDataset:
         return tags
 
     def _array(self, split: str, field: str) -> np.ndarray:
-        if split not in ("train", "test"):
+        if split not in SPLITS:
             raise Error(f"split is {split!r}; allowed: 'train' or 'test'")
         if f"{split}_{field}" not in self.arrays:
             raise Error(f"the texts of {self.name!r} have no {field}")
@@ -105,6 +109,13 @@ class TextDataset:
         if not 0 <= i < len(offsets) - 1:
             raise Error(f"{self.name!r} has {len(offsets) - 1} {split} texts; there is no text {i}")
         return data[offsets[i] : offsets[i + 1]].tobytes()
+
+
+def measured_polarity(images: np.ndarray) -> str:
+    """Whether the border of the first thousand images, which is paper, is bright or dark."""
+    first = np.asarray(images[:1000], dtype=np.float32)
+    border = np.concatenate([first[:, 0], first[:, -1], first[:, :, 0], first[:, :, -1]], axis=1)
+    return "ink_dark" if float(np.median(border)) > float(first.max()) / 2 else "ink_bright"
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:

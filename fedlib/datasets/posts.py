@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fedlib.datasets.growing import GrowingArray
+from fedlib.datasets import npy
 from fedlib.errors import Error, require
 
 WORDS, TAGS, LENGTH = 10_000, 500, 20
@@ -147,8 +148,8 @@ class PostsWriter:
     """Encodes one split into ``.npy`` files of unknown length, in bounded memory.
 
     Files: ``<split>_<field>.npy`` for the fields of :class:`Posts`, and ``<split>_clients.npy``
-    (the names as JSON in uint8). They appear when :meth:`close` is called; as a context manager
-    the writer closes when all went well, and otherwise leaves nothing.
+    (the names as JSON in uint8). They are whole when the ``with`` block has ended without an error;
+    ``records`` then holds what a card says of them.
 
     Args:
         folder: an existing folder.
@@ -169,22 +170,15 @@ class PostsWriter:
         self._last: str | None = None
         self._posts = 0
         self._waiting: tuple[list, list, list] = ([], [], [])
-        rows = {"sentences": (length + 1,)}
-        kinds = {"word_offsets": np.int64, "tag_offsets": np.int64, "lengths": np.uint8}
-        kinds |= {"starts": np.int64, "clients": np.uint8}
-        self._files: dict[str, GrowingArray] = {}
-        try:
-            for field in (*_FIELDS, "clients"):
-                kind = kinds.get(field, np.int16)
-                self._files[field] = GrowingArray(
-                    folder, f"{split}_{field}", kind, rows.get(field, ())
-                )
-        except OSError:
-            self.discard()
-            raise
-        self._split, self._ends = split, {"word_offsets": 0, "tag_offsets": 0}
-        for field in self._ends:
-            self._files[field].append([0])
+        kinds: dict[str, npy.Kind] = {field: (np.int64, ()) for field in _FIELDS}
+        kinds |= {"sentences": (np.int16, (length + 1,)), "lengths": (np.uint8, ())}
+        kinds |= {"words": (np.int16, ()), "tags": (np.int16, ())}
+        self._folder, self._split, self._open = folder, split, ExitStack()
+        self._files = self._open.enter_context(
+            npy.growing(folder, {f"{split}_{field}": kind for field, kind in kinds.items()})
+        )
+        for field in ("word_offsets", "tag_offsets"):
+            self._append(field, [0])
         self.records: dict[str, dict[str, Any]] = {}
 
     def __len__(self) -> int:
@@ -221,47 +215,31 @@ class PostsWriter:
         if len(self._waiting[0]) >= _PIECE:
             self._flush()
 
-    def close(self) -> dict[str, dict[str, Any]]:
-        """Write what waits and put the files in place; returns their records for the card."""
-        self._flush()
-        self._files["starts"].append([*self._starts.values(), self._posts])
-        names = json.dumps(list(self._starts)).encode("ascii")
-        self._files["clients"].append(np.frombuffer(names, dtype=np.uint8))
-        self.records = {f"{self._split}_{key}": one.close() for key, one in self._files.items()}
-        return self.records
-
-    def discard(self) -> None:
-        """Remove the unfinished files."""
-        for one in self._files.values():
-            one.discard()
+    def _append(self, field: str, values: ArrayLike) -> None:
+        self._files[f"{self._split}_{field}"].append(values)
 
     def _flush(self) -> None:
         texts, self._waiting = self._waiting, ([], [], [])
         for start in range(0, len(texts[0]), _PIECE):
             piece = self._encoder.encode(*(column[start : start + _PIECE] for column in texts))
+            for kind, counts in (("word", piece.word_counts), ("tag", piece.tag_counts)):
+                end = self._files[f"{self._split}_{kind}s"].length
+                self._append(f"{kind}_offsets", end + np.cumsum(counts))
             for field in ("sentences", "lengths", "words", "tags"):
-                self._files[field].append(getattr(piece, field))
-            for field, counts in (
-                ("word_offsets", piece.word_counts),
-                ("tag_offsets", piece.tag_counts),
-            ):
-                offsets = self._ends[field] + np.cumsum(counts)
-                self._files[field].append(offsets)
-                self._ends[field] = int(offsets[-1])
+                self._append(field, getattr(piece, field))
 
     def __enter__(self) -> PostsWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._open:
+            if kind is not None:
+                return
+            self._flush()
+            self._append("starts", [*self._starts.values(), self._posts])
+        self.records = {key: array.record for key, array in self._files.items()}
+        key = f"{self._split}_clients"
+        self.records[key] = npy.save_json(self._folder, key, list(self._starts))
 
 
 def bag_of_words(index: Tensor, words: Tensor, offsets: Tensor, size: int = WORDS) -> Tensor:
@@ -399,10 +377,10 @@ def _look_up(
     ids = np.fromiter(map(table.__getitem__, words), dtype=np.int16, count=len(words))
     # A text ends at every separator that join has put in, and at the end; counting those in
     # between from positions is faster than one count per text.
-    found = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == separator[0])
+    separators = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == separator[0])
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     ends = np.cumsum(sizes + 1) - 1
-    return ids, np.diff(np.searchsorted(found, ends), prepend=-1)
+    return ids, np.diff(np.searchsorted(separators, ends), prepend=-1)
 
 
 def _drop_negative(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import Dataset, describe, fingerprint
 from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
@@ -72,9 +72,9 @@ def _make(name: str, train: int | None, test: int | None) -> Dataset:
         test_coarse=arrays.get("test_coarse"),
         classes=classes,
         stand_in=True,
-        source=f"offline stand-in for {ENTRIES[name].title}: {ENTRIES[name].stand_in}",
+        source=f"offline stand-in for {CATALOGUE[name].title}: {CATALOGUE[name].stand_in}",
         fingerprint=fingerprint({key: describe(array) for key, array in arrays.items()}, classes),
-        polarity=ENTRIES[name].polarity,
+        polarity=CATALOGUE[name].polarity,
     )
 
 
@@ -128,7 +128,7 @@ def _digits(
         writer = writer[random.permutation(len(writer))]
         chosen = random.choice(pools[split], size=len(writer))
         images = _written(digits.images[chosen], {k: v[writer] for k, v in hands.items()}, random)
-        if ENTRIES[name].polarity == "ink_dark":
+        if CATALOGUE[name].polarity == "ink_dark":
             images = 255 - images
         arrays[f"{split}_x"] = images
         arrays[f"{split}_y"] = digits.target[chosen].astype(np.int64)
@@ -136,7 +136,7 @@ def _digits(
             arrays[f"{split}_client"] = writer.astype(np.int64)
     if name == "fashion_mnist":
         return arrays, tuple("0123456789")
-    return arrays, ENTRIES[name].classes
+    return arrays, CATALOGUE[name].classes
 
 
 def _writer_sizes(random: np.random.Generator, train: int) -> np.ndarray:
@@ -182,7 +182,7 @@ def _cifar10(
         hue = label * 0.3 + random.normal(0.0, 0.16, count)
         arrays[f"{split}_x"] = _draw(label // 2, label % 2, hue, random)
         arrays[f"{split}_y"] = label.astype(np.int64)
-    return arrays, ENTRIES[name].classes
+    return arrays, CATALOGUE[name].classes
 
 
 def _cifar100(

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import TextDataset, describe, fingerprint
 from fedlib.datasets.text import post_words
 from fedlib.errors import Error
@@ -350,7 +350,7 @@ def _dataset(name: str, rows: list[_Text], classes: tuple[str, ...] | None = Non
         clients=tuple(codes),
         classes=classes,
         stand_in=True,
-        source=f"offline stand-in for {ENTRIES[name].title}: {ENTRIES[name].stand_in} "
+        source=f"offline stand-in for {CATALOGUE[name].title}: {CATALOGUE[name].stand_in} "
         f"(Python {platform.python_version()})",
         fingerprint=fingerprint(
             {key: describe(array) for key, array in arrays.items()} | {"clients": list(codes)},

@@ -20,7 +20,7 @@ import pytest
 
 from fedlib import datasets
 from fedlib.datasets import download, originals, preparing, sources
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.errors import Error, Failure
 from fedlib.tasks import TASKS
 
@@ -115,7 +115,7 @@ def test_mnist(root, offer, site, name):
     assert not data.stand_in and data.polarity == "ink_bright" and len(data.classes) == 10
     assert card["counts"] == {"train": 5000, "test": 7}
     assert datasets.verify(name, root) == card
-    assert card["licence"] == ENTRIES[name].licence and card["source"] == ENTRIES[name].source
+    assert card["licence"] == CATALOGUE[name].licence and card["source"] == CATALOGUE[name].source
     (first, *_) = card["files"]
     content = files["train-images-idx3-ubyte.gz"]
     assert first["url"] == f"{site.url}/train-images-idx3-ubyte.gz"
@@ -173,7 +173,7 @@ def cifar(count, labels):
 def test_cifar10(root, offer):
     labels = [[(i + part) % 10 for i in range(4)] for part in range(6)]
     parts = [cifar(4, [own]) for own in labels]
-    names = "\n".join(ENTRIES["cifar10"].classes) + "\n\n"
+    names = "\n".join(CATALOGUE["cifar10"].classes) + "\n\n"
     content = {f"data_batch_{i + 1}.bin": parts[i][1] for i in range(5)}
     content |= {"test_batch.bin": parts[5][1], "batches.meta.txt": names.encode()}
     content |= {"readme.html": b"<html>"}
@@ -186,7 +186,7 @@ def test_cifar10(root, offer):
         data.train_y.tolist() == [y for own in labels[:5] for y in own]
         and data.test_y.tolist() == labels[5]
     )
-    assert data.classes == ENTRIES["cifar10"].classes and card["polarity"] is None
+    assert data.classes == CATALOGUE["cifar10"].classes and card["polarity"] is None
     assert left(root / "raw") == []
 
 
@@ -397,10 +397,10 @@ def test_stack_overflow_comes_from_three_archives(root, offer):
 
 def test_every_source_has_a_reader_an_entry_and_known_tasks():
     for name in sources.SOURCES:
-        assert callable(preparing._writer(name)) and name in ENTRIES
-    for entry in ENTRIES.values():
+        assert callable(preparing._writer(name)) and name in CATALOGUE
+    for entry in CATALOGUE.values():
         assert set(entry.tasks) <= set(TASKS)
-    assert {task for entry in ENTRIES.values() for task in entry.tasks} == set(TASKS) - {
+    assert {task for entry in CATALOGUE.values() for task in entry.tasks} == set(TASKS) - {
         "quadratic",
         "synthetic",
     }

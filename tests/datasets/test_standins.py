@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedlib.datasets import standins
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.errors import Error
 
 NAMES = ["cifar10", "cifar100", "mnist", "fashion_mnist", "emnist", "femnist"]
@@ -13,7 +13,7 @@ NAMES = ["cifar10", "cifar100", "mnist", "fashion_mnist", "emnist", "femnist"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shapes_types_and_labels_are_those_of_the_real_set(name):
-    data, entry = standins.make(name), ENTRIES[name]
+    data, entry = standins.make(name), CATALOGUE[name]
     assert data.stand_in and "stand-in" in data.source
     assert len(data.fingerprint) == 64
     for x, y in ((data.train_x, data.train_y), (data.test_x, data.test_y)):
