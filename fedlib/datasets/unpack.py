@@ -85,7 +85,8 @@ def _unpack_tar(
     stream: IO[bytes], folder: Path, wanted: Collection[str] | None, limit: int
 ) -> dict[str, Path]:
     files = {}
-    with tarfile.open(fileobj=stream, mode="r|*") as tar:
+    # Not as a stream ("r|*"), where several compressed pieces would not be one file.
+    with tarfile.open(fileobj=stream, mode="r:*") as tar:
         for member in tar:
             member = tarfile.data_filter(member, str(folder))
             path = folder / member.name
@@ -96,6 +97,9 @@ def _unpack_tar(
                 raise _TooMuch(repr(member.name))
             tar.extract(member, folder, filter="data")
             files[path.name] = path
+        # To the end of the compressed file, where its check sum is.
+        while tar.fileobj is not None and tar.fileobj.read(1 << 20):
+            pass
     return files
 
 

@@ -101,16 +101,6 @@ def test_conversions(tmp_path):
         assert (data.test_x == test.astype(dtype)).all(), name
 
 
-def test_large_arrays_are_cut_and_joined_rightly(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.importing, "_CHUNK", 100)
-    x = np.random.default_rng(0).random((997, 5), dtype=np.float32)
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, train_x=x, train_y=np.arange(997), test_x=x[:3], test_y=[0, 1, 2])
-    datasets.import_file("cut", path, tmp_path)
-    assert (datasets.load("cut", tmp_path).train_x == x).all()
-    datasets.verify("cut", tmp_path)
-
-
 def test_same_values_same_fingerprint_other_values_another(tmp_path):
     first = datasets.import_file("a", write(tmp_path), tmp_path)
     same = datasets.import_file("b", write(tmp_path), tmp_path)
@@ -130,7 +120,7 @@ REFUSED = [
     ({"train_x": np.zeros(6, dtype=np.uint8)}, "train_x has 1 dimensions; needed: 2 to 4"),
     ({"train_x": np.zeros((6, 1, 1, 1, 1), dtype=np.uint8)}, "train_x has 5 dimensions"),
     ({"train_y": np.zeros((6, 1), dtype=int)}, "train_y has 2 dimensions; needed: 1"),
-    ({"train_y": object_labels()}, "'train_y' holds Python objects"),
+    ({"train_y": object_labels()}, "'train_y' is damaged, or holds Python objects"),
     ({"train_x": np.full((6, 3, 2), np.nan), "test_x": np.zeros((4, 3, 2))}, "train_x has values"),
     ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
     ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has -2; needed: integers, 0 or more"),
@@ -138,7 +128,7 @@ REFUSED = [
     ({"train_client": np.array([0, 1, 2, -1, 0, 0])}, "train_client has -1"),
     ({"train_y": np.array([0, 1, 2, 0, 1, 2**63], dtype=np.uint64)}, "too large"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"\(3, 2\) in train_x, but \(2, 3\)"),
-    ({"test_x": np.zeros((4, 3, 2))}, "train_x is uint8, but test_x is float64"),
+    ({"test_x": np.zeros((4, 3, 2))}, "one is of integers, the other of floats"),
     ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
     ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
     (
@@ -183,7 +173,7 @@ def test_an_array_shorter_than_its_header_says_is_refused(tmp_path):
             np.save(data, array)
             cut = -5 if key == "test_x" else None
             archive.writestr(f"{key}.npy", data.getvalue()[:cut])
-    with pytest.raises(Error, match="test_x is cut off"):
+    with pytest.raises(Error, match="'test_x' is damaged"):
         datasets.import_file("own", path, tmp_path)
 
 
