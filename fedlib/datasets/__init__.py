@@ -11,7 +11,7 @@ import numpy as np
 
 from fedlib.datasets import posts, standins, store, text_standins
 from fedlib.datasets.catalogue import CATALOGUE
-from fedlib.datasets.dataset import Dataset, TextDataset
+from fedlib.datasets.dataset import REQUIRED, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
 from fedlib.datasets.preparing import prepare
@@ -75,28 +75,20 @@ def load(name: str, data_root: Root = None) -> Dataset:
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
     if card is None:
-        if not standins.exists(name):
+        if name not in standins.NAMES:
             raise _not_prepared(name)
         _announce(name)
         return standins.make(name)
     _require_kind(name, card, "arrays")
     arrays = store.open_arrays(card, data_root)
-    missing = [key for key in ("train_x", "train_y", "test_x", "test_y") if key not in arrays]
+    missing = [key for key in REQUIRED if key not in arrays]
     if missing:
         again = store.how_to_rebuild(name, card)
         raise Error(f"the card of {name!r} lists no {missing[0]}: {again}")
-    return Dataset(
-        name=name,
-        train_x=arrays["train_x"],
-        train_y=arrays["train_y"],
-        test_x=arrays["test_x"],
-        test_y=arrays["test_y"],
-        train_client=arrays.get("train_client"),
-        test_client=arrays.get("test_client"),
-        train_coarse=arrays.get("train_coarse"),
-        test_coarse=arrays.get("test_coarse"),
+    return Dataset.of(
+        name,
+        arrays,
         classes=None if card.get("classes") is None else tuple(card["classes"]),
-        stand_in=False,
         source=card["source"],
         fingerprint=card["fingerprint"],
         polarity=card.get("polarity"),
@@ -115,7 +107,7 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
     """
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
-    if card is None and text_standins.exists(name):
+    if card is None and name in text_standins.NAMES:
         _announce(name)
         return text_standins.make(name)
     _require_kind(name, card or CATALOGUE[name].card(), "text")
@@ -128,7 +120,6 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
         arrays=arrays,
         clients=clients,
         classes=None if card.get("classes") is None else tuple(card["classes"]),
-        stand_in=False,
         source=card["source"],
         fingerprint=card["fingerprint"],
     )

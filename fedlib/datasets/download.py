@@ -234,28 +234,15 @@ def _placed(answer: Any, start: int) -> tuple[int, int | None]:
 
 def _reason(error: Exception) -> str:
     """What went wrong in a few words; the libraries' own messages run over several lines."""
-    kinds = [type(cause).__name__ for cause in _causes(error)]
+    causes = repr(error)  # Those inside it are in there by their classes' names.
     for words, signs in (
         (_NO_NAME, ("NameResolutionError",)),
         ("the certificate is refused", ("SSLError",)),
         ("a proxy refuses", ("ProxyError",)),
-        ("no answer in time", ("ConnectTimeout", "ReadTimeout", "ReadTimeoutError")),
-        ("broke off", ("IncompleteRead", "ChunkedEncodingError", "ProtocolError")),
+        ("no answer in time", ("ConnectTimeout", "ReadTimeout")),
+        ("broke off", ("IncompleteRead", "ProtocolError")),
         ("no connection", ("NewConnectionError", "ConnectionError")),
     ):
-        if any(sign in kinds for sign in signs):
+        if any(sign in causes for sign in signs):
             return words
-    return f"{kinds[0]}: {' '.join(str(error).split())[:100]}"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those inside it: as reason, argument or context."""
-    waiting, seen = [error], set()
-    while waiting:
-        cause = waiting.pop(0)
-        if id(cause) not in seen:
-            seen.add(id(cause))
-            yield cause
-            inside = (getattr(cause, "reason", None), *cause.args)
-            inside += (cause.__cause__, cause.__context__)
-            waiting += [error for error in inside if isinstance(error, BaseException)]
+    return " ".join(causes.split())[:100]

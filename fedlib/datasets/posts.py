@@ -42,8 +42,7 @@ class Posts:
         tags: int16 ``[K]``, ids ``0..TAGS-1`` of the tags that are in the vocabulary.
         tag_offsets: int64 ``[N + 1]`` into ``tags``.
         clients: names of the clients.
-        lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding; counted
-            from ``sentences`` if not given.
+        lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding.
         word_list, tag_list: the vocabulary by rank; word id i is ``word_list[i - 1]``.
 
     All arrays may be read-only memory maps.
@@ -56,7 +55,7 @@ class Posts:
     tags: np.ndarray
     tag_offsets: np.ndarray
     clients: Sequence[str]
-    lengths: np.ndarray | None = None
+    lengths: np.ndarray
     word_list: Sequence[str] = ()
     tag_list: Sequence[str] = ()
 
@@ -67,9 +66,6 @@ class Posts:
         """int64 ``[clients]``: targets that are not padding among each client's first ``cap``
         sentences, the weight of the client in next-word prediction."""
         require(cap >= 1, "cap", cap, "1 or more sentences")
-        lengths = self.lengths
-        if lengths is None:
-            lengths = np.count_nonzero(self.sentences[:, 1:] != PAD, axis=1)
         begin = np.asarray(self.starts[:-1])
         end = np.minimum(begin + cap, self.starts[1:])
         total = np.zeros(len(begin), dtype=np.int64)
@@ -78,8 +74,8 @@ class Posts:
             edges = np.stack([begin[some], end[some]], axis=1).reshape(-1)
             # reduceat sums between consecutive edges, every second sum is a client; the last edge
             # may not be the length of the array, and means the end when left out.
-            edges = edges[:-1] if edges[-1] == len(lengths) else edges
-            total[some] = np.add.reduceat(lengths, edges, dtype=np.int64)[::2]
+            edges = edges[:-1] if edges[-1] == len(self.lengths) else edges
+            total[some] = np.add.reduceat(self.lengths, edges, dtype=np.int64)[::2]
         return total
 
 

@@ -30,11 +30,6 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 # ------------------------------------------------------------------------------------ characters
 
 
-def shakespeare_tokens(text: str) -> list[int]:
-    """The tokens of one snippet: start, a token per byte of its UTF-8 form, end."""
-    return [BOS, *_character_table()[np.frombuffer(text.encode(), np.uint8)].tolist(), EOS]
-
-
 def shakespeare_chunks(
     text: np.ndarray, offsets: np.ndarray, length: int = SEQUENCE
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,8 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +16,10 @@ from tqdm.auto import tqdm
 from fedlib.errors import Error, Failure, first_line
 
 _TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_DAMAGED = (
+    *(OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(NotImplementedError, RuntimeError),
+)
 
 
 def unpack(
@@ -46,78 +51,53 @@ def unpack(
     """
     if not archive.name.endswith((*_TAR, ".zip")):
         raise Error(f"{archive.name} is no archive by its name; allowed: {', '.join(_TAR)}, .zip")
-    unpack_stream = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
-    label = f"unpacking {archive.name}"
+    members = _zip_members if archive.suffix == ".zip" else _tar_members
+    bar = {"desc": f"unpacking {archive.name}", "leave": False, "disable": not progress}
+    files: dict[str, Path] = {}
     try:
         with (
-            open(archive, "rb") as stream,
-            tqdm.wrapattr(
-                stream,
-                "read",
-                total=archive.stat().st_size,
-                desc=label,
-                leave=False,
-                disable=not progress,
-            ) as watched,
+            open(archive, "rb") as raw,
+            tqdm.wrapattr(raw, "read", total=archive.stat().st_size, **bar) as stream,
         ):
-            return unpack_stream(watched, folder, wanted, limit)
+            for name, size, extract in members(stream, folder):
+                file = Path(name).name
+                if wanted is not None and file not in wanted:
+                    continue
+                limit -= size  # No more than that is ever read.
+                if limit < 0:
+                    raise Failure(f"{archive.name} holds more than is allowed, at {name!r}")
+                # Where a zip's file went it says itself, its name made safe.
+                files[file] = Path(extract() or folder / name)
+    except Error:
+        raise
     except tarfile.FilterError as error:
         raise Failure(f"{archive.name} is refused: {first_line(error)}") from None
-    except _TooMuch as error:
-        raise Failure(f"{archive.name} holds more than is allowed, at {error}") from None
-    except OSError as error:
+    except _DAMAGED as error:
         # The decompressors raise OSError too, without a number.
-        if error.errno is not None:
+        if isinstance(error, OSError) and error.errno is not None:
             raise Failure(f"cannot unpack {archive.name}: {error.strerror}") from None
-        raise _damaged(archive, error) from None
-    except (
-        *(EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
-        *(NotImplementedError, RuntimeError),
-    ) as error:
-        raise _damaged(archive, error) from None
+        raise Failure(f"{archive.name} is damaged or cut off: {first_line(error)}") from None
+    return files
 
 
-class _TooMuch(Exception):
-    """The name of the member that goes beyond the limit."""
+# Name and size of a file in the archive, and what unpacks it.
+_Member = tuple[str, int, Callable[[], str | None]]
 
 
-def _unpack_tar(
-    stream: IO[bytes], folder: Path, wanted: Collection[str] | None, limit: int
-) -> dict[str, Path]:
-    files = {}
+def _tar_members(stream: IO[bytes], folder: Path) -> Iterator[_Member]:
     # Not as a stream ("r|*"), where several compressed pieces would not be one file.
     with tarfile.open(fileobj=stream, mode="r:*") as tar:
         for member in tar:
             member = tarfile.data_filter(member, str(folder))
-            path = folder / member.name
-            if not member.isreg() or (wanted is not None and path.name not in wanted):
-                continue
-            limit -= member.size
-            if limit < 0:
-                raise _TooMuch(repr(member.name))
-            tar.extract(member, folder, filter="data")
-            files[path.name] = path
+            if member.isreg():
+                yield member.name, member.size, partial(tar.extract, member, folder, filter="data")
         # To the end of the compressed file, where its check sum is.
         while tar.fileobj is not None and tar.fileobj.read(1 << 20):
             pass
-    return files
 
 
-def _unpack_zip(
-    stream: IO[bytes], folder: Path, wanted: Collection[str] | None, limit: int
-) -> dict[str, Path]:
-    files = {}
+def _zip_members(stream: IO[bytes], folder: Path) -> Iterator[_Member]:
     with zipfile.ZipFile(stream) as archive:
         for info in archive.infolist():
-            name = Path(info.filename).name
-            if info.is_dir() or (wanted is not None and name not in wanted):
-                continue
-            limit -= info.file_size  # No more than that is ever read.
-            if limit < 0:
-                raise _TooMuch(repr(info.filename))
-            files[name] = Path(archive.extract(info, folder))
-    return files
-
-
-def _damaged(archive: Path, error: Exception) -> Failure:
-    return Failure(f"{archive.name} is damaged or cut off: {first_line(error)}")
+            if not info.is_dir():
+                yield info.filename, info.file_size, partial(archive.extract, info, folder)
