@@ -137,7 +137,7 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
     if card is None:
         raise _not_prepared(name)
     arrays = store.open_arrays(card, data_root)
-    splits = [key.removesuffix("_sentences") for key in arrays if key.endswith("_sentences")]
+    splits = [split for split in card["counts"] if f"{split}_sentences" in arrays]
     return {split: posts.from_arrays(arrays, split) for split in splits}
 
 

@@ -134,12 +134,11 @@ def describe(array: np.ndarray) -> dict[str, Any]:
         # Give the pages of a large file back; what is not writeable cannot be lost by that.
         if isinstance(mapped, mmap.mmap) and not array.flags.writeable:
             mapped.madvise(mmap.MADV_DONTNEED)
-    return record(array.dtype, array.shape, digest.hexdigest())
-
-
-def record(dtype: np.dtype, shape: Sequence[int], sha256: str) -> dict[str, Any]:
-    """An array's entry in a card."""
-    return {"dtype": dtype.str, "shape": [int(length) for length in shape], "sha256": sha256}
+    return {
+        "dtype": array.dtype.str,
+        "shape": list(array.shape),
+        "sha256": digest.hexdigest(),
+    }
 
 
 def fingerprint(records: Mapping[str, Any], classes: Sequence[str] | None) -> str:

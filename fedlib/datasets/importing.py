@@ -7,21 +7,22 @@ lines.
 
 from __future__ import annotations
 
+import codecs
 import itertools
-import json
 import os
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedlib.datasets import npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
-from fedlib.datasets.dataset import OPTIONAL, REQUIRED, SPLITS
+from fedlib.datasets.dataset import OPTIONAL, REQUIRED
 from fedlib.errors import Error, first_line, unknown
 
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
@@ -88,7 +89,7 @@ def import_file(
 def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):
         raise Error(f"{path.name} is not a .npz file, or is damaged or cut off")
-    records: dict[str, dict[str, Any]] = {}
+    stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {}  # shapes and dtypes
     with _undamaged(path), np.load(path, allow_pickle=False) as archive:
         for key in archive.files:
             if key not in _MEMBERS:
@@ -101,24 +102,29 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
         classes = _classes(archive, path, known)
         for key in (*REQUIRED, *OPTIONAL):
             if key in archive:
-                values = _checked(_read(archive, key, path), key, records, path)
+                values = _checked(_read(archive, key, path), f"{path.name}: {key}")
+                stored[key] = values.shape, values.dtype
+                x = f"{key.split('_')[0]}_x"
+                if len(values) != stored[x][0][0]:
+                    raise Error(
+                        f"{path.name}: {key} has {len(values)} entries, but {x} has "
+                        f"{stored[x][0][0]}"
+                    )
                 if key.endswith("_y"):
                     _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
-                records[key] = npy.save(folder, key, values)
-    shapes = {key: tuple(records[key]["shape"][1:]) for key in ("train_x", "test_x")}
-    if shapes["train_x"] != shapes["test_x"]:
+                npy.save(folder, key, values)
+    (train, train_kind), (test, test_kind) = stored["train_x"], stored["test_x"]
+    if train[1:] != test[1:]:
         raise Error(
-            f"{path.name}: an example has shape {shapes['train_x']} in train_x, "
-            f"but {shapes['test_x']} in test_x"
+            f"{path.name}: an example has shape {train[1:]} in train_x, but {test[1:]} in test_x"
         )
-    if records["train_x"]["dtype"] != records["test_x"]["dtype"]:
-        raise Error(f"{path.name}: of train_x and test_x one is of integers, the other of floats")
-    if known and known.shape and shapes["train_x"] != known.shape:
+    if train_kind != test_kind:
+        raise Error(f"{path.name}: train_x is stored as {train_kind}, but test_x as {test_kind}")
+    if known and known.shape and train[1:] != known.shape:
         raise Error(
-            f"{path.name}: an example has shape {shapes['train_x']}, but {known.title} has "
-            f"{known.shape}"
+            f"{path.name}: an example has shape {train[1:]}, but {known.title} has {known.shape}"
         )
-    card = npy.arrays_card(folder, records, known)
+    card = npy.arrays_card(folder, known)
     return {**card, "classes": classes or card["classes"]}
 
 
@@ -147,9 +153,9 @@ def _read(archive: Any, key: str, path: Path) -> np.ndarray:
     return values
 
 
-def _checked(values: np.ndarray, key: str, records: dict[str, Any], path: Path) -> np.ndarray:
+def _checked(values: np.ndarray, where: str) -> np.ndarray:
     """The values of an array as they are stored: float32, uint8, or for labels and codes int64."""
-    where, is_x = f"{path.name}: {key}", key.endswith("_x")
+    is_x = where.endswith("_x")
     if is_x and not 2 <= values.ndim <= 4:
         raise Error(
             f"{where} has {values.ndim} dimensions; needed: 2 to 4, examples first ([N, features], "
@@ -162,9 +168,6 @@ def _checked(values: np.ndarray, key: str, records: dict[str, Any], path: Path) 
     if values.dtype.kind not in ("biuf" if is_x else "iu"):
         needed = "uint8 or floating point" if is_x else "integers"
         raise Error(f"{where} is {values.dtype}; needed: {needed}")
-    x = f"{key.split('_')[0]}_x"
-    if not is_x and len(values) != records[x]["shape"][0]:
-        raise Error(f"{where} has {len(values)} entries, but {x} has {records[x]['shape'][0]}")
     if values.dtype.kind == "f":
         # Values beyond float32 become infinite here, and are then refused.
         with np.errstate(over="ignore"):
@@ -215,82 +218,65 @@ def _classes(archive: Any, path: Path, known: Description | None) -> list[str] |
 # ----------------------------------------------------------------------------------------- texts
 
 
+class _Line(BaseModel):
+    """A line of a ``.jsonl`` file; the defaults stand for what is not there."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    client: str
+    split: Literal["train", "test"]
+    text: str
+    label: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    tags: list[str] = []
+
+    @property
+    def target(self) -> str | None:
+        """Which of label and tags there is."""
+        return next((key for key in ("label", "tags") if key in self.model_fields_set), None)
+
+
 def _texts(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
     ignored: set[str] = set()
-    rows = _rows(path, known, ignored)
-    first = next(rows, None)
-    texts = (text for _, text in itertools.chain([first] if first else [], rows))
-    target = first[0] if first else None
-    card = npy.write_texts(folder, path.name, texts, target, known=known)
+    lines = _lines(path, known)
+    first = next(lines, None)
+    target = first.target if first else None
+
+    def texts() -> Iterator[npy.Text]:
+        for line in itertools.chain([first] if first else [], lines):
+            ignored.update(line.model_extra or ())
+            goal = getattr(line, target) if target else None
+            yield line.split, line.client, line.text.encode(), goal
+
+    card = npy.write_texts(folder, path.name, texts(), target, known=known)
     return {**card, "ignored_fields": sorted(ignored)}
 
 
-def _rows(
-    path: Path, known: Description | None, ignored: set[str]
-) -> Iterator[tuple[str | None, npy.Text]]:
-    """What each text has as its target, and the text; other fields are noted in ``ignored``."""
-    begun, expected = False, None
+def _lines(path: Path, known: Description | None) -> Iterator[_Line]:
+    """The lines of a file, of which all have the same kind of target."""
+    before: _Line | None = None
     with open(path, "rb") as lines:
-        for number, line in enumerate(lines, start=1):
+        for number, content in enumerate(lines, start=1):
             where = f"{path.name}, line {number}"
+            content = content.removeprefix(codecs.BOM_UTF8).strip()
+            if not content:
+                continue
             try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                if not text.strip():
-                    continue
-                row = json.loads(text)
-            except UnicodeDecodeError:
-                raise Error(f"{where}: is not UTF-8 text") from None
-            except (ValueError, RecursionError) as error:
-                raise Error(f"{where}: is not JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise Error(f"{where}: is not a JSON object")
-            target = _target(row, where, known)
-            if begun and target != expected:
+                line = _Line.model_validate_json(content)
+            except ValidationError as error:
+                (first, *_) = error.errors()
+                place = "".join(f"{part}: " for part in first["loc"])
+                told = first["type"] in ("missing", "json_invalid")
+                given = "" if told else f", not {first['input']!r:.40}"
+                raise Error(f"{where}: {place}{first['msg']}{given}") from None
+            if {"label", "tags"} <= line.model_fields_set:
+                raise Error(f"{where}: has both label and tags; allowed: one of them")
+            if known and known.class_count and line.target != "label":
+                raise Error(f"{where}: lacks 'label', which {known.title} needs")
+            if line.target == "label":
+                _check_labels(line.label, where, known, None)
+            if before and line.target != before.target:
                 raise Error(
-                    f"{where}: has {target or 'neither label nor tags'}, but the lines before have "
-                    f"{expected or 'neither label nor tags'}"
+                    f"{where}: has {line.target or 'neither label nor tags'}, but the lines before "
+                    f"have {before.target or 'neither label nor tags'}"
                 )
-            begun, expected = True, target
-            ignored |= row.keys() - {"client", "split", "text", "label", "tags"}
-            try:
-                row["client"].encode("utf-8")
-                content = row["text"].encode("utf-8")
-            except UnicodeEncodeError:
-                raise Error(
-                    f"{where}: has half of a surrogate pair, which is not valid text"
-                ) from None
-            yield (
-                target,
-                (row["split"], row["client"], content, row.get(target) if target else None),
-            )
-
-
-def _target(row: dict[str, Any], where: str, known: Description | None) -> str | None:
-    """Check a line; whether it has ``"label"``, ``"tags"`` or neither."""
-    for key in ("client", "split", "text"):
-        if key not in row:
-            raise Error(f"{where}: lacks {key!r}")
-        if not isinstance(row[key], str):
-            raise Error(f"{where}: {key!r} must be a string, not {row[key]!r:.40}")
-    if row["split"] not in SPLITS:
-        raise Error(f"{where}: split is {row['split']!r:.40}; allowed: 'train' or 'test'")
-    if "label" in row and "tags" in row:
-        raise Error(f"{where}: has both label and tags; allowed: one of them")
-    if "label" in row:
-        label = row["label"]
-        if type(label) is not int or not 0 <= label < 2**63:
-            raise Error(f"{where}: label is {label!r:.40}; allowed: an integer, 0 or more")
-        if known and known.class_count and label >= known.class_count:
-            raise Error(
-                f"{where}: label is {label}, but {known.title} has labels 0 to "
-                f"{known.class_count - 1}"
-            )
-        return "label"
-    if known and known.class_count:
-        raise Error(f"{where}: lacks 'label', which {known.title} needs")
-    if "tags" in row:
-        tags = row["tags"]
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-            raise Error(f"{where}: tags must be a list of strings")
-        return "tags"
-    return None
+            before = line
+            yield line

@@ -1,4 +1,4 @@
-"""The ``.npy`` files of a data set, written whole or piece by piece, and what a card says of them.
+"""The ``.npy`` files of a data set, written whole or piece by piece.
 
 All of this happens in the folder aside that :func:`fedlib.datasets.store.writing` gives: where it
 breaks off, that folder goes, and with it the unfinished files.
@@ -6,7 +6,6 @@ breaks off, that folder goes, and with it the unfinished files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedlib.datasets.catalogue import Description
-from fedlib.datasets.dataset import SPLITS, describe, measured_polarity, record
+from fedlib.datasets.dataset import SPLITS, measured_polarity
 from fedlib.errors import Error
 
 _TEXTS = 4096  # written at once
@@ -26,47 +25,37 @@ Kind = tuple[type, tuple[int, ...]]  # dtype and shape of one row
 Text = tuple[str, str, bytes, int | Sequence[str] | None]
 
 
-def save(folder: Path, key: str, values: np.ndarray) -> dict[str, Any]:
-    """Write ``<key>.npy``, by rows; returns its record for the card."""
+def save(folder: Path, key: str, values: np.ndarray) -> None:
+    """Write ``<key>.npy``, by rows."""
     np.save(folder / f"{key}.npy", np.ascontiguousarray(values))
-    return describe(values)
 
 
-def save_json(folder: Path, key: str, content: Any) -> dict[str, Any]:
-    """Write JSON as an array of uint8; returns its record for the card."""
-    data = json.dumps(content).encode("ascii")
-    return save(folder, key, np.frombuffer(data, dtype=np.uint8))
+def save_json(folder: Path, key: str, content: Any) -> None:
+    """Write JSON as an array of uint8."""
+    save(folder, key, np.frombuffer(json.dumps(content).encode("ascii"), dtype=np.uint8))
 
 
 class GrowingArray:
     """One ``.npy`` file that grows along its first axis; in memory is only what is appended.
 
     Args:
-        folder: where ``<key>.npy`` will be.
-        key: the array's name.
+        path: of the file.
         dtype: of the values; what is appended is cast to it, which must lose nothing.
         row: shape of one row; default a plain number.
     """
 
-    def __init__(
-        self, folder: Path, key: str, dtype: np.dtype | type, row: Sequence[int] = ()
-    ) -> None:
-        self.key, self.dtype, self.row, self.length = key, np.dtype(dtype), tuple(row), 0
-        self._digest = hashlib.sha256()
-        self._file = open(folder / f"{key}.npy", "wb")
+    def __init__(self, path: Path, dtype: np.dtype | type, row: Sequence[int] = ()) -> None:
+        self.dtype, self.row, self.length = np.dtype(dtype), tuple(row), 0
+        self._file = open(path, "wb")
         self._write_header()
 
     def append(self, rows: ArrayLike) -> None:
         """Add ``rows`` of shape ``[n, *row]`` at the end."""
         values = np.asarray(rows)
         if values.shape[1:] != self.row:
-            raise Error(f"{self.key}: rows are {values.shape[1:]}; needed: {self.row}")
-        data = np.ascontiguousarray(values.astype(self.dtype, casting="same_kind", copy=False))
-        # An empty array has no bytes that could be viewed in this way.
-        if data.size:
-            flat = data.reshape(-1).view(np.uint8).data
-            self._file.write(flat)
-            self._digest.update(flat)
+            raise Error(f"{self._file.name}: rows are {values.shape[1:]}; needed: {self.row}")
+        values = values.astype(self.dtype, casting="same_kind", copy=False)
+        self._file.write(np.ascontiguousarray(values).data)
         self.length += len(values)
 
     def close(self) -> None:
@@ -74,11 +63,6 @@ class GrowingArray:
         self._file.seek(0)
         self._write_header()
         self._file.close()
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Its record for the card."""
-        return record(self.dtype, (self.length, *self.row), self._digest.hexdigest())
 
     def _write_header(self) -> None:
         # NumPy pads headers so that the first axis can grow: the size of the header is fixed.
@@ -92,35 +76,28 @@ def growing(folder: Path, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Growi
     """Arrays to append to, by key; they are closed in the end."""
     with ExitStack() as stack:
         yield {
-            key: stack.enter_context(closing(GrowingArray(folder, key, *kind)))
+            key: stack.enter_context(closing(GrowingArray(folder / f"{key}.npy", *kind)))
             for key, kind in kinds.items()
         }
 
 
-def arrays_card(
-    folder: Path, records: Mapping[str, Any], known: Description | None
-) -> dict[str, Any]:
-    """The part of a card that follows from arrays that are in the folder.
+def arrays_card(folder: Path, known: Description | None) -> dict[str, Any]:
+    """The part of a card that follows from the arrays in a folder.
 
     Args:
         folder: where they are.
-        records: of all of them, by key.
         known: the data set's description, with its classes and whether polarity is to be measured.
     """
-    counts = {split: records[f"{split}_x"]["shape"][0] for split in SPLITS}
+    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
+    counts = {split: len(arrays[f"{split}_x"]) for split in SPLITS}
     for split in SPLITS:
-        if f"{split}_client" in records:
-            codes = np.load(folder / f"{split}_client.npy", mmap_mode="r")
-            counts[f"{split}_clients"] = len(np.unique(codes))
-    polarity = None
-    if known and known.polarity:
-        polarity = measured_polarity(np.load(folder / "train_x.npy", mmap_mode="r"))
+        if f"{split}_client" in arrays:
+            counts[f"{split}_clients"] = len(np.unique(arrays[f"{split}_client"]))
     return {
         "kind": "arrays",
         "counts": counts,
         "classes": list(known.classes) if known and known.classes else None,
-        "arrays": dict(records),
-        "polarity": polarity,
+        "polarity": measured_polarity(arrays["train_x"]) if known and known.polarity else None,
     }
 
 
@@ -190,13 +167,11 @@ def write_texts(
                 raise Error(f"{source}: the {split} split has {what}")
     counts = {split: out[f"{split}_client"].length for split in SPLITS}
     counts |= {f"{split}_clients": len(seen[split]) for split in SPLITS}
-    records = {key: array.record for key, array in out.items()}
-    records["client_names"] = save_json(folder, "client_names", list(codes))
+    save_json(folder, "client_names", list(codes))
     return {
         "kind": "text",
         "counts": counts,
         "clients": len(codes),
         "target": target,
         "classes": list(known.classes) if known and known.classes else None,
-        "arrays": records,
     }

@@ -1,6 +1,8 @@
 """Readers of the original files of image and text sets, and what is made of each.
 
-TensorFlow Federated's files are read in :mod:`fedlib.datasets.tff`.
+TensorFlow Federated's files are read in :mod:`fedlib.datasets.tff`. A writer is given the files by
+their names, the folder where the ``.npy`` files go and whether to show a progress bar; it returns
+the part of the card that the files determine.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def _idx_writer(
     """
 
     def write(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
-        known, records = CATALOGUE[name], {}
+        known = CATALOGUE[name]
         for split, theirs in splits.items():
             images = _idx(files[f"{prefix}{theirs}-images-idx3-ubyte.gz"], 3, folder)
             path = files[f"{prefix}{theirs}-labels-idx1-ubyte.gz"]
@@ -62,9 +64,9 @@ def _idx_writer(
             if len(images) != len(labels):
                 raise Error(f"{name}: {len(images)} {split} images, but {len(labels)} labels")
             images = images.transpose(0, 2, 1) if transposed else images
-            records[f"{split}_x"] = npy.save(folder, f"{split}_x", images)
-            records[f"{split}_y"] = npy.save(folder, f"{split}_y", labels)
-        return npy.arrays_card(folder, records, known)
+            npy.save(folder, f"{split}_x", images)
+            npy.save(folder, f"{split}_y", labels)
+        return npy.arrays_card(folder, known)
 
     return write
 
@@ -107,15 +109,14 @@ def _cifar_writer(
     """
 
     def write(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
-        records = {}
         for split, wanted in parts.items():
             data = np.concatenate([_cifar_records(files[part], len(labels)) for part in wanted])
             images = data[:, len(labels) :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            records[f"{split}_x"] = npy.save(folder, f"{split}_x", images)
+            npy.save(folder, f"{split}_x", images)
             for place, (key, count) in enumerate(labels.items()):
                 values = _labels(data[:, place], count, f"{name} {split}, {key}")
-                records[f"{split}_{key}"] = npy.save(folder, f"{split}_{key}", values)
-        card = npy.arrays_card(folder, records, CATALOGUE[name])
+                npy.save(folder, f"{split}_{key}", values)
+        card = npy.arrays_card(folder, CATALOGUE[name])
         return card | {key: _lines(files[file], count) for key, (file, count) in names.items()}
 
     return write
@@ -207,13 +208,9 @@ def write_sent140(
     Args:
         files: ``training.1600000.processed.noemoticon.csv`` (Latin-1: polarity 0 or 4, id, date,
             query, user, text).
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
+        folder, progress: as for every writer.
         min_tweets: 2 or more.
         train_fraction: between 0 and 1.
-
-    Returns:
-        The part of the card that the files determine.
     """
     whole = isinstance(min_tweets, int) and not isinstance(min_tweets, bool)
     require(whole and min_tweets >= 2, "min_tweets", min_tweets, "a whole number >= 2")

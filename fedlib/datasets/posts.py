@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -79,26 +81,6 @@ class Posts:
         return total
 
 
-def vocabulary(counts: Mapping[str, int] | Iterable[str], size: int) -> dict[str, int]:
-    """The ``size`` first words (or tags) and their ranks, from 0.
-
-    Args:
-        counts: words already in rank order, or a mapping from words to counts; then larger counts
-            come first, and equal counts keep the mapping's order.
-    """
-    require(size >= 1, "the size of a vocabulary", size, "1 or more")
-    ranked: Iterable[str] = counts
-    if isinstance(counts, Mapping):
-        ranked = sorted(counts, key=lambda word: counts[word], reverse=True)
-    ranks: dict[str, int] = {}
-    # Reads no further than needed: the file of word counts is long.
-    for word in ranked:
-        ranks.setdefault(word, len(ranks))
-        if len(ranks) == size:
-            break
-    return ranks
-
-
 def encode(
     posts: Iterable[tuple[str, str, str, str]],
     words: Sequence[str],
@@ -110,21 +92,20 @@ def encode(
     Args:
         posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``; all
             posts of a client stand together.
-        words, tags: the vocabularies in rank order (see :func:`vocabulary`).
+        words, tags: the vocabularies in rank order.
         length: words kept of a sentence.
 
     Raises:
         Error: a client's posts do not stand together, or a vocabulary cannot be encoded.
     """
     encoder = _Encoder(words, tags, length)
-    rows = list(posts)
+    rows: list[tuple[str, str, str, str]] = []
     starts: dict[str, int] = {}
-    previous = None
-    for number, (client, *_) in enumerate(rows):
-        if client != previous:
-            if client in starts:
-                raise _scattered(client)
-            starts[client], previous = number, client
+    for client, its_posts in itertools.groupby(posts, key=itemgetter(0)):
+        if client in starts:
+            raise _scattered(client)
+        starts[client] = len(rows)
+        rows += its_posts
     piece = encoder.encode(*([row[column] for row in rows] for column in (1, 2, 3)))
     return Posts(
         sentences=piece.sentences,
@@ -144,8 +125,7 @@ class PostsWriter:
     """Encodes one split into ``.npy`` files of unknown length, in bounded memory.
 
     Files: ``<split>_<field>.npy`` for the fields of :class:`Posts`, and ``<split>_clients.npy``
-    (the names as JSON in uint8). They are whole when the ``with`` block has ended without an error;
-    ``records`` then holds what a card says of them.
+    (the names as JSON in uint8). They are whole when the ``with`` block has ended without an error.
 
     Args:
         folder: an existing folder.
@@ -175,7 +155,6 @@ class PostsWriter:
         )
         for field in ("word_offsets", "tag_offsets"):
             self._append(field, [0])
-        self.records: dict[str, dict[str, Any]] = {}
 
     def __len__(self) -> int:
         return self._posts
@@ -233,9 +212,7 @@ class PostsWriter:
                 return
             self._flush()
             self._append("starts", [*self._starts.values(), self._posts])
-        self.records = {key: array.record for key, array in self._files.items()}
-        key = f"{self._split}_clients"
-        self.records[key] = npy.save_json(self._folder, key, list(self._starts))
+        npy.save_json(self._folder, f"{self._split}_clients", list(self._starts))
 
 
 def bag_of_words(index: Tensor, words: Tensor, offsets: Tensor, size: int = WORDS) -> Tensor:

@@ -70,17 +70,31 @@ def source(name: str) -> Source:
     return SOURCES[name]
 
 
-def _file(name: str, size: int, sha256: str, hash_from: str, *folders: str) -> File:
-    urls = tuple(folder + name for folder in folders)
-    return File(name, urls, sha256, size, hash_from=hash_from)
-
-
-def _idx(folders: tuple[str, ...], files: dict[str, tuple[int, str]]) -> Source:
-    """MNIST and its relative: four gzip files."""
+def _plain(
+    folders: tuple[str, ...], whose: str, prepared: int, files: dict[str, tuple[int, str]]
+) -> Source:
+    """Files that are read as they are, by name: bytes and SHA-256, which was read in ``whose``."""
     return Source(
-        files=tuple(_file(name, *known, _TFDS, *folders) for name, known in files.items()),
-        prepared=70_000 * (28 * 28 + 8),
+        tuple(
+            File(name, tuple(folder + name for folder in folders), sha256, size, hash_from=whose)
+            for name, (size, sha256) in files.items()
+        ),
+        prepared=prepared,
     )
+
+
+def _archive(
+    urls: tuple[str, ...],
+    size: int,
+    sha256: str,
+    whose: str,
+    members: tuple[str, ...],
+    unpacked: int,
+    prepared: int,
+) -> Source:
+    """One archive with the files that are needed."""
+    name = urls[0].rpartition("/")[2]
+    return Source((File(name, urls, sha256, size, hash_from=whose),), members, unpacked, prepared)
 
 
 _EMNIST = "TensorFlow Federated's EMNIST by writer, derived from NIST Special Database 19"
@@ -107,11 +121,13 @@ def _federated(
 
 
 SOURCES: dict[str, Source] = {
-    "mnist": _idx(
+    "mnist": _plain(
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
+        _TFDS,
+        70_000 * (28 * 28 + 8),
         {
             "train-images-idx3-ubyte.gz": (
                 9_912_422,
@@ -131,8 +147,10 @@ SOURCES: dict[str, Source] = {
             ),
         },
     ),
-    "fashion_mnist": _idx(
+    "fashion_mnist": _plain(
         ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        _TFDS,
+        70_000 * (28 * 28 + 8),
         {
             "train-images-idx3-ubyte.gz": (
                 26_421_880,
@@ -152,16 +170,11 @@ SOURCES: dict[str, Source] = {
             ),
         },
     ),
-    "emnist_byclass": Source(
-        files=(
-            _file(
-                "gzip.zip",
-                561_753_746,
-                "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
-                _TFDS,
-                "https://biometrics.nist.gov/cs_links/EMNIST/",
-            ),
-        ),
+    "emnist_byclass": _archive(
+        ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
+        561_753_746,
+        "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
+        _TFDS,
         members=tuple(
             f"emnist-byclass-{split}-{kind}-ubyte.gz"
             for split in ("train", "test")
@@ -171,16 +184,11 @@ SOURCES: dict[str, Source] = {
         prepared=(697_932 + 116_323) * (28 * 28 + 8),
     ),
     # The binary version: nothing in it has to be unpickled, and it is read by one line of NumPy.
-    "cifar10": Source(
-        files=(
-            _file(
-                "cifar-10-binary.tar.gz",
-                170_052_171,
-                "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-                _TFDS,
-                "https://www.cs.toronto.edu/~kriz/",
-            ),
-        ),
+    "cifar10": _archive(
+        ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
+        170_052_171,
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        _TFDS,
         members=(
             *(f"data_batch_{i}.bin" for i in range(1, 6)),
             *("test_batch.bin", "batches.meta.txt"),
@@ -188,69 +196,47 @@ SOURCES: dict[str, Source] = {
         unpacked=60_000 * (3072 + 1),
         prepared=60_000 * (3072 + 8),
     ),
-    "cifar100": Source(
-        files=(
-            _file(
-                "cifar-100-binary.tar.gz",
-                168_513_733,
-                "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-                _TFDS,
-                "https://www.cs.toronto.edu/~kriz/",
-            ),
-        ),
+    "cifar100": _archive(
+        ("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",),
+        168_513_733,
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        _TFDS,
         members=("train.bin", "test.bin", "fine_label_names.txt", "coarse_label_names.txt"),
         unpacked=60_000 * (3072 + 2),
         prepared=60_000 * (3072 + 16),
     ),
-    "ag_news": Source(
-        files=tuple(
-            _file(
-                name,
-                size,
-                sha256,
-                _HUB,
-                "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/",
-            )
-            for name, size, sha256 in (
-                (
-                    "train.csv",
-                    29_470_338,
-                    "76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e",
-                ),
-                (
-                    "test.csv",
-                    1_857_427,
-                    "521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699",
-                ),
-            )
-        ),
-        prepared=35 * _MEGA,
-    ),
-    "dbpedia": Source(
-        files=(
-            _file(
-                "dbpedia_csv.tgz",
-                68_341_743,
-                "42db5221ddedddb673a4cabcc5f3a7d869714c878bcfe4ba94b29d14aa38e417",
-                _HUB,
-                "https://s3.amazonaws.com/fast-ai-nlp/",
+    "ag_news": _plain(
+        ("https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/",),
+        _HUB,
+        35 * _MEGA,
+        {
+            "train.csv": (
+                29_470_338,
+                "76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e",
             ),
-        ),
+            "test.csv": (
+                1_857_427,
+                "521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699",
+            ),
+        },
+    ),
+    "dbpedia": _archive(
+        ("https://s3.amazonaws.com/fast-ai-nlp/dbpedia_csv.tgz",),
+        68_341_743,
+        "42db5221ddedddb673a4cabcc5f3a7d869714c878bcfe4ba94b29d14aa38e417",
+        _HUB,
         members=("train.csv", "test.csv"),
         unpacked=200 * _MEGA,
         prepared=215 * _MEGA,
     ),
-    "sent140": Source(
-        files=(
-            _file(
-                "trainingandtestdata.zip",
-                81_363_704,
-                "004a3772c8a7ff9bbfeb875880f47f0679d93fc63e5cf9cff72d54a8a6162e57",
-                _TFDS,
-                "https://cs.stanford.edu/people/alecmgo/",
-                "http://cs.stanford.edu/people/alecmgo/",
-            ),
+    "sent140": _archive(
+        (
+            "https://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip",
+            "http://cs.stanford.edu/people/alecmgo/trainingandtestdata.zip",
         ),
+        81_363_704,
+        "004a3772c8a7ff9bbfeb875880f47f0679d93fc63e5cf9cff72d54a8a6162e57",
+        _TFDS,
         members=("training.1600000.processed.noemoticon.csv",),
         unpacked=240 * _MEGA,
         prepared=170 * _MEGA,

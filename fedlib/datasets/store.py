@@ -183,13 +183,22 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
-    """Complete ``card`` with format, date and fingerprint, and write it; returns the whole card."""
+    """Complete ``card`` with format, date, what the folder's arrays are, and the fingerprint.
+
+    Returns:
+        The whole card, which is written to the folder.
+    """
+    arrays = {
+        file.stem: describe(np.load(file, mmap_mode="r", allow_pickle=False))
+        for file in sorted(folder.glob("*.npy"))
+    }
     whole = {
         "format": FORMAT_VERSION,
         **card,
+        "arrays": arrays,
         "stand_in": False,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fingerprint": fingerprint(card["arrays"], card.get("classes")),
+        "fingerprint": fingerprint(arrays, card.get("classes")),
     }
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     (folder / CARD).write_text(text, encoding="utf-8")

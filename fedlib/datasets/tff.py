@@ -1,23 +1,36 @@
-"""What is made of each data set of TensorFlow Federated; its files are read by ``tff_files``."""
+"""What is made of each data set of TensorFlow Federated.
+
+Its files are HDF5: ``/examples/<client id>/<feature>``, the examples first. Clients come in the
+order of their sorted ids, which is the order that TFF samples from, and a client's examples in the
+order of the file.
+
+Every writer is given the unpacked files by TFF's names, the folder where the ``.npy`` files go and
+whether to show a progress bar; it returns the part of the card that the files determine.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from tqdm.auto import tqdm
 
-from fedlib.datasets import npy, tff_files
+from fedlib.datasets import npy
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import SPLITS
-from fedlib.datasets.posts import TAGS, WORDS, PostsWriter, vocabulary
-from fedlib.datasets.tff_files import Feature
+from fedlib.datasets.posts import TAGS, WORDS, PostsWriter
 from fedlib.errors import Error, first_line
 
+# A feature is a string of bytes (None), or numbers of a kind ("f" or "i") and a shape.
+Feature = tuple[str, tuple[int, ...]] | None
+_PIECE = 4096
 _ENDS = {"train": "_train.h5", "heldout": "_held_out.h5", "test": "_test.h5"}
 
 
@@ -31,23 +44,71 @@ def _splits(files: Mapping[str, Path]) -> dict[str, Path]:
     }
 
 
-def _pieces(
-    path: Path, features: Mapping[str, Feature], progress: bool
-) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """A file's pieces, under a progress bar that counts clients."""
-    total = len(tff_files.clients(path))
-    previous = None
-    with tqdm(total=total, desc=path.name, unit="client", disable=not progress) as bar:
-        for client, size, values in tff_files.pieces(path, features):
-            bar.update(previous is not None and client != previous)
-            previous = client
-            yield client, size, values
-        bar.update(previous is not None)
-
-
 def _all_clients(splits: Mapping[str, Path]) -> list[str]:
     """The ids of all splits, each once, sorted."""
-    return sorted({client for path in splits.values() for client in tff_files.clients(path)})
+    return sorted({client for path in splits.values() for client in read_clients(path)})
+
+
+# ----------------------------------------------------------------------------------------- files
+
+
+def read_clients(path: Path) -> list[str]:
+    """The clients' ids, sorted as strings (by code point)."""
+    with _examples(path) as examples:
+        return sorted(examples)
+
+
+def read_pieces(
+    path: Path, features: Mapping[str, Feature], progress: bool = False
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """(client, number of examples, values by feature), client by client.
+
+    A client with many examples comes in several pieces, one without examples in one empty piece.
+    Values are a list of bytes, or an array ``[n, *shape]``. The progress bar counts clients.
+    """
+    with _examples(path) as examples:
+        for client in tqdm(
+            sorted(examples), desc=path.name, unit="client", leave=False, disable=not progress
+        ):
+            group, where = examples[client], f"{path.name}, client {client!r}"
+            datasets = {key: _dataset(group, key, features[key], where) for key in features}
+            lengths = {key: len(dataset) for key, dataset in datasets.items()}
+            if len(set(lengths.values())) > 1:
+                raise Error(f"{where}: features of unequal lengths {lengths}")
+            size = next(iter(lengths.values()))
+            for start in range(0, max(size, 1), _PIECE):
+                stop = min(start + _PIECE, size)
+                values = {key: dataset[start:stop] for key, dataset in datasets.items()}
+                texts = {key: values[key].tolist() for key in features if features[key] is None}
+                yield client, stop - start, values | texts
+
+
+@contextmanager
+def _examples(path: Path) -> Iterator[h5py.Group]:
+    try:
+        with h5py.File(path, "r") as file:
+            examples = file.get("examples")
+            if not isinstance(examples, h5py.Group):
+                raise Error(f"{path.name} has no group 'examples': it is not TFF's file")
+            yield examples
+    except (OSError, RuntimeError, KeyError) as error:
+        raise Error(f"{path.name} is not a whole HDF5 file: {first_line(error)}") from None
+
+
+def _dataset(group: Any, key: str, feature: Feature, where: str) -> h5py.Dataset:
+    dataset = group.get(key) if isinstance(group, h5py.Group) else None
+    if not isinstance(dataset, h5py.Dataset):
+        raise Error(f"{where}: no feature {key!r}")
+    if feature is None:
+        good = h5py.check_string_dtype(dataset.dtype) is not None and dataset.ndim == 1
+        needed = "strings, [n]"
+    else:
+        kinds = "f" if feature[0] == "f" else "iu"
+        good = dataset.dtype.kind in kinds and dataset.shape[1:] == feature[1]
+        needed = f"{'floats' if kinds == 'f' else 'integers'}, [n, *{feature[1]}]"
+    if not good:
+        raise Error(f"{where}: {key} is {dataset.dtype} {dataset.shape}; needed: {needed}")
+    return dataset
 
 
 # ---------------------------------------------------------------------------------------- arrays
@@ -68,12 +129,7 @@ def write_emnist(
 
     Args:
         name: ``emnist``, 62 labels, or ``emnist_digits``, 10.
-        files: ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``, or those of the digits.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
+        files, folder, progress: as for every writer.
     """
     splits = _splits(files)
     clients = _all_clients(splits)
@@ -99,20 +155,12 @@ def write_fed_cifar100(
 
     Both splits call their clients ``0``, ``1``, ...; they are different clients, so a test client's
     name here is ``test/`` and its id, and no code occurs in both splits.
-
-    Args:
-        files: ``fed_cifar100_train.h5`` and ``fed_cifar100_test.h5``.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
     """
     splits = _splits(files)
     codes: dict[str, dict[str, int]] = {}
     clients: list[str] = []
     for split, path in splits.items():
-        ids = tff_files.clients(path)
+        ids = read_clients(path)
         codes[split] = {client: len(clients) + place for place, client in enumerate(ids)}
         clients += [f"test/{client}" if split == "test" else client for client in ids]
     columns: dict[str, _Column] = {
@@ -141,21 +189,19 @@ def _write_arrays(
     features: dict[str, Feature] = {
         feature: (kind, shape) for feature, kind, shape, _, _ in columns.values()
     }
-    records: dict[str, Any] = {}
     for split, path in splits.items():
         wanted = {
             f"{split}_{key}": (dtype, shape) for key, (_, _, shape, dtype, _) in columns.items()
         }
         with npy.growing(folder, {**wanted, f"{split}_client": (np.int64, ())}) as out:
-            for client, size, values in _pieces(path, features, progress):
+            for client, size, values in read_pieces(path, features, progress):
                 for key, (feature, _, _, dtype, convert) in columns.items():
                     where = f"{name}, {split} client {client!r}: {feature}"
                     out[f"{split}_{key}"].append(convert(values[feature], where).astype(dtype))
                 out[f"{split}_client"].append(np.full(size, codes[split][client]))
             _require_examples(name, split, out[f"{split}_y"].length)
-        records |= {key: array.record for key, array in out.items()}
-    records["client_names"] = npy.save_json(folder, "client_names", clients)
-    return npy.arrays_card(folder, records, CATALOGUE[name])
+    npy.save_json(folder, "client_names", clients)
+    return npy.arrays_card(folder, CATALOGUE[name])
 
 
 def _exact_bytes(pixels: np.ndarray, where: str) -> np.ndarray:
@@ -198,21 +244,12 @@ def _require_examples(name: str, split: str, count: int) -> None:
 def write_shakespeare(
     files: Mapping[str, Path], folder: Path, progress: bool = False
 ) -> dict[str, Any]:
-    """Shakespeare by role, as texts: one per snippet, train and test roles matched by their ids.
-
-    Args:
-        files: ``shakespeare_train.h5`` and ``shakespeare_test.h5``.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
-    """
+    """Shakespeare by role, as texts: one per snippet, train and test roles matched by their ids."""
     splits = _splits(files)
 
     def texts() -> Iterator[npy.Text]:
         for split in SPLITS:
-            for client, _, values in _pieces(splits[split], {"snippets": None}, progress):
+            for client, _, values in read_pieces(splits[split], {"snippets": None}, progress):
                 for text in values["snippets"]:
                     _require_utf8(text, f"shakespeare, {split} client {client!r}")
                     yield split, client, text, None
@@ -238,73 +275,55 @@ def write_stackoverflow(
     The vocabularies are the 10,000 first words and the 500 most frequent tags of TFF's own counts
     (FedOpt section 4 and its public code). Memory is bounded by the largest client's ids: texts
     are read and encoded some thousands at a time.
-
-    Args:
-        files: ``stackoverflow_train.h5``, ``stackoverflow_held_out.h5`` and
-            ``stackoverflow_test.h5``, with ``stackoverflow.word_count`` and
-            ``stackoverflow.tag_count``.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
     """
     words = read_word_counts(files["stackoverflow.word_count"], WORDS)
     tags = read_tag_counts(files["stackoverflow.tag_count"], TAGS)
     features: dict[str, Feature] = {"tokens": None, "title": None, "tags": None}
-    records: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for split, path in _splits(files).items():
         with PostsWriter(folder, split, words, tags) as writer:
-            for client, _, values in _pieces(path, features, progress):
+            for client, _, values in read_pieces(path, features, progress):
                 writer.add(client, values["tokens"], values["title"], values["tags"])
             _require_examples("stackoverflow", split, len(writer))
         counts |= {split: len(writer), f"{split}_clients": writer.clients}
-        records |= writer.records
-    records["vocabulary"] = npy.save_json(folder, "vocabulary", {"words": words, "tags": tags})
-    return {"kind": "posts", "counts": counts, "classes": None, "arrays": records}
+    npy.save_json(folder, "vocabulary", {"words": words, "tags": tags})
+    return {"kind": "posts", "counts": counts, "classes": None}
 
 
 def read_word_counts(path: Path, size: int) -> list[str]:
-    """The ``size`` first words of lines ``word count`` in rank order."""
-
-    def words() -> Iterator[str]:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                parts = line.split()
-                if len(parts) != 2 or not parts[1].isdecimal():
-                    raise Error(f"{path.name}, line {number}: is not 'word count': {line[:60]!r}")
-                yield parts[0]
-
-    return _ranked(words, size, "words", path)
+    """The ``size`` first words of lines ``word count`` in rank order; the file is long."""
+    words: dict[str, None] = {}
+    with _readable(path), open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            parts = line.split()
+            if len(parts) != 2 or not parts[1].isdecimal():
+                raise Error(f"{path.name}, line {number}: is not 'word count': {line[:60]!r}")
+            words[parts[0]] = None
+            if len(words) == size:
+                return list(words)
+    raise Error(f"{path.name} has {len(words)} words; needed: at least {size}")
 
 
 def read_tag_counts(path: Path, size: int) -> list[str]:
     """The ``size`` most frequent tags of a JSON object ``{tag: count}``; the first of equal ones
     in the file comes first."""
+    with _readable(path):
+        counts = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        raise Error(f"{path.name} is not a JSON object of tags and counts")
+    if len(counts) < size:
+        raise Error(f"{path.name} has {len(counts)} tags; needed: at least {size}")
+    return [tag for tag, _ in Counter(counts).most_common(size)]
 
-    def counts() -> dict[str, int]:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict) or not all(type(n) is int for n in content.values()):
-            raise Error(f"{path.name} is not a JSON object of tags and counts")
-        return content
 
-    return _ranked(counts, size, "tags", path)
-
-
-def _ranked(
-    read: Callable[[], Mapping[str, int] | Iterable[str]], size: int, what: str, path: Path
-) -> list[str]:
-    """The first of a vocabulary; Error if it cannot be read or is too short."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        ranked = list(vocabulary(read(), size))
+        yield
     except Error:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
-    if len(ranked) < size:
-        raise Error(f"{path.name} has {len(ranked)} {what}; needed: at least {size}")
-    return ranked
 
 
 # What is given are the unpacked files by TFF's names (see each function).

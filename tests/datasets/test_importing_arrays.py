@@ -128,7 +128,7 @@ REFUSED = [
     ({"train_client": np.array([0, 1, 2, -1, 0, 0])}, "train_client has -1"),
     ({"train_y": np.array([0, 1, 2, 0, 1, 2**63], dtype=np.uint64)}, "too large"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"\(3, 2\) in train_x, but \(2, 3\)"),
-    ({"test_x": np.zeros((4, 3, 2))}, "one is of integers, the other of floats"),
+    ({"test_x": np.zeros((4, 3, 2))}, "train_x is stored as uint8, but test_x as float32"),
     ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
     ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
     (

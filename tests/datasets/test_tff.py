@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fedlib import datasets
 from fedlib.cli import app
-from fedlib.datasets import posts, store, tff_files
+from fedlib.datasets import posts, store, tff
 from fedlib.datasets.tff import WRITERS
 from fedlib.errors import Error
 
@@ -246,7 +246,7 @@ def stack_files(folder):
 
 @pytest.mark.parametrize("piece", [2, 4096])
 def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
-    monkeypatch.setattr(tff_files, "_PIECE", piece)
+    monkeypatch.setattr(tff, "_PIECE", piece)
     splits = stack_overflow()
     card = prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     assert card["kind"] == "posts"
@@ -322,7 +322,7 @@ def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
         (path,) = write_h5(folder, "x", {"train": content}, like).values()
         with posts.PostsWriter(folder, "train", WORD_LIST, ["tag1"]) as writer:
             tracemalloc.start()
-            for client, _, values in tff_files.pieces(path, dict.fromkeys(like)):
+            for client, _, values in tff.read_pieces(path, dict.fromkeys(like)):
                 writer.add(client, *(values[key] for key in ("tokens", "title", "tags")))
             held.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
