@@ -14,7 +14,7 @@ _SEE_SOURCE = "not stated with the copies we have seen; see the source"
 
 @dataclass(frozen=True)
 class Description:
-    """What fedlib knows about a data set before any copy of it is imported.
+    """What fedlib knows about a data set before any copy of it is prepared.
 
     Attributes:
         kind: ``"arrays"`` (imported from ``.npz``), ``"text"`` (imported from ``.jsonl``), or
@@ -30,9 +30,9 @@ class Description:
 
     name: str
     title: str
-    kind: str
     about: str
     source: str
+    kind: str = "arrays"
     licence: str = _SEE_SOURCE
     shape: tuple[int, ...] | None = None
     class_count: int | None = None
@@ -49,6 +49,7 @@ class Description:
 
 
 _SKLEARN = "scikit-learn's 1,797 real 8x8 digits, enlarged to 28x28 and varied by writer"
+_WRITERS = f"{_SKLEARN}; only the ten digit labels of 62 occur"
 _SHAPES = "procedurally drawn coloured shapes, 32x32x3"
 _DOCSTRINGS = "docstrings of Python's standard library"
 # Stand-ins of two data sets each.
@@ -57,6 +58,15 @@ _SUMMARIES = (
     f"first paragraphs of functions' {_DOCSTRINGS}, a module as a user; the label says whether the "
     "function returns a value"
 )
+_CIFAR = "Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html"
+_NIST = "Cohen et al. (2017), derived from NIST Special Database 19"
+# What several data sets share.
+_TEN_DIGITS: dict[str, Any] = {"shape": (28, 28), "class_count": 10, "classes": _DIGITS}
+_GLYPHS: dict[str, Any] = {"shape": (28, 28), "class_count": 62, "classes": _DIGITS + _LETTERS}
+_SENTIMENT: dict[str, Any] = {
+    **{"kind": "text", "class_count": 2, "classes": ("negative", "positive")},
+    **{"stand_in": _SUMMARIES, "tasks": ("fair_sent140",)},
+}
 _EMNIST_TASKS = ("emnist_cr", "emnist_ae", "emnist_logistic", "emnist_mlp")
 
 CATALOGUE: dict[str, Description] = {
@@ -65,9 +75,8 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="cifar10",
             title="CIFAR-10",
-            kind="arrays",
             about="50,000 training and 10,000 test colour photographs of 10 kinds of thing",
-            source="Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
+            source=_CIFAR,
             shape=(32, 32, 3),
             class_count=10,
             classes=(
@@ -80,10 +89,9 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="cifar100",
             title="CIFAR-100",
-            kind="arrays",
             about="50,000 training and 10,000 test colour photographs, 100 fine labels in 20 "
             "coarse ones",
-            source="Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
+            source=_CIFAR,
             shape=(32, 32, 3),
             class_count=100,
             stand_in=_SHAPES,
@@ -92,7 +100,6 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="fed_cifar100",
             title="Federated CIFAR-100",
-            kind="arrays",
             about="CIFAR-100 dealt to 500 training and 100 test clients by Pachinko allocation, "
             "100 images each, as the papers use it",
             source="TensorFlow Federated, from Krizhevsky (2009)",
@@ -103,13 +110,10 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="mnist",
             title="MNIST",
-            kind="arrays",
             about="60,000 training and 10,000 test images of handwritten digits; the writers of "
             "the two parts are different people",
             source="LeCun, Cortes and Burges, http://yann.lecun.com/exdb/mnist/",
-            shape=(28, 28),
-            class_count=10,
-            classes=_DIGITS,
+            **_TEN_DIGITS,
             polarity="ink_bright",
             stand_in=_SKLEARN,
             tasks=("mnist",),
@@ -117,7 +121,6 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="fashion_mnist",
             title="Fashion-MNIST",
-            kind="arrays",
             about="60,000 training and 10,000 test grey images of clothes, in MNIST's format",
             source="Xiao, Rasul and Vollgraf (2017), "
             "https://github.com/zalandoresearch/fashion-mnist",
@@ -135,53 +138,40 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="emnist",
             title="EMNIST",
-            kind="arrays",
             about="handwritten digits and letters, 62 labels; the papers use the federated copy, "
             "3,400 writers, in which paper is bright",
-            source="Cohen et al. (2017), derived from NIST Special Database 19",
-            shape=(28, 28),
-            class_count=62,
-            classes=_DIGITS + _LETTERS,
+            source=_NIST,
+            **_GLYPHS,
             polarity="ink_dark",
-            stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
+            stand_in=_WRITERS,
             tasks=_EMNIST_TASKS,
         ),
         Description(
             name="emnist_digits",
             title="EMNIST digits",
-            kind="arrays",
             about="the digits of the federated EMNIST, 3,383 writers; paper is bright",
-            source="Cohen et al. (2017), derived from NIST Special Database 19",
-            shape=(28, 28),
-            class_count=10,
-            classes=_DIGITS,
+            source=_NIST,
+            **_TEN_DIGITS,
             polarity="ink_dark",
         ),
         Description(
             name="emnist_byclass",
             title="EMNIST ByClass",
-            kind="arrays",
             about="697,932 training and 116,323 test images of handwritten digits and letters, "
             "62 labels; the writers are not given, and ink is bright",
-            source="Cohen et al. (2017), derived from NIST Special Database 19, "
-            "https://www.nist.gov/itl/products-and-services/emnist-dataset",
-            shape=(28, 28),
-            class_count=62,
-            classes=_DIGITS + _LETTERS,
+            source=f"{_NIST}, https://www.nist.gov/itl/products-and-services/emnist-dataset",
+            **_GLYPHS,
             polarity="ink_bright",
         ),
         Description(
             name="femnist",
             title="FEMNIST",
-            kind="arrays",
             about="handwritten digits and letters by writer as prepared by LEAF, 62 labels; "
             "paper is bright and the glyphs are small",
             source="Caldas et al. (2018), https://github.com/TalwalkarLab/leaf",
-            shape=(28, 28),
-            class_count=62,
-            classes=_DIGITS + _LETTERS,
+            **_GLYPHS,
             polarity="ink_dark",
-            stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
+            stand_in=_WRITERS,
             tasks=("fair_femnist", *_EMNIST_TASKS),
         ),
         Description(
@@ -247,25 +237,17 @@ CATALOGUE: dict[str, Description] = {
         Description(
             name="sent140",
             title="Sent140",
-            kind="text",
             about="1,600,000 tweets of 2009 by user, negative (0) or positive (1) by the emoticon "
             "that they held",
             source="Go, Bhayani and Huang (2009), http://help.sentiment140.com/for-students",
-            class_count=2,
-            classes=("negative", "positive"),
-            stand_in=_SUMMARIES,
-            tasks=("fair_sent140",),
+            **_SENTIMENT,
         ),
         Description(
             name="tweets",
             title="Tweets with sentiment",
-            kind="text",
             about="tweets by user, negative (0) or positive (1), in place of Sent140",
             source="tweets about US airlines, from public copies",
-            class_count=2,
-            classes=("negative", "positive"),
-            stand_in=_SUMMARIES,
-            tasks=("fair_sent140",),
+            **_SENTIMENT,
         ),
     )
 }

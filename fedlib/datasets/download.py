@@ -161,19 +161,19 @@ def _from_url(url: str, file: File, part: Path, progress: bool) -> None:
 
 
 def _transfer(url: str, file: File, part: Path, progress: bool) -> None:
-    if file.bytes:
-        if _size(part) == file.bytes:
+    if file.exact:
+        if _size(part) == file.size:
             return
-        if _size(part) > file.bytes:
+        if _size(part) > file.size:
             part.unlink()
     with _opened(url, _size(part)) as (begin, total, pieces):
-        if None not in (file.bytes, total) and total != file.bytes:
-            raise _Refused(f"it offers {total} bytes, the official file has {file.bytes}")
+        if file.exact and total not in (None, file.size):
+            raise _Refused(f"it offers {total} bytes, the official file has {file.size}")
         with (
             open(part, "r+b" if part.exists() else "wb") as out,
             tqdm(
                 desc=file.name,
-                total=total or file.size or None,
+                total=total or file.size,
                 initial=begin,
                 unit="B",
                 unit_scale=True,

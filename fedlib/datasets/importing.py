@@ -88,9 +88,11 @@ def import_file(
 
 def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
     if not zipfile.is_zipfile(path):
-        raise Error(f"{path.name} is not a .npz file, or is damaged or cut off")
+        raise Error(f"{path.name} is not a .npz file, or is cut off")
     stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {}  # shapes and dtypes
-    with _undamaged(path), np.load(path, allow_pickle=False) as archive:
+    with _whole(path.name):
+        archive = np.load(path, allow_pickle=False)
+    with archive:
         for key in archive.files:
             if key not in _MEMBERS:
                 raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
@@ -129,25 +131,21 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
 
 
 @contextmanager
-def _undamaged(path: Path) -> Iterator[None]:
+def _whole(what: str) -> Iterator[None]:
     """Turn whatever a damaged archive raises into one line."""
     damaged = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
     try:
         yield
-    except damaged as error:
+    except (*damaged, ValueError) as error:
         raise Error(
-            f"{path.name} is not a .npz file, or is damaged or cut off: {first_line(error)}"
+            f"{what} is damaged, or holds Python objects, which would have to be unpickled: "
+            f"{first_line(error)}"
         ) from None
 
 
 def _read(archive: Any, key: str, path: Path) -> np.ndarray:
-    try:
+    with _whole(f"{path.name}: {key!r}"):
         values = archive[key]
-    except ValueError as error:
-        raise Error(
-            f"{path.name}: {key!r} is damaged, or holds Python objects, which would have to be "
-            f"unpickled: {first_line(error)}"
-        ) from None
     if not isinstance(values, np.ndarray):
         raise Error(f"{path.name}: {key!r} is not a NumPy array")
     return values

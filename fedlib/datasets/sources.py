@@ -22,22 +22,17 @@ class File:
         name: what it is called on disk.
         urls: addresses of the same bytes, tried in this order.
         sha256: of the file, hexadecimal.
-        bytes: its size; None if nobody has published it.
-        about_bytes: a rough size where ``bytes`` is None, for the check of free space only.
+        size: in bytes.
+        exact: whether that size was published; else it is rough, for the check of free space only.
         hash_from: where ``sha256`` was read.
     """
 
     name: str
     urls: tuple[str, ...]
     sha256: str
-    bytes: int | None = None
-    about_bytes: int = 0
+    size: int
+    exact: bool = True
     hash_from: str = ""
-
-    @property
-    def size(self) -> int:
-        """The size, or the rough size where it is not known."""
-        return self.about_bytes if self.bytes is None else self.bytes
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ def _hdf5(name: str, sha256: str, about: int) -> File:
         "https://fedml.s3-us-west-1.amazonaws.com/",
     )
     urls = tuple(folder + file for folder in folders)
-    return File(file, urls, sha256, about_bytes=about, hash_from=_TFF)
+    return File(file, urls, sha256, about, exact=False, hash_from=_TFF)
 
 
 def _federated(

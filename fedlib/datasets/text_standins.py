@@ -16,9 +16,9 @@ import re
 import sysconfig
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -112,8 +112,7 @@ def make(name: str) -> TextDataset:
 # --------------------------------------------------------------------------------- the docstrings
 
 
-@dataclass(frozen=True)
-class _Doc:
+class _Doc(NamedTuple):
     """A docstring: of what, and whether that is a function that returns a value."""
 
     name: str
@@ -122,8 +121,7 @@ class _Doc:
     text: str
 
 
-@dataclass(frozen=True)
-class _Module:
+class _Module(NamedTuple):
     """A module with docstrings: dotted name, modules it imports in order, docstrings in order."""
 
     name: str
@@ -226,8 +224,7 @@ def _imports(tree: ast.Module) -> tuple[str, ...]:
 # -------------------------------------------------------------------------------------- the texts
 
 
-@dataclass(frozen=True)
-class _Text:
+class _Text(NamedTuple):
     client: str
     text: str
     target: int | tuple[str, ...] | None = None

@@ -30,7 +30,7 @@ def digest(content):
 
 def wanted(site, *more, content=CONTENT, **changes):
     urls = (*more, f"{site.url}/data.bin") if site else more
-    values = {"sha256": digest(content), "bytes": len(content), **changes}
+    values = {"sha256": digest(content), "size": len(content), **changes}
     return File("data.bin", urls, **values)
 
 
@@ -53,7 +53,7 @@ def refused(kind, words, file, folder, **options):
 @pytest.mark.parametrize("known", [True, False])
 def test_a_download_is_the_file_and_is_not_asked_for_twice(site, tmp_path, length, known):
     site.length = length
-    file = wanted(site) if known else wanted(site, bytes=None, about_bytes=7)
+    file = wanted(site) if known else wanted(site, exact=False, size=7)
     path = fetch(file, tmp_path)
     assert path == tmp_path / "data.bin" and path.read_bytes() == CONTENT
     assert fetch(file, tmp_path) == path
@@ -102,7 +102,7 @@ def test_a_whole_part_is_checked_without_being_asked_for(site, tmp_path):
     assert site.asked == []
     (tmp_path / "data.bin").unlink()
     (tmp_path / "data.bin.part").write_bytes(CONTENT)
-    assert fetch(wanted(site, bytes=None), tmp_path).read_bytes() == CONTENT
+    assert fetch(wanted(site, exact=False), tmp_path).read_bytes() == CONTENT
     assert site.asked == [("/data.bin", "bytes=50000-")]  # Answered 416: nothing left.
 
 
@@ -155,7 +155,7 @@ def test_a_name_that_is_not_known_is_not_asked_for_again(tmp_path, monkeypatch):
 def test_other_content_is_put_aside_and_never_used(site, tmp_path, known):
     other = CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])
     site.files["/data.bin"] = other
-    file = wanted(site) if known else wanted(site, bytes=None)
+    file = wanted(site) if known else wanted(site, exact=False)
     text = refused(Failure, "nothing was prepared", file, tmp_path)
     assert digest(other) in text and digest(CONTENT) in text
     assert left(tmp_path) == ["data.bin.wrong"]
@@ -236,9 +236,9 @@ def test_space_is_checked_before(tmp_path, monkeypatch):
 
 
 def test_what_is_still_to_download(tmp_path):
-    file = File("a", ("x",), "", bytes=100)
+    file = File("a", ("x",), "", 100)
     assert download.missing_bytes(file, tmp_path) == 100
-    assert download.missing_bytes(File("a", ("x",), "", about_bytes=70), tmp_path) == 70
+    assert download.missing_bytes(File("a", ("x",), "", 70, exact=False), tmp_path) == 70
     (tmp_path / "a.part").write_bytes(b"x" * 30)
     assert download.missing_bytes(file, tmp_path) == 70
     (tmp_path / "a").write_bytes(b"")

@@ -159,7 +159,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
     for content in (b"", b"not a zip", whole[: len(whole) // 2], whole[:-1], bytes(flipped)):
         path = tmp_path / "bad.npz"
         path.write_bytes(content)
-        with pytest.raises(Error, match=r"not a \.npz file, or is damaged") as caught:
+        with pytest.raises(Error, match=r"not a \.npz file, or is cut off|is damaged") as caught:
             datasets.import_file("own", path, tmp_path / "root")
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "root").exists()
