@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ __all__ = [
 
 _log = logging.getLogger("fedlib.datasets")
 _announced: set[str] = set()
+_WORDS = {"arrays": "arrays", "text": "texts", "posts": "posts"}
 
 
 def names(data_root: Root = None) -> list[str]:
@@ -72,15 +73,9 @@ def load(name: str, data_root: Root = None) -> Dataset:
         Error: the name is unknown, holds text, or has neither a prepared copy nor a stand-in, or
             the prepared copy is incomplete.
     """
-    _require_known(name, data_root)
-    card = store.read_card(name, data_root)
+    card, arrays = _open(name, data_root, "arrays", standins.NAMES)
     if card is None:
-        if name not in standins.NAMES:
-            raise _not_prepared(name)
-        _announce(name)
         return standins.make(name)
-    _require_kind(name, card, "arrays")
-    arrays = store.open_arrays(card, data_root)
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
         again = store.how_to_rebuild(name, card)
@@ -88,11 +83,9 @@ def load(name: str, data_root: Root = None) -> Dataset:
     return Dataset.of(
         name,
         arrays,
-        classes=None if card.get("classes") is None else tuple(card["classes"]),
-        source=card["source"],
-        fingerprint=card["fingerprint"],
         polarity=card.get("polarity"),
         clients=_names(arrays["client_names"]) if "client_names" in arrays else None,
+        **_about(card),
     )
 
 
@@ -105,24 +98,11 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
         Error: the name is unknown, holds arrays, or has neither a prepared copy nor a stand-in, or
             the prepared copy is incomplete.
     """
-    _require_known(name, data_root)
-    card = store.read_card(name, data_root)
-    if card is None and name in text_standins.NAMES:
-        _announce(name)
-        return text_standins.make(name)
-    _require_kind(name, card or CATALOGUE[name].card(), "text")
+    card, arrays = _open(name, data_root, "text", text_standins.NAMES)
     if card is None:
-        raise _not_prepared(name)
-    arrays = store.open_arrays(card, data_root)
+        return text_standins.make(name)
     clients = _names(arrays.pop("client_names"))
-    return TextDataset(
-        name=name,
-        arrays=arrays,
-        clients=clients,
-        classes=None if card.get("classes") is None else tuple(card["classes"]),
-        source=card["source"],
-        fingerprint=card["fingerprint"],
-    )
+    return TextDataset(name, arrays, clients, **_about(card))
 
 
 def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
@@ -131,41 +111,52 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
     Raises:
         Error: the name is unknown or does not hold posts, or the copy is missing or incomplete.
     """
+    card, arrays = _open(name, data_root, "posts")
+    counts = card["counts"] if card else ()
+    return {
+        split: posts.from_arrays(arrays, split)
+        for split in counts
+        if f"{split}_sentences" in arrays
+    }
+
+
+def _open(
+    name: str, data_root: Root, kind: str, stand_ins: Collection[str] = ()
+) -> tuple[dict[str, Any] | None, dict[str, np.ndarray]]:
+    """The prepared copy's card and arrays; no card if one of the stand-ins takes its place."""
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
-    _require_kind(name, card or CATALOGUE[name].card(), "posts")
+    if card is None and name in stand_ins:
+        if name not in _announced:
+            _announced.add(name)
+            what = CATALOGUE[name].stand_in
+            _log.warning("no prepared copy of %r: using the offline stand-in (%s)", name, what)
+        return None, {}
+    holds = CATALOGUE[name].kind if card is None else card["kind"]
+    if holds != kind:
+        loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
+        raise Error(
+            f"{name!r} holds {_WORDS.get(holds, holds)}, not {_WORDS[kind]}: use "
+            f"{loaders.get(holds, 'a newer fedlib')}"
+        )
     if card is None:
         raise _not_prepared(name)
-    arrays = store.open_arrays(card, data_root)
-    splits = [split for split in card["counts"] if f"{split}_sentences" in arrays]
-    return {split: posts.from_arrays(arrays, split) for split in splits}
+    return card, store.open_arrays(card, data_root)
+
+
+def _about(card: Mapping[str, Any]) -> dict[str, Any]:
+    """What both kinds of data sets take from a card."""
+    classes = card.get("classes")
+    return {
+        "classes": None if classes is None else tuple(classes),
+        "source": card["source"],
+        "fingerprint": card["fingerprint"],
+    }
 
 
 def _names(stored: np.ndarray) -> tuple[str, ...]:
     """Names stored as JSON in uint8."""
     return tuple(json.loads(stored.tobytes()))
-
-
-def _require_kind(name: str, card: Mapping[str, Any], wanted: str) -> None:
-    loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
-    kind = card["kind"]
-    if kind != wanted:
-        what = {"arrays": "arrays", "text": "texts"}
-        holds, needed = what.get(kind, kind), what.get(wanted, wanted)
-        raise Error(
-            f"{name!r} holds {holds}, not {needed}: use {loaders.get(kind, 'a newer fedlib')}"
-        )
-
-
-def _announce(name: str) -> None:
-    """Say once per process that a stand-in takes the place of a data set."""
-    if name not in _announced:
-        _announced.add(name)
-        _log.warning(
-            "no prepared copy of %r: using the offline stand-in (%s)",
-            name,
-            CATALOGUE[name].stand_in,
-        )
 
 
 def _require_known(name: str, data_root: Root) -> None:

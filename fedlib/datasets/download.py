@@ -161,7 +161,7 @@ def _from_url(url: str, file: File, part: Path, progress: bool) -> None:
 
 
 def _transfer(url: str, file: File, part: Path, progress: bool) -> None:
-    if file.exact:
+    if file.exact and part.exists():
         if _size(part) == file.size:
             return
         if _size(part) > file.size:

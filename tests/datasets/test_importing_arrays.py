@@ -71,34 +71,28 @@ def test_card_on_disk_holds_hashes_of_the_values(tmp_path):
     assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
 
 
-def test_conversions(tmp_path):
-    cases = {
-        "f64": (np.linspace(0, 1, 36).reshape(6, 3, 2), np.zeros((4, 3, 2)), np.float32),
-        "i64": (
-            np.arange(36).reshape(6, 3, 2),
-            np.full((4, 3, 2), 255, dtype=np.int16),
-            np.uint8,
-        ),
-        "big-endian": (
-            np.ones((6, 3, 2), dtype=">f4"),
-            np.ones((4, 3, 2), dtype="<f2"),
-            np.float32,
-        ),
-        "column-major": (
-            np.asfortranarray(good()["train_x"]),
-            np.asfortranarray(good()["test_x"]),
-            np.uint8,
-        ),
-        "bool": (np.ones((6, 3, 2), dtype=bool), np.zeros((4, 3, 2), dtype=bool), np.uint8),
-        "table": (np.ones((6, 9), dtype=np.float32), np.ones((4, 9), dtype=np.float32), np.float32),
-    }
-    for name, (train, test, dtype) in cases.items():
-        path = write(tmp_path, train_x=train, test_x=test)
-        datasets.import_file(name, path, tmp_path)
-        data = datasets.verify(name, tmp_path) and datasets.load(name, tmp_path)
-        assert data.train_x.dtype == data.test_x.dtype == dtype
-        assert (data.train_x == train.astype(dtype)).all(), name
-        assert (data.test_x == test.astype(dtype)).all(), name
+IMAGES, FLAGS = good()["train_x"], np.ones((6, 3, 2), dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "dtype"),
+    [
+        (np.linspace(0, 1, 36).reshape(6, 3, 2), np.zeros((4, 3, 2)), np.float32),
+        (IMAGES.astype(int), np.full((4, 3, 2), 255, dtype=np.int16), np.uint8),
+        (np.ones((6, 3, 2), dtype=">f4"), np.ones((4, 3, 2), dtype="<f2"), np.float32),
+        (np.asfortranarray(IMAGES), np.asfortranarray(IMAGES[:4]), np.uint8),
+        (FLAGS, ~FLAGS[:4], np.uint8),
+        (np.ones((6, 9), dtype=np.float32), np.ones((4, 9), dtype=np.float32), np.float32),
+    ],
+    ids=["f64", "i64", "big-endian", "column-major", "bool", "table"],
+)
+def test_conversions(tmp_path, train, test, dtype):
+    datasets.import_file("own", write(tmp_path, train_x=train, test_x=test), tmp_path)
+    data = datasets.verify("own", tmp_path) and datasets.load("own", tmp_path)
+    assert data.train_x.dtype == data.test_x.dtype == dtype
+    assert data.train_x.flags.c_contiguous
+    assert (data.train_x == train.astype(dtype)).all()
+    assert (data.test_x == test.astype(dtype)).all()
 
 
 def test_same_values_same_fingerprint_other_values_another(tmp_path):

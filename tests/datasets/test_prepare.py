@@ -301,57 +301,36 @@ def test_mistaken_options(root, offer, options, words):
     assert not (root / "prepared").exists()
 
 
-def test_federated_sets_come_from_their_archives(root, offer):
-    def h5(split, count):
-        out = io.BytesIO()
-        with h5py.File(out, "w") as file:
-            for client in range(2):
-                group = file.create_group(f"examples/{client}")
-                group["image"] = np.full((count, 32, 32, 3), client, dtype=np.uint8)
-                group["label"] = np.full(count, 50 + client, dtype=np.int64)
-                group["coarse_label"] = np.full(count, client, dtype=np.int64)
-        return out.getvalue()
-
-    content = {f"fed_cifar100_{split}.h5": h5(split, n) for split, n in (("train", 3), ("test", 2))}
-    offer("fed_cifar100", {"fed_cifar100.tar.bz2": tarred(content, kind="bz2")})
-    prepare("fed_cifar100", root)
-    data = datasets.load("fed_cifar100", root)
-    assert data.train_x.shape == (6, 32, 32, 3)
-    assert data.train_y.tolist() == [50] * 3 + [51] * 3 and data.test_coarse.tolist() == [
-        0,
-        0,
-        1,
-        1,
-    ]
-    assert left(root / "raw") == ["fed_cifar100/fed_cifar100.tar.bz2"]
+def h5(client, **features):
+    """A file of TFF's with one client."""
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        for feature, values in features.items():
+            file[f"examples/{client}/{feature}"] = values
+    return out.getvalue()
 
 
 def test_the_digits_of_the_federated_emnist_have_ten_classes(root, offer):
-    content = {}
-    for split in ("train", "test"):
-        out = io.BytesIO()
-        with h5py.File(out, "w") as file:
-            group = file.create_group("examples/f0000_14")
-            group["pixels"] = np.ones((3, 28, 28), dtype=np.float32)
-            group["label"] = np.array([1, 2, 9], dtype=np.int32)
-        content[f"fed_emnist_digitsonly_{split}.h5"] = out.getvalue()
+    pixels, label = np.ones((3, 28, 28), dtype=np.float32), np.array([1, 2, 9], dtype=np.int32)
+    content = {
+        f"fed_emnist_digitsonly_{split}.h5": h5("f0000_14", pixels=pixels, label=label)
+        for split in ("train", "test")
+    }
     archive = tarred(content, kind="bz2")
     offer("emnist_digits", {"fed_emnist_digitsonly.tar.bz2": archive})
     card = prepare("emnist_digits", root)
     data = datasets.load("emnist_digits", root)
     assert data.classes == tuple("0123456789") and data.polarity == "ink_dark"
     assert card["source"].startswith("TensorFlow Federated") and (data.train_x == 255).all()
+    assert left(root / "raw") == ["emnist_digits/fed_emnist_digitsonly.tar.bz2"]
 
 
 def test_stack_overflow_comes_from_three_archives(root, offer):
-    content = {}
-    for split in ("train", "held_out", "test"):
-        out = io.BytesIO()
-        with h5py.File(out, "w") as file:
-            group = file.create_group("examples/7")
-            for feature, text in (("tokens", "w1 w0 ?"), ("title", "w2"), ("tags", "t3|t0")):
-                group[feature] = np.array([text.encode()], dtype=object)
-        content[f"stackoverflow_{split}.h5"] = out.getvalue()
+    texts = {"tokens": "w1 w0 ?", "title": "w2", "tags": "t3|t0"}
+    texts = {key: np.array([text.encode()], dtype=object) for key, text in texts.items()}
+    content = {
+        f"stackoverflow_{split}.h5": h5("7", **texts) for split in ("train", "held_out", "test")
+    }
     words = "".join(f"w{i} {20_000 - i}\n" for i in range(10_000)).encode()
     tags = json.dumps({f"t{i}": 1000 - i for i in range(500)}).encode()
     archives = {"stackoverflow.tar.bz2": tarred(content, kind="bz2")}
@@ -407,28 +386,6 @@ def test_an_altered_or_cut_archive_is_refused_and_then_downloaded_again(root, of
     prepare("mnist", root)
     assert site.asked[-3] == (f"/{name}", "bytes=10-")
     assert datasets.load("mnist", root).train_y.tolist()[:3] == [0, 1, 2]
-
-
-def test_an_interrupted_download_is_resumed_by_the_next_call(root, offer, site, monkeypatch):
-    files, *_ = mnist(500)
-    offer("mnist", files)
-    monkeypatch.setattr(download, "_PIECE", 10_000)
-    first = "train-images-idx3-ubyte.gz"
-
-    class Bar(download.tqdm):
-        def update(self, n=1):
-            super().update(n)
-            if self.n > 50_000:
-                raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(download, "tqdm", lambda **options: Bar(file=io.StringIO(), **options))
-        with pytest.raises(KeyboardInterrupt):
-            prepare("mnist", root, progress=True)
-    assert left(root) == [f"raw/mnist/{first}.part"]
-    size = (root / "raw" / "mnist" / f"{first}.part").stat().st_size
-    prepare("mnist", root)
-    assert (f"/{first}", f"bytes={size}-") in site.asked
 
 
 def test_files_from_a_folder(root, offer, site, tmp_path):
