@@ -134,11 +134,7 @@ def describe(array: np.ndarray) -> dict[str, Any]:
         # Give the pages of a large file back; what is not writeable cannot be lost by that.
         if isinstance(mapped, mmap.mmap) and not array.flags.writeable:
             mapped.madvise(mmap.MADV_DONTNEED)
-    return {
-        "dtype": array.dtype.str,
-        "shape": list(array.shape),
-        "sha256": digest.hexdigest(),
-    }
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest.hexdigest()}
 
 
 def fingerprint(records: Mapping[str, Any], classes: Sequence[str] | None) -> str:

@@ -29,10 +29,7 @@ _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
 
 
 def import_file(
-    name: str,
-    path: str | os.PathLike[str],
-    data_root: store.Root = None,
-    overwrite: bool = False,
+    name: str, path: str | os.PathLike[str], data_root: store.Root = None, overwrite: bool = False
 ) -> dict[str, Any]:
     """Check a file and store it as the prepared data set ``name``.
 
@@ -116,12 +113,11 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
                     _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
                 npy.save(folder, key, values)
     (train, train_kind), (test, test_kind) = stored["train_x"], stored["test_x"]
-    if train[1:] != test[1:]:
+    if (train_kind, train[1:]) != (test_kind, test[1:]):
         raise Error(
-            f"{path.name}: an example has shape {train[1:]} in train_x, but {test[1:]} in test_x"
+            f"{path.name}: an example is {train_kind} {train[1:]} in train_x, "
+            f"but {test_kind} {test[1:]} in test_x"
         )
-    if train_kind != test_kind:
-        raise Error(f"{path.name}: train_x is stored as {train_kind}, but test_x as {test_kind}")
     if known and known.shape and train[1:] != known.shape:
         raise Error(
             f"{path.name}: an example has shape {train[1:]}, but {known.title} has {known.shape}"
@@ -154,13 +150,11 @@ def _read(archive: Any, key: str, path: Path) -> np.ndarray:
 def _checked(values: np.ndarray, where: str) -> np.ndarray:
     """The values of an array as they are stored: float32, uint8, or for labels and codes int64."""
     is_x = where.endswith("_x")
-    if is_x and not 2 <= values.ndim <= 4:
-        raise Error(
-            f"{where} has {values.ndim} dimensions; needed: 2 to 4, examples first ([N, features], "
-            "[N, height, width] or [N, height, width, channels])"
-        )
-    if not is_x and values.ndim != 1:
-        raise Error(f"{where} has {values.ndim} dimensions; needed: 1")
+    needed = "1"
+    if is_x:
+        needed = "2 to 4, examples first (then features; height, width; or those and channels)"
+    if values.ndim not in ((2, 3, 4) if is_x else (1,)):
+        raise Error(f"{where} has {values.ndim} dimensions; needed: {needed}")
     if not values.size:
         raise Error(f"{where} is empty (shape {values.shape})")
     if values.dtype.kind not in ("biuf" if is_x else "iu"):
@@ -173,16 +167,10 @@ def _checked(values: np.ndarray, where: str) -> np.ndarray:
         if not np.isfinite(values).all():
             raise Error(f"{where} has values that are not finite float32")
         return values
-    low, high = int(values.min()), int(values.max())
-    if is_x and (low < 0 or high > 255):
-        raise Error(
-            f"{where} has integers from {low} to {high}; integer images go from 0 to 255, give "
-            "other features as float32"
-        )
-    if low < 0:
-        raise Error(f"{where} has {low}; needed: integers, 0 or more")
-    if high > np.iinfo(np.int64).max:
-        raise Error(f"{where} has {high}, which is too large")
+    low, high, limit = int(values.min()), int(values.max()), 255 if is_x else 2**63 - 1
+    if low < 0 or high > limit:
+        hint = "; give other features than images as float32" if is_x else ""
+        raise Error(f"{where} has integers from {low} to {high}; allowed: 0 to {limit}{hint}")
     return values.astype(np.uint8 if is_x else np.int64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,11 @@ from fedlib.datasets import download, originals, sources, store
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.unpack import unpack
 from fedlib.errors import Error, Failure, unknown
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def prepare(
@@ -98,31 +103,21 @@ def _writer(name: str) -> originals.Writer:
 
 @contextmanager
 def _working_in(raw: Path, name: str) -> Iterator[None]:
-    """The raw folder, made if need be, for one process at a time; an empty one is removed again."""
+    """The raw folder, made if need be, for one process at a time; an empty one is removed again.
+
+    Where the system can lock. A killed process leaves no lock behind.
+    """
     try:
-        with files.making(raw), _locked(raw, name):
+        with files.making(raw), ExitStack() as stack:
+            if fcntl is not None:
+                handle = os.open(raw, os.O_RDONLY)
+                stack.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
+    except BlockingIOError:
+        raise Failure(f"another process is preparing {name!r} in {raw}") from None
     except OSError as error:
         raise Failure(f"cannot write in {raw}: {error.strerror or error}") from None
-
-
-@contextmanager
-def _locked(raw: Path, name: str) -> Iterator[None]:
-    """Keep other processes out, where the system can; a killed process leaves no lock behind."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    handle = os.open(raw, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Failure(f"another process is preparing {name!r} in {raw}") from None
-        yield
-    finally:
-        os.close(handle)
 
 
 def _readable(

@@ -66,13 +66,17 @@ def source(name: str) -> Source:
 
 
 def _plain(
-    folders: tuple[str, ...], whose: str, prepared: int, files: dict[str, tuple[int, str]]
+    folders: tuple[str, ...],
+    whose: str,
+    prepared: int,
+    sizes: dict[str, int],
+    hashes: tuple[str, ...],
 ) -> Source:
-    """Files that are read as they are, by name: bytes and SHA-256, which was read in ``whose``."""
+    """Files that are read as they are: bytes by name, and in the same order their SHA-256."""
     return Source(
         tuple(
             File(name, tuple(folder + name for folder in folders), sha256, size, hash_from=whose)
-            for name, (size, sha256) in files.items()
+            for (name, size), sha256 in zip(sizes.items(), hashes, strict=True)
         ),
         prepared=prepared,
     )
@@ -124,46 +128,34 @@ SOURCES: dict[str, Source] = {
         _TFDS,
         70_000 * (28 * 28 + 8),
         {
-            "train-images-idx3-ubyte.gz": (
-                9_912_422,
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            "train-labels-idx1-ubyte.gz": (
-                28_881,
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            "t10k-images-idx3-ubyte.gz": (
-                1_648_877,
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            "t10k-labels-idx1-ubyte.gz": (
-                4_542,
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
+            "train-images-idx3-ubyte.gz": 9_912_422,
+            "train-labels-idx1-ubyte.gz": 28_881,
+            "t10k-images-idx3-ubyte.gz": 1_648_877,
+            "t10k-labels-idx1-ubyte.gz": 4_542,
         },
+        (
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        ),
     ),
     "fashion_mnist": _plain(
         ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         _TFDS,
         70_000 * (28 * 28 + 8),
         {
-            "train-images-idx3-ubyte.gz": (
-                26_421_880,
-                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            ),
-            "train-labels-idx1-ubyte.gz": (
-                29_515,
-                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            ),
-            "t10k-images-idx3-ubyte.gz": (
-                4_422_102,
-                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            ),
-            "t10k-labels-idx1-ubyte.gz": (
-                5_148,
-                "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-            ),
+            "train-images-idx3-ubyte.gz": 26_421_880,
+            "train-labels-idx1-ubyte.gz": 29_515,
+            "t10k-images-idx3-ubyte.gz": 4_422_102,
+            "t10k-labels-idx1-ubyte.gz": 5_148,
         },
+        (
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
     ),
     "emnist_byclass": _archive(
         ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
@@ -204,16 +196,11 @@ SOURCES: dict[str, Source] = {
         ("https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/",),
         _HUB,
         35 * _MEGA,
-        {
-            "train.csv": (
-                29_470_338,
-                "76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e",
-            ),
-            "test.csv": (
-                1_857_427,
-                "521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699",
-            ),
-        },
+        {"train.csv": 29_470_338, "test.csv": 1_857_427},
+        (
+            "76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e",
+            "521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699",
+        ),
     ),
     "dbpedia": _archive(
         ("https://s3.amazonaws.com/fast-ai-nlp/dbpedia_csv.tgz",),

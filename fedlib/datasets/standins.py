@@ -142,30 +142,27 @@ _TEXTURES = 4
 _HUES = 5
 
 
-def _cifar10(name: str) -> _Made:
-    """Ten classes: five shapes times two textures, each with a hue that it often has."""
+def _cifar(name: str) -> _Made:
+    """Shapes with textures and hues.
+
+    CIFAR-10: ten classes, five shapes times two textures, each with a hue that it often has.
+    CIFAR-100: twenty coarse classes (shape times texture) of five fine ones (hue); fine // 5 is
+    coarse.
+    """
     arrays: dict[str, np.ndarray] = {}
     for split, count in _SIZES.items():
         random = numpy_generator(_SEED, f"stand-in {name} {split}")
-        label = random.permutation(np.arange(count) % 10)
-        hue = label * 0.3 + random.normal(0.0, 0.16, count)
-        arrays[f"{split}_x"] = _draw(label // 2, label % 2, hue, random)
+        label = random.permutation(np.arange(count) % (CATALOGUE[name].class_count or 0))
+        if name == "cifar10":
+            kind, textures = label, 2
+            hue = label * 0.3 + random.normal(0.0, 0.16, count)
+        else:
+            kind, textures = label // _HUES, _TEXTURES
+            hue = (label % _HUES + random.normal(0.0, 0.25, count)) / _HUES
+            arrays[f"{split}_coarse"] = kind.astype(np.int64)
+        arrays[f"{split}_x"] = _draw(kind // textures, kind % textures, hue, random)
         arrays[f"{split}_y"] = label.astype(np.int64)
     return arrays, CATALOGUE[name].classes
-
-
-def _cifar100(name: str) -> _Made:
-    """Twenty coarse classes (shape times texture) of five fine ones (hue); fine // 5 is coarse."""
-    arrays: dict[str, np.ndarray] = {}
-    for split, count in _SIZES.items():
-        random = numpy_generator(_SEED, f"stand-in {name} {split}")
-        fine = random.permutation(np.arange(count) % 100)
-        coarse = fine // _HUES
-        hue = (fine % _HUES + random.normal(0.0, 0.25, count)) / _HUES
-        arrays[f"{split}_x"] = _draw(coarse // _TEXTURES, coarse % _TEXTURES, hue, random)
-        arrays[f"{split}_y"] = fine.astype(np.int64)
-        arrays[f"{split}_coarse"] = coarse.astype(np.int64)
-    return arrays, None
 
 
 def _draw(
@@ -249,8 +246,7 @@ def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.nda
 
 
 _MAKERS: dict[str, Callable[[str], _Made]] = {
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
+    **dict.fromkeys(("cifar10", "cifar100"), _cifar),
     **dict.fromkeys(("mnist", "fashion_mnist", "emnist", "femnist"), _digits),
 }
 NAMES = tuple(_MAKERS)

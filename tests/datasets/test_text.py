@@ -25,11 +25,7 @@ def flat(snippets: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     ("snippet", "tokens"),
     # First, last, and some of the middle, counted by hand in the vocabulary's listing; a character
     # outside of it is as many unknown tokens as it has bytes.
-    [
-        ("dh\r", [88, 1, 2, 86, 89]),
-        ("D H\n", [88, 8, 14, 9, 63, 89]),
-        ("~é", [88, 87, 87, 87, 89]),
-    ],
+    [("dh\r", [88, 1, 2, 86, 89]), ("D H\n", [88, 8, 14, 9, 63, 89]), ("~é", [88, 87, 87, 87, 89])],
 )
 def test_the_character_vocabulary(snippet: str, tokens: list[int]) -> None:
     assert len(set(text.SHAKESPEARE_CHARACTERS)) == len(text.SHAKESPEARE_CHARACTERS) == 86

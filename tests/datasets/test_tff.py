@@ -111,15 +111,6 @@ def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, value):
     assert data.test_x[where, 5, 5].tobytes() == np.float32(value).tobytes()
 
 
-def test_bright_ink_is_found_as_such(tmp_path):
-    splits = emnist()
-    for clients in splits.values():
-        for row in (row for rows in clients.values() for row in rows):
-            row["pixels"] = ((255 - row["pixels"] * 255).round() / 255).astype(np.float32)
-    prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
-    assert datasets.load("emnist", tmp_path).polarity == "ink_bright"
-
-
 CIFAR = {
     "image": np.zeros((0, 32, 32, 3), np.uint8),
     "label": np.zeros(0, np.int64),
