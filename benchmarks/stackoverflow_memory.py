@@ -112,9 +112,7 @@ def prepare(folder: Path, sentences: int) -> int:
     from fedlib.datasets import store
     from fedlib.datasets.tff import WRITERS
 
-    splits = ("train", "held_out", "test")
-    files = {split: folder / f"stackoverflow_{split}.h5" for split in splits}
-    files |= {key: folder / f"stackoverflow.{key}" for key in ("word_count", "tag_count")}
+    files = {path.name: path for path in folder.glob("stackoverflow[._]*")}
     with store.writing("stackoverflow", folder, overwrite=True) as aside:
         card = WRITERS["stackoverflow"](files, aside, False)
         card = store.write_card(aside, {"name": "stackoverflow", "source": "generated", **card})

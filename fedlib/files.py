@@ -55,6 +55,23 @@ def replacing(path: Path, stays: Callable[[], bool] = lambda: False) -> Iterator
         remove(aside)
 
 
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """A folder with its parents; those that were made here are removed if they stay empty.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made = [part for part in (folder, *folder.parents) if not part.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for part in made:
+            if part.is_dir() and not any(part.iterdir()):
+                part.rmdir()
+
+
 def install(aside: Path, path: Path, stays: Callable[[], bool] = lambda: False) -> None:
     """Give the file or folder ``aside`` the name ``path``; see :func:`replacing`."""
     # A folder that is not empty cannot be replaced in one step; the old one waits beside it.
