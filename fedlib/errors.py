@@ -35,3 +35,8 @@ def require(condition: bool, what: str, value: Any, allowed: str) -> None:
     """Raise :class:`Error` naming ``what`` and its ``allowed`` range unless ``condition`` holds."""
     if not condition:
         raise Error(f"{what} is {value!r}; allowed: {allowed}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what a library says went wrong, or the error's kind if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+# What says that a folder that is not empty, or a file, has the name.
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -28,12 +32,16 @@ def write(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, stays: Callable[[], bool] = lambda: False) -> Iterator[Path]:
     """A free name beside ``path`` for a file or a folder that takes its place at the end.
 
     What is written there gets the name ``path`` when the block ends, in place of a file or folder
     that has it; when the block raises it is removed, and what lay there stays. Missing parents are
     made. Several processes may write the same path: the last one wins.
+
+    Args:
+        stays: asked at the end if a folder has the name; if true it stays, and what was written is
+            removed.
 
     Raises:
         OSError: it cannot be written.
@@ -42,25 +50,49 @@ def replacing(path: Path) -> Iterator[Path]:
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         yield aside
-        install(aside, path)
+        install(aside, path, stays)
     finally:
         remove(aside)
 
 
-def install(aside: Path, path: Path) -> None:
-    """Give the file or folder ``aside`` the name ``path``, in place of what has it."""
-    if not path.is_dir():
-        os.replace(aside, path)
-        return
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """A folder with its parents; those that were made here are removed if they stay empty.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    made = [part for part in (folder, *folder.parents) if not part.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        for part in made:
+            if part.is_dir() and not any(part.iterdir()):
+                part.rmdir()
+
+
+def install(aside: Path, path: Path, stays: Callable[[], bool] = lambda: False) -> None:
+    """Give the file or folder ``aside`` the name ``path``; see :func:`replacing`."""
     # A folder that is not empty cannot be replaced in one step; the old one waits beside it.
     old = aside.with_name(f"{aside.name}.old")
-    os.rename(path, old)
-    try:
-        os.rename(aside, path)
-    except OSError:
-        os.rename(old, path)
-        raise
-    remove(old)
+    for _ in range(100):  # other processes may take the name between the steps
+        try:
+            os.replace(aside, path)
+        except OSError as problem:
+            if problem.errno not in TAKEN and not path.is_dir():
+                if old.exists():
+                    os.rename(old, path)
+                raise
+            remove(old)
+            if stays():
+                return
+            with suppress(FileNotFoundError):
+                os.rename(path, old)
+        else:
+            remove(old)
+            return
+    raise FileExistsError(f"cannot write {path}: other processes keep replacing it; try again")
 
 
 def remove(path: Path) -> None:

@@ -31,8 +31,8 @@ from pandas.io.formats.style import Styler
 
 from fedlib import figures
 from fedlib.algorithms.base import Algorithm
+from fedlib.engine.device import resolve_device
 from fedlib.engine.history import History
-from fedlib.engine.run import resolve_device
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.save import picture

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from fedlib import cli, engine
-from fedlib.reproduction import experiments
-from fedlib.reproduction.draw import memory
-from fedlib.reproduction.experiments import Request, grid, tuned
+from fedlib.reproduction import draw, experiments, memory
+from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
@@ -46,7 +45,9 @@ def own(preset: str, seed: int, numbers: Any) -> list[Request]:
 
 @pytest.fixture(autouse=True)
 def plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiments, "PLANS", {"23_fair_synthetic": own, "10_other": own})
+    names = ("10_other", "23_fair_synthetic")
+    plans = {name: Experiment(name, {"rounds": 100}, own) for name in names}
+    monkeypatch.setattr(experiments, "EXPERIMENTS", plans)
 
 
 @pytest.fixture
@@ -217,12 +218,11 @@ def test_slurm_gets_a_job_per_shard(
 def test_publish_packs_runs_and_what_figures_were_drawn_from(
     capsys: pytest.CaptureFixture[str], own_folders: Path
 ) -> None:
-    from fedlib import figures
 
     assert fedlib(capsys, *WORDS)[0] == 0
     store = Store(own_folders / "data" / "runs")
     drawn = [run.history() for run in store.stored() if run.config.algorithm != "fedprox"]
-    figures.draw("adafedadam/figure_2", drawn, store=store)
+    draw.draw("adafedadam/figure_2", drawn, store=store)
     to = own_folders / "published"
     words = ["publish", "23", "-p", "rounds=2", "--to", str(to)]
     status, out, _ = fedlib(capsys, *words, "--json")
@@ -236,21 +236,20 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
     }
     first = elsewhere.load(drawn[0].config.digest)
     assert len(first.clients) == len(drawn[0].clients) > 0  # figure 2 shows the clients
-    made = figures.redraw(["adafedadam/figure_2"], store=elsewhere)
+    made = draw.redraw(["adafedadam/figure_2"], store=elsewhere)
     assert made[0].is_file()
     status, out, _ = fedlib(capsys, *words, "--seed", "1", "--partial", "--name", "more")
     assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(4 missing)" in out
-    assert sorted(path.name for path in (to / "bundles").iterdir()) == [
-        *("23_fair_synthetic", "more")
+    assert sorted(path.name for path in to.glob("*.zip")) == [
+        *("23_fair_synthetic.zip", "more.zip")
     ]
 
 
 def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_from(
     capsys: pytest.CaptureFixture[str], own_folders: Path
 ) -> None:
-    from fedlib import figures
 
-    entry = figures.entry("theory/server_adaptivity")
+    entry = draw.entry("theory/server_adaptivity")
     name = next(iter(entry.notebooks))
     store = Store(own_folders / "data" / "runs")
     task = dataclasses.replace(load_task("synthetic", clients=4), name=name)
@@ -260,7 +259,7 @@ def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_
     status, out, _ = fedlib(capsys, "publish", "02", "--to", str(to))
     assert status == 0 and out.startswith("02_server_adaptivity: 1 runs")
     elsewhere = Store(own_folders / "nothing", published=[to])
-    assert memory.remembered(elsewhere, entry) == {name: [run.config.digest]}
+    assert memory.remembered(elsewhere, entry).runs == {name: [run.config.digest]}
     assert elsewhere.load(run.config.digest, params=False).config == run.config
     status, _, err = fedlib(capsys, "publish", "06", "--to", str(to))
     assert status == 2 and "06_partitions: no runs to publish" in err

@@ -7,7 +7,7 @@ import pytest
 import fedlib
 from fedlib import engine, figures, notebook
 from fedlib.reproduction import experiments
-from fedlib.reproduction.experiments import Request, grid, tuned
+from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import reading
 
 
@@ -81,7 +81,7 @@ def planned(monkeypatch):
             *grid("synthetic", "fedprox", "mu", {"mu": [0.1, 1.0]}, eval_every=0, **common),
         ]
 
-    monkeypatch.setitem(experiments.PLANS, "10_own", plan)
+    monkeypatch.setitem(experiments.EXPERIMENTS, "10_own", Experiment("10_own", {}, plan))
 
 
 def test_an_experiment_trains_its_plan_once(planned, capsys, monkeypatch):
@@ -127,35 +127,28 @@ def test_a_figure_is_shown_in_a_notebook(tmp_path):
 
 
 @pytest.fixture
-def quick_yaml(tmp_path, monkeypatch):
-    """A checkout of its own, with a quick.yaml."""
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "fedlib").mkdir()
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks" / "quick.yaml").write_text("10_own:\n  rounds: 3\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path / "notebooks")
+def small(monkeypatch):
+    """A notebook with a small number of its own."""
+    experiment = Experiment("10_own", {"rounds": 3})
+    monkeypatch.setitem(experiments.EXPERIMENTS, "10_own", experiment)
 
 
-def test_numbers_come_from_quick_yaml_unless_given(quick_yaml):
+def test_numbers_are_the_small_ones_unless_given(small):
     assert notebook.start("10_own", rounds=None, width=None).numbers == {"rounds": 3, "width": None}
     assert notebook.start("10_own", rounds=7).numbers == {"rounds": 7}
     assert notebook.start("10_own", rounds=0).numbers == {"rounds": 0}
     assert notebook.start("11_other", rounds=None).numbers == {"rounds": None}
 
 
-def test_numbers_of_the_paper_are_the_tasks_own(quick_yaml, monkeypatch):
+def test_numbers_of_the_paper_are_the_tasks_own(small, monkeypatch):
     assert notebook.start("10_own", preset="paper", rounds=None).numbers == {"rounds": None}
     monkeypatch.setenv("FEDLIB_PRESET", "paper")
     assert notebook.start("10_own", rounds=None).given("rounds") == {}
     assert notebook.start("10_own", rounds=5).given("rounds") == {"rounds": 5}
 
 
-def test_a_number_that_the_notebook_does_not_have_is_refused(quick_yaml):
-    with pytest.raises(fedlib.Error, match="unknown number of 10_own"):
+def test_a_number_that_the_notebook_does_not_have_is_refused(small):
+    with pytest.raises(fedlib.Error, match="unknown small number of 10_own"):
         notebook.start("10_own", width=None)
     with pytest.raises(fedlib.Error, match="did you mean 'rounds'"):
         notebook.start("10_own", rounds=None).given("round")
-
-
-def test_without_a_checkout_numbers_stay_none():
-    assert notebook.start("10_own", rounds=None).numbers == {"rounds": None}

@@ -32,7 +32,7 @@ def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
         {
             **datasets.info(n, data_root),
             **prepared.get(n, {}),
-            "downloads": [form or "only form" for form in datasets.SOURCES.get(n, ())],
+            "downloads": [file.name for file in getattr(datasets.SOURCES.get(n), "files", ())],
         }
         for n in datasets.names(data_root)
     ]
@@ -59,12 +59,6 @@ def data_prepare(
     from_folder: Annotated[
         Path | None,
         typer.Option("--from", metavar="FOLDER", help="Official files, downloaded by hand."),
-    ] = None,
-    form: Annotated[
-        str | None, typer.Option(help="hdf5 (default) or sqlite, for federated data sets.")
-    ] = None,
-    sha256: Annotated[
-        str | None, typer.Option(help="SHA-256 of a file for which none has been published.")
     ] = None,
     keep_raw: Annotated[
         bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
@@ -94,8 +88,6 @@ def data_prepare(
         overwrite=overwrite,
         keep_raw=keep_raw,
         from_folder=from_folder,
-        form=form,
-        sha256=sha256,
         progress=progress(as_json),
         **options,
     )

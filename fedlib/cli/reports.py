@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -174,13 +176,12 @@ def doctor(
 
     from fedlib import datasets, paths
     from fedlib.engine import strategy
-    from fedlib.engine.run import resolve_device
+    from fedlib.engine.device import resolve_device
     from fedlib.results import Store
 
     where = resolve_device(device)
     if calibrate:
-        from fedlib.engine.calibration import calibrate as measure
-
+        measure = checkout_module("calibration").calibrate
         found, seconds = measure(where, progress=not as_json)
         strategy.keep(where, found)
         if not as_json:
@@ -220,6 +221,25 @@ def _execution(device: torch.device, limits: Limits) -> str:
     return f"{rows}; else clients in parallel {parallel}"
 
 
+def checkout_module(name: str) -> ModuleType:
+    """A module of the checkout's ``benchmarks/``, which is no part of the installed package.
+
+    Raises:
+        Error: the working directory is in no checkout.
+    """
+    from fedlib.errors import Error
+    from fedlib.paths import project_root
+
+    path = project_root() / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmarks.{name}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise Error(f"no benchmarks in {path.parent}; run this in a checkout of fedlib")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def bench(
     workloads: Annotated[
         list[str] | None, typer.Argument(help="W1 to W5 and P; default W1 to W5.")
@@ -246,8 +266,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all."""
-    from fedlib.bench import bench as measure
-
+    measure = checkout_module("rounds").bench
     cohorts: list[int | None] = [*clients] if clients else [None]
     results = [
         measure(

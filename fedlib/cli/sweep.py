@@ -252,7 +252,9 @@ def publish(
     seed: Seed = 0,
     parameter: Parameters = None,
     part: Parts = None,
-    name: Annotated[str | None, typer.Option(help="Of the bundle; default the notebook's.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the archive; default the notebook's.")
+    ] = None,
     to: Annotated[
         Path | None, typer.Option(help="Folder of published runs; default data/results.")
     ] = None,
@@ -319,7 +321,7 @@ def _publish(
     data_root: Path | None,
 ) -> dict[str, Any]:
     from fedlib.reproduction import answers, draw, memory
-    from fedlib.results import bundles
+    from fedlib.results.archives import write_archive
 
     programs = answers.survey(store, requests, preset, data_root)
     missing = sum(program.missing for program in programs)
@@ -339,16 +341,16 @@ def _publish(
     for entry in draw.entries():
         tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
         drawn.append((entry, memory.known(store, entry, tasks)))
-        digests += [digest for runs in drawn[-1][1].values() for digest in runs]
+        digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
         clients_of |= set(tasks if entry.clients else ())
     histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
-    folder = bundles.write_bundle(results, name, histories, clients_of)
-    for entry, runs in drawn:
-        memory.publish(results, entry, runs)
+    archive = write_archive(results, name, histories, clients_of)
+    for entry, remembered in drawn:
+        memory.publish(results, entry, remembered)
     return {
         "notebook": notebook,
-        "path": str(folder),
+        "path": str(archive),
         "runs": len(histories),
         "missing": missing,
-        "bytes": sum(file.stat().st_size for file in folder.iterdir()),
+        "bytes": archive.stat().st_size,
     }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedlib.datasets import posts, standins, store, text_standins
-from fedlib.datasets.catalogue import ENTRIES
-from fedlib.datasets.dataset import Dataset, TextDataset
+from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets.dataset import REQUIRED, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
 from fedlib.datasets.preparing import prepare
@@ -38,11 +38,12 @@ __all__ = [
 
 _log = logging.getLogger("fedlib.datasets")
 _announced: set[str] = set()
+_WORDS = {"arrays": "arrays", "text": "texts", "posts": "posts"}
 
 
 def names(data_root: Root = None) -> list[str]:
     """All known names, sorted: the catalogue's, and those the user has imported."""
-    return sorted(set(ENTRIES) | set(store.prepared_names(data_root)))
+    return sorted(set(CATALOGUE) | set(store.prepared_names(data_root)))
 
 
 def info(name: str, data_root: Root = None) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def info(name: str, data_root: Root = None) -> dict[str, Any]:
         Error: the name is neither in the catalogue nor prepared.
     """
     _require_known(name, data_root)
-    entry = ENTRIES[name].card() if name in ENTRIES else {}
+    entry = CATALOGUE[name].card() if name in CATALOGUE else {}
     try:
         card = store.read_card(name, data_root)
     except Error as error:
@@ -72,35 +73,19 @@ def load(name: str, data_root: Root = None) -> Dataset:
         Error: the name is unknown, holds text, or has neither a prepared copy nor a stand-in, or
             the prepared copy is incomplete.
     """
-    _require_known(name, data_root)
-    card = store.read_card(name, data_root)
+    card, arrays = _open(name, data_root, "arrays", standins.NAMES)
     if card is None:
-        if not standins.exists(name):
-            raise _not_prepared(name)
-        _announce(name)
         return standins.make(name)
-    _require_kind(name, card, "arrays")
-    arrays = store.open_arrays(card, data_root)
-    missing = [key for key in ("train_x", "train_y", "test_x", "test_y") if key not in arrays]
+    missing = [key for key in REQUIRED if key not in arrays]
     if missing:
         again = store.how_to_rebuild(name, card)
         raise Error(f"the card of {name!r} lists no {missing[0]}: {again}")
-    return Dataset(
-        name=name,
-        train_x=arrays["train_x"],
-        train_y=arrays["train_y"],
-        test_x=arrays["test_x"],
-        test_y=arrays["test_y"],
-        train_client=arrays.get("train_client"),
-        test_client=arrays.get("test_client"),
-        train_coarse=arrays.get("train_coarse"),
-        test_coarse=arrays.get("test_coarse"),
-        classes=None if card.get("classes") is None else tuple(card["classes"]),
-        stand_in=False,
-        source=card["source"],
-        fingerprint=card["fingerprint"],
+    return Dataset.of(
+        name,
+        arrays,
         polarity=card.get("polarity"),
         clients=_names(arrays["client_names"]) if "client_names" in arrays else None,
+        **_about(card),
     )
 
 
@@ -113,25 +98,11 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
         Error: the name is unknown, holds arrays, or has neither a prepared copy nor a stand-in, or
             the prepared copy is incomplete.
     """
-    _require_known(name, data_root)
-    card = store.read_card(name, data_root)
-    if card is None and text_standins.exists(name):
-        _announce(name)
-        return text_standins.make(name)
-    _require_kind(name, card or ENTRIES[name].card(), "text")
+    card, arrays = _open(name, data_root, "text", text_standins.NAMES)
     if card is None:
-        raise _not_prepared(name)
-    arrays = store.open_arrays(card, data_root)
+        return text_standins.make(name)
     clients = _names(arrays.pop("client_names"))
-    return TextDataset(
-        name=name,
-        arrays=arrays,
-        clients=clients,
-        classes=None if card.get("classes") is None else tuple(card["classes"]),
-        stand_in=False,
-        source=card["source"],
-        fingerprint=card["fingerprint"],
-    )
+    return TextDataset(name, arrays, clients, **_about(card))
 
 
 def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
@@ -140,39 +111,52 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
     Raises:
         Error: the name is unknown or does not hold posts, or the copy is missing or incomplete.
     """
+    card, arrays = _open(name, data_root, "posts")
+    counts = card["counts"] if card else ()
+    return {
+        split: posts.from_arrays(arrays, split)
+        for split in counts
+        if f"{split}_sentences" in arrays
+    }
+
+
+def _open(
+    name: str, data_root: Root, kind: str, stand_ins: Collection[str] = ()
+) -> tuple[dict[str, Any] | None, dict[str, np.ndarray]]:
+    """The prepared copy's card and arrays; no card if one of the stand-ins takes its place."""
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
-    _require_kind(name, card or ENTRIES[name].card(), "posts")
+    if card is None and name in stand_ins:
+        if name not in _announced:
+            _announced.add(name)
+            what = CATALOGUE[name].stand_in
+            _log.warning("no prepared copy of %r: using the offline stand-in (%s)", name, what)
+        return None, {}
+    holds = CATALOGUE[name].kind if card is None else card["kind"]
+    if holds != kind:
+        loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
+        raise Error(
+            f"{name!r} holds {_WORDS.get(holds, holds)}, not {_WORDS[kind]}: use "
+            f"{loaders.get(holds, 'a newer fedlib')}"
+        )
     if card is None:
         raise _not_prepared(name)
-    arrays = store.open_arrays(card, data_root)
-    splits = [key.removesuffix("_sentences") for key in arrays if key.endswith("_sentences")]
-    return {split: posts.from_arrays(arrays, split) for split in splits}
+    return card, store.open_arrays(card, data_root)
+
+
+def _about(card: Mapping[str, Any]) -> dict[str, Any]:
+    """What both kinds of data sets take from a card."""
+    classes = card.get("classes")
+    return {
+        "classes": None if classes is None else tuple(classes),
+        "source": card["source"],
+        "fingerprint": card["fingerprint"],
+    }
 
 
 def _names(stored: np.ndarray) -> tuple[str, ...]:
     """Names stored as JSON in uint8."""
     return tuple(json.loads(stored.tobytes()))
-
-
-def _require_kind(name: str, card: Mapping[str, Any], wanted: str) -> None:
-    loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
-    kind = card["kind"]
-    if kind != wanted:
-        what = {"arrays": "arrays", "text": "texts"}
-        holds, needed = what.get(kind, kind), what.get(wanted, wanted)
-        raise Error(
-            f"{name!r} holds {holds}, not {needed}: use {loaders.get(kind, 'a newer fedlib')}"
-        )
-
-
-def _announce(name: str) -> None:
-    """Say once per process that a stand-in takes the place of a data set."""
-    if name not in _announced:
-        _announced.add(name)
-        _log.warning(
-            "no prepared copy of %r: using the offline stand-in (%s)", name, ENTRIES[name].stand_in
-        )
 
 
 def _require_known(name: str, data_root: Root) -> None:
@@ -184,8 +168,8 @@ def _not_prepared(name: str) -> Error:
     ways = []
     if name in SOURCES:
         ways.append(f"get it with 'fedlib data prepare {name}'")
-    if ENTRIES[name].kind != "posts":
-        suffix = "npz" if ENTRIES[name].kind == "arrays" else "jsonl"
+    if CATALOGUE[name].kind != "posts":
+        suffix = "npz" if CATALOGUE[name].kind == "arrays" else "jsonl"
         ways.append(f"import a copy with 'fedlib data import {name} FILE.{suffix}'")
-    lacks = "" if ENTRIES[name].stand_in else " and has no offline stand-in"
+    lacks = "" if CATALOGUE[name].stand_in else " and has no offline stand-in"
     return Error(f"data set {name!r} is not prepared{lacks}: {', or '.join(ways)}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 _DIGITS = tuple("0123456789")
 _LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
+_SEE_SOURCE = "not stated with the copies we have seen; see the source"
+
+
 @dataclass(frozen=True)
-class Entry:
-    """What fedlib knows about a data set before any copy of it is imported.
+class Description:
+    """What fedlib knows about a data set before any copy of it is prepared.
 
     Attributes:
         kind: ``"arrays"`` (imported from ``.npz``), ``"text"`` (imported from ``.jsonl``), or
@@ -27,10 +30,10 @@ class Entry:
 
     name: str
     title: str
-    kind: str
     about: str
     source: str
-    licence: str
+    kind: str = "arrays"
+    licence: str = _SEE_SOURCE
     shape: tuple[int, ...] | None = None
     class_count: int | None = None
     classes: tuple[str, ...] | None = None
@@ -39,24 +42,14 @@ class Entry:
     tasks: tuple[str, ...] = ()
 
     def card(self) -> dict[str, Any]:
-        """The entry as a JSON-able dict."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "kind": self.kind,
-            "about": self.about,
-            "source": self.source,
-            "licence": self.licence,
-            "example_shape": None if self.shape is None else list(self.shape),
-            "class_count": self.class_count,
-            "classes": None if self.classes is None else list(self.classes),
-            "polarity": self.polarity,
-            "stand_in_is": self.stand_in,
-            "tasks": list(self.tasks),
-        }
+        """The description as a JSON-able dict."""
+        card = asdict(self)
+        renamed = {"example_shape": card.pop("shape"), "stand_in_is": card.pop("stand_in")}
+        return {**card, **renamed}
 
 
 _SKLEARN = "scikit-learn's 1,797 real 8x8 digits, enlarged to 28x28 and varied by writer"
+_WRITERS = f"{_SKLEARN}; only the ten digit labels of 62 occur"
 _SHAPES = "procedurally drawn coloured shapes, 32x32x3"
 _DOCSTRINGS = "docstrings of Python's standard library"
 # Stand-ins of two data sets each.
@@ -65,19 +58,25 @@ _SUMMARIES = (
     f"first paragraphs of functions' {_DOCSTRINGS}, a module as a user; the label says whether the "
     "function returns a value"
 )
+_CIFAR = "Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html"
+_NIST = "Cohen et al. (2017), derived from NIST Special Database 19"
+# What several data sets share.
+_TEN_DIGITS: dict[str, Any] = {"shape": (28, 28), "class_count": 10, "classes": _DIGITS}
+_GLYPHS: dict[str, Any] = {"shape": (28, 28), "class_count": 62, "classes": _DIGITS + _LETTERS}
+_SENTIMENT: dict[str, Any] = {
+    **{"kind": "text", "class_count": 2, "classes": ("negative", "positive")},
+    **{"stand_in": _SUMMARIES, "tasks": ("fair_sent140",)},
+}
 _EMNIST_TASKS = ("emnist_cr", "emnist_ae", "emnist_logistic", "emnist_mlp")
-_SEE_SOURCE = "not stated with the copies we have seen; see the source"
 
-ENTRIES: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
-        Entry(
+CATALOGUE: dict[str, Description] = {
+    known.name: known
+    for known in (
+        Description(
             name="cifar10",
             title="CIFAR-10",
-            kind="arrays",
             about="50,000 training and 10,000 test colour photographs of 10 kinds of thing",
-            source="Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
-            licence=_SEE_SOURCE,
+            source=_CIFAR,
             shape=(32, 32, 3),
             class_count=10,
             classes=(
@@ -87,50 +86,41 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SHAPES,
             tasks=("cifar10", "fair_cifar10", "cifar10_resnet18"),
         ),
-        Entry(
+        Description(
             name="cifar100",
             title="CIFAR-100",
-            kind="arrays",
             about="50,000 training and 10,000 test colour photographs, 100 fine labels in 20 "
             "coarse ones",
-            source="Krizhevsky (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
-            licence=_SEE_SOURCE,
+            source=_CIFAR,
             shape=(32, 32, 3),
             class_count=100,
             stand_in=_SHAPES,
             tasks=("cifar100", "cifar100_resnet18", "cifar100_resnet50"),
         ),
-        Entry(
+        Description(
             name="fed_cifar100",
             title="Federated CIFAR-100",
-            kind="arrays",
             about="CIFAR-100 dealt to 500 training and 100 test clients by Pachinko allocation, "
             "100 images each, as the papers use it",
             source="TensorFlow Federated, from Krizhevsky (2009)",
-            licence=_SEE_SOURCE,
             shape=(32, 32, 3),
             class_count=100,
             tasks=("cifar100",),
         ),
-        Entry(
+        Description(
             name="mnist",
             title="MNIST",
-            kind="arrays",
             about="60,000 training and 10,000 test images of handwritten digits; the writers of "
             "the two parts are different people",
             source="LeCun, Cortes and Burges, http://yann.lecun.com/exdb/mnist/",
-            licence=_SEE_SOURCE,
-            shape=(28, 28),
-            class_count=10,
-            classes=_DIGITS,
+            **_TEN_DIGITS,
             polarity="ink_bright",
             stand_in=_SKLEARN,
             tasks=("mnist",),
         ),
-        Entry(
+        Description(
             name="fashion_mnist",
             title="Fashion-MNIST",
-            kind="arrays",
             about="60,000 training and 10,000 test grey images of clothes, in MNIST's format",
             source="Xiao, Rasul and Vollgraf (2017), "
             "https://github.com/zalandoresearch/fashion-mnist",
@@ -145,63 +135,46 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_SKLEARN,
             tasks=("fashion_mnist",),
         ),
-        Entry(
+        Description(
             name="emnist",
             title="EMNIST",
-            kind="arrays",
             about="handwritten digits and letters, 62 labels; the papers use the federated copy, "
             "3,400 writers, in which paper is bright",
-            source="Cohen et al. (2017), derived from NIST Special Database 19",
-            licence=_SEE_SOURCE,
-            shape=(28, 28),
-            class_count=62,
-            classes=_DIGITS + _LETTERS,
+            source=_NIST,
+            **_GLYPHS,
             polarity="ink_dark",
-            stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
+            stand_in=_WRITERS,
             tasks=_EMNIST_TASKS,
         ),
-        Entry(
+        Description(
             name="emnist_digits",
             title="EMNIST digits",
-            kind="arrays",
             about="the digits of the federated EMNIST, 3,383 writers; paper is bright",
-            source="Cohen et al. (2017), derived from NIST Special Database 19",
-            licence=_SEE_SOURCE,
-            shape=(28, 28),
-            class_count=10,
-            classes=_DIGITS,
+            source=_NIST,
+            **_TEN_DIGITS,
             polarity="ink_dark",
         ),
-        Entry(
+        Description(
             name="emnist_byclass",
             title="EMNIST ByClass",
-            kind="arrays",
             about="697,932 training and 116,323 test images of handwritten digits and letters, "
             "62 labels; the writers are not given, and ink is bright",
-            source="Cohen et al. (2017), derived from NIST Special Database 19, "
-            "https://www.nist.gov/itl/products-and-services/emnist-dataset",
-            licence=_SEE_SOURCE,
-            shape=(28, 28),
-            class_count=62,
-            classes=_DIGITS + _LETTERS,
+            source=f"{_NIST}, https://www.nist.gov/itl/products-and-services/emnist-dataset",
+            **_GLYPHS,
             polarity="ink_bright",
         ),
-        Entry(
+        Description(
             name="femnist",
             title="FEMNIST",
-            kind="arrays",
             about="handwritten digits and letters by writer as prepared by LEAF, 62 labels; "
             "paper is bright and the glyphs are small",
             source="Caldas et al. (2018), https://github.com/TalwalkarLab/leaf",
-            licence=_SEE_SOURCE,
-            shape=(28, 28),
-            class_count=62,
-            classes=_DIGITS + _LETTERS,
+            **_GLYPHS,
             polarity="ink_dark",
-            stand_in=_SKLEARN + "; only the ten digit labels of 62 occur",
+            stand_in=_WRITERS,
             tasks=("fair_femnist", *_EMNIST_TASKS),
         ),
-        Entry(
+        Description(
             name="shakespeare",
             title="Shakespeare by role",
             kind="text",
@@ -212,7 +185,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=f"paragraphs of {_DOCSTRINGS}, a module as a role",
             tasks=("shakespeare",),
         ),
-        Entry(
+        Description(
             name="ag_news",
             title="AG News",
             kind="text",
@@ -224,7 +197,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=f"paragraphs of {_DOCSTRINGS}, the labels are 4 groups of modules",
             tasks=("ag_news",),
         ),
-        Entry(
+        Description(
             name="dbpedia",
             title="DBpedia",
             kind="text",
@@ -240,7 +213,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=f"paragraphs of {_DOCSTRINGS}, the labels are 14 groups of modules",
             tasks=("dbpedia",),
         ),
-        Entry(
+        Description(
             name="stackoverflow",
             title="Stack Overflow",
             kind="posts",
@@ -251,7 +224,7 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_POSTS,
             tasks=("stackoverflow_nwp", "stackoverflow_lr"),
         ),
-        Entry(
+        Description(
             name="stackexchange",
             title="Stack Exchange posts",
             kind="text",
@@ -261,30 +234,20 @@ ENTRIES: dict[str, Entry] = {
             stand_in=_POSTS,
             tasks=("stackoverflow_nwp", "stackoverflow_lr"),
         ),
-        Entry(
+        Description(
             name="sent140",
             title="Sent140",
-            kind="text",
             about="1,600,000 tweets of 2009 by user, negative (0) or positive (1) by the emoticon "
             "that they held",
             source="Go, Bhayani and Huang (2009), http://help.sentiment140.com/for-students",
-            licence=_SEE_SOURCE,
-            class_count=2,
-            classes=("negative", "positive"),
-            stand_in=_SUMMARIES,
-            tasks=("fair_sent140",),
+            **_SENTIMENT,
         ),
-        Entry(
+        Description(
             name="tweets",
             title="Tweets with sentiment",
-            kind="text",
             about="tweets by user, negative (0) or positive (1), in place of Sent140",
             source="tweets about US airlines, from public copies",
-            licence=_SEE_SOURCE,
-            class_count=2,
-            classes=("negative", "positive"),
-            stand_in=_SUMMARIES,
-            tasks=("fair_sent140",),
+            **_SENTIMENT,
         ),
     )
 }

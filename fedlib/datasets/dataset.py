@@ -13,6 +13,10 @@ import numpy as np
 
 from fedlib.errors import Error
 
+SPLITS = ("train", "test")
+REQUIRED = ("train_x", "train_y", "test_x", "test_y")
+OPTIONAL = ("train_client", "test_client", "train_coarse", "test_coarse")
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -48,6 +52,12 @@ class Dataset:
     fingerprint: str = ""
     polarity: str | None = None
     clients: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, name: str, arrays: Mapping[str, np.ndarray], **about: Any) -> Dataset:
+        """A data set of arrays by their names; further attributes in ``about``."""
+        about |= {key: arrays.get(key) for key in (*REQUIRED, *OPTIONAL)}
+        return cls(name, **about)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +104,7 @@ class TextDataset:
         return tags
 
     def _array(self, split: str, field: str) -> np.ndarray:
-        if split not in ("train", "test"):
+        if split not in SPLITS:
             raise Error(f"split is {split!r}; allowed: 'train' or 'test'")
         if f"{split}_{field}" not in self.arrays:
             raise Error(f"the texts of {self.name!r} have no {field}")
@@ -107,6 +117,13 @@ class TextDataset:
         return data[offsets[i] : offsets[i + 1]].tobytes()
 
 
+def measured_polarity(images: np.ndarray) -> str:
+    """Whether the border of the first thousand images, which is paper, is bright or dark."""
+    first = np.asarray(images[:1000], dtype=np.float32)
+    border = np.concatenate([first[:, 0], first[:, -1], first[:, :, 0], first[:, :, -1]], axis=1)
+    return "ink_dark" if float(np.median(border)) > float(first.max()) / 2 else "ink_bright"
+
+
 def describe(array: np.ndarray) -> dict[str, Any]:
     """dtype, shape and the SHA-256 of the C-ordered values of ``array``, read in pieces."""
     digest = hashlib.sha256()
@@ -117,12 +134,7 @@ def describe(array: np.ndarray) -> dict[str, Any]:
         # Give the pages of a large file back; what is not writeable cannot be lost by that.
         if isinstance(mapped, mmap.mmap) and not array.flags.writeable:
             mapped.madvise(mmap.MADV_DONTNEED)
-    return record(array.dtype, array.shape, digest.hexdigest())
-
-
-def record(dtype: np.dtype, shape: Sequence[int], sha256: str) -> dict[str, Any]:
-    """An array's entry in a card."""
-    return {"dtype": dtype.str, "shape": [int(length) for length in shape], "sha256": sha256}
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest.hexdigest()}
 
 
 def fingerprint(records: Mapping[str, Any], classes: Sequence[str] | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -33,13 +34,7 @@ class _Broken(Exception):
     """The transfer failed on its way; asking again may help."""
 
 
-def fetch(
-    file: File,
-    folder: Path,
-    sha256: str | None = None,
-    from_folder: Path | None = None,
-    progress: bool = True,
-) -> Path:
+def fetch(file: File, folder: Path, from_folder: Path | None = None, progress: bool = True) -> Path:
     """A file of an official source, checked.
 
     A download grows as ``<name>.part`` in ``folder`` and goes on from there after a break, if the
@@ -49,7 +44,6 @@ def fetch(
     Args:
         file: which one.
         folder: an existing folder; a file that lies there already is checked again and used.
-        sha256: what to expect where ``file`` has none.
         from_folder: take the file from here instead, and leave it there.
         progress: show a progress bar.
 
@@ -57,44 +51,24 @@ def fetch(
         Where the file is.
 
     Raises:
-        Error: no SHA-256 is known, or ``from_folder`` lacks the file.
+        Error: ``from_folder`` lacks the file.
         Failure: it cannot be downloaded, or its SHA-256 is wrong.
     """
-    expected = expected_hash(file, sha256)
     if from_folder is not None:
         given = Path(from_folder) / file.name
         if not given.is_file():
             raise Error(f"there is no {file.name} in {from_folder}; it comes from {file.urls[0]}")
-        found = hash_of(given)
-        if found != expected:
-            raise Failure(f"{given} has {_compared(found, expected)}: nothing was prepared")
+        if wrong := _wrong_hash(given, file):
+            raise Failure(f"{given} has {wrong}: nothing was prepared")
         return given
     target, part = folder / file.name, folder / f"{file.name}.part"
     if not target.exists():
         _download(file, part, progress)
-        _check(part, expected, folder, file)
+        _check(part, folder, file)
         os.replace(part, target)
     else:
-        _check(target, expected, folder, file)
+        _check(target, folder, file)
     return target
-
-
-def expected_hash(file: File, sha256: str | None = None) -> str:
-    """The SHA-256 to expect, the published one or else the given one; Error without either."""
-    expected = file.sha256 or sha256
-    if expected is None:
-        raise Error(
-            f"nobody has published a SHA-256 of {file.name}, so a download cannot be checked: give "
-            f"the one of a copy you trust with --sha256 (the file comes from {file.urls[0]})"
-        )
-    return expected
-
-
-def hash_of(path: Path) -> str:
-    """The SHA-256 of a file, hexadecimal."""
-    import pooch
-
-    return str(pooch.file_hash(str(path), alg="sha256"))
 
 
 def missing_bytes(file: File, folder: Path) -> int:
@@ -134,18 +108,20 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _compared(found: str, expected: str) -> str:
-    return f"SHA-256 {found}, expected {expected}"
+def _wrong_hash(path: Path, file: File) -> str:
+    """The SHA-256 of a file and the expected one in words, or nothing if they are equal."""
+    with open(path, "rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    return "" if sha256 == file.sha256 else f"SHA-256 {sha256}, expected {file.sha256}"
 
 
-def _check(path: Path, expected: str, folder: Path, file: File) -> None:
-    found = hash_of(path)
-    if found != expected:
+def _check(path: Path, folder: Path, file: File) -> None:
+    if wrong := _wrong_hash(path, file):
         aside = folder / f"{file.name}.wrong"
         os.replace(path, aside)
         raise Failure(
-            f"{file.name} has {_compared(found, expected)}: nothing was prepared; it is kept as "
-            f"{aside}, and the next run downloads it from {file.urls[0]} again"
+            f"{file.name} has {wrong}: nothing was prepared; it is kept as {aside}, and the next "
+            f"run downloads it from {file.urls[0]} again"
         )
 
 
@@ -185,19 +161,19 @@ def _from_url(url: str, file: File, part: Path, progress: bool) -> None:
 
 
 def _transfer(url: str, file: File, part: Path, progress: bool) -> None:
-    if file.bytes:
-        if _size(part) == file.bytes:
+    if file.exact and part.exists():
+        if _size(part) == file.size:
             return
-        if _size(part) > file.bytes:
+        if _size(part) > file.size:
             part.unlink()
     with _opened(url, _size(part)) as (begin, total, pieces):
-        if None not in (file.bytes, total) and total != file.bytes:
-            raise _Refused(f"it offers {total} bytes, the official file has {file.bytes}")
+        if file.exact and total not in (None, file.size):
+            raise _Refused(f"it offers {total} bytes, the official file has {file.size}")
         with (
             open(part, "r+b" if part.exists() else "wb") as out,
             tqdm(
                 desc=file.name,
-                total=total or file.size or None,
+                total=total or file.size,
                 initial=begin,
                 unit="B",
                 unit_scale=True,
@@ -258,27 +234,15 @@ def _placed(answer: Any, start: int) -> tuple[int, int | None]:
 
 def _reason(error: Exception) -> str:
     """What went wrong in a few words; the libraries' own messages run over several lines."""
-    kinds = [type(one).__name__ for one in _causes(error)]
+    causes = repr(error)  # Those inside it are in there by their classes' names.
     for words, signs in (
         (_NO_NAME, ("NameResolutionError",)),
         ("the certificate is refused", ("SSLError",)),
         ("a proxy refuses", ("ProxyError",)),
-        ("no answer in time", ("ConnectTimeout", "ReadTimeout", "ReadTimeoutError")),
-        ("broke off", ("IncompleteRead", "ChunkedEncodingError", "ProtocolError")),
+        ("no answer in time", ("ConnectTimeout", "ReadTimeout")),
+        ("broke off", ("IncompleteRead", "ProtocolError")),
         ("no connection", ("NewConnectionError", "ConnectionError")),
     ):
-        if any(sign in kinds for sign in signs):
+        if any(sign in causes for sign in signs):
             return words
-    return f"{kinds[0]}: {' '.join(str(error).split())[:100]}"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those inside it: as reason, argument or context."""
-    waiting, seen = [error], set()
-    while waiting:
-        one = waiting.pop(0)
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            inside = (getattr(one, "reason", None), *one.args, one.__cause__, one.__context__)
-            waiting += [cause for cause in inside if isinstance(cause, BaseException)]
+    return " ".join(causes.split())[:100]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fedlib.datasets.growing import GrowingArray
+from fedlib.datasets import npy
 from fedlib.errors import Error, require
 
 WORDS, TAGS, LENGTH = 10_000, 500, 20
@@ -41,8 +44,7 @@ class Posts:
         tags: int16 ``[K]``, ids ``0..TAGS-1`` of the tags that are in the vocabulary.
         tag_offsets: int64 ``[N + 1]`` into ``tags``.
         clients: names of the clients.
-        lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding; counted
-            from ``sentences`` if not given.
+        lengths: uint8 ``[N]``, the number of targets of each sentence that are not padding.
         word_list, tag_list: the vocabulary by rank; word id i is ``word_list[i - 1]``.
 
     All arrays may be read-only memory maps.
@@ -55,7 +57,7 @@ class Posts:
     tags: np.ndarray
     tag_offsets: np.ndarray
     clients: Sequence[str]
-    lengths: np.ndarray | None = None
+    lengths: np.ndarray
     word_list: Sequence[str] = ()
     tag_list: Sequence[str] = ()
 
@@ -66,9 +68,6 @@ class Posts:
         """int64 ``[clients]``: targets that are not padding among each client's first ``cap``
         sentences, the weight of the client in next-word prediction."""
         require(cap >= 1, "cap", cap, "1 or more sentences")
-        lengths = self.lengths
-        if lengths is None:
-            lengths = np.count_nonzero(self.sentences[:, 1:] != PAD, axis=1)
         begin = np.asarray(self.starts[:-1])
         end = np.minimum(begin + cap, self.starts[1:])
         total = np.zeros(len(begin), dtype=np.int64)
@@ -77,29 +76,9 @@ class Posts:
             edges = np.stack([begin[some], end[some]], axis=1).reshape(-1)
             # reduceat sums between consecutive edges, every second sum is a client; the last edge
             # may not be the length of the array, and means the end when left out.
-            edges = edges[:-1] if edges[-1] == len(lengths) else edges
-            total[some] = np.add.reduceat(lengths, edges, dtype=np.int64)[::2]
+            edges = edges[:-1] if edges[-1] == len(self.lengths) else edges
+            total[some] = np.add.reduceat(self.lengths, edges, dtype=np.int64)[::2]
         return total
-
-
-def vocabulary(counts: Mapping[str, int] | Iterable[str], size: int) -> dict[str, int]:
-    """The ``size`` first words (or tags) and their ranks, from 0.
-
-    Args:
-        counts: words already in rank order, or a mapping from words to counts; then larger counts
-            come first, and equal counts keep the mapping's order.
-    """
-    require(size >= 1, "the size of a vocabulary", size, "1 or more")
-    ranked: Iterable[str] = counts
-    if isinstance(counts, Mapping):
-        ranked = sorted(counts, key=lambda word: counts[word], reverse=True)
-    ranks: dict[str, int] = {}
-    # Reads no further than needed: the file of word counts is long.
-    for word in ranked:
-        ranks.setdefault(word, len(ranks))
-        if len(ranks) == size:
-            break
-    return ranks
 
 
 def encode(
@@ -113,21 +92,20 @@ def encode(
     Args:
         posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``; all
             posts of a client stand together.
-        words, tags: the vocabularies in rank order (see :func:`vocabulary`).
+        words, tags: the vocabularies in rank order.
         length: words kept of a sentence.
 
     Raises:
         Error: a client's posts do not stand together, or a vocabulary cannot be encoded.
     """
     encoder = _Encoder(words, tags, length)
-    rows = list(posts)
+    rows: list[tuple[str, str, str, str]] = []
     starts: dict[str, int] = {}
-    previous = None
-    for number, (client, *_) in enumerate(rows):
-        if client != previous:
-            if client in starts:
-                raise _scattered(client)
-            starts[client], previous = number, client
+    for client, its_posts in itertools.groupby(posts, key=itemgetter(0)):
+        if client in starts:
+            raise _scattered(client)
+        starts[client] = len(rows)
+        rows += its_posts
     piece = encoder.encode(*([row[column] for row in rows] for column in (1, 2, 3)))
     return Posts(
         sentences=piece.sentences,
@@ -147,8 +125,7 @@ class PostsWriter:
     """Encodes one split into ``.npy`` files of unknown length, in bounded memory.
 
     Files: ``<split>_<field>.npy`` for the fields of :class:`Posts`, and ``<split>_clients.npy``
-    (the names as JSON in uint8). They appear when :meth:`close` is called; as a context manager
-    the writer closes when all went well, and otherwise leaves nothing.
+    (the names as JSON in uint8). They are whole when the ``with`` block has ended without an error.
 
     Args:
         folder: an existing folder.
@@ -169,23 +146,15 @@ class PostsWriter:
         self._last: str | None = None
         self._posts = 0
         self._waiting: tuple[list, list, list] = ([], [], [])
-        rows = {"sentences": (length + 1,)}
-        kinds = {"word_offsets": np.int64, "tag_offsets": np.int64, "lengths": np.uint8}
-        kinds |= {"starts": np.int64, "clients": np.uint8}
-        self._files: dict[str, GrowingArray] = {}
-        try:
-            for field in (*_FIELDS, "clients"):
-                kind = kinds.get(field, np.int16)
-                self._files[field] = GrowingArray(
-                    folder, f"{split}_{field}", kind, rows.get(field, ())
-                )
-        except OSError:
-            self.discard()
-            raise
-        self._split, self._ends = split, {"word_offsets": 0, "tag_offsets": 0}
-        for field in self._ends:
-            self._files[field].append([0])
-        self.records: dict[str, dict[str, Any]] = {}
+        kinds: dict[str, npy.Kind] = {field: (np.int64, ()) for field in _FIELDS}
+        kinds |= {"sentences": (np.int16, (length + 1,)), "lengths": (np.uint8, ())}
+        kinds |= {"words": (np.int16, ()), "tags": (np.int16, ())}
+        self._folder, self._split, self._open = folder, split, ExitStack()
+        self._files = self._open.enter_context(
+            npy.growing(folder, {f"{split}_{field}": kind for field, kind in kinds.items()})
+        )
+        for field in ("word_offsets", "tag_offsets"):
+            self._append(field, [0])
 
     def __len__(self) -> int:
         return self._posts
@@ -221,47 +190,29 @@ class PostsWriter:
         if len(self._waiting[0]) >= _PIECE:
             self._flush()
 
-    def close(self) -> dict[str, dict[str, Any]]:
-        """Write what waits and put the files in place; returns their records for the card."""
-        self._flush()
-        self._files["starts"].append([*self._starts.values(), self._posts])
-        names = json.dumps(list(self._starts)).encode("ascii")
-        self._files["clients"].append(np.frombuffer(names, dtype=np.uint8))
-        self.records = {f"{self._split}_{key}": one.close() for key, one in self._files.items()}
-        return self.records
-
-    def discard(self) -> None:
-        """Remove the unfinished files."""
-        for one in self._files.values():
-            one.discard()
+    def _append(self, field: str, values: ArrayLike) -> None:
+        self._files[f"{self._split}_{field}"].append(values)
 
     def _flush(self) -> None:
         texts, self._waiting = self._waiting, ([], [], [])
         for start in range(0, len(texts[0]), _PIECE):
             piece = self._encoder.encode(*(column[start : start + _PIECE] for column in texts))
+            for kind, counts in (("word", piece.word_counts), ("tag", piece.tag_counts)):
+                end = self._files[f"{self._split}_{kind}s"].length
+                self._append(f"{kind}_offsets", end + np.cumsum(counts))
             for field in ("sentences", "lengths", "words", "tags"):
-                self._files[field].append(getattr(piece, field))
-            for field, counts in (
-                ("word_offsets", piece.word_counts),
-                ("tag_offsets", piece.tag_counts),
-            ):
-                offsets = self._ends[field] + np.cumsum(counts)
-                self._files[field].append(offsets)
-                self._ends[field] = int(offsets[-1])
+                self._append(field, getattr(piece, field))
 
     def __enter__(self) -> PostsWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._open:
+            if kind is not None:
+                return
+            self._flush()
+            self._append("starts", [*self._starts.values(), self._posts])
+        npy.save_json(self._folder, f"{self._split}_clients", list(self._starts))
 
 
 def bag_of_words(index: Tensor, words: Tensor, offsets: Tensor, size: int = WORDS) -> Tensor:
@@ -399,10 +350,10 @@ def _look_up(
     ids = np.fromiter(map(table.__getitem__, words), dtype=np.int16, count=len(words))
     # A text ends at every separator that join has put in, and at the end; counting those in
     # between from positions is faster than one count per text.
-    found = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == separator[0])
+    separators = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == separator[0])
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     ends = np.cumsum(sizes + 1) - 1
-    return ids, np.diff(np.searchsorted(found, ends), prepend=-1)
+    return ids, np.diff(np.searchsorted(separators, ends), prepend=-1)
 
 
 def _drop_negative(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,77 +13,53 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import Dataset, describe, fingerprint
 from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 
 _SEED = 0  # a stand-in is one fixed data set, as a real one is
+_SIZES = {"train": 6000, "test": 1000}
 _WRITERS = 100
 _TEST_WRITERS = 40  # of the MNIST stand-in, whose test writers are other people, as the real ones'
-
-
-def exists(name: str) -> bool:
-    """Whether a stand-in of that name can be made."""
-    return name in _MAKERS
-
-
-def make(name: str, train: int | None = None, test: int | None = None) -> Dataset:
-    """Make the stand-in of a data set; the same call always gives the same arrays.
-
-    Args:
-        name: ``cifar10``, ``cifar100``, ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist``.
-        train, test: numbers of examples; default about 6000 and 1000. With writers, ``train`` sets
-            the sizes approximately and ``test`` may not be given: a writer has about a sixth of
-            the training examples for testing, at least 2.
-
-    Raises:
-        Error: no such stand-in, or a size it cannot have.
-    """
-    if name not in _MAKERS:
-        raise Error(f"there is no offline stand-in for {name!r}; there is one for: {_known()}")
-    if train is not None and train < 100:
-        raise Error(f"train is {train}; allowed: 100 or more")
-    if test is not None and test < 100:
-        raise Error(f"test is {test}; allowed: 100 or more")
-    if test is not None and name in ("mnist", "emnist", "femnist"):
-        raise Error(f"the test size of the stand-in for {name!r} follows from its writers")
-    return _make(name, train, test)
-
-
-def _known() -> str:
-    return ", ".join(sorted(_MAKERS))
+_Made = tuple[dict[str, np.ndarray], tuple[str, ...] | None]  # arrays, and names of the labels
 
 
 @lru_cache(maxsize=8)
-def _make(name: str, train: int | None, test: int | None) -> Dataset:
-    arrays, classes = _MAKERS[name](name, train or 6000, test or 1000)
+def make(name: str) -> Dataset:
+    """Make the stand-in of a data set; the same call always gives the same arrays.
+
+    Args:
+        name: ``cifar10`` or ``cifar100`` (6000 training and 1000 test examples), ``mnist``,
+            ``fashion_mnist``, ``emnist`` or ``femnist`` (about as many; a writer has about a sixth
+            of the training examples for testing, at least 2).
+
+    Raises:
+        Error: no such stand-in.
+    """
+    if name not in _MAKERS:
+        raise Error(
+            f"there is no offline stand-in for {name!r}; there is one for: {', '.join(NAMES)}"
+        )
+    known = CATALOGUE[name]
+    arrays, classes = _MAKERS[name](name)
     for array in arrays.values():
         array.setflags(write=False)
-    return Dataset(
-        name=name,
-        train_x=arrays["train_x"],
-        train_y=arrays["train_y"],
-        test_x=arrays["test_x"],
-        test_y=arrays["test_y"],
-        train_client=arrays.get("train_client"),
-        test_client=arrays.get("test_client"),
-        train_coarse=arrays.get("train_coarse"),
-        test_coarse=arrays.get("test_coarse"),
+    return Dataset.of(
+        name,
+        arrays,
         classes=classes,
         stand_in=True,
-        source=f"offline stand-in for {ENTRIES[name].title}: {ENTRIES[name].stand_in}",
+        source=f"offline stand-in for {known.title}: {known.stand_in}",
         fingerprint=fingerprint({key: describe(array) for key, array in arrays.items()}, classes),
-        polarity=ENTRIES[name].polarity,
+        polarity=known.polarity,
     )
 
 
 # ------------------------------------------------------------------------------------ handwriting
 
 
-def _digits(
-    name: str, train: int, test: int
-) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
+def _digits(name: str) -> _Made:
     """Scikit-learn's digits, written by several hands.
 
     The 1,797 originals are divided once, so that no original occurs in both splits. A writer has a
@@ -99,8 +75,9 @@ def _digits(
 
     random = numpy_generator(_SEED, f"stand-in {name}")
     writers = _WRITERS + (_TEST_WRITERS if name == "mnist" else 0)
-    sizes = _writer_sizes(random, train)
-    test_sizes = np.maximum(2, sizes // 6)
+    # Log-normal numbers of training examples.
+    sizes = random.lognormal(0.0, 0.6, _WRITERS)
+    sizes = np.maximum(4, np.round(sizes / sizes.sum() * _SIZES["train"])).astype(np.int64)
     if name == "mnist":
         codes = {
             "train": np.repeat(np.arange(_WRITERS), sizes),
@@ -108,12 +85,12 @@ def _digits(
         }
     elif name == "fashion_mnist":
         # The real set has no people; its examples vary one by one.
-        writers = train + test
-        codes = {"train": np.arange(train), "test": np.arange(train, writers)}
+        writers = sum(_SIZES.values())
+        codes = {"train": np.arange(_SIZES["train"]), "test": np.arange(_SIZES["train"], writers)}
     else:
         codes = {
             "train": np.repeat(np.arange(_WRITERS), sizes),
-            "test": np.repeat(np.arange(_WRITERS), test_sizes),
+            "test": np.repeat(np.arange(_WRITERS), np.maximum(2, sizes // 6)),
         }
     hands = {
         "x": random.uniform(-0.12, 0.12, writers),
@@ -128,7 +105,7 @@ def _digits(
         writer = writer[random.permutation(len(writer))]
         chosen = random.choice(pools[split], size=len(writer))
         images = _written(digits.images[chosen], {k: v[writer] for k, v in hands.items()}, random)
-        if ENTRIES[name].polarity == "ink_dark":
+        if CATALOGUE[name].polarity == "ink_dark":
             images = 255 - images
         arrays[f"{split}_x"] = images
         arrays[f"{split}_y"] = digits.target[chosen].astype(np.int64)
@@ -136,13 +113,7 @@ def _digits(
             arrays[f"{split}_client"] = writer.astype(np.int64)
     if name == "fashion_mnist":
         return arrays, tuple("0123456789")
-    return arrays, ENTRIES[name].classes
-
-
-def _writer_sizes(random: np.random.Generator, train: int) -> np.ndarray:
-    """Log-normal numbers of training examples, of about ``train`` in all, at least 4 each."""
-    sizes = random.lognormal(0.0, 0.6, _WRITERS)
-    return np.maximum(4, np.round(sizes / sizes.sum() * train)).astype(np.int64)
+    return arrays, CATALOGUE[name].classes
 
 
 def _written(
@@ -171,34 +142,27 @@ _TEXTURES = 4
 _HUES = 5
 
 
-def _cifar10(
-    name: str, train: int, test: int
-) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
-    """Ten classes: five shapes times two textures, each with a hue that it often has."""
+def _cifar(name: str) -> _Made:
+    """Shapes with textures and hues.
+
+    CIFAR-10: ten classes, five shapes times two textures, each with a hue that it often has.
+    CIFAR-100: twenty coarse classes (shape times texture) of five fine ones (hue); fine // 5 is
+    coarse.
+    """
     arrays: dict[str, np.ndarray] = {}
-    for split, count in (("train", train), ("test", test)):
+    for split, count in _SIZES.items():
         random = numpy_generator(_SEED, f"stand-in {name} {split}")
-        label = random.permutation(np.arange(count) % 10)
-        hue = label * 0.3 + random.normal(0.0, 0.16, count)
-        arrays[f"{split}_x"] = _draw(label // 2, label % 2, hue, random)
+        label = random.permutation(np.arange(count) % (CATALOGUE[name].class_count or 0))
+        if name == "cifar10":
+            kind, textures = label, 2
+            hue = label * 0.3 + random.normal(0.0, 0.16, count)
+        else:
+            kind, textures = label // _HUES, _TEXTURES
+            hue = (label % _HUES + random.normal(0.0, 0.25, count)) / _HUES
+            arrays[f"{split}_coarse"] = kind.astype(np.int64)
+        arrays[f"{split}_x"] = _draw(kind // textures, kind % textures, hue, random)
         arrays[f"{split}_y"] = label.astype(np.int64)
-    return arrays, ENTRIES[name].classes
-
-
-def _cifar100(
-    name: str, train: int, test: int
-) -> tuple[dict[str, np.ndarray], tuple[str, ...] | None]:
-    """Twenty coarse classes (shape times texture) of five fine ones (hue); fine // 5 is coarse."""
-    arrays: dict[str, np.ndarray] = {}
-    for split, count in (("train", train), ("test", test)):
-        random = numpy_generator(_SEED, f"stand-in {name} {split}")
-        fine = random.permutation(np.arange(count) % 100)
-        coarse = fine // _HUES
-        hue = (fine % _HUES + random.normal(0.0, 0.25, count)) / _HUES
-        arrays[f"{split}_x"] = _draw(coarse // _TEXTURES, coarse % _TEXTURES, hue, random)
-        arrays[f"{split}_y"] = fine.astype(np.int64)
-        arrays[f"{split}_coarse"] = coarse.astype(np.int64)
-    return arrays, None
+    return arrays, CATALOGUE[name].classes
 
 
 def _draw(
@@ -281,12 +245,8 @@ def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.nda
     )
 
 
-_Maker = Callable[[str, int, int], tuple[dict[str, np.ndarray], tuple[str, ...] | None]]
-_MAKERS: dict[str, _Maker] = {
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
-    "mnist": _digits,
-    "fashion_mnist": _digits,
-    "emnist": _digits,
-    "femnist": _digits,
+_MAKERS: dict[str, Callable[[str], _Made]] = {
+    **dict.fromkeys(("cifar10", "cifar100"), _cifar),
+    **dict.fromkeys(("mnist", "fashion_mnist", "emnist", "femnist"), _digits),
 }
+NAMES = tuple(_MAKERS)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fedlib import paths
+from fedlib import files, paths
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.sources import SOURCES
-from fedlib.errors import Error
+from fedlib.errors import Error, first_line
 
 FORMAT_VERSION = 1
 CARD = "card.json"
@@ -59,13 +57,12 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
     except FileNotFoundError:
         raise Error(f"{folder} has no {CARD}: {again}") from None
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise Error(f"{folder / CARD} cannot be read ({reason}): {again}") from None
+        raise Error(f"{folder / CARD} cannot be read ({first_line(error)}): {again}") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT_VERSION:
-        found = card.get("format") if isinstance(card, dict) else None
-        again = how_to_rebuild(name, card if isinstance(card, dict) else {})
+        card = card if isinstance(card, dict) else {}
         raise Error(
-            f"{folder / CARD} has format {found!r}, this fedlib reads {FORMAT_VERSION}: {again}"
+            f"{folder / CARD} has format {card.get('format')!r}, this fedlib reads "
+            f"{FORMAT_VERSION}: {how_to_rebuild(name, card)}"
         )
     needed = {"name": str, "kind": str, "arrays": dict, "fingerprint": str, "source": str}
     for key, kind in needed.items():
@@ -100,9 +97,9 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
         except FileNotFoundError:
             raise Error(f"array {key!r} of {card['name']!r} is missing: {path}") from None
         except (OSError, ValueError, EOFError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise Error(
-                f"array {key!r} of {card['name']!r} was altered, {path} cannot be read: {reason}"
+                f"array {key!r} of {card['name']!r} was altered, {path} cannot be read: "
+                f"{first_line(error)}"
             ) from None
         if array.dtype.str != expected["dtype"] or list(array.shape) != expected["shape"]:
             raise Error(
@@ -130,11 +127,11 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     if fingerprint(card["arrays"], card.get("classes")) != card["fingerprint"]:
         raise Error(f"the card of {name!r} was altered: its fingerprint does not fit its arrays")
     for key, array in open_arrays(card, data_root).items():
-        found = describe(array)["sha256"]
-        if found != card["arrays"][key]["sha256"]:
+        sha256, expected = describe(array)["sha256"], card["arrays"][key]["sha256"]
+        if sha256 != expected:
             raise Error(
-                f"array {key!r} of {name!r} was altered: its SHA-256 is {found[:16]}..., "
-                f"the card says {card['arrays'][key]['sha256'][:16]}..."
+                f"array {key!r} of {name!r} was altered: its SHA-256 is {sha256[:16]}..., the "
+                f"card says {expected[:16]}..."
             )
     return card
 
@@ -156,17 +153,14 @@ def prepared(data_root: Root = None) -> list[dict[str, Any]]:
     return cards
 
 
-def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> None:
-    """Error if a data set of that name exists and may not be replaced."""
-    _require_new(prepared_folder(name, data_root), overwrite)
-
-
-def _require_new(target: Path, overwrite: bool) -> None:
+def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
+    """The folder of a data set to be; Error if it exists and may not be replaced."""
+    target = prepared_folder(name, data_root)
     if target.exists() and not overwrite:
         raise Error(
-            f"data set {target.name!r} exists already in {target.parent}; pass overwrite to "
-            "replace it"
+            f"data set {name!r} exists already in {target.parent}; pass overwrite to replace it"
         )
+    return target
 
 
 @contextmanager
@@ -178,54 +172,33 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
     Raises:
         Error: the name exists already and ``overwrite`` is False, or the folder is not writable.
     """
-    target = prepared_folder(name, data_root)
-    require_new(name, data_root, overwrite)
-    made = [folder for folder in (target.parent, target.parent.parent) if not folder.exists()]
+    target = require_new(name, data_root, overwrite)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=target.parent))
+        with files.making(target.parent), files.replacing(target) as aside:
+            aside.mkdir()
+            yield aside
+            require_new(name, data_root, overwrite)
     except OSError as error:
-        raise Error(f"cannot write in {target.parent}: {error.strerror}") from None
-    try:
-        # mkdtemp makes the folder private; data under a shared root should stay readable.
-        aside.chmod(target.parent.stat().st_mode & 0o777)
-        yield aside
-        _put_in_place(aside, target, overwrite)
-    except BaseException as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        for folder in made:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
-        if isinstance(error, OSError):
-            raise Error(f"cannot write {target}: {error.strerror or error}") from None
-        raise
-
-
-def _put_in_place(aside: Path, target: Path, overwrite: bool) -> None:
-    if not target.exists():
-        os.replace(aside, target)
-        return
-    _require_new(target, overwrite)
-    # A folder cannot be replaced in one step; the old one is kept until the new one is there.
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    os.replace(target, old / "data")
-    try:
-        os.replace(aside, target)
-    except OSError:
-        os.replace(old / "data", target)
-        old.rmdir()
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        raise Error(f"cannot write {target}: {error.strerror or error}") from None
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
-    """Complete ``card`` with format, date and fingerprint, and write it; returns the whole card."""
+    """Complete ``card`` with format, date, what the folder's arrays are, and the fingerprint.
+
+    Returns:
+        The whole card, which is written to the folder.
+    """
+    arrays = {
+        file.stem: describe(np.load(file, mmap_mode="r", allow_pickle=False))
+        for file in sorted(folder.glob("*.npy"))
+    }
     whole = {
         "format": FORMAT_VERSION,
         **card,
+        "arrays": arrays,
         "stand_in": False,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "fingerprint": fingerprint(card["arrays"], card.get("classes")),
+        "fingerprint": fingerprint(arrays, card.get("classes")),
     }
     text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
     (folder / CARD).write_text(text, encoding="utf-8")

@@ -19,6 +19,8 @@ SHAKESPEARE_CHARACTERS = (
 )
 PAD, OOV, BOS, EOS = 0, 87, 88, 89
 CHARACTERS = 90  # the size of the whole vocabulary
+_TOKENS = np.full(256, OOV, dtype=np.uint8)  # of each byte
+_TOKENS[list(SHAKESPEARE_CHARACTERS.encode())] = np.arange(1, OOV)
 SEQUENCE = 80  # characters that a model reads at once
 
 _TWEET = re.compile(r"[\w']+|[.,!?;]")
@@ -28,11 +30,6 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 
 # ------------------------------------------------------------------------------------ characters
-
-
-def shakespeare_tokens(text: str) -> list[int]:
-    """The tokens of one snippet: start, a token per byte of its UTF-8 form, end."""
-    return [BOS, *_character_table()[np.frombuffer(text.encode(), np.uint8)].tolist(), EOS]
 
 
 def shakespeare_chunks(
@@ -62,16 +59,8 @@ def shakespeare_chunks(
     # Byte j of snippet i goes to first[i] + 1 + j.
     shift = np.repeat(first + 1 - offsets[:-1], sizes)
     places = np.arange(offsets[0], offsets[-1]) + shift
-    chunks[places] = _character_table()[text[offsets[0] : offsets[-1]]]
+    chunks[places] = _TOKENS[text[offsets[0] : offsets[-1]]]
     return chunks.reshape(-1, length + 1), rows
-
-
-def _character_table() -> np.ndarray:
-    """uint8 ``[256]``: the token of each byte."""
-    table = np.full(256, OOV, dtype=np.uint8)
-    for token, character in enumerate(SHAKESPEARE_CHARACTERS, start=1):
-        table[ord(character)] = token
-    return table
 
 
 # ----------------------------------------------------------------------------------------- words
@@ -222,10 +211,20 @@ def read_glove(
                         f"{where}: has {len(fields) - 1} numbers after the word; needed: "
                         f"{dimensions or 'at least 1'}"
                     )
-                word = _decoded(b" ".join(fields[:-dimensions]), where)
-                if word in kept or (words is not None and word not in words):
-                    continue
-                kept[word] = _vector(fields[-dimensions:], where)
+                try:
+                    word = b" ".join(fields[:-dimensions]).decode("utf-8")
+                    if word in kept or (words is not None and word not in words):
+                        continue
+                    vector = np.array([float(field) for field in fields[-dimensions:]])
+                except UnicodeDecodeError:
+                    raise Error(f"{where}: is not UTF-8 text") from None
+                except ValueError:
+                    raise Error(
+                        f"{where}: after the word there is something that is not a number"
+                    ) from None
+                if not (np.abs(vector) <= np.finfo(np.float32).max).all():
+                    raise Error(f"{where}: has a number that is not finite in float32")
+                kept[word] = vector.astype(np.float32)
     except FileNotFoundError:
         raise Error(f"there is no file of word vectors {path}") from None
     except OSError as error:
@@ -234,20 +233,3 @@ def read_glove(
         raise Error(f"{path.name} is empty; needed: lines of a word and its numbers")
     matrix = np.array(list(kept.values()), dtype=np.float32).reshape(len(kept), dimensions)
     return list(kept), matrix
-
-
-def _decoded(word: bytes, where: str) -> str:
-    try:
-        return word.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Error(f"{where}: is not UTF-8 text") from None
-
-
-def _vector(fields: list[bytes], where: str) -> np.ndarray:
-    try:
-        vector = np.array([float(field) for field in fields], dtype=np.float64)
-    except ValueError:
-        raise Error(f"{where}: after the word there is something that is not a number") from None
-    if not np.isfinite(vector).all() or np.abs(vector).max() > np.finfo(np.float32).max:
-        raise Error(f"{where}: has a number that is not finite in float32")
-    return vector.astype(np.float32)

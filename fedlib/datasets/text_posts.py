@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 from fedlib.datasets.dataset import TextDataset
@@ -29,7 +30,7 @@ def rows(dataset: TextDataset, split: str) -> list[Row]:
             tokens = " ".join(post_words(sentence))
             if tokens:
                 clients[client].append((dataset.clients[client], tokens, words, tags))
-    return [row for _, own in sorted(clients.items()) for row in own]
+    return [row for _, its_rows in sorted(clients.items()) for row in its_rows]
 
 
 def text_posts(dataset: TextDataset, words: int, tags: int) -> tuple[Posts, Posts]:
@@ -48,6 +49,6 @@ def text_posts(dataset: TextDataset, words: int, tags: int) -> tuple[Posts, Post
     used: dict[str, set[str]] = defaultdict(set)
     for client, tokens, title, _ in train:
         used[client].update(tokens.split(), title.split())
-    word_list = most_frequent((word for own in used.values() for word in own), words)
+    word_list = most_frequent(itertools.chain.from_iterable(used.values()), words)
     tag_list = most_frequent((tag for row in train for tag in row[3].split("|") if tag), tags)
     return encode(train, word_list, tag_list), encode(test, word_list, tag_list)

@@ -14,15 +14,15 @@ import json
 import platform
 import re
 import sysconfig
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from fedlib.datasets.catalogue import ENTRIES
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import TextDataset, describe, fingerprint
 from fedlib.datasets.text import post_words
 from fedlib.errors import Error
@@ -74,22 +74,12 @@ MOST_TAGS = 5  # of a post, as on Stack Overflow
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NAMED = (ast.ClassDef, *_FUNCTION)
 _RETURNS = ("returns nothing", "returns a value")
-_NAMES = (
-    "shakespeare",
-    "stackoverflow",
-    "stackexchange",
-    "sent140",
-    "tweets",
-    "ag_news",
-    "dbpedia",
+NAMES = (
+    *("shakespeare", "stackoverflow", "stackexchange", "sent140", "tweets", "ag_news", "dbpedia"),
 )
 
 
-def exists(name: str) -> bool:
-    """Whether a text stand-in of that name can be made."""
-    return name in _NAMES
-
-
+@lru_cache(maxsize=len(NAMES))
 def make(name: str) -> TextDataset:
     """The stand-in of a text data set; the same Python always gives the same texts.
 
@@ -105,30 +95,24 @@ def make(name: str) -> TextDataset:
     Raises:
         Error: no such stand-in, or this Python has no source files of its library.
     """
-    if not exists(name):
+    if name not in NAMES:
         raise Error(
-            f"there is no offline stand-in for {name!r}; there is one for: {', '.join(_NAMES)}"
+            f"there is no offline stand-in for {name!r}; there is one for: {', '.join(NAMES)}"
         )
-    return _make(name)
-
-
-@lru_cache(maxsize=len(_NAMES))
-def _make(name: str) -> TextDataset:
     if name == "shakespeare":
-        return _dataset(name, _rows(_paragraphs(20), least=2))
+        return _dataset(name, _paragraphs(20), 2)
     if name in ("stackoverflow", "stackexchange"):
-        return _dataset(name, _rows(_posts(), least=5))
+        return _dataset(name, _posts(), 5)
     if name in ("sent140", "tweets"):
-        return _dataset(name, _rows(_balanced(_summaries()), least=5), _RETURNS)
+        return _dataset(name, _balanced(_summaries()), 5, _RETURNS)
     topics = GROUPS if name == "ag_news" else {topic: (topic,) for topic in TOPICS}
-    return _dataset(name, _rows(_topical(topics), least=5), tuple(topics))
+    return _dataset(name, _topical(topics), 5, tuple(topics))
 
 
 # --------------------------------------------------------------------------------- the docstrings
 
 
-@dataclass(frozen=True)
-class _Doc:
+class _Doc(NamedTuple):
     """A docstring: of what, and whether that is a function that returns a value."""
 
     name: str
@@ -137,8 +121,7 @@ class _Doc:
     text: str
 
 
-@dataclass(frozen=True)
-class _Module:
+class _Module(NamedTuple):
     """A module with docstrings: dotted name, modules it imports in order, docstrings in order."""
 
     name: str
@@ -201,12 +184,12 @@ def _docs(node: ast.AST, name: str) -> Iterator[_Doc]:
 
 def _statements(node: ast.AST) -> list[ast.stmt]:
     """The statements directly inside a statement; expressions hold no docstrings."""
-    found: list[ast.stmt] = []
+    inside: list[ast.stmt] = []
     for field in ("body", "orelse", "finalbody"):
-        found += getattr(node, field, ())
+        inside += getattr(node, field, ())
     for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        found += part.body
-    return found
+        inside += part.body
+    return inside
 
 
 def _returns(function: ast.AST) -> bool:
@@ -224,25 +207,24 @@ def _returns(function: ast.AST) -> bool:
 
 def _imports(tree: ast.Module) -> tuple[str, ...]:
     """The top-level modules that a module imports, in order, each once; its own package aside."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     inside = list(tree.body)
     while inside:
         node = inside.pop(0)
         if isinstance(node, ast.Import):
-            found.update((alias.name.split(".")[0], None) for alias in node.names)
+            names.update((alias.name.split(".")[0], None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found[node.module.split(".")[0]] = None
+            names[node.module.split(".")[0]] = None
         elif isinstance(node, (ast.If, ast.Try)):
             inside = _statements(node) + inside
-    found.pop("__future__", None)
-    return tuple(found)
+    names.pop("__future__", None)
+    return tuple(names)
 
 
 # -------------------------------------------------------------------------------------- the texts
 
 
-@dataclass(frozen=True)
-class _Text:
+class _Text(NamedTuple):
     client: str
     text: str
     target: int | tuple[str, ...] | None = None
@@ -282,15 +264,14 @@ def _balanced(texts: Iterable[_Text]) -> Iterator[_Text]:
 
     Sent140 is balanced as a whole too, while its users are not.
     """
-    found = list(texts)
-    counts = [sum(one.target == label for one in found) for label in (0, 1)]
-    seen = [0, 0]
-    for one in found:
-        label = int(one.target == 1)
-        keep, before = min(counts), seen[label] * min(counts) // counts[label]
-        seen[label] += 1
-        if seen[label] * keep // counts[label] > before:
-            yield one
+    texts = list(texts)
+    counts = Counter(text.target for text in texts)
+    keep, seen = min(counts[0], counts[1]), {0: 0, 1: 0}
+    for text in texts:
+        label = int(text.target == 1)
+        before, seen[label] = seen[label], seen[label] + 1
+        if seen[label] * keep // counts[label] > before * keep // counts[label]:
+            yield text
 
 
 def _topical(topics: Mapping[str, tuple[str, ...]]) -> Iterator[_Text]:
@@ -301,67 +282,57 @@ def _topical(topics: Mapping[str, tuple[str, ...]]) -> Iterator[_Text]:
         for part in parts
         for top in TOPICS[part]
     }
-    for one in _paragraphs(40):
-        label = labels.get(one.client.split(".")[0])
-        text = " ".join(one.text.split())
+    for paragraph in _paragraphs(40):
+        label = labels.get(paragraph.client.split(".")[0])
+        text = " ".join(paragraph.text.split())
         if label is not None and len(post_words(text)) >= 8:
             yield _Text("all", text, label)
 
 
-def _rows(texts: Iterable[_Text], least: int) -> list[_Text]:
+def _dataset(
+    name: str, texts: Iterable[_Text], least: int, classes: tuple[str, ...] | None = None
+) -> TextDataset:
     """Each text once, of clients with at least ``least`` texts, client by client."""
-    seen: set[str] = set()
+    distinct: dict[str, _Text] = {}
     clients: dict[str, list[_Text]] = defaultdict(list)
-    for one in texts:
-        if one.text not in seen:
-            seen.add(one.text)
-            clients[one.client].append(one)
-    return [one for own in clients.values() if len(own) >= least for one in own]
-
-
-def _dataset(name: str, rows: list[_Text], classes: tuple[str, ...] | None = None) -> TextDataset:
-    codes: dict[str, int] = {}
-    splits: dict[str, list[_Text]] = {"train": [], "test": []}
-    counts: dict[str, int] = defaultdict(int)
-    totals: dict[str, int] = defaultdict(int)
-    for one in rows:
-        totals[one.client] += 1
-    for one in rows:
-        codes.setdefault(one.client, len(codes))
-        # Every fifth text is for testing, and the last one of a client with fewer.
-        place = counts[one.client]
-        last = totals[one.client] < 5 and place == totals[one.client] - 1
-        splits["test" if place % 5 == 4 or last else "train"].append(one)
-        counts[one.client] += 1
+    for text in texts:
+        distinct.setdefault(text.text, text)
+    for text in distinct.values():
+        clients[text.client].append(text)
+    clients = {client: kept for client, kept in clients.items() if len(kept) >= least}
+    splits: dict[str, list[tuple[int, _Text]]] = {"train": [], "test": []}
+    for code, kept in enumerate(clients.values()):
+        for place, text in enumerate(kept):
+            # Every fifth text is for testing, and the last one of a client with fewer.
+            last = len(kept) < 5 and place == len(kept) - 1
+            splits["test" if place % 5 == 4 or last else "train"].append((code, text))
     arrays: dict[str, np.ndarray] = {}
-    for split, own in splits.items():
-        arrays |= _ragged(split, "text", "offsets", [one.text.encode() for one in own])
-        arrays[f"{split}_client"] = np.array([codes[one.client] for one in own], dtype=np.int64)
+    for split, rows in splits.items():
+        arrays |= _ragged(split, "text", "offsets", [text.text.encode() for _, text in rows])
+        arrays[f"{split}_client"] = np.array([code for code, _ in rows], dtype=np.int64)
+        targets = [text.target for _, text in rows]
         if classes is not None:
-            arrays[f"{split}_label"] = np.array([one.target for one in own], dtype=np.int64)
-        elif isinstance(own[0].target, tuple):
-            tags = [json.dumps(one.target).encode() for one in own]
+            arrays[f"{split}_label"] = np.array(targets, dtype=np.int64)
+        elif isinstance(targets[0], tuple):
+            tags = [json.dumps(names).encode() for names in targets]
             arrays |= _ragged(split, "tags", "tags_offsets", tags)
     for array in arrays.values():
         array.setflags(write=False)
+    records = {key: describe(array) for key, array in arrays.items()}
     return TextDataset(
         name=name,
         arrays=arrays,
-        clients=tuple(codes),
+        clients=tuple(clients),
         classes=classes,
         stand_in=True,
-        source=f"offline stand-in for {ENTRIES[name].title}: {ENTRIES[name].stand_in} "
+        source=f"offline stand-in for {CATALOGUE[name].title}: {CATALOGUE[name].stand_in} "
         f"(Python {platform.python_version()})",
-        fingerprint=fingerprint(
-            {key: describe(array) for key, array in arrays.items()} | {"clients": list(codes)},
-            classes,
-        ),
+        fingerprint=fingerprint({**records, "clients": list(clients)}, classes),
     )
 
 
 def _ragged(split: str, field: str, offsets: str, parts: list[bytes]) -> dict[str, np.ndarray]:
-    ends = np.concatenate([[0], np.cumsum([len(part) for part in parts], dtype=np.int64)])
     return {
         f"{split}_{field}": np.frombuffer(b"".join(parts), dtype=np.uint8).copy(),
-        f"{split}_{offsets}": ends.astype(np.int64),
+        f"{split}_{offsets}": np.cumsum([0, *map(len, parts)], dtype=np.int64),
     }

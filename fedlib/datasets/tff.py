@@ -1,126 +1,151 @@
-"""What is made of each data set of TensorFlow Federated; its files are read by ``tff_files``."""
+"""What is made of each data set of TensorFlow Federated.
+
+Its files are HDF5: ``/examples/<client id>/<feature>``, the examples first. Clients come in the
+order of their sorted ids, which is the order that TFF samples from, and a client's examples in the
+order of the file.
+
+Every writer is given the unpacked files by TFF's names, the folder where the ``.npy`` files go and
+whether to show a progress bar; it returns the part of the card that the files determine.
+"""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from tqdm.auto import tqdm
 
-from fedlib.datasets.catalogue import ENTRIES
-from fedlib.datasets.growing import GrowingArray
-from fedlib.datasets.importing import measured_polarity
-from fedlib.datasets.posts import TAGS, WORDS, PostsWriter, vocabulary
-from fedlib.datasets.tff_files import (
-    Feature,
-    HDF5Reader,
-    Reader,
-    SQLiteReader,
-    first_line,
-)
-from fedlib.errors import Error
+from fedlib.datasets import npy
+from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets.dataset import SPLITS
+from fedlib.datasets.posts import TAGS, WORDS, PostsWriter
+from fedlib.errors import Error, first_line
+
+# A feature is a string of bytes (None), or numbers of a kind ("f" or "i") and a shape.
+Feature = tuple[str, tuple[int, ...]] | None
+_PIECE = 4096
+_ENDS = {"train": "_train.h5", "heldout": "_held_out.h5", "test": "_test.h5"}
+
+
+def _splits(files: Mapping[str, Path]) -> dict[str, Path]:
+    """The HDF5 file of each split there is."""
+    return {
+        split: path
+        for split, end in _ENDS.items()
+        for name, path in files.items()
+        if name.endswith(end)
+    }
+
+
+def _all_clients(splits: Mapping[str, Path]) -> list[str]:
+    """The ids of all splits, each once, sorted."""
+    return sorted({client for path in splits.values() for client in read_clients(path)})
+
 
 # ----------------------------------------------------------------------------------------- files
 
-# How a file is known among those given: by its key, or by the end of its name.
-_ROLES = {
-    "sqlite": r"sqlite|.*\.sqlite",
-    "train": r"train|.*_train\.h5",
-    "heldout": r"held_?out|.*_held_?out\.h5",
-    "test": r"test|.*_test\.h5",
-    "word_count": r"words?|word_counts?|.*\.word_count",
-    "tag_count": r"tags?|tag_counts?|.*\.tag_count",
-}
+
+def read_clients(path: Path) -> list[str]:
+    """The clients' ids, sorted as strings (by code point)."""
+    with _examples(path) as examples:
+        return sorted(examples)
 
 
-def _find(name: str, files: Mapping[str, Path], role: str) -> Path | None:
-    found = [
-        Path(path)
-        for key, path in files.items()
-        if re.fullmatch(_ROLES[role], key) or re.fullmatch(_ROLES[role], Path(path).name)
-    ]
-    if len(found) > 1:
-        raise Error(f"{name}: more than one {role} file: {', '.join(path.name for path in found)}")
-    return found[0] if found else None
+def read_pieces(
+    path: Path, features: Mapping[str, Feature], progress: bool = False
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """(client, number of examples, values by feature), client by client.
+
+    A client with many examples comes in several pieces, one without examples in one empty piece.
+    Values are a list of bytes, or an array ``[n, *shape]``. The progress bar counts clients.
+    """
+    with _examples(path) as examples:
+        for client in tqdm(
+            sorted(examples), desc=path.name, unit="client", leave=False, disable=not progress
+        ):
+            group, where = examples[client], f"{path.name}, client {client!r}"
+            datasets = {key: _dataset(group, key, features[key], where) for key in features}
+            lengths = {key: len(dataset) for key, dataset in datasets.items()}
+            if len(set(lengths.values())) > 1:
+                raise Error(f"{where}: features of unequal lengths {lengths}")
+            size = next(iter(lengths.values()))
+            for start in range(0, max(size, 1), _PIECE):
+                stop = min(start + _PIECE, size)
+                values = {key: dataset[start:stop] for key, dataset in datasets.items()}
+                texts = {key: values[key].tolist() for key in features if features[key] is None}
+                yield client, stop - start, values | texts
 
 
-def _need(name: str, files: Mapping[str, Path], role: str) -> Path:
-    path = _find(name, files, role)
-    if path is None:
-        given = ", ".join(Path(path).name for path in files.values()) or "nothing"
-        wanted = role if role.endswith("count") else f"{role} (.h5) or sqlite"
-        raise Error(f"{name}: no {wanted} file among the given ones ({given})")
-    return path
+@contextmanager
+def _examples(path: Path) -> Iterator[h5py.Group]:
+    try:
+        with h5py.File(path, "r") as file:
+            examples = file.get("examples")
+            if not isinstance(examples, h5py.Group):
+                raise Error(f"{path.name} has no group 'examples': it is not TFF's file")
+            yield examples
+    except (OSError, RuntimeError, KeyError) as error:
+        raise Error(f"{path.name} is not a whole HDF5 file: {first_line(error)}") from None
 
 
-def _readers(
-    name: str, files: Mapping[str, Path], splits: Mapping[str, str]
-) -> dict[str, HDF5Reader | SQLiteReader]:
-    """A reader for each of our splits, given their names in the SQLite file."""
-    sqlite = _find(name, files, "sqlite")
-    if sqlite is not None:
-        return {split: SQLiteReader(sqlite, theirs) for split, theirs in splits.items()}
-    return {split: HDF5Reader(_need(name, files, split)) for split in splits}
+def _dataset(group: Any, key: str, feature: Feature, where: str) -> h5py.Dataset:
+    dataset = group.get(key) if isinstance(group, h5py.Group) else None
+    if not isinstance(dataset, h5py.Dataset):
+        raise Error(f"{where}: no feature {key!r}")
+    if feature is None:
+        good = h5py.check_string_dtype(dataset.dtype) is not None and dataset.ndim == 1
+        needed = "strings, [n]"
+    else:
+        kinds = "f" if feature[0] == "f" else "iu"
+        good = dataset.dtype.kind in kinds and dataset.shape[1:] == feature[1]
+        needed = f"{'floats' if kinds == 'f' else 'integers'}, [n, *{feature[1]}]"
+    if not good:
+        raise Error(f"{where}: {key} is {dataset.dtype} {dataset.shape}; needed: {needed}")
+    return dataset
 
 
-def _watched(
-    name: str, split: str, reader: Reader, features: Mapping[str, Feature], progress: bool
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The reader's pieces, under a progress bar that counts clients."""
-    total = len(reader.clients())
-    previous = None
-    with tqdm(total=total, desc=f"{name} {split}", unit="client", disable=not progress) as bar:
-        for client, values in reader.pieces(features):
-            bar.update(previous is not None and client != previous)
-            previous = client
-            yield client, values
-        bar.update(previous is not None)
+# ---------------------------------------------------------------------------------------- arrays
 
 
-# --------------------------------------------------------------------------------- arrays, texts
-
-
-class _Inexact(Exception):
+class _InexactError(Exception):
     """Some pixels are not k / 255 in float32."""
 
 
-def write_emnist(files: Mapping[str, Path], folder: Path, progress: bool = False) -> dict[str, Any]:
-    """Federated EMNIST, 62 labels: writers are matched between the splits by their ids.
+def write_emnist(
+    name: str, files: Mapping[str, Path], folder: Path, progress: bool = False
+) -> dict[str, Any]:
+    """Federated EMNIST: writers are matched between the splits by their ids.
 
     Pixels are stored as uint8 if ``k / 255`` in float32 gives back every one of them bit for bit
     (on the CPU; CUDA multiplies by the reciprocal), and as float32 otherwise. Their polarity is
     kept: paper is 1 in TFF's files.
 
     Args:
-        files: ``fed_emnist_train.h5`` and ``fed_emnist_test.h5``, or ``emnist_all.sqlite`` (of
-            which the splits ``all_train`` and ``all_test`` are taken).
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
+        name: ``emnist``, 62 labels, or ``emnist_digits``, 10.
+        files, folder, progress: as for every writer.
     """
-    readers = _readers("emnist", files, {"train": "all_train", "test": "all_test"})
-    codes = _codes(reader.clients() for reader in readers.values())
-    features: dict[str, Feature] = {"pixels": ("f", (28, 28)), "label": ("i", ())}
+    splits = _splits(files)
+    clients = _all_clients(splits)
+    codes = {split: {client: code for code, client in enumerate(clients)} for split in splits}
 
-    def write(as_bytes: bool) -> dict[str, Any]:
-        dtype = np.uint8 if as_bytes else np.float32
-        convert = _exact_bytes if as_bytes else _finite
-        columns = {"x": ("pixels", dtype, (28, 28), convert), "y": ("label", np.int64, (), _label)}
-        return _arrays("emnist", readers, folder, features, columns, codes, progress)
+    def write(dtype: type, convert: _Convert) -> dict[str, Any]:
+        columns: dict[str, _Column] = {
+            "x": ("pixels", "f", (28, 28), dtype, convert),
+            "y": ("label", "i", (), np.int64, _below(CATALOGUE[name].class_count or 0)),
+        }
+        return _write_arrays(name, splits, folder, columns, codes, clients, progress)
 
     try:
-        arrays = write(as_bytes=True)
-    except _Inexact:
-        arrays = write(as_bytes=False)
-    card = _array_card("emnist", folder, arrays, codes)
-    return {**card, "polarity": measured_polarity(np.load(folder / "train_x.npy", mmap_mode="r"))}
+        return write(np.uint8, _exact_bytes)
+    except _InexactError:
+        return write(np.float32, _finite)
 
 
 def write_fed_cifar100(
@@ -130,165 +155,82 @@ def write_fed_cifar100(
 
     Both splits call their clients ``0``, ``1``, ...; they are different clients, so a test client's
     name here is ``test/`` and its id, and no code occurs in both splits.
-
-    Args:
-        files: ``fed_cifar100_train.h5`` and ``fed_cifar100_test.h5``, or ``cifar100.sqlite``.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
     """
-    readers = _readers("fed_cifar100", files, {"train": "train", "test": "test"})
-    train = _codes([readers["train"].clients()])
-    test = readers["test"].clients()
-    codes = {**train, **{f"test/{client}": len(train) + i for i, client in enumerate(test)}}
-    features: dict[str, Feature] = {
-        "image": ("i", (32, 32, 3)),
-        "label": ("i", ()),
-        "coarse_label": ("i", ()),
+    splits = _splits(files)
+    codes: dict[str, dict[str, int]] = {}
+    clients: list[str] = []
+    for split, path in splits.items():
+        ids = read_clients(path)
+        codes[split] = {client: len(clients) + place for place, client in enumerate(ids)}
+        clients += [f"test/{client}" if split == "test" else client for client in ids]
+    columns: dict[str, _Column] = {
+        "x": ("image", "i", (32, 32, 3), np.uint8, _below(256)),
+        "y": ("label", "i", (), np.int64, _below(100)),
+        "coarse": ("coarse_label", "i", (), np.int64, _below(20)),
     }
-    columns = {
-        "x": ("image", np.uint8, (32, 32, 3), _byte),
-        "y": ("label", np.int64, (), _label),
-        "coarse": ("coarse_label", np.int64, (), _label),
-    }
-    prefix = {"train": "", "test": "test/"}
-    arrays = _arrays("fed_cifar100", readers, folder, features, columns, codes, progress, prefix)
-    return _array_card("fed_cifar100", folder, arrays, codes)
+    return _write_arrays("fed_cifar100", splits, folder, columns, codes, clients, progress)
 
 
-def write_shakespeare(
-    files: Mapping[str, Path], folder: Path, progress: bool = False
-) -> dict[str, Any]:
-    """Shakespeare by role, as texts: one per snippet, train and test roles matched by their ids.
-
-    Args:
-        files: ``shakespeare_train.h5`` and ``shakespeare_test.h5``, or ``shakespeare.sqlite``.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
-    """
-    readers = _readers("shakespeare", files, {"train": "train", "test": "test"})
-    codes = _codes(reader.clients() for reader in readers.values())
-    arrays: dict[str, Any] = {}
-    counts: dict[str, int] = {}
-    for split, reader in readers.items():
-        kinds = {"text": np.uint8, "offsets": np.int64, "client": np.int64}
-        with _growing(folder, {f"{split}_{key}": (kind, ()) for key, kind in kinds.items()}) as out:
-            end, seen = 0, set()
-            out[f"{split}_offsets"].append([0])
-            for client, values in _watched(
-                "shakespeare", split, reader, {"snippets": None}, progress
-            ):
-                snippets = values["snippets"]
-                text = b"".join(snippets)
-                _require_utf8(snippets, f"shakespeare, {split} client {client!r}")
-                out[f"{split}_text"].append(np.frombuffer(text, dtype=np.uint8))
-                offsets = end + np.cumsum([len(snippet) for snippet in snippets], dtype=np.int64)
-                out[f"{split}_offsets"].append(offsets)
-                out[f"{split}_client"].append(np.full(len(snippets), codes[client]))
-                end += len(text)
-                seen |= {client} if snippets else set()
-            _require_examples("shakespeare", split, end)
-            counts |= {split: out[f"{split}_client"].length, f"{split}_clients": len(seen)}
-            arrays |= {key: one.close() for key, one in out.items()}
-    arrays["client_names"] = _json_array(folder, "client_names", list(codes))
-    return {
-        "kind": "text",
-        "counts": counts,
-        "clients": len(codes),
-        "target": None,
-        "classes": None,
-        "arrays": arrays,
-    }
+_Convert = Callable[[np.ndarray, str], np.ndarray]
+# Feature, its kind and shape; then the dtype to store, and how to check the values.
+_Column = tuple[str, str, tuple[int, ...], type, _Convert]
 
 
-Column = tuple[str, type, tuple[int, ...], Callable[[np.ndarray, str, str, str], np.ndarray]]
-
-
-def _arrays(
+def _write_arrays(
     name: str,
-    readers: Mapping[str, Reader],
+    splits: Mapping[str, Path],
     folder: Path,
-    features: Mapping[str, Feature],
-    columns: Mapping[str, Column],
-    codes: Mapping[str, int],
+    columns: Mapping[str, _Column],
+    codes: Mapping[str, Mapping[str, int]],
+    clients: Sequence[str],
     progress: bool,
-    prefix: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Stream all splits into ``<split>_<column>.npy`` and ``<split>_client.npy``."""
-    arrays: dict[str, Any] = {}
-    for split, reader in readers.items():
-        wanted = {f"{split}_{key}": (dtype, row) for key, (_, dtype, row, _) in columns.items()}
-        with _growing(folder, {**wanted, f"{split}_client": (np.int64, ())}) as out:
-            for client, values in _watched(name, split, reader, features, progress):
-                where = f"{split} client {client!r}"
-                for key, (feature, _, _, convert) in columns.items():
-                    out[f"{split}_{key}"].append(convert(values[feature], name, feature, where))
-                code = codes[(prefix or {}).get(split, "") + client]
-                out[f"{split}_client"].append(np.full(len(values["label"]), code))
+    features: dict[str, Feature] = {
+        feature: (kind, shape) for feature, kind, shape, _, _ in columns.values()
+    }
+    for split, path in splits.items():
+        wanted = {
+            f"{split}_{key}": (dtype, shape) for key, (_, _, shape, dtype, _) in columns.items()
+        }
+        with npy.growing(folder, {**wanted, f"{split}_client": (np.int64, ())}) as out:
+            for client, size, values in read_pieces(path, features, progress):
+                for key, (feature, _, _, dtype, convert) in columns.items():
+                    where = f"{name}, {split} client {client!r}: {feature}"
+                    out[f"{split}_{key}"].append(convert(values[feature], where).astype(dtype))
+                out[f"{split}_client"].append(np.full(size, codes[split][client]))
             _require_examples(name, split, out[f"{split}_y"].length)
-            arrays |= {key: one.close() for key, one in out.items()}
-    return arrays
+    npy.save_json(folder, "client_names", clients)
+    return npy.arrays_card(folder, CATALOGUE[name])
 
 
-def _array_card(
-    name: str, folder: Path, arrays: dict[str, Any], codes: Mapping[str, int]
-) -> dict[str, Any]:
-    arrays["client_names"] = _json_array(folder, "client_names", list(codes))
-    counts = {}
-    for split in ("train", "test"):
-        counts[split] = arrays[f"{split}_x"]["shape"][0]
-        present = np.load(folder / f"{split}_client.npy", mmap_mode="r")
-        counts[f"{split}_clients"] = len(np.unique(present))
-    entry = ENTRIES.get(name)
-    classes = list(entry.classes) if entry and entry.classes else None
-    return {"kind": "arrays", "counts": counts, "classes": classes, "arrays": arrays}
-
-
-def _exact_bytes(pixels: np.ndarray, *_: str) -> np.ndarray:
+def _exact_bytes(pixels: np.ndarray, where: str) -> np.ndarray:
     pixels = pixels.astype(np.float32)
     with np.errstate(invalid="ignore", over="ignore"):
         levels = np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
     again = levels.astype(np.float32) / np.float32(255)
     # As bits, so that a negative zero or a NaN does not pass.
     if not np.array_equal(again.view(np.uint32), pixels.view(np.uint32)):
-        raise _Inexact
+        raise _InexactError
     return levels
 
 
-def _finite(pixels: np.ndarray, name: str, feature: str, where: str) -> np.ndarray:
+def _finite(pixels: np.ndarray, where: str) -> np.ndarray:
     if not np.isfinite(pixels).all():
-        raise Error(f"{name}, {where}: {feature} has values that are not finite")
-    return pixels.astype(np.float32)
+        raise Error(f"{where} has values that are not finite")
+    return pixels
 
 
-def _byte(values: np.ndarray, name: str, feature: str, where: str) -> np.ndarray:
-    _require_range(values, 256, name, feature, where)
-    return values.astype(np.uint8)
+def _below(limit: int) -> _Convert:
+    """A check that integers go from 0 to ``limit - 1``."""
 
+    def check(values: np.ndarray, where: str) -> np.ndarray:
+        if values.size and not (0 <= int(values.min()) and int(values.max()) < limit):
+            span = f"{int(values.min())} to {int(values.max())}"
+            raise Error(f"{where} is {span}; allowed: 0 to {limit - 1}")
+        return values
 
-def _label(values: np.ndarray, name: str, feature: str, where: str) -> np.ndarray:
-    limits = {("emnist", "label"): 62, ("fed_cifar100", "label"): 100}
-    _require_range(values, limits.get((name, feature), 20), name, feature, where)
-    return values.astype(np.int64)
-
-
-def _require_range(values: np.ndarray, limit: int, name: str, feature: str, where: str) -> None:
-    if values.size and not (0 <= int(values.min()) and int(values.max()) < limit):
-        found = f"{int(values.min())} to {int(values.max())}"
-        raise Error(f"{name}, {where}: {feature} is {found}; allowed: 0 to {limit - 1}")
-
-
-def _require_utf8(texts: Iterable[bytes], where: str) -> None:
-    for text in texts:
-        try:
-            text.decode("utf-8")
-        except UnicodeDecodeError:
-            raise Error(f"{where}: a text is not UTF-8: {text[:40]!r}") from None
+    return check
 
 
 def _require_examples(name: str, split: str, count: int) -> None:
@@ -296,30 +238,30 @@ def _require_examples(name: str, split: str, count: int) -> None:
         raise Error(f"{name}: the {split} split has no examples")
 
 
-def _codes(clients: Iterable[Sequence[str]]) -> dict[str, int]:
-    """Each id's place among all sorted ids."""
-    ids = sorted({client for some in clients for client in some})
-    return {client: code for code, client in enumerate(ids)}
+# ----------------------------------------------------------------------------------------- texts
 
 
-@contextmanager
-def _growing(
-    folder: Path, wanted: Mapping[str, tuple[type, tuple[int, ...]]]
-) -> Iterator[dict[str, GrowingArray]]:
-    """Arrays to append to and close; those that are not closed are removed."""
-    with ExitStack() as stack:
-        out = {}
-        for key, (dtype, row) in wanted.items():
-            out[key] = GrowingArray(folder, key, dtype, row)
-            stack.callback(out[key].discard)
-        yield out
+def write_shakespeare(
+    files: Mapping[str, Path], folder: Path, progress: bool = False
+) -> dict[str, Any]:
+    """Shakespeare by role, as texts: one per snippet, train and test roles matched by their ids."""
+    splits = _splits(files)
+
+    def texts() -> Iterator[npy.Text]:
+        for split in SPLITS:
+            for client, _, values in read_pieces(splits[split], {"snippets": None}, progress):
+                for text in values["snippets"]:
+                    _require_utf8(text, f"shakespeare, {split} client {client!r}")
+                    yield split, client, text, None
+
+    return npy.write_texts(folder, "shakespeare", texts(), clients=_all_clients(splits))
 
 
-def _json_array(folder: Path, key: str, content: Any) -> dict[str, Any]:
-    data = json.dumps(content).encode("ascii")
-    with _growing(folder, {key: (np.uint8, ())}) as out:
-        out[key].append(np.frombuffer(data, dtype=np.uint8))
-        return out[key].close()
+def _require_utf8(text: bytes, where: str) -> None:
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Error(f"{where}: a text is not UTF-8: {text[:40]!r}") from None
 
 
 # --------------------------------------------------------------------------------- Stack Overflow
@@ -333,69 +275,49 @@ def write_stackoverflow(
     The vocabularies are the 10,000 first words and the 500 most frequent tags of TFF's own counts
     (FedOpt section 4 and its public code). Memory is bounded by the largest client's ids: texts
     are read and encoded some thousands at a time.
-
-    Args:
-        files: ``stackoverflow_train.h5``, ``stackoverflow_held_out.h5`` and
-            ``stackoverflow_test.h5``, or ``stackoverflow.sqlite``; with both
-            ``stackoverflow.word_count`` and ``stackoverflow.tag_count``.
-        folder: where the ``.npy`` files go.
-        progress: show a progress bar.
-
-    Returns:
-        The part of the card that the files determine.
     """
-    name = "stackoverflow"
-    readers = _readers(name, files, {split: split for split in ("train", "heldout", "test")})
-    words = read_word_counts(_need(name, files, "word_count"), WORDS)
-    tags = read_tag_counts(_need(name, files, "tag_count"), TAGS)
+    words = read_word_counts(files["stackoverflow.word_count"], WORDS)
+    tags = read_tag_counts(files["stackoverflow.tag_count"], TAGS)
     features: dict[str, Feature] = {"tokens": None, "title": None, "tags": None}
-    arrays: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    for split, reader in readers.items():
+    for split, path in _splits(files).items():
         with PostsWriter(folder, split, words, tags) as writer:
-            for client, values in _watched(name, split, reader, features, progress):
+            for client, _, values in read_pieces(path, features, progress):
                 writer.add(client, values["tokens"], values["title"], values["tags"])
-            _require_examples(name, split, len(writer))
+            _require_examples("stackoverflow", split, len(writer))
         counts |= {split: len(writer), f"{split}_clients": writer.clients}
-        arrays |= writer.records
-    arrays["vocabulary"] = _json_array(folder, "vocabulary", {"words": words, "tags": tags})
-    return {"kind": "posts", "counts": counts, "classes": None, "arrays": arrays}
+    npy.save_json(folder, "vocabulary", {"words": words, "tags": tags})
+    return {"kind": "posts", "counts": counts, "classes": None}
 
 
 def read_word_counts(path: Path, size: int) -> list[str]:
-    """The ``size`` first words of lines ``word count`` in rank order."""
-
-    def words() -> Iterator[str]:
-        with open(path, encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                parts = line.split()
-                if len(parts) != 2 or not parts[1].isdecimal():
-                    raise Error(f"{path.name}, line {number}: is not 'word count': {line[:60]!r}")
-                yield parts[0]
-
-    with _counts(path):
-        found = list(vocabulary(words(), size))
-    return _all(found, size, "words", path)
+    """The ``size`` first words of lines ``word count`` in rank order; the file is long."""
+    words: dict[str, None] = {}
+    with _readable(path), open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            parts = line.split()
+            if len(parts) != 2 or not parts[1].isdecimal():
+                raise Error(f"{path.name}, line {number}: is not 'word count': {line[:60]!r}")
+            words[parts[0]] = None
+            if len(words) == size:
+                return list(words)
+    raise Error(f"{path.name} has {len(words)} words; needed: at least {size}")
 
 
 def read_tag_counts(path: Path, size: int) -> list[str]:
     """The ``size`` most frequent tags of a JSON object ``{tag: count}``; the first of equal ones
     in the file comes first."""
-    with _counts(path):
+    with _readable(path):
         counts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
-            raise Error(f"{path.name} is not a JSON object of tags and counts")
-    return _all(list(vocabulary(counts, size)), size, "tags", path)
-
-
-def _all(found: list[str], size: int, what: str, path: Path) -> list[str]:
-    if len(found) < size:
-        raise Error(f"{path.name} has {len(found)} {what}; needed: at least {size}")
-    return found
+    if not isinstance(counts, dict) or not all(type(n) is int for n in counts.values()):
+        raise Error(f"{path.name} is not a JSON object of tags and counts")
+    if len(counts) < size:
+        raise Error(f"{path.name} has {len(counts)} tags; needed: at least {size}")
+    return [tag for tag, _ in Counter(counts).most_common(size)]
 
 
 @contextmanager
-def _counts(path: Path) -> Iterator[None]:
+def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except Error:
@@ -404,9 +326,10 @@ def _counts(path: Path) -> Iterator[None]:
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
 
 
-# What is given are the unpacked files, by any key or by TFF's file names (see each function).
-WRITERS: dict[str, Callable[[Mapping[str, Path], Path, bool], dict[str, Any]]] = {
-    "emnist": write_emnist,
+# What is given are the unpacked files by TFF's names (see each function).
+WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "emnist": partial(write_emnist, "emnist"),
+    "emnist_digits": partial(write_emnist, "emnist_digits"),
     "fed_cifar100": write_fed_cifar100,
     "shakespeare": write_shakespeare,
     "stackoverflow": write_stackoverflow,

@@ -6,35 +6,43 @@ Every draw is a function of the seed and the round, so the state holds tensors a
 from __future__ import annotations
 
 import hashlib
-import json
-import os
+import pickle
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
-from fedlib.algorithms.base import State
+from fedlib import files
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error
 
-if TYPE_CHECKING:
-    from fedlib.engine.program import Program, Progress
-
 SECONDS = 60.0  # between checkpoints, unless rounds were asked for
-FORMAT = 1
+FORMAT = 2
 
 
 class Stopped(KeyboardInterrupt):
     """The process was asked to end; what was computed is in a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A program between two rounds, in dicts and lists of tensors, numbers and names.
+
+    Attributes:
+        progress: the fields of :class:`fedlib.engine.states.Progress`.
+        memory: what clients remember; record: what is recorded.
+    """
+
+    progress: dict[str, Any]
+    memory: dict[str, Any]
+    record: dict[str, Any]
 
 
 class Checkpoint:
@@ -49,127 +57,56 @@ class Checkpoint:
     def __init__(self, folder: Path, configs: Sequence[RunConfig], every: int | None) -> None:
         self.digests = [config.digest for config in configs]
         name = hashlib.sha256(" ".join(self.digests).encode()).hexdigest()[:16]
-        self.path = folder / f"{name}.safetensors"
+        self.path = folder / f"{name}.pt"
         self.every = every
         self._last = time.monotonic()
 
-    def offer(self, program: Program, now: Progress, asked: bool) -> None:
-        """Save if it is time, or if the process was asked to end; then raise :class:`Stopped`."""
+    def due(self, done: int) -> bool:
+        """Whether it is time to save, after ``done`` rounds."""
         if self.every is None:
-            due = time.monotonic() - self._last >= SECONDS
-        else:
-            due = now.done % self.every == 0
-        if due or asked:
-            self.save(program, now)
-        if asked:
-            raise Stopped(f"stopped after round {now.done}; the state is in {self.path}")
+            return time.monotonic() - self._last >= SECONDS
+        return done % self.every == 0
 
-    def save(self, program: Program, now: Progress) -> None:
-        """Write the state aside and put it in the place of the last one."""
-        memory = program.kept.memory
-        tensors: dict[str, Tensor] = {"final": now.final}
-        tensors.update(_flat("server", now.server))
-        tensors.update(_flat("memory", memory.tensors))
-        tensors["slots"] = torch.from_numpy(memory.slots)
-        record, recorded = program.record.state()
-        tensors.update(recorded)
-        about = {
-            "format": FORMAT,
-            "digests": self.digests,
-            "done": now.done,
-            "alive": now.alive,
-            "training": now.training,
-            "remembered": memory.count,
-            "record": record,
-        }
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a snapshot aside and put it in the place of the last one."""
+        content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            aside = self.path.with_suffix(f".{os.getpid()}.part")
-            own = {name: _copy(tensor) for name, tensor in tensors.items()}
-            save_file(own, aside, metadata={"fedlib": json.dumps(about)})
-            os.replace(aside, self.path)
-        except OSError as error:
+            with files.replacing(self.path) as aside:
+                torch.save(content, aside)
+        except (OSError, RuntimeError) as error:
             raise Error(f"cannot write a checkpoint in {self.path.parent}: {error}") from None
         self._last = time.monotonic()
 
-    def load(self, program: Program) -> Progress | None:
-        """The saved state, put into ``program``; None if there is none.
+    def load(self, device: torch.device) -> Snapshot | None:
+        """The last snapshot, its tensors on ``device``; None if there is none.
 
         Raises:
             Error: the file is damaged or of another format.
         """
-        from fedlib.engine.program import Progress
-
-        if not self.path.is_file():
+        old = self.path.with_suffix(".safetensors")  # format 1
+        path = old if old.is_file() else self.path
+        if not path.is_file():
             return None
-        again = "delete it to start again"
+        content: dict[str, Any] = {}
         try:
-            with safe_open(self.path, framework="pt") as file:
-                about = json.loads((file.metadata() or {})["fedlib"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            if path == self.path:
+                content = torch.load(path, map_location=device, weights_only=True)
+        except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
             reason = str(error).splitlines()[0]
-            raise Error(f"checkpoint {self.path} is damaged ({reason}); {again}") from None
-        if about["format"] != FORMAT or about["digests"] != self.digests:
-            raise Error(f"checkpoint {self.path} belongs to another run or version; {again}")
-        memory = program.kept.memory
-        memory.tensors = _nested("memory", tensors, program.device)
-        memory.slots = tensors["slots"].numpy()
-        memory.count = about["remembered"]
-        program.record.restore(about["record"], tensors)
-        return Progress(
-            done=about["done"],
-            alive=about["alive"],
-            server=_filled(program.initial_server(about["alive"]), "server", tensors),
-            final=tensors["final"].to(program.device),
-            training=about["training"],
-        )
+            raise Error(
+                f"checkpoint {path} is damaged ({reason}); delete it to start again"
+            ) from None
+        if (content.pop("format", 1), content.pop("digests", [])) != (FORMAT, self.digests):
+            raise Error(
+                f"checkpoint {path} belongs to another run or version; delete it to start again"
+            )
+        return Snapshot(**content)
 
     def discard(self) -> None:
         """Remove the state of a finished run."""
         self.path.unlink(missing_ok=True)
         if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
-
-
-def _flat(prefix: str, state: State) -> dict[str, Tensor]:
-    """The tensors of nested states by path, for instance ``server/optimizer/m``."""
-    found: dict[str, Tensor] = {}
-    for name, value in state.items():
-        if isinstance(value, dict):
-            found.update(_flat(f"{prefix}/{name}", value))
-        else:
-            found[f"{prefix}/{name}"] = value
-    return found
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    """On the CPU with memory of its own: the file format has no tensors that share any."""
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _filled(template: State, prefix: str, tensors: dict[str, Tensor]) -> State:
-    """``template`` with the tensors that :func:`_flat` named."""
-    return {
-        name: _filled(value, f"{prefix}/{name}", tensors)
-        if isinstance(value, dict)
-        else tensors[f"{prefix}/{name}"].to(value.device)
-        for name, value in template.items()
-    }
-
-
-def _nested(prefix: str, tensors: dict[str, Tensor], device: torch.device) -> State:
-    """The inverse of :func:`_flat`, for states without empty parts."""
-    state: State = {}
-    for path, tensor in tensors.items():
-        if not path.startswith(f"{prefix}/"):
-            continue
-        _, *middle, last = path.split("/")
-        inner = state
-        for name in middle:
-            inner = inner.setdefault(name, {})
-        inner[last] = tensor.to(device)
-    return state
 
 
 @contextmanager

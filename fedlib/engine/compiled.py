@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-from torch import Tensor
 
-from fedlib.algorithms.base import Extra
 from fedlib.engine.feed import Feed
-from fedlib.engine.oracles import Batch, RowsOracle, masks
+from fedlib.engine.oracles import RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.vectorized import Vectorized
 from fedlib.task import Task
@@ -34,21 +30,4 @@ class CompiledOracle(RowsOracle):
         super().__init__(task, model)
         if self.closed_form is not None:
             self.closed_form = torch.compile(self.closed_form, dynamic=False)
-        self._losses = torch.compile(self._forward, dynamic=False)
-
-    def _forward(self, leaves: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return self.task.loss(self.model.rows(leaves, x), y)
-
-    def _grads(
-        self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
-        if extra is not None or self.closed_form is not None:
-            return super()._grads(x, batch, draw, extra)
-        clients, configurations = x.shape[:2]
-        y, weights = self._targets(batch, configurations)
-        leaves = self.model.leaves(x.reshape(clients * configurations, -1))
-        with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
-            losses = self._losses(leaves, batch.x, y)
-            grads = torch.autograd.grad(losses, leaves, weights, allow_unused=True)
-        loss = (losses.detach() * weights).sum(-1).view(clients, configurations, 1)
-        return loss, leaves, grads
+        self.losses = torch.compile(self._losses, dynamic=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -61,16 +61,26 @@ class RunConfig:
 
     def program(self) -> tuple[Any, ...]:
         """What rows of one program must share, besides the method's structure."""
-        return (
-            tuple(sorted(self.seeds.items())),
-            self.rounds,
-            self.clients_per_round,
-            self.batch_size,
-            self.local_epochs,
-            self.local_steps,
-            self.eval_every,
-            self.dtype,
-        )
+        own = ("task", "algorithm", "method")
+        return tuple(str(getattr(self, f.name)) for f in fields(self) if f.name not in own)
+
+
+class Configured(NamedTuple):
+    """A run's configuration, and the method it describes."""
+
+    config: RunConfig
+    method: Algorithm
+
+
+class Settings(TypedDict, total=False):
+    """What decides a run's numbers, besides its task and algorithm; see :func:`fedlib.run`."""
+
+    rounds: int | None
+    seed: int | Mapping[str, int]
+    dtype: str
+    eval_every: int
+    clients_per_round: int | None
+    overrides: Mapping[str, Any] | None
 
 
 def configure(
@@ -83,8 +93,8 @@ def configure(
     eval_every: int = 1,
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> tuple[RunConfig, Algorithm]:
-    """Resolve a request to a run's configuration and method.
+) -> Configured:
+    """Resolve what is asked for to a run's configuration and method.
 
     Hyperparameters are, in this order: the overrides, the task's values for this algorithm (the
     paper's), the algorithm's defaults. See :func:`fedlib.run` for the arguments.
@@ -135,7 +145,7 @@ def configure(
         dtype=dtype,
         seeds=_seeds(seed),
     )
-    return config, method
+    return Configured(config, method)
 
 
 def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tuple[str, Algorithm]:
@@ -148,12 +158,32 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
         return type(algorithm).__name__, algorithm
     if not isinstance(algorithm, str):
         raise Error(f"algorithm is {algorithm!r}; give a name such as 'fedadam', or FedOpt(...)")
-    if algorithm not in algorithms.METHODS:
-        raise unknown("algorithm", algorithm, algorithms.METHODS)
+    own = task.hyperparameters.get(algorithm, {})
+    return algorithm, named_method(algorithm, given, own, task.client_hyperparameters)
+
+
+def named_method(
+    name: str,
+    overrides: Mapping[str, Any],
+    hyperparameters: Mapping[str, Any],
+    client_hyperparameters: Mapping[str, Mapping[str, Any]],
+) -> Algorithm:
+    """A named algorithm with a task's hyperparameters, and overrides over them.
+
+    Args:
+        hyperparameters: the task's for this algorithm.
+        client_hyperparameters: the task's by client optimizer; see :class:`fedlib.Task`.
+
+    Raises:
+        Error: an unknown name or key, or a value out of its range.
+    """
+    if name not in algorithms.METHODS:
+        raise unknown("algorithm", name, algorithms.METHODS)
+    given = dict(overrides)
     optimizer = given.get("client_optimizer", "sgd")
-    known = algorithms.hyperparameters(algorithm, optimizer)
+    known = algorithms.hyperparameters(name, optimizer)
     if optimizer == "sgd" and "client_optimizer" not in known:
-        # Methods that define the clients' steps take plain ones; saying so is no mistake.
+        # Methods that define the clients' steps take plain ones, and may be told so.
         given.pop("client_optimizer", None)
     for key in given:
         if key == "client_lr" and key not in known and optimizer != "sgd":
@@ -162,13 +192,13 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
                 "step sizes; leave client_lr out"
             )
         if key not in known:
-            raise unknown(f"override for {algorithm}", key, (*known, *TRAINING_KEYS))
-    values = {**task.hyperparameters.get(algorithm, {})}
+            raise unknown(f"override for {name}", key, (*known, *TRAINING_KEYS))
+    values = dict(hyperparameters)
     if "client_optimizer" in given:
         if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:
             values.pop("client_lr", None)  # chosen for SGD
-        values.update(task.client_hyperparameters.get(optimizer, {}))
-    return algorithm, algorithms.build(algorithm, **{**values, **given})
+        values.update(client_hyperparameters.get(optimizer, {}))
+    return algorithms.build(name, **{**values, **given})
 
 
 def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> None:
@@ -177,9 +207,13 @@ def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: st
     require(bool(good) and (high is None or value <= high), name, value, allowed)
 
 
+def _listed(value: Any) -> bool:
+    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
+
+
 def _local_epochs(epochs: Any) -> int | tuple[int, int]:
     allowed = "a whole number >= 1, or two such numbers low, high"
-    if isinstance(epochs, Sequence) and not isinstance(epochs, str):
+    if _listed(epochs):
         require(len(epochs) == 2, "local_epochs", epochs, allowed)
         for one in epochs:
             _whole("local_epochs", one, 1, allowed=allowed)
@@ -192,9 +226,7 @@ def _local_epochs(epochs: Any) -> int | tuple[int, int]:
 def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if steps is None:
         return None
-    if (isinstance(steps, Sequence) and not isinstance(steps, str)) or isinstance(
-        steps, np.ndarray
-    ):
+    if _listed(steps):
         for one in steps:
             _whole("local_steps", one, 0)
         if len(steps) != population:

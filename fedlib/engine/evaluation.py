@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.engine.memory import peak_of
+from fedlib.engine.device import peak_of
 from fedlib.engine.rows import FlatModel
 from fedlib.task import Task
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedlib import randomness
 from fedlib.algorithms.base import Client, State
+from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.engine.plan import Plan, drawn_epochs, local_steps, make_plan
 from fedlib.task import Task, identity
@@ -26,19 +27,25 @@ class Round:
     """What local work needs to know about the round.
 
     Attributes:
-        number, rounds: which one, from 0, of how many.
-        cohort, population: numbers of clients.
-        batch_size, local_epochs, local_steps, seed: as in :class:`RunConfig`; the seed of batches.
+        number: which one, from 0.
+        config: what the run's configurations share.
+        cohort: the clients that take part ``[M]``, ascending; steps: the local steps of each.
     """
 
     number: int
-    rounds: int
-    cohort: int
-    population: int
-    batch_size: int | None
-    local_epochs: int | tuple[int, int]
-    local_steps: int | Sequence[int] | None
-    seed: int
+    config: RunConfig
+    cohort: np.ndarray
+    steps: np.ndarray
+
+    @property
+    def batch_size(self) -> int | None:
+        """Examples of a local step; None: all of the client's."""
+        return self.config.batch_size
+
+    def steps_of(self, clients: np.ndarray) -> np.ndarray:
+        """The local steps of some clients of the cohort."""
+        taken: np.ndarray = self.steps[np.searchsorted(self.cohort, clients)]
+        return taken
 
 
 class Feed:
@@ -55,35 +62,30 @@ class Feed:
         example = task.transform(self.x[:1].unsqueeze(0), None)
         self.bytes_each = max(example.numel() * dtype.itemsize, self.x[:1].numel())
 
-    def steps(self, clients: np.ndarray, round: Round) -> np.ndarray:
-        """The local steps of ``clients [M]`` in this round."""
-        sizes = self.task.train.sizes[clients]
-        epochs = drawn_epochs(round.local_epochs, clients, round.seed, round.number)
-        return local_steps(sizes, round.batch_size, epochs, round.local_steps, clients)
+    def round(self, number: int, config: RunConfig, cohort: np.ndarray) -> Round:
+        """A round of ``cohort [M]``, ascending, with the local steps of each client."""
+        sizes, seed = self.task.train.sizes[cohort], config.seeds["batches"]
+        epochs = drawn_epochs(config.local_epochs, cohort, seed, number)
+        steps = local_steps(sizes, config.batch_size, epochs, config.local_steps, cohort)
+        return Round(number, config, cohort, steps)
 
     def plan(self, clients: np.ndarray, round: Round) -> Plan:
         """The batches of ``clients`` in this round."""
         return make_plan(
             self.task.train,
             clients,
+            round.steps_of(clients),
             batch_size=round.batch_size,
-            local_epochs=drawn_epochs(round.local_epochs, clients, round.seed, round.number),
-            steps=round.local_steps,
-            seed=round.seed,
+            seed=round.config.seeds["batches"],
             round=round.number,
         )
 
     def whole_plan(self, clients: np.ndarray) -> Plan:
         """All examples of ``clients`` once, in their own order."""
+        data = self.task.train
+        steps = -(-data.sizes[clients] // WHOLE_BATCH)
         return make_plan(
-            self.task.train,
-            clients,
-            batch_size=WHOLE_BATCH,
-            local_epochs=1,
-            steps=None,
-            seed=0,
-            round=0,
-            shuffle=False,
+            data, clients, steps, batch_size=WHOLE_BATCH, seed=0, round=0, shuffle=False
         )
 
     def inputs(self, index: Tensor, keys: Tensor | None) -> Tensor:
@@ -167,11 +169,11 @@ class Feed:
 
         return Client(
             examples=scalar(self.task.train.sizes[clients]),
-            steps=scalar(self.steps(clients, round)),
+            steps=scalar(round.steps_of(clients)),
             round=round.number,
-            rounds=round.rounds,
-            cohort=round.cohort,
-            population=round.population,
+            rounds=round.config.rounds,
+            cohort=len(round.cohort),
+            population=len(self.task.train),
             memory=memory or {},
             measured=measured or {},
         )

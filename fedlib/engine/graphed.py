@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,6 +49,20 @@ class CudaGraph:
         with torch.cuda.graph(self.graph, pool=pool):
             self.outputs = function()
 
+    @staticmethod
+    def pool(device: torch.device) -> Any:
+        """Memory for the graphs of a program.
+
+        Raises:
+            Error: the device has no CUDA graphs.
+        """
+        if device.type != "cuda":
+            raise Error(
+                f"backend 'graphed' needs a CUDA device, this run is on {device}; "
+                "use backend='auto' or device='cuda'"
+            )
+        return torch.cuda.graph_pool_handle()
+
     def replay(self) -> None:
         """Run the function again on what its inputs hold now; ``outputs`` are written over."""
         self.graph.replay()
@@ -56,43 +71,45 @@ class CudaGraph:
 class Recording:
     """One local step for states and batches of given shapes.
 
-    Attributes:
-        graph: what records and replays; tests put something here that runs on a CPU.
+    Args:
+        step: of the state and the batch.
+        record: makes what replays a function, for instance a :class:`CudaGraph`.
     """
 
-    graph: type[Any] = CudaGraph
-
     def __init__(
-        self, step: Callable[[State, Batch], State], state: State, batch: Batch, pool: Any
+        self,
+        step: Callable[[State, Batch], State],
+        state: State,
+        batch: Batch,
+        record: Callable[[Callable[[], State]], Any],
     ) -> None:
         self.state = map_state(_own, state)
-        self.batch = _map_batch(_own, batch)
+        self.inputs = map_state(_own, _tensors(batch))
+        copied = replace(batch, **self.inputs)
         # A step may write to its state; recording it must not move the client.
         backup = map_state(torch.clone, self.state)
-        self.recorded = self.graph(lambda: step(self.state, self.batch), pool)
+        self.recorded = record(lambda: step(self.state, copied))
         map_state(Tensor.copy_, self.state, backup)
 
     def __call__(self, state: State, batch: Batch) -> State:
-        """The state after the step, in the recording's own memory."""
-        map_state(_fill, self.state, state)
-        for own, new in zip(_tensors(self.batch), _tensors(batch), strict=True):
-            _fill(own, new)
+        """The state after the step: a copy, as the next replay writes over the outputs."""
+        map_state(Tensor.copy_, self.state, state)
+        map_state(Tensor.copy_, self.inputs, _tensors(batch))
         self.recorded.replay()
-        outputs: State = self.recorded.outputs
-        return outputs
+        return map_state(torch.clone, self.recorded.outputs)
 
 
 class Graphed(Vectorized):
-    """See :class:`Vectorized`; steps are replayed from CUDA graphs."""
+    """See :class:`Vectorized`; steps are replayed from CUDA graphs.
 
-    def __init__(self, feed: Feed, model: FlatModel) -> None:
+    Args:
+        graph: what records a function and replays it.
+    """
+
+    def __init__(self, feed: Feed, model: FlatModel, graph: type[Any] = CudaGraph) -> None:
         super().__init__(feed, model)
-        if feed.device.type != "cuda" and Recording.graph is CudaGraph:
-            raise Error(
-                f"backend 'graphed' needs a CUDA device, this run is on {feed.device}; "
-                "use backend='auto' or device='cuda'"
-            )
-        self.pool = torch.cuda.graph_pool_handle() if feed.device.type == "cuda" else None
+        pool = graph.pool(feed.device)
+        self.record = lambda function: graph(function, pool)
         self.method: Algorithm | None = None
         self.recordings: OrderedDict[Any, Recording | None] = OrderedDict()
 
@@ -102,23 +119,16 @@ class Graphed(Vectorized):
         if method is not self.method:
             self.method = method
             self.recordings.clear()
-        key = (_shapes(state), _shapes(vars(batch)), self.model.model.training)
+        key = (_shapes(state), _shapes(_tensors(batch)), self.model.model.training)
         known = self.recordings.get(key)
         if known is None:
             if key in self.recordings:  # the second time: it will come again
-
-                def step(own: State, inputs: Batch) -> State:
-                    return method.client_step(own, inputs, self.oracle)
-
-                known = Recording(step, state, batch, self.pool)
+                known = Recording(partial(super().step, method), state, batch, self.record)
             self.recordings[key] = known
             if len(self.recordings) > RECORDINGS:
                 self.recordings.popitem(last=False)
         self.recordings.move_to_end(key)
-        if known is None:
-            return super().step(method, state, batch)
-        # The next replay writes over these outputs, and clients that finish keep theirs.
-        return map_state(torch.clone, known(state, batch))
+        return super().step(method, state, batch) if known is None else known(state, batch)
 
 
 def _own(tensor: Tensor) -> Tensor:
@@ -126,17 +136,8 @@ def _own(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _fill(own: Tensor, new: Tensor) -> Tensor:
-    return own.copy_(new)
-
-
-def _tensors(batch: Batch) -> list[Tensor]:
-    return [value for value in vars(batch).values() if isinstance(value, Tensor)]
-
-
-def _map_batch(function: Callable[[Tensor], Tensor], batch: Batch) -> Batch:
-    own = {name: function(v) for name, v in vars(batch).items() if isinstance(v, Tensor)}
-    return replace(batch, **own)
+def _tensors(batch: Batch) -> State:
+    return {name: value for name, value in vars(batch).items() if value is not None}
 
 
 def _shapes(state: State) -> tuple[Any, ...]:
@@ -144,6 +145,6 @@ def _shapes(state: State) -> tuple[Any, ...]:
     return tuple(
         (name, _shapes(value))
         if isinstance(value, dict)
-        else (name, None if value is None else (tuple(value.shape), value.dtype))
+        else (name, tuple(value.shape), value.dtype)
         for name, value in state.items()
     )

@@ -52,6 +52,10 @@ class RowsOracle:
         self.task, self.model = task, model
         known = task.loss is cross_entropy
         self.closed_form = getattr(model.model, "cross_entropy_and_grad", None) if known else None
+        self.losses: Callable[[list[Tensor], Tensor, Tensor], Tensor] = self._losses
+
+    def _losses(self, leaves: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return self.task.loss(self.model.rows(leaves, x), y)
 
     def __call__(
         self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
@@ -88,10 +92,9 @@ class RowsOracle:
         leaves = self.model.leaves(rows)
         with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
             if extra is None:
-                losses = self.task.loss(self.model.rows(leaves, batch.x), y)
-                total = losses
+                losses = total = self.losses(leaves, batch.x, y)
             else:
-                outputs, z = self.model.rows_with_features(leaves, batch.x)
+                outputs, z = self.model.rows(leaves, batch.x, features=True)
                 losses = self.task.loss(outputs, y)
                 z = z.reshape(clients, configurations, *z.shape[1:])
                 total = losses + extra(z).reshape(losses.shape)
@@ -106,7 +109,7 @@ class RowsOracle:
         y, weights = self._targets(batch, configurations)
         views = self.model.views(x.reshape(clients * configurations, -1))
         with torch.no_grad(), self.model.real(batch.mask):
-            losses = self.task.loss(self.model.rows(views, batch.x), y)
+            losses = self._losses(views, batch.x, y)
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:
@@ -114,7 +117,7 @@ class RowsOracle:
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
         with torch.no_grad(), self.model.evaluating(), self.model.real(batch.mask):
-            _, z = self.model.rows_with_features(views, batch.x)
+            _, z = self.model.rows(views, batch.x, features=True)
         return z.reshape(*x.shape[:2], *z.shape[1:])
 
     def reduce(self, values: Tensor, batch: Batch) -> Tensor:
@@ -184,12 +187,11 @@ class OneOracle:
         inputs, targets, key = batch
         leaves = self.model.leaves(x)
         with torch.enable_grad(), masks(key, draw):
-            loss = total = None
             if extra is None:
                 outputs = self.model.one(leaves, inputs)
                 loss = total = self._reduce(self.losses(outputs, targets))
             else:
-                outputs, z = self.model.one_with_features(leaves, inputs)
+                outputs, z = self.model.one(leaves, inputs, features=True)
                 each = self.losses(outputs, targets)
                 loss, total = self._reduce(each), self._reduce(each + extra(z))
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
@@ -216,7 +218,7 @@ class OneOracle:
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The features ``[B, F]`` without dropout."""
         with torch.no_grad(), self.model.evaluating():
-            return self.model.one_with_features(self.model.views(x), batch[0])[1]
+            return self.model.one(self.model.views(x), batch[0], features=True)[1]
 
 
 class OneFullBatch:

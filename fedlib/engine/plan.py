@@ -16,7 +16,43 @@ from fedlib.task import ClientData
 
 
 @dataclass(frozen=True)
-class Plan:
+class Layout:
+    """What of a plan follows from the clients' sizes and steps alone: all but the shuffling.
+
+    Attributes:
+        active: clients that take part in each step, non-increasing.
+        offsets: step s owns entries ``offsets[s]:offsets[s] + active[s]`` of the arrays ``[T]``.
+        widths: the largest batch of each step; ragged: whether its batches differ in size.
+        counts: int64 ``[T]``, how many examples of each batch are real.
+        mask: bool ``[T, B]``, which those are, or None where every batch is full.
+        row, step: int64 ``[T]``, whose batch it is (row), and which of its local steps.
+        places: int64 ``[T, B]``, places in the concatenated passes of all clients.
+        client, number: int64, for each pass its row and its number among the client's passes.
+        segment, within: int64 ``[N]``, for each example of the passes its pass and its place there.
+    """
+
+    active: list[int]
+    offsets: list[int]
+    widths: list[int]
+    ragged: list[bool]
+    counts: Tensor
+    mask: Tensor | None
+    row: Tensor
+    step: Tensor
+    places: Tensor
+    client: Tensor
+    number: Tensor
+    segment: Tensor
+    within: Tensor
+
+    @property
+    def slots(self) -> int:
+        """Examples that are computed on: a step is as wide as its largest batch."""
+        return sum(a * width for a, width in zip(self.active, self.widths, strict=True))
+
+
+@dataclass(frozen=True)
+class Plan(Layout):
     """The batches of M clients, sorted so that those who take most steps come first.
 
     In step s the first ``active[s]`` clients take part; finished clients leave the program, so
@@ -26,35 +62,15 @@ class Plan:
     Attributes:
         clients: population numbers ``[M]`` in row order.
         examples: n_i ``[M]``; steps: local steps ``[M]``.
-        active: clients that take part in each step, non-increasing.
-        offsets: step s owns entries ``offsets[s]:offsets[s] + active[s]`` of the arrays below.
-        widths: the largest batch of each step; ragged: whether its batches differ in size.
-        index: int64 ``[T, B]``, the examples of each batch; counts: int64 ``[T]``, how many are
-            real.
-        mask: bool ``[T, B]``, or None where every batch is full.
+        index: int64 ``[T, B]``, the examples of each batch.
         keys: int64 ``[T]``, the key of each (round, client, step) for augmentation and dropout.
     """
 
     clients: np.ndarray
     examples: np.ndarray
     steps: np.ndarray
-    active: list[int]
-    offsets: list[int]
-    widths: list[int]
-    ragged: list[bool]
     index: Tensor
-    counts: Tensor
-    mask: Tensor | None
     keys: Tensor
-
-    @property
-    def slots(self) -> int:
-        """Examples that are computed on: a step is as wide as its largest batch."""
-        return sum(a * width for a, width in zip(self.active, self.widths, strict=True))
-
-    def padding(self) -> float:
-        """The fraction of these that is padding."""
-        return 1.0 - float(self.counts.sum()) / max(self.slots, 1)
 
 
 def drawn_epochs(
@@ -91,74 +107,39 @@ def local_steps(
 def make_plan(
     data: ClientData,
     clients: np.ndarray,
+    steps: np.ndarray,
     *,
     batch_size: int | None,
-    local_epochs: int | np.ndarray,
-    steps: int | Sequence[int] | None,
     seed: int,
     round: int,
     shuffle: bool = True,
 ) -> Plan:
-    """The plan of one round for the population numbers ``clients [M]``.
+    """The plan of one round for the population numbers ``clients [M]``, of ``steps [M]`` each.
 
     Each pass over a client's data is a fresh permutation, cut into batches; the last may be short.
     The permutation is keyed by (seed, round, client, pass), so it does not depend on the other
     clients. Without ``shuffle`` the examples keep their order.
     """
-    taken = local_steps(data.sizes[clients], batch_size, local_epochs, steps, clients)
-    order = np.lexsort((clients, -taken))
-    clients, taken = clients[order], taken[order]
+    order = np.lexsort((clients, -steps))
+    clients, steps = clients[order], steps[order]
     sizes = data.sizes[clients]
     batch = int(min(batch_size or sizes.max(initial=1), max(sizes.max(initial=1), 1)))
-    layout = _layout(np.int64(sizes).tobytes(), np.int64(taken).tobytes(), batch)
+    layout = _layout(np.int64(sizes).tobytes(), np.int64(steps).tobytes(), batch)
     keys = _client_keys(seed, round, clients)
     shuffled = _passes(data, clients, keys, layout, shuffle)
-    step_keys = randomness.fold(randomness.fold(keys[layout.row], 1), layout.step)
     return Plan(
+        **vars(layout),
         clients=clients,
         examples=sizes,
-        steps=taken,
-        active=layout.active,
-        offsets=layout.offsets,
-        widths=layout.widths,
-        ragged=layout.ragged,
-        index=shuffled[layout.slots],
-        counts=layout.counts,
-        mask=layout.mask,
-        keys=step_keys,
+        steps=steps,
+        index=shuffled[layout.places],
+        keys=randomness.fold(randomness.fold(keys[layout.row], 1), layout.step),
     )
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """What of a plan follows from sizes and steps alone: all but the shuffling.
-
-    Attributes:
-        active, offsets, widths, ragged, counts, mask: as in :class:`Plan`.
-        row, step: int64 ``[T]``, whose batch it is (row), and which of its local steps.
-        slots: int64 ``[T, B]``, places in the concatenated passes of all clients.
-        client, number: int64, for each pass its row and its number among the client's passes.
-        segment, within: int64 ``[N]``, for each example of the passes its pass and its place there.
-    """
-
-    active: list[int]
-    offsets: list[int]
-    widths: list[int]
-    ragged: list[bool]
-    counts: Tensor
-    mask: Tensor | None
-    row: Tensor
-    step: Tensor
-    slots: Tensor
-    client: Tensor
-    number: Tensor
-    segment: Tensor
-    within: Tensor
 
 
 # Clients of equal sizes have equal layouts in every round: those of the last cohorts are kept.
 @functools.lru_cache(maxsize=8)
-def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> _Layout:
+def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> Layout:
     """The layout for clients ``[M]`` in row order; sizes and steps are int64."""
     sizes = np.frombuffer(sizes_bytes, np.int64)
     taken = np.frombuffer(steps_bytes, np.int64)
@@ -180,11 +161,11 @@ def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> _Layout:
     first = offsets[:-1]
     widths = np.maximum.reduceat(counts, first) if active else counts
     ragged = widths > np.minimum.reduceat(counts, first) if active else counts > 0
-    places = np.arange(batch)
-    mask = places < counts[:, None]
-    slots = np.where(mask, start[:, None] + places, start[:, None])
+    column = np.arange(batch)
+    mask = column < counts[:, None]
+    places = np.where(mask, start[:, None] + column, start[:, None])
     number = np.arange(len(client)) - np.repeat(np.cumsum(passes) - passes, passes)
-    return _Layout(
+    return Layout(
         active=active,
         offsets=offsets[:-1].tolist(),
         widths=widths.tolist(),
@@ -193,7 +174,7 @@ def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> _Layout:
         mask=None if bool(mask.all()) else torch.from_numpy(mask),
         row=torch.from_numpy(row),
         step=torch.from_numpy(step),
-        slots=torch.from_numpy(slots),
+        places=torch.from_numpy(places),
         client=torch.from_numpy(client),
         number=torch.from_numpy(number),
         segment=torch.from_numpy(segment),
@@ -207,7 +188,7 @@ def _client_keys(seed: int, round: int, clients: np.ndarray) -> Tensor:
 
 
 def _passes(
-    data: ClientData, clients: np.ndarray, keys: Tensor, layout: _Layout, shuffle: bool
+    data: ClientData, clients: np.ndarray, keys: Tensor, layout: Layout, shuffle: bool
 ) -> Tensor:
     """The example numbers of every pass of every client, shuffled within each pass.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from fedlib.engine.config import RunConfig
 from fedlib.engine.evaluation import Evaluated
 from fedlib.engine.fairness import fairness
+from fedlib.engine.history import History
 from fedlib.task import Task
 
 
@@ -19,21 +20,26 @@ class Recorder:
     """Collects the numbers of C configurations and makes tidy frames of them."""
 
     def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:
-        self.task = task
+        self.task, self.configs = task, configs
         self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
         self.last: list[dict[str, Tensor]] = [{} for _ in configs]
         self.diverged: dict[int, int] = {}
         self.by_client = len(task.test) > 1
         self.test_sizes = torch.from_numpy(task.test.sizes)
-        self.floats = (0, 0)  # received and sent by the cohort of the current round
 
-    def training(self, round: int, alive: list[int], loss: Tensor, good: Tensor) -> list[int]:
-        """Note the training losses ``[C]``; returns the configurations that are still finite."""
+    def training(
+        self, round: int, alive: list[int], loss: Tensor, good: Tensor, floats: tuple[int, int]
+    ) -> list[int]:
+        """Note the training losses ``[C]``; returns the configurations that are still finite.
+
+        Args:
+            good: ``[C]``, which are; floats: that the cohort received and sent.
+        """
         for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
             self.rows[one] += [
                 (round, "train", "loss", value),
-                (round, "communication", "floats_down", float(self.floats[0])),
-                (round, "communication", "floats_up", float(self.floats[1])),
+                (round, "communication", "floats_down", float(floats[0])),
+                (round, "communication", "floats_up", float(floats[1])),
             ]
             if not finite:
                 self.diverged[one] = round
@@ -55,43 +61,29 @@ class Recorder:
             ]
             self.last[one] = {name: values[position] for name, values in result.clients.items()}
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Everything recorded so far: names and numbers for JSON, and tensors."""
-        names = sorted({(split, name) for rows in self.rows for _, split, name, _ in rows})
-        codes = {pair: code for code, pair in enumerate(names)}
-        tensors: dict[str, Tensor] = {}
-        for one, rows in enumerate(self.rows):
-            numbers = [(round, codes[split, name]) for round, split, name, _ in rows]
-            tensors[f"recorded/{one}/where"] = torch.tensor(numbers).view(-1, 2)
-            values = torch.tensor([value for *_, value in rows], dtype=torch.float64)
-            tensors[f"recorded/{one}/value"] = values
-            for name, each in self.last[one].items():
-                tensors[f"last/{one}/{name}"] = each
-        about = {
-            "names": names,
-            "diverged": list(self.diverged.items()),
-            "metrics": [list(last) for last in self.last],
-        }
-        return about, tensors
+    def state_dict(self) -> dict[str, Any]:
+        """Everything recorded so far, in lists, numbers and tensors, not copied."""
+        return {"rows": self.rows, "last": self.last, "diverged": self.diverged}
 
-    def restore(self, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take up what :meth:`state` gave."""
-        names = [tuple(pair) for pair in about["names"]]
-        self.diverged = {int(one): int(round) for one, round in about["diverged"]}
-        for one in range(len(self.rows)):
-            where = tensors[f"recorded/{one}/where"].tolist()
-            values = tensors[f"recorded/{one}/value"].tolist()
-            self.rows[one] = [
-                (round, *names[code], value)
-                for (round, code), value in zip(where, values, strict=True)
-            ]
-            self.last[one] = {name: tensors[f"last/{one}/{name}"] for name in about["metrics"][one]}
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what :meth:`state_dict` gave."""
+        self.rows, self.last, self.diverged = state["rows"], state["last"], state["diverged"]
 
-    def frame(self, one: int) -> pd.DataFrame:
-        """``round, split, metric, value`` of one configuration."""
-        return pd.DataFrame(self.rows[one], columns=["round", "split", "metric", "value"])
+    def histories(self, params: Sequence[dict[str, Tensor]], meta: dict[str, Any]) -> list[History]:
+        """A history per configuration, with its final parameters and what all share."""
+        names = ["round", "split", "metric", "value"]
+        return [
+            History(
+                frame=pd.DataFrame(self.rows[one], columns=names),
+                clients=self._clients(one),
+                params=params[one],
+                config=config,
+                meta={**meta, "diverged": self.diverged.get(one)},
+            )
+            for one, config in enumerate(self.configs)
+        ]
 
-    def clients(self, one: int) -> pd.DataFrame:
+    def _clients(self, one: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
         data = self.task.test
         frames = [

@@ -122,28 +122,39 @@ class FlatModel:
             own, steps = zip(*found, strict=True)
             torch._foreach_add_(own, steps, alpha=-float(lr))
 
-    def one(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
-        """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``."""
-        outputs: Tensor = self._call(self.model, leaves, x)
-        return outputs
+    def one(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
+        """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``.
 
-    def one_with_features(self, leaves: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with the model's features ``[B, F]``."""
-        both: tuple[Tensor, Tensor] = self._call(self._with_features, leaves, x)
-        return both
+        Args:
+            features: return a pair: outputs, and the model's features ``[B, F]``.
+        """
+        return self._call(self._with_features if features else self.model, leaves, x)
 
-    def rows(self, leaves: Sequence[Tensor], x: Tensor) -> Tensor:
+    def rows(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
         """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R.
 
         One model's leaves may be without a row axis.
-        """
-        outputs: Tensor = self._rows(self.model, leaves, x)
-        return outputs
 
-    def rows_with_features(self, leaves: Sequence[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same with the models' features ``[R, B, F]``."""
-        both: tuple[Tensor, Tensor] = self._rows(self._with_features, leaves, x)
-        return both
+        Args:
+            features: return a pair: outputs, and the models' features ``[R, B, F]``.
+        """
+        function = self._with_features if features else self.model
+        if leaves[0].dim() == len(self.shapes[0]):
+            return self._single(function, leaves, x.squeeze(0))
+        if self.carries_rows:
+            return self._call(function, leaves, x)
+        rows = len(leaves[0])
+        outer = randomness.masks.active()
+        x = x.repeat_interleave(rows // len(x), dim=0)
+        if outer is None:
+            return torch.func.vmap(partial(self._call, function))(list(leaves), x)
+        keys = outer.keys.repeat_interleave(rows // len(outer.keys))
+
+        def call(own: list[Tensor], inputs: Tensor, key: Tensor) -> Any:
+            with randomness.masks(key, vmapped=True):
+                return self._call(function, own, inputs)
+
+        return torch.func.vmap(call)(list(leaves), x, keys)
 
     def _with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self.model.features(x)  # type: ignore[operator]
@@ -162,24 +173,6 @@ class FlatModel:
     def real(self, mask: Tensor | None) -> AbstractContextManager[Any]:
         """While open, layers that look across a batch count only its real examples."""
         return nullcontext() if mask is None else layers.real_examples(mask)
-
-    def _rows(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
-        if leaves[0].dim() == len(self.shapes[0]):
-            return self._single(function, leaves, x.squeeze(0))
-        if self.carries_rows:
-            return self._call(function, leaves, x)
-        rows = len(leaves[0])
-        outer = randomness.masks.active()
-        x = x.repeat_interleave(rows // len(x), dim=0)
-        if outer is None:
-            return torch.func.vmap(partial(self._call, function))(list(leaves), x)
-        keys = outer.keys.repeat_interleave(rows // len(outer.keys))
-
-        def call(own: list[Tensor], inputs: Tensor, key: Tensor) -> Any:
-            with randomness.masks(key, vmapped=True):
-                return self._call(function, own, inputs)
-
-        return torch.func.vmap(call)(list(leaves), x, keys)
 
     def _single(
         self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor

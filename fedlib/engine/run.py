@@ -1,24 +1,41 @@
-"""Running algorithms on tasks: requests, and the programs that answer them."""
+"""Running algorithms on tasks, in programs of the configurations that can train together."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+import pandas as pd
 import torch
+from tqdm.auto import tqdm
 
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.checkpoint import Checkpoint
-from fedlib.engine.config import RunConfig, configure
+from fedlib.engine.config import Configured, configure
+from fedlib.engine.device import resolve_device
+from fedlib.engine.forecast import forecast
 from fedlib.engine.history import History
 from fedlib.engine.program import BACKENDS, Program
-from fedlib.engine.strategy import DEFAULTS, chunk_numbers
+from fedlib.engine.strategy import VECTORS, chunk_numbers
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
+
+# The memory of a grid whose models and states take less than this is not worth a forecast.
+FORECAST_BYTES = 2**26
+
+
+class Execution(TypedDict, total=False):
+    """How runs are computed, which does not decide their numbers; see :func:`run`."""
+
+    device: str
+    backend: str
+    progress: bool
+    chunk_clients: int | None
 
 
 def run(
@@ -70,7 +87,7 @@ def run(
     Raises:
         Error: an unknown name or key, or a value out of its range.
     """
-    request = configure(
+    configured = configure(
         task,
         algorithm,
         rounds=rounds,
@@ -82,7 +99,7 @@ def run(
     )
     return execute(
         task,
-        [request],
+        [configured],
         device=device,
         backend=backend,
         progress=progress,
@@ -92,9 +109,58 @@ def run(
     )[0]
 
 
+def grid(
+    task: Task,
+    algorithm: str,
+    *,
+    rounds: int | None = None,
+    seed: int | Mapping[str, int] = 0,
+    device: str = "auto",
+    backend: str = "auto",
+    dtype: str = "float32",
+    eval_every: int | None = None,
+    clients_per_round: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    progress: bool = False,
+    **axes: Iterable[Any],
+) -> pd.DataFrame:
+    """All combinations of some hyperparameters, as rows of one program wherever they can be.
+
+    Args:
+        axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
+        eval_every: default: the initial and the last model only.
+        task, algorithm, rounds, seed, device, backend, dtype, clients_per_round, overrides,
+            progress: see :func:`run`.
+
+    Returns:
+        the runs' tidy frames below each other, a column per axis and ``diverged`` (round or NaN)
+        added.
+
+    Raises:
+        Error: an axis without values, or anything :func:`run` refuses.
+    """
+    cells = combinations(axes)
+    rounds = task.rounds if rounds is None else rounds
+    configured = [
+        configure(
+            task,
+            algorithm,
+            rounds=rounds,
+            seed=seed,
+            dtype=dtype,
+            eval_every=max(1, rounds) if eval_every is None else eval_every,
+            clients_per_round=clients_per_round,
+            overrides={**(overrides or {}), **cell},
+        )
+        for cell in cells
+    ]
+    histories = execute(task, configured, device=device, backend=backend, progress=progress)
+    return grid_frame(cells, histories)
+
+
 def execute(
     task: Task,
-    requests: Sequence[tuple[RunConfig, Algorithm]],
+    configured: Sequence[Configured],
     *,
     device: str = "auto",
     backend: str = "auto",
@@ -102,54 +168,52 @@ def execute(
     chunk_clients: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
+    together: bool = False,
 ) -> list[History]:
     """Run configurations of one task; those that can share a program run as its rows.
 
     Args:
-        task: the task that the requests were configured for.
-        requests: from :func:`configure`.
+        task: the task that they were configured for.
+        configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
+        together: they are one program already, from :func:`programs`.
 
     Returns:
-        one history per request, in order.
+        one history per configuration, in order.
     """
     if backend != "auto" and backend not in BACKENDS:
         raise unknown("backend", backend, ("auto", *BACKENDS))
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise Error(f"checkpoint_every is {checkpoint_every}; allowed: a whole number >= 1")
-    if chunk_clients is not None and chunk_clients < 1:
-        raise Error(f"chunk_clients is {chunk_clients}; allowed: a whole number >= 1")
+    for name, value in (("checkpoint_every", checkpoint_every), ("chunk_clients", chunk_clients)):
+        if value is not None and value < 1:
+            raise Error(f"{name} is {value}; allowed: a whole number >= 1")
+    where = resolve_device(device)
+    groups = [[*range(len(configured))]] if together else programs(configured, task, device)
     histories: dict[int, History] = {}
-    groups = programs(requests, task, device)
     for number, positions in enumerate(groups, 1):
-        program = Program(
-            task,
-            [requests[p] for p in positions],
-            resolve_device(device),
-            backend,
-            chunk_clients,
-        )
+        chosen = [configured[position] for position in positions]
+        program = Program(task, chosen, where, backend, chunk_clients)
         program.place = f"{number}/{len(groups)} " if len(groups) > 1 else ""
+        vectors = len(chosen) * VECTORS * program.model.size * program.dtype.itemsize
+        if progress and len(chosen) > 1 and vectors > FORECAST_BYTES:
+            tqdm.write(str(forecast(program)), file=sys.stderr)
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
         histories.update(zip(positions, program.run(progress, saved), strict=True))
-    return [histories[position] for position in range(len(requests))]
+    return [histories[position] for position in range(len(configured))]
 
 
 def programs(
-    requests: Sequence[tuple[RunConfig, Algorithm]],
-    task: Task | None = None,
-    device: str = "auto",
+    configured: Sequence[Configured], task: Task | None = None, device: str = "auto"
 ) -> list[list[int]]:
-    """Which requests share a program: their positions, grouped.
+    """Which configurations share a program: their positions, grouped.
 
     Args:
         task, device: given, a program has no more configurations than fit: one client of each is
             at most what ``device`` trains at once.
     """
     groups: dict[Any, list[int]] = {}
-    for position, (config, method) in enumerate(requests):
+    for position, (config, method) in enumerate(configured):
         groups.setdefault((config.program(), method.program()), []).append(position)
     if task is None or all(len(group) == 1 for group in groups.values()):
         return list(groups.values())
@@ -157,26 +221,29 @@ def programs(
         size = sum(p.numel() for p in task.model().parameters() if p.requires_grad)
     most = max(1, chunk_numbers(resolve_device(device)) // max(1, size))
     return [
-        [group[position] for position in part]
+        part.tolist()
         for group in groups.values()
-        for part in np.array_split(np.arange(len(group)), math.ceil(len(group) / most))
+        for part in np.array_split(group, math.ceil(len(group) / most))
     ]
 
 
-def resolve_device(device: str) -> torch.device:
-    """The torch device for a name; ``"auto"`` takes CUDA if there is one.
+def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the axes' values, the last axis fastest."""
+    cells: list[dict[str, Any]] = [{}]
+    for name, values in axes.items():
+        listed = [values] if isinstance(values, (str, int, float)) else list(values)
+        if not listed:
+            raise Error(f"grid: axis {name} has no values; give at least one")
+        cells = [{**cell, name: value} for cell in cells for value in listed]
+    return cells
 
-    Raises:
-        Error: CUDA asked for on a machine without it, or a name that torch does not know.
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except RuntimeError:
-        raise unknown("device", device, ("auto", *DEFAULTS)) from None
-    if resolved.type not in DEFAULTS:
-        raise unknown("device", device, ("auto", *DEFAULTS))
-    if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise Error(f"device {device!r}: torch sees no CUDA GPU here; use device='cpu' or 'auto'")
-    return resolved
+
+def grid_frame(cells: Sequence[Mapping[str, Any]], histories: Sequence[History]) -> pd.DataFrame:
+    """The histories' frames with their cells' values as columns."""
+    frames = [
+        history.frame.assign(**cell, diverged=history.diverged)
+        for cell, history in zip(cells, histories, strict=True)
+    ]
+    frame = pd.concat([f.astype({"diverged": "float64"}) for f in frames], ignore_index=True)
+    names = list(cells[0])
+    return frame[[*names, "round", "split", "metric", "value", "diverged"]]

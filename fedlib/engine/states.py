@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,28 @@ def join(pieces: Sequence[State]) -> State:
     return map_state(cat, *pieces)
 
 
-def choose(condition: Tensor, new: State, old: State) -> State:
+def where(condition: Tensor, new: State, old: State) -> State:
     """``new`` where ``condition [C, 1]`` holds, else ``old``, for server states ``[C, .]``."""
     return map_state(lambda a, b: torch.where(condition, a, b), new, old)
+
+
+@dataclass
+class Progress:
+    """Where a program stands between two rounds.
+
+    Attributes:
+        done: rounds finished.
+        alive: positions of the configurations that have not diverged.
+        server: their server states, ``[C, .]``.
+        final: the last finite parameters of every configuration, ``[all, P]``.
+        seconds: spent in rounds.
+    """
+
+    done: int
+    alive: list[int]
+    server: State
+    final: Tensor
+    seconds: float = 0.0
 
 
 class ClientStates:
@@ -104,6 +124,16 @@ class ClientStates:
         self.tensors = map_state(
             lambda t: t if t.shape[1] == 1 else t[:, configurations], self.tensors
         )
+
+    def state_dict(self) -> State:
+        """All of it in tensors and numbers, not copied."""
+        slots = torch.from_numpy(self.slots)
+        return {"slots": slots, "count": self.count, "tensors": self.tensors}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take up what :meth:`state_dict` gave."""
+        self.slots, self.count = state["slots"].cpu().numpy(), state["count"]
+        self.tensors = state["tensors"]
 
     def _places(self, clients: np.ndarray) -> Tensor:
         return torch.from_numpy(self.slots[clients]).to(self.device)

@@ -8,6 +8,7 @@ memory, and results by rounding only.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -20,7 +21,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fedlib.engine.memory import SHARE, free_bytes
+from fedlib import files
+from fedlib.engine.device import SHARE, free_bytes
 
 # Vectors of a row that live at once: model, gradient, optimizer and server states, activations.
 VECTORS = 10
@@ -66,36 +68,37 @@ class Strategy:
     threads: int
 
 
-def choose(
+def pick(
     size: int,
     configurations: int,
     cohort: int,
     device: torch.device,
     backend: str = "auto",
     chunk_clients: int | None = None,
+    threads: int | None = None,
     stacked: bool = False,
 ) -> Strategy:
     """The strategy for ``configurations`` of a model of ``size`` parameters.
 
     Args:
-        stacked: what :func:`stacks` says of the model.
         cohort: clients per round.
-        backend, chunk_clients: what the caller fixed.
+        backend, chunk_clients, threads: what the caller fixed.
+        stacked: what :func:`stacks` says of the model.
     """
-    own, many = limits(device), torch.get_num_threads()
+    limit, many = limits(device), torch.get_num_threads()
     fitting = chunk_clients or max(1, chunk_numbers(device) // (size * configurations))
     numbers = configurations * min(fitting, cohort) * size
-    small = device.type == "cpu" and numbers <= own.one_thread_numbers
+    small = device.type == "cpu" and numbers <= limit.one_thread_numbers
     if backend == "auto":
         alone = device.type != "cpu" or many == 1 or cohort == 1 or small or stacked
         backend = "vectorized" if alone else "parallel"
-        if device.type == "cuda" and numbers <= own.graph_numbers:
+        if device.type == "cuda" and numbers <= limit.graph_numbers:
             backend = "graphed"
     if backend == "parallel" and chunk_clients is None:
         fitting = min(fitting, math.ceil(cohort / many))
         numbers = configurations * fitting * size
-        small = device.type == "cpu" and numbers <= own.one_thread_numbers
-    return Strategy(backend, fitting, 1 if small else many)
+        small = device.type == "cpu" and numbers <= limit.one_thread_numbers
+    return Strategy(backend, fitting, threads or (1 if small else many))
 
 
 def stacks(model: nn.Module) -> bool:
@@ -132,12 +135,12 @@ def threads(count: int) -> Iterator[None]:
 
 def limits(device: torch.device) -> Limits:
     """The limits measured on this machine for this device, or the defaults."""
-    return _measured().get(machine(device), DEFAULTS[device.type])
+    return _measured(path()).get(machine(device), DEFAULTS[device.type])
 
 
 def measured(device: torch.device) -> bool:
     """Whether the limits of this device were measured here."""
-    return machine(device) in _measured()
+    return machine(device) in _measured(path())
 
 
 def machine(device: torch.device) -> str:
@@ -154,29 +157,21 @@ def path() -> Path:
     return Path(cache) / "strategy.json"
 
 
-_cache: dict[Path, dict[str, Limits]] = {}
-
-
-def _measured() -> dict[str, Limits]:
+@functools.cache
+def _measured(place: Path) -> dict[str, Limits]:
     """The file's limits by machine; a file that cannot be read counts as none."""
-    place = path()
-    if place not in _cache:
-        try:
-            plain = json.loads(place.read_text(encoding="utf-8"))
-            _cache[place] = {name: Limits(**own) for name, own in plain.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            _cache[place] = {}
-    return _cache[place]
+    try:
+        plain = json.loads(place.read_text(encoding="utf-8"))
+        return {name: Limits(**numbers) for name, numbers in plain.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def keep(device: torch.device, found: Limits) -> Path:
     """Write limits measured for a device; those of others stay."""
     place = path()
-    plain = {name: asdict(own) for name, own in _measured().items()}
-    plain[machine(device)] = asdict(found)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = place.with_suffix(f".{os.getpid()}.part")
-    aside.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
-    os.replace(aside, place)
-    _cache.pop(place, None)
+    every = {**_measured(place), machine(device): found}
+    plain = {name: asdict(limit) for name, limit in every.items()}
+    files.write(place, f"{json.dumps(plain, indent=2)}\n".encode())
+    _measured.cache_clear()
     return place

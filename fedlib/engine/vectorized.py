@@ -25,7 +25,6 @@ class Vectorized(Backend):
 
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients that take part for the first time make their memory."""
         order, full = self._whole(clients, work.round)
         client = self.feed.client(order, work.round)
         memory = work.method.client_enroll(work.server, client, full)
@@ -34,7 +33,6 @@ class Vectorized(Backend):
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients evaluate their whole data."""
         order, full = self._whole(clients, work.round)
         method = work.method
         client = self._client(work, order)
@@ -45,7 +43,6 @@ class Vectorized(Backend):
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients take their local steps."""
         plan = self.feed.plan(clients, work.round)
         order, running = plan.clients, len(plan.clients)
         method = work.method

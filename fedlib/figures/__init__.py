@@ -1,13 +1,15 @@
 """Drawing: curves, heat maps, distributions and tables, from what it is given."""
 
 from fedlib.figures.architectures import draw_layers, layers
-from fedlib.figures.curves import client_distribution, learning_curves
+from fedlib.figures.curves import learning_curves
+from fedlib.figures.distributions import client_density, client_distribution
 from fedlib.figures.heat_map import heat_map
 from fedlib.figures.partitions import client_labels, unique_labels
 from fedlib.figures.save import save
 from fedlib.figures.tables import table
 
 __all__ = [
+    "client_density",
     "client_distribution",
     "client_labels",
     "draw_layers",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -14,11 +13,10 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from fedlib import models, papers
-from fedlib.errors import unknown
 from fedlib.figures import style
+from fedlib.figures.curves import figure_of
 
-# What the papers call our layers.
+# What papers call our layers.
 KINDS = {"Linear": "Dense", "Dropout2d": "Dropout", "GlobalAvgPool2d": "AvgPool2d"}
 ACTIVATIONS = {"relu": "ReLU", "sigmoid": "sigmoid", "tanh": "tanh"}
 COLORS = {
@@ -30,9 +28,6 @@ COLORS = {
 }
 PASSED_BY = ("MaxPool2d", "Dropout", "Dropout2d")  # of an activation that is noted at a layer
 GAP = 0.5  # between two boxes
-
-
-# ------------------------------------------------------------------------------- reading a model
 
 
 class _Activations(TorchFunctionMode):
@@ -77,24 +72,19 @@ def layers(model: nn.Module, example: Tensor) -> pd.DataFrame:
 
     def leave(layer: nn.Module, _: Any, output: Tensor) -> None:
         activations.inside = False
-        own = {id(p): p for p in layer.parameters(recurse=False) if id(p) not in counted}
-        counted.update(own)
-        sizes = {
-            trained: sum(p.numel() for p in own.values() if p.requires_grad == trained)
-            for trained in (True, False)
-        }
-        kind = type(layer).__name__
-        rows.append(
-            _row(KINDS.get(kind, kind), output, sizes[True], sizes[False], _settings(layer))
+        new = [p for p in layer.parameters(recurse=False) if id(p) not in counted]
+        counted.update(map(id, new))
+        trained, frozen = (
+            sum(p.numel() for p in new if p.requires_grad == kind) for kind in (True, False)
         )
+        name = type(layer).__name__
+        rows.append(_row(KINDS.get(name, name), output, trained, frozen, _settings(layer)))
 
     handles = []
     for module in model.modules():
         if not list(module.children()) and not isinstance(module, nn.ReLU):
-            handles += [
-                module.register_forward_pre_hook(enter),
-                module.register_forward_hook(leave),
-            ]
+            handles.append(module.register_forward_pre_hook(enter))
+            handles.append(module.register_forward_hook(leave))
     training = model.training
     try:
         with torch.no_grad(), activations:
@@ -112,14 +102,10 @@ def _row(
     shape = list(output.shape[1:])
     if len(shape) == 3:
         shape = [*shape[1:], shape[0]]
-    return {
-        "layer": layer,
-        "output_shape": str(shape[0]) if len(shape) == 1 else str(tuple(shape)),
-        "parameters": parameters,
-        "frozen": frozen,
-        "activation": "",
-        "settings": settings,
-    }
+    row: dict[str, Any] = {"layer": layer}
+    row |= {"output_shape": str(shape[0] if len(shape) == 1 else tuple(shape))}
+    row |= {"parameters": parameters, "frozen": frozen}
+    return row | {"activation": "", "settings": settings}
 
 
 def _settings(layer: nn.Module) -> str:
@@ -128,51 +114,11 @@ def _settings(layer: nn.Module) -> str:
         size: Any = layer.kernel_size
         height, width = (size, size) if isinstance(size, int) else size
         parts.append(f"{height}x{width}")
-        if isinstance(layer, nn.Conv2d) and layer.stride[0] != 1:
-            parts.append(f"stride {layer.stride[0]}")
+    if isinstance(layer, nn.Conv2d) and layer.stride[0] != 1:
+        parts.append(f"stride {layer.stride[0]}")
     if hasattr(layer, "p"):
         parts.append(f"p = {layer.p}")
     return ", ".join(parts)
-
-
-def _built(make: Callable[[], nn.Module]) -> nn.Module:
-    """A model; its random initial values leave torch's generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        return make()
-
-
-# ------------------------------------------------------------------------------ FedOpt, Tables 3-6
-
-# The paper's name of a model -> the model, and an input of one example.
-FEDOPT: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
-    "EMNIST AE": (models.EMNISTAutoencoder, torch.zeros(1, 784)),
-    "EMNIST CR": (models.EMNISTCNN, torch.zeros(1, 1, 28, 28)),
-    "Shakespeare": (models.ShakespeareLSTM, torch.ones(1, 80, dtype=torch.int64)),
-    "StackOverflow NWP": (models.NextWordLSTM, torch.ones(1, 20, dtype=torch.int64)),
-}
-
-
-def fedopt_table(label: str) -> tuple[None, pd.DataFrame]:
-    """Our layers of a model of FedOpt's Tables 3 to 6, beside the printed parameter counts.
-
-    Args:
-        label: ``"EMNIST AE"``, ``"EMNIST CR"``, ``"Shakespeare"`` or ``"StackOverflow NWP"``.
-
-    Raises:
-        Error: unknown model.
-    """
-    if label not in FEDOPT:
-        raise unknown("model of FedOpt", label, FEDOPT)
-    make, example = FEDOPT[label]
-    ours = layers(_built(make), example).drop(columns="frozen")
-    total = {"layer": "TOTAL", "parameters": ours["parameters"].sum()}
-    ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
-    printed = papers.table("fedopt", "table3_6_models").query("model == @label")
-    ours.insert(3, "printed", printed["parameters"].to_numpy())
-    return None, ours
-
-
-# ------------------------------------------------------------------- drawings (AdaFedAdam, Figures)
 
 
 def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) -> Figure:
@@ -191,8 +137,7 @@ def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) ->
     shapes = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
     if len(shapes[0]) == 1 and len(shapes[1]) == 2:
         shapes[0] = [shapes[0][0], 1]  # a sequence of numbers
-    with style.context():
-        ax = Figure(figsize=(5.5, 2.8 if many else 2.2)).subplots() if ax is None else ax
+    with style.axes(ax, size=(5.5, 2.8 if many else 2.2)) as ax:
         words: dict[str, Any] = {"fontsize": 5.5, "rotation": 90 if many else 0, "ha": "center"}
         left = 0.0
         for row, shape in zip(frame.to_dict("records"), shapes, strict=True):
@@ -214,31 +159,4 @@ def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) ->
         low, high = (-10, 6.5) if many else (-4.9, 4)
         ax.set(xlim=(-0.2, left - GAP + 0.2), ylim=(low, high), title=title)
         ax.set_axis_off()
-        figure = ax.get_figure()
-    assert isinstance(figure, Figure)
-    return figure
-
-
-def adafedadam_figure_4() -> tuple[Figure, pd.DataFrame]:
-    """VGG11 for the Cifar10 setup."""
-    frame = layers(_built(models.VGG11), torch.zeros(1, 3, 32, 32))
-    return draw_layers(frame, _title("VGG11", frame)), frame
-
-
-def adafedadam_figure_5(words: int = 400_000) -> tuple[Figure, pd.DataFrame]:
-    """The two-layer LSTM for the Sent140 setup.
-
-    Args:
-        words: with a vector; 400,000 in the GloVe file that others use for Sent140.
-    """
-    # Padding and unknown words are one more. A view of one zero takes no memory.
-    vectors = torch.zeros(1).expand(words + 1, 300)
-    model = _built(lambda: models.Sent140LSTM(vectors))
-    frame = layers(model, torch.zeros(1, 25, dtype=torch.int64))
-    return draw_layers(frame, _title("Two-layer LSTM", frame)), frame
-
-
-def _title(name: str, frame: pd.DataFrame) -> str:
-    frozen = frame["frozen"].sum()
-    more = f" ({frozen:,} frozen)" if frozen else ""
-    return f"{name}: {frame['parameters'].sum():,} parameters{more}"
+    return figure_of(ax)

@@ -1,4 +1,4 @@
-"""Curves over rounds, and distributions over clients."""
+"""Curves over rounds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 
+Drawing = tuple[Figure, pd.DataFrame]  # and what is drawn
 MARKERS = 8
 # Metrics whose names are no words.
 METRIC_NAMES = {"mse_x1000": "MSE × 1000"}
@@ -43,7 +44,7 @@ def learning_curves(
     by: Callable[[History], str] = algorithm,
     looks: Mapping[str, style.Look] | None = None,
     ax: Axes | None = None,
-) -> tuple[Figure, pd.DataFrame]:
+) -> Drawing:
     """A metric over rounds: a line per algorithm, the mean over seeds with a band of ± one std.
 
     Args:
@@ -68,28 +69,19 @@ def learning_curves(
         Error: no runs, or a run without this metric.
     """
     data = curve_data(histories, metric, split, percent, by)
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
-            look = (looks or {}).get(str(key)) or style.look(str(key))
-            every = max(1, len(part) // MARKERS)
-            ax.plot(part["round"], part["mean"], label=look.label, markevery=every, **look.line())
-            if (part["seeds"] > 1).any():
-                low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                ax.fill_between(part["round"], low, high, color=look.color, alpha=0.2, linewidth=0)
+            mean_line(ax, part, (looks or {}).get(str(key)) or style.look(str(key)))
         marks = {name: value for name, value in (printed or {}).items() if np.isfinite(value)}
         for name, value in marks.items():
-            color = style.look(name).color
             # Along the right edge, outside the curves; the axis still makes room for the values.
-            ax.plot(
-                [1.0, 1.035],
-                [value, value],
-                transform=ax.get_yaxis_transform(),
-                color=color,
-                linewidth=2,
-                clip_on=False,
-                label=f"_printed {name}",
-            )
+            look: dict[str, Any] = {
+                "color": style.look(name).color,
+                "linewidth": 2,
+                "clip_on": False,
+            }
+            edge = ax.get_yaxis_transform()
+            ax.plot([1, 1.035], [value] * 2, transform=edge, label=f"_printed {name}", **look)
         handles = ax.get_legend_handles_labels()[0]
         if marks:
             handles.append(printed_key(printed_rounds))
@@ -124,62 +116,16 @@ def curve_data(
     return grouped.agg(mean="mean", std="std", seeds="count").reset_index()
 
 
-def client_distribution(
-    histories: Sequence[History],
-    metric: str = "accuracy",
-    split: str = "test",
-    *,
-    title: str = "",
-    percent: bool = True,
-    legend: bool = True,
-    by: Callable[[History], str] = algorithm,
-    ax: Axes | None = None,
-) -> tuple[Figure, pd.DataFrame]:
-    """The share of clients whose final value is at most x, a line per algorithm (seeds pooled).
+def mean_line(ax: Axes, data: pd.DataFrame, look: style.Look) -> None:
+    """A line of :func:`curve_data`, and a band of ± one std where there are several seeds.
 
-    Returns:
-        the figure, and what is drawn: task, algorithm, value, share (in percent of the clients).
-
-    Raises:
-        Error: no runs, or one without values per client.
+    Not seaborn's ``lineplot``: on a logarithmic axis it takes the mean of the logarithms.
     """
-    if not histories:
-        raise Error("no runs to draw; give at least one history")
-    parts: dict[str, list[np.ndarray]] = {}
-    for history in histories:
-        frame = history.clients
-        chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
-        if chosen.empty:
-            raise Error(
-                f"{history!r} has no {split} {metric} per client; draw runs of another task"
-            )
-        parts.setdefault(by(history), []).append(chosen.to_numpy(float))
-    factor = 100.0 if percent else 1.0
-    frames = []
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
-        for key, values in parts.items():
-            ordered = factor * np.sort(np.concatenate(values))
-            share = 100.0 * np.arange(1, len(ordered) + 1) / len(ordered)
-            look = style.look(key)
-            ax.plot(
-                ordered,
-                share,
-                label=look.label,
-                drawstyle="steps-post",
-                markevery=max(1, len(ordered) // MARKERS),
-                **look.line(),
-            )
-            frames.append(pd.DataFrame({"algorithm": key, "value": ordered, "share": share}))
-        ax.set(
-            xlabel=f"client {axis_label(metric, split, percent)}", ylabel="clients at or below (%)"
-        )
-        ax.set_title(title)
-        if legend:
-            ax.legend()
-    data = pd.concat(frames, ignore_index=True)
-    data.insert(0, "task", histories[0].config.task["name"])
-    return figure_of(ax), data
+    every = max(1, len(data) // MARKERS)
+    ax.plot(data["round"], data["mean"], label=look.label, markevery=every, **look.line())
+    if (data["seeds"] > 1).any():
+        low, high = data["mean"] - data["std"], data["mean"] + data["std"]
+        ax.fill_between(data["round"], low, high, color=look.color, alpha=0.2, linewidth=0)
 
 
 def printed_key(*rounds: int | None) -> Line2D:

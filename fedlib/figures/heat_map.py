@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
+from matplotlib.cm import ScalarMappable
 from matplotlib.patches import Rectangle
+from seaborn.utils import relative_luminance
 
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
-from fedlib.figures.curves import axis_label, figure_of
+from fedlib.figures.curves import Drawing, axis_label, figure_of
 
 WORDS = {"client_lr": "client learning rate", "server_lr": "server learning rate", "tau": "tau"}
+MIDDLE = 0.2  # luminance that contrasts about as much with black as with white
 
 
 def heat_map(
@@ -28,7 +29,7 @@ def heat_map(
     percent: bool = True,
     numbers: bool = True,
     ax: Axes | None = None,
-) -> tuple[Figure, pd.DataFrame]:
+) -> Drawing:
     """The last value of a metric over two hyperparameters; cells that diverged are hatched.
 
     Args:
@@ -62,13 +63,10 @@ def heat_map(
         raise Error(
             f"heat map: several runs for one ({x}, {y}); choose one value of the other axes"
         )
-    data["value"] = np.where(data["diverged"].isna(), data["value"], np.nan) * (
-        100 if percent else 1
-    )
+    data["value"] = data["value"].where(data["diverged"].isna()) * (100 if percent else 1)
     grid = data.pivot(index=y, columns=x, values="value")
     gone = data.pivot(index=y, columns=x, values="diverged").notna().to_numpy()
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
+    with style.axes(ax) as ax:
         image = draw_cells(ax, grid, gone, numbers=numbers)
         ax.set_title(title)
         figure = figure_of(ax)
@@ -84,7 +82,7 @@ def draw_cells(
     numbers: bool = True,
     smaller: bool = False,
     limits: tuple[float | None, float | None] = (None, None),
-) -> AxesImage:
+) -> ScalarMappable:
     """One heat map; bright is good. The caller adds title and colour bar.
 
     Args:
@@ -95,37 +93,29 @@ def draw_cells(
         smaller: whether small values are the good ones.
         limits: of the colours; None: the smallest, the largest value.
     """
-    colors = colormaps["cividis_r" if smaller else "cividis"]
-    low, high = limits
-    image = ax.imshow(
-        grid.to_numpy(float), origin="lower", aspect="auto", cmap=colors, vmin=low, vmax=high
-    )
-    ax.grid(False)
+    values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)))
+    if values.isna().all(axis=None):
+        limits = (0.0, 1.0)  # seaborn finds none
+    colors = {"cmap": "cividis_r" if smaller else "cividis", "vmin": limits[0], "vmax": limits[1]}
+    texts = {"annot": values.map(short) if numbers else None, "annot_kws": {"fontsize": 6}}
+    bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
+    sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
+    ax.set_ylim(0, len(grid))  # the smallest below
+    mesh = ax.collections[0]
+    shown = np.asarray(mesh.get_facecolor())[values.notna().to_numpy().ravel()]
+    for text, background in zip(ax.texts, shown, strict=False):
+        # Whichever contrasts more; seaborn writes white on brighter cells, too.
+        text.set_color("black" if relative_luminance(background) > MIDDLE else "white")
     for i, j in np.argwhere(gone):
-        ax.add_patch(
-            Rectangle(
-                (j - 0.5, i - 0.5), 1, 1, hatch="////", fill=False, edgecolor="0.6", linewidth=0
-            )
-        )
-    if numbers:
-        _numbers(ax, grid.to_numpy(float), image, smaller)
-    for axis, values in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
-        name = str(values.name)
-        logs = all(isinstance(v, (int, float)) and v > 0 for v in values)
-        labels = [f"{np.log10(v):.3g}" if logs else str(v) for v in values]
-        axis.set_ticks(range(len(values)), labels)
+        ax.add_patch(Rectangle((j, i), 1, 1, hatch="////", fill=False, edgecolor="0.6", lw=0))
+    for axis, places in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
+        name = str(places.name)
+        logs = all(isinstance(v, (int, float)) and v > 0 for v in places)
+        labels = [f"{np.log10(v):.3g}" if logs else str(v) for v in places]
+        axis.set_ticks(np.arange(len(places)) + 0.5, labels)
         words = WORDS.get(name, name.replace("_", " "))
         axis.set_label_text(f"log10 {words}" if logs else words)
-    return image
-
-
-def _numbers(ax: Axes, values: np.ndarray, image: AxesImage, smaller: bool) -> None:
-    low, high = image.get_clim()
-    middle = ((low or 0.0) + (high or 0.0)) / 2
-    for (i, j), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            color = "white" if (value < middle) != smaller else "black"
-            ax.text(j, i, short(value), ha="center", va="center", fontsize=6, color=color)
+    return mesh
 
 
 def short(value: float) -> str:

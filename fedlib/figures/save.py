@@ -7,9 +7,8 @@ import io
 import json
 import os
 import re
-import secrets
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +25,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.tables import table
+from fedlib.files import write
 
 NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
@@ -70,27 +70,23 @@ def save(
     if data.empty:
         raise Error(f"figure {id}: no data to draw; check the runs it is made from")
     about = provenance(histories)
-    record = {
-        "id": id,
-        "caption": caption,
-        **about,
-        "versions": {name: version(name) for name in ("fedlib", "matplotlib", "pandas")},
-        "created": _now(),
-    }
-    files: dict[str, bytes] = {}
+    record = {"id": id, "caption": caption, **about}
+    record["versions"] = {n: version(n) for n in ("fedlib", "matplotlib", "pandas", "seaborn")}
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    record["created"] = moment.isoformat(timespec="seconds")
+    target = paths.figures_root(root) / id
+    files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
         text = caption + (f" ({about['note']})" if about["note"] else "")
         files["html"] = table(data, caption=text).to_html(doctype_html=True).encode()
-    target = paths.figures_root(root) / id
-    files["csv"] = data.to_csv(index=False, lineterminator="\n").encode()
-    if figure is not None:
+    else:
         files["png"] = _saved[figure] = render(figure, about["note"])
         record["drawn"] = _fingerprint(files["png"], files["csv"], record["versions"])
         files["pdf"] = _same(target, record["drawn"]) or render(figure, about["note"], "pdf")
         record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
-    target.parent.mkdir(parents=True, exist_ok=True)
     for suffix, content in files.items():
         write(target.with_name(f"{target.name}.{suffix}"), content)
     return target.with_name(f"{target.name}.{'html' if figure is None else 'png'}")
@@ -99,16 +95,6 @@ def save(
 def picture(figure: Figure) -> bytes | None:
     """The PNG that was saved of a figure; None if there is none or the figure changed since."""
     return None if figure.stale else _saved.get(figure)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file so that it is complete or not there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
@@ -184,46 +170,32 @@ def note(histories: Sequence[History]) -> str:
         for runs in tasks.values()
     }
     if len(tasks) > MANY_TASKS and len(kinds) == 1 and "paper" not in next(iter(kinds)):
-        return ", ".join(_words(histories))
-    words = {name: ", ".join(_words(runs)) for name, runs in tasks.items()}
-    return "; ".join(
-        (f"{name}: " if len(tasks) > 1 else "") + text for name, text in words.items() if text
-    )
+        return _words(histories)
+    words = {name: _words(runs) for name, runs in tasks.items()}
+    named = [f"{name}: {text}" if len(tasks) > 1 else text for name, text in words.items() if text]
+    return "; ".join(named)
 
 
-def _words(runs: Sequence[History]) -> list[str]:
+def _words(runs: Sequence[History]) -> str:
     """How some runs differ from the papers' settings and data."""
-    words = []
-    if any(history.stand_in for history in runs):
-        words.append("stand-in data")
-    quick = [history for history in runs if history.config.task["preset"] != "paper"]
-    if quick:
-        presets = "/".join(sorted({history.config.task["preset"] for history in quick}))
-        words.append(f"{presets} preset: {_numbers(h.config.rounds for h in quick)} rounds")
-        clients = {h.config.task["options"].get("clients") for h in quick} - {None}
-        if clients:
-            words[-1] += f", {_numbers(clients)} clients"
-    own = [history for history in runs if history.config.task["preset"] == "paper"]
-    cut = [history for history in own if history.config.rounds < _own_rounds(history)]
+    words = ["stand-in data"] if any(run.stand_in for run in runs) else []
+    reduced = [run for run in runs if run.config.task["preset"] != "paper"]
+    if reduced:
+        presets = _values(run.config.task["preset"] for run in reduced)
+        words.append(f"{presets} preset: {_values(run.config.rounds for run in reduced)} rounds")
+        clients = {run.config.task["options"].get("clients") for run in reduced} - {None}
+        words += [f"{_values(clients)} clients"] if clients else []
+    # The task's own rounds, if the run comes from the store.
+    own = [run for run in runs if run.config.task["preset"] == "paper"]
+    usual = {run: int(run.meta.get("settings", {}).get("rounds", 0)) for run in own}
+    cut = [run for run in own if run.config.rounds < usual[run]]
     if cut:
-        rounds = _numbers(history.config.rounds for history in cut)
-        words.append(f"{rounds} of {_numbers(_own_rounds(h) for h in cut)} rounds")
-    narrow = {h.config.task["options"].get("width", 1.0) for h in runs} - {1.0}
-    if narrow:
-        words.append(f"{_numbers(narrow)} of the network's width")
-    return words
+        rounds = _values(run.config.rounds for run in cut)
+        words.append(f"{rounds} of {_values(usual[run] for run in cut)} rounds")
+    widths = {run.config.task["options"].get("width", 1.0) for run in runs} - {1.0}
+    words += [f"{_values(widths)} of the network's width"] if widths else []
+    return ", ".join(words)
 
 
-def _own_rounds(history: History) -> int:
-    """The task's own rounds, if the run comes from the store."""
-    return int(history.meta.get("settings", {}).get("rounds", 0))
-
-
-def _numbers(values: Any) -> str:
+def _values(values: Iterable[Any]) -> str:
     return "/".join(str(value) for value in sorted(set(values)))
-
-
-def _now() -> str:
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
-    return moment.isoformat(timespec="seconds")

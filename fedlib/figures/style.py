@@ -10,6 +10,9 @@ from typing import Any
 
 import matplotlib
 import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -92,3 +95,26 @@ def context() -> Iterator[None]:
         matplotlib.rcdefaults()
         apply()
         yield
+
+
+@contextmanager
+def axes(ax: Axes | None = None, size: tuple[float, float] = (5.5, 3.0)) -> Iterator[Axes]:
+    """Some axes, or those of a new figure of a size in inches; the style inside the block only."""
+    with context():
+        yield Figure(figsize=size).subplots() if ax is None else ax
+
+
+@contextmanager
+def panels(
+    rows: int, columns: int, size: tuple[float, float], **options: Any
+) -> Iterator[tuple[Figure, np.ndarray]]:
+    """A new figure and its panels, row after row; the style inside the ``with`` block only.
+
+    Args:
+        rows, columns: of panels.
+        size: of the figure, in inches.
+        **options: of ``Figure.subplots``, for instance ``sharey=True``.
+    """
+    with context():
+        figure = Figure(figsize=size)
+        yield figure, figure.subplots(rows, columns, squeeze=False, **options).ravel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 from pandas.io.formats.style import Styler
@@ -49,14 +48,7 @@ def table(
         ]
     )
     if bold_max is not None:
-        best = _best(frame, bold_max, by)
-        styler = styler.apply(
-            lambda column: ["font-weight: bold" if i in best else "" for i in column.index],
-            subset=[bold_max],
-        )
+        groups = frame.groupby(by, sort=False).groups.values() if by else [frame.index]
+        for rows in groups:
+            styler = styler.highlight_max((rows, [bold_max]), props="font-weight: bold")
     return styler.format_index(lambda name: str((labels or {}).get(name, name)), axis="columns")
-
-
-def _best(frame: pd.DataFrame, column: str, by: str | None) -> set[Any]:
-    groups = [part for _, part in frame.groupby(by, sort=False)] if by else [frame]
-    return {part[column].idxmax() for part in groups if part[column].notna().any()}

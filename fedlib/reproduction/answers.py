@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedlib import engine
@@ -34,23 +34,29 @@ def answer(
     """The histories of some requests, in order: from the store, or trained.
 
     Each task is loaded once; of each task, the runs that are missing are trained together. The
-    parameters of grids are not stored; see :class:`Request`.
+    parameters of grids are not stored; see :class:`Request`. Each history's ``meta["plan"]`` says
+    what it was requested for, see :attr:`Request.plan`; the store does not keep that.
 
     Args:
         load: as :func:`fedlib.load_task`.
         execution: ``device``, ``backend``, ``progress``, ``chunk_clients``, ``refresh`` of
             :meth:`Store.runs`.
     """
-    found: dict[int, History] = {}
+    histories: dict[int, History] = {}
     for positions in by_task(requests, preset):
         first = requests[positions[0]]
         task = load(first.task, **first.task_options(preset))
         for keep in (True, False):
             chosen = [p for p in positions if requests[p].keeps == keep]
             wanted = [requests[p].settings(task.rounds) for p in chosen]
-            histories = store.runs(task, wanted, keep_params=keep, **execution)
-            found.update(zip(chosen, histories, strict=True))
-    return [found[position] for position in range(len(requests))]
+            made = store.runs(task, wanted, keep_params=keep, **execution)
+            histories.update(zip(chosen, made, strict=True))
+    return [labelled(histories[p], request.plan) for p, request in enumerate(requests)]
+
+
+def labelled(history: History, plan: Mapping[str, str]) -> History:
+    """The history with what it was requested for in its meta data, see :attr:`Request.plan`."""
+    return replace(history, meta={**history.meta, "plan": dict(plan)})
 
 
 def kept(store: Store, requests: Sequence[Request], preset: str) -> list[History]:
@@ -61,17 +67,17 @@ def kept(store: Store, requests: Sequence[Request], preset: str) -> list[History
     Returns:
         none if one is missing.
     """
-    found: dict[int, History] = {}
+    histories: dict[int, History] = {}
     for positions in by_task(requests, preset):
         first = requests[positions[0]]
         task = load_task(first.task, **first.task_options(preset))
         for position in positions:
             config, _ = configured(task, requests[position])
             try:
-                found[position] = store.load(config.digest, params=False)
+                histories[position] = store.load(config.digest, params=False)
             except Error:  # not there
                 return []
-    return [found[position] for position in range(len(requests))]
+    return [labelled(histories[p], request.plan) for p, request in enumerate(requests)]
 
 
 @dataclass(frozen=True)
@@ -112,24 +118,19 @@ def survey(
     for positions in by_task(listed, preset):
         first = listed[positions[0]]
         task = load_task(first.task, data_root=data_root, **first.task_options(preset))
-        unique: dict[str, tuple[Request, Any]] = {}
+        unique: dict[str, tuple[Request, engine.Configured]] = {}
         for position in positions:
-            pair = configured(task, listed[position])
-            unique.setdefault(pair[0].digest, (listed[position], pair))
-        runs = list(unique.items())
-        for members in engine.programs([pair for _, (_, pair) in runs]):
-            digests = tuple(runs[member][0] for member in members)
-            programs.append(
-                Program(
-                    tuple(runs[member][1][0] for member in members),
-                    digests,
-                    tuple(store.has(digest) for digest in digests),
-                )
-            )
+            run = configured(task, listed[position])
+            unique.setdefault(run.config.digest, (listed[position], run))
+        chosen, runs = zip(*unique.values(), strict=True)
+        for members in engine.programs(runs):
+            digests = tuple(runs[member].config.digest for member in members)
+            stored = tuple(store.has(digest) for digest in digests)
+            programs.append(Program(tuple(chosen[one] for one in members), digests, stored))
     return programs
 
 
-def configured(task: Task, request: Request) -> Any:
+def configured(task: Task, request: Request) -> engine.Configured:
     """The configuration and the method of a request."""
     settings: Mapping[str, Any] = request.settings(task.rounds)
     rest = {key: value for key, value in settings.items() if key != "algorithm"}

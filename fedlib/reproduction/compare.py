@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 from statistics import fmean, stdev
 from typing import Any
 
@@ -18,11 +19,6 @@ from fedlib.results.store import Store
 # Percentage points between printed and ours that still count as the same number.
 TOLERANCE = 1.5
 
-COLUMNS = (
-    *("paper", "item", "task", "row", "column", "algorithm", "metric", "printed", "ours"),
-    *("ours_std", "seeds", "difference", "ours_unweighted", "comparable", "preset", "rounds"),
-    *("printed_rounds", "data", "runs", "note", "unclear"),
-)
 NAN = float("nan")
 
 
@@ -58,13 +54,16 @@ def cells(runs: Iterable[Run], tables: Sequence[Table] = TABLES) -> pd.DataFrame
             if digests not in histories:
                 histories[digests] = list(read(chosen))
             rows.append(_row(table, cell, histories[digests]))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.astype({"rounds": "Int64", "printed_rounds": "Int64"})
+    return pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
 
 
 def _row(table: Table, cell: Cell, histories: Sequence[History]) -> dict[str, Any]:
     metric = METRICS[cell.metric]
-    row: dict[str, Any] = {
+    measured = [metric(history) for history in histories]
+    weighted = [metric.factor * value for value, _ in measured]
+    ours = fmean(weighted) if weighted else NAN
+    config = histories[0].config if histories else None
+    return {
         "paper": table.paper,
         "item": table.name,
         "task": table.task,
@@ -73,43 +72,36 @@ def _row(table: Table, cell: Cell, histories: Sequence[History]) -> dict[str, An
         "algorithm": cell.algorithm,
         "metric": cell.metric,
         "printed": cell.printed,
-        "ours": NAN,
-        "ours_std": NAN,
+        "ours": ours,
+        "ours_std": stdev(weighted) if len(weighted) > 1 else NAN,
         "seeds": len(histories),
-        "difference": NAN,
-        "ours_unweighted": NAN,
-        "comparable": not metric.unclear and cell.printed == cell.printed,
-        "preset": "",
-        "rounds": None,
+        "difference": ours - cell.printed,
+        "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else NAN,
+        "comparable": not metric.unclear and not isnan(cell.printed),
+        "preset": config.task["preset"] if config else "",
+        "rounds": config.rounds if config else None,
         "printed_rounds": table.rounds,
-        "data": "",
+        "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
-        "note": f"no run yet: {how_to_make(table.notebook)}",
+        "note": "; ".join(_notes(table, cell, histories)),
         "unclear": cell.unclear,
     }
+
+
+def _notes(table: Table, cell: Cell, histories: Sequence[History]) -> list[str]:
     if not histories:
-        return row
-    values = [metric(history) for history in histories]
-    weighted = [metric.factor * value for value, _ in values]
-    config = histories[0].config
-    notes = departures(table, cell, config)
-    notes += [
+        return [f"no run yet: {how_to_make(table.notebook)}"]
+    diverged = [
         f"seed {history.config.seeds['init']} diverged in round {history.diverged}"
         for history in histories
         if history.diverged is not None
     ]
-    notes += [metric.unclear] if metric.unclear else []
-    row.update(
-        ours=fmean(weighted),
-        ours_std=stdev(weighted) if len(weighted) > 1 else NAN,
-        difference=fmean(weighted) - cell.printed,
-        ours_unweighted=metric.factor * fmean(value for _, value in values),
-        preset=config.task["preset"],
-        rounds=config.rounds,
-        data="stand-in" if config.task["stand_in"] else "real",
-        note="; ".join(notes),
-    )
-    return row
+    unclear = METRICS[cell.metric].unclear
+    return [
+        *departures(table, cell, histories[0].config),
+        *diverged,
+        *([unclear] if unclear else []),
+    ]
 
 
 def how_to_make(notebook: str) -> str:

@@ -98,15 +98,16 @@ def draw(
 def _others(chosen: Entry, histories: Sequence[History], store: Store) -> list[History]:
     """The runs of other tasks that the figure was drawn from last."""
     new = {history.config.task["name"] for history in histories}
-    found: list[History] = []
-    for task, digests in remembered(store, chosen).items():
+    memory = remembered(store, chosen)
+    others: list[History] = []
+    for task in memory.runs:
         if task in new or task not in chosen.notebooks:
             continue
         try:
-            found += [store.load(digest, params=False) for digest in digests]
+            others += memory.histories(task, partial(store.load, params=False))
         except Error as problem:
             log.warning("figure %s: %s left out: %s", chosen.id, task, problem)
-    return found
+    return others
 
 
 def redraw(
@@ -129,16 +130,15 @@ def redraw(
             All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
-    wanted = (
-        [e for e in entries() if e.draw or e.make] if ids is None else [entry(id) for id in ids]
-    )
+    drawable = [entry for entry in entries() if entry.draw or entry.make]
+    wanted = drawable if ids is None else [entry(id) for id in ids]
     made: list[Path] = []
     problems: list[str] = []
     load = cache(partial(store.load, params=False))  # figures share many runs
-    for one in wanted:
+    for chosen in wanted:
         try:
-            runs = [] if one.make else _runs(one, store, load)
-            made.append(_draw(one, runs, store, root).path)
+            runs = [] if chosen.make else _runs(chosen, store, load)
+            made.append(_draw(chosen, runs, store, root).path)
         except Error as problem:
             problems.append(str(problem))
     if problems:
@@ -169,7 +169,7 @@ def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[H
     memory = remembered(store, chosen)
     for task, notebook in chosen.notebooks.items():
         try:
-            histories += [load(digest) for digest in memory.get(task, ())]
+            histories += memory.histories(task, load)
         except Error as problem:
             raise Error(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
     if not histories:

@@ -3,10 +3,10 @@
 How to add one, in ``figures.py`` of the paper's room::
 
     Entry(
-        "fedopt/figure_2",
-        "Test accuracy over client and server learning rates (FedOpt, Figure 2).",
-        {"stackoverflow_nwp": "30_learning_rate_grids"},  # task -> the notebook that makes its runs
-        heat_maps.fedopt_figure_2,  # (histories) -> (figure, or None for a table; data)
+        "fedopt/figure_4",
+        "Test accuracy over rounds on EMNIST CR (FedOpt, Figure 4).",
+        {"emnist_cr": "12_emnist_cr"},  # task -> the notebook that makes its runs
+        fedopt_figure_4,  # (histories) -> (figure, or None for a table; data)
     ),
     printed_entry("fedopt", "Table 10", "... (FedOpt, Table 10)."),
 """

@@ -12,9 +12,17 @@ from fedlib import algorithms
 from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
 from fedlib.reproduction import tables
-from fedlib.reproduction.matching import Run, best_runs, complete, index, read, same_method
+from fedlib.reproduction.matching import (
+    Run,
+    best_runs,
+    complete,
+    index,
+    mean_score,
+    read,
+    same_method,
+)
 from fedlib.reproduction.table import Cell
-from fedlib.results.selection import settings, training_score
+from fedlib.results.selection import settings
 from fedlib.results.store import Store
 
 
@@ -31,7 +39,7 @@ def with_kept(store: Store, histories: Sequence[History], paper: str, *names: st
     for name in names:
         for table in tables.find(paper, name):
             known = index(_proper(store.stored(table.task, published=True)))
-            for cell in table.cells:
+            for cell in table.rows:
                 kept |= {run.config.digest: run for run in best_runs(table, cell, known)}
     for history in histories:
         kept.pop(history.config.digest, None)
@@ -44,7 +52,7 @@ def kept_table(
     """The best kept runs of a task's rows, for a figure that compares these.
 
     Args:
-        column: only the rows of this printed column.
+        column: only the rows of this printed column; default those of all.
 
     Returns:
         see :func:`fedlib.reproduction.matching.complete`: none unless all rows have runs of one
@@ -97,10 +105,7 @@ def longest(
     chosen = max(every, key=lambda group: (_rounds(group), len(group)))
     histories: list[History] = []
     for name in algorithms.METHODS:
-        candidates = settings(read(chosen.get(name, [])))
-        if candidates:
-            best: list[History] = min(candidates, key=_score)
-            histories += best
+        histories += min(settings(read(chosen.get(name, []))), key=mean_score, default=[])
     return histories
 
 
@@ -122,7 +127,3 @@ def _shared(config: RunConfig) -> str:
 
 def _rounds(group: dict[str, list[Run]]) -> int:
     return next(iter(group.values()))[0].config.rounds
-
-
-def _score(histories: Sequence[History]) -> float:
-    return sum(map(training_score, histories)) / len(histories)

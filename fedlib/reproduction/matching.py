@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedlib import algorithms
-from fedlib.engine.config import TRAINING_KEYS, RunConfig
+from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.reproduction.table import Cell, Table
@@ -26,113 +26,96 @@ from fedlib.results.selection import configuration, training_score
 log = logging.getLogger("fedlib")
 
 Run = Stored | History
-# Runs by (task, algorithm), each with its method as text.
-Index = Mapping[tuple[str, str], Sequence[tuple[Run, str]]]
+# Runs by (task, algorithm).
+Index = Mapping[tuple[str, str], Sequence[Run]]
 
 
 def index(runs: Iterable[Run]) -> Index:
-    """The runs of named algorithms, by task and algorithm."""
-    found: dict[tuple[str, str], list[tuple[Run, str]]] = {}
+    """The runs of named algorithms, each once, by task and algorithm."""
+    groups: dict[tuple[str, str], dict[str, Run]] = {}
     for run in runs:
         config = run.config
         if config.algorithm in algorithms.METHODS:
-            key = (config.task["name"], config.algorithm)
-            found.setdefault(key, []).append((run, _text(config.method)))
-    return found
+            group = groups.setdefault((config.task["name"], config.algorithm), {})
+            group.setdefault(config.digest, run)
+    return {key: list(group.values()) for key, group in groups.items()}
 
 
 def departures(table: Table, cell: Cell, config: RunConfig) -> list[str]:
     """How a run's settings differ from the paper's, in words; empty if they are the paper's."""
-    found = []
+    notes = []
     if config.task["preset"] != "paper":
-        found.append(f"{config.task['preset']} preset")
+        notes.append(f"{config.task['preset']} preset")
     if config.rounds != table.rounds:
-        found.append(f"{config.rounds} of {table.rounds} rounds")
+        notes.append(f"{config.rounds} of {table.rounds} rounds")
     options = config.task["options"]
-    own_options = {name: value for name, value in cell.options.items() if not callable(value)}
-    found += [
-        f"{name} {options.get(name)} instead of {value}"
-        for name, value in {**table.options, **own_options}.items()
-        if not _same(options.get(name), value)
-    ]
     cohort = cell.clients_per_round or table.clients_per_round
     cohort = cohort or options.get("clients", config.clients_per_round)
-    own = cell.overrides
-    for name, value, wanted in (
-        ("clients per round", config.clients_per_round, cohort),
-        ("batch size", config.batch_size, own.get("batch_size", table.batch_size)),
-        ("local epochs", config.local_epochs, own.get("local_epochs", table.local_epochs)),
-        ("local steps", config.local_steps, own.get("local_steps")),
-    ):
-        if not _same(value, wanted):
-            found.append(f"{name} {value} instead of {wanted}")
-    return found
+    printed: dict[str, Any] = {"batch_size": table.batch_size, "local_epochs": table.local_epochs}
+    printed = {"local_steps": None, **printed, **cell.overrides}
+    compared = [
+        (name, options.get(name), wanted)
+        for name, wanted in {**table.options, **cell.fixed_options}.items()
+    ]
+    compared.append(("clients per round", config.clients_per_round, cohort))
+    compared += [
+        (key.replace("_", " "), getattr(config, key), printed[key]) for key in TRAINING_KEYS
+    ]
+    return notes + [
+        f"{name} {value} instead of {wanted}"
+        for name, value, wanted in compared
+        if not _fits(value, wanted)
+    ]
 
 
-def belongs(cell: Cell, run: Run, method: str = "") -> bool:
-    """Whether a run of the cell's task and algorithm is one of the cell's; see :class:`Cell`.
-
-    Args:
-        method: the run's, as text from :func:`index`; default computed.
-    """
+def belongs(cell: Cell, run: Run) -> bool:
+    """Whether a run of the cell's task and algorithm is one of the cell's; see :class:`Cell`."""
     options = run.config.task["options"]
-    if not all(_fits(options.get(name), value) for name, value in cell.options.items()):
+    if not all(_fits(options.get(name), wanted) for name, wanted in cell.options.items()):
         return False
-    usual = {"local_steps": None, **run.meta.get("settings", {})}
-    for key in TRAINING_KEYS:
-        value = getattr(run.config, key)
-        if not _same(value, cell.overrides.get(key, usual.get(key, value))):
-            return False
-    return same_method(cell, run, method)
+    usual = {"local_steps": None, **run.meta.get("settings", {}), **cell.overrides}
+    values = {key: getattr(run.config, key) for key in TRAINING_KEYS}
+    return all(_fits(value, usual.get(key, value)) for key, value in values.items()) and (
+        same_method(cell, run)
+    )
 
 
-def same_method(cell: Cell, run: Run, method: str = "") -> bool:
-    """Whether a run's method is the cell's, with the task's own hyperparameters; ``tuned``, if the
-    cell says so.
+def same_method(cell: Cell, run: Run) -> bool:
+    """Whether a run's method is the cell's with the task's own hyperparameters, any values of those
+    that the cell tunes; not for a run that does not know the task's own.
     """
-    config, own = run.config, run.meta.get("hyperparameters")
-    if own is None:
+    if "hyperparameters" not in run.meta:
         return False
     overrides = {key: value for key, value in cell.overrides.items() if key not in TRAINING_KEYS}
     if cell.tuned:
-        found = hyperparameters(config)
-        overrides |= {key: found[key] for key in cell.tuned if key in found}
-    clients = run.meta.get("client_hyperparameters", {})
-    asked = _text([config.algorithm, overrides, own, clients])
-    return _wanted(asked) == (method or _text(config.method))
+        values = hyperparameters(run)
+        overrides |= {key: values[key] for key in cell.tuned if key in values}
+    own = [run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})]
+    return _described(_text([run.config.algorithm, overrides, *own])) == run.config.method
 
 
 @lru_cache(maxsize=4096)
-def _wanted(asked: str) -> str:
-    """The text of the method that :func:`fedlib.engine.configure` makes; "" if it refuses."""
-    algorithm, overrides, own, clients = json.loads(asked)
-    optimizer = overrides.get("client_optimizer", "sgd")
+def _described(arguments: str) -> dict[str, Any] | None:
+    """What :func:`fedlib.engine.config.named_method` makes of its arguments; None if it refuses."""
     try:
-        known = algorithms.hyperparameters(algorithm, optimizer)
-        values = dict(own)
-        if "client_optimizer" not in known:
-            overrides.pop("client_optimizer", None)
-        if "client_optimizer" in overrides:
-            if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:
-                values.pop("client_lr", None)
-            values |= clients.get(optimizer, {})
-        return _text(algorithms.build(algorithm, **{**values, **overrides}).describe())
+        return named_method(*json.loads(arguments)).describe()
     except Error:  # stored by a version with other hyperparameters
-        return ""
+        return None
 
 
 def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:
     """The best runs for a cell: one configuration, all its seeds; maybe none."""
     groups: dict[str, list[Run]] = {}
-    for run, method in runs.get((table.task, cell.algorithm), ()):
-        if belongs(cell, run, method):
+    for run in runs.get((table.task, cell.algorithm), ()):
+        if belongs(cell, run):
             groups.setdefault(configuration(run.config), []).append(run)
     if not groups:
         return []
     ranks = {name: _rank(table, cell, group[0].config) for name, group in groups.items()}
-    top = [groups[name] for name, rank in ranks.items() if rank == max(ranks.values())]
+    best = max(ranks.values())
+    top = [group for name, group in groups.items() if ranks[name] == best]
     if cell.tuned and len(top) > 1:
-        return min(top, key=_score)
+        return min(top, key=mean_score)
     return max(top, key=lambda group: (len(group), max(r.meta.get("created", "") for r in group)))
 
 
@@ -146,8 +129,9 @@ def _rank(table: Table, cell: Cell, config: RunConfig) -> tuple[Any, ...]:
     )
 
 
-def _score(group: Sequence[Run]) -> float:
-    scores = [training_score(history) for history in read(group)]
+def mean_score(runs: Iterable[Run]) -> float:
+    """The mean training loss that a setting is chosen by, over its seeds; infinite without any."""
+    scores = [training_score(history) for history in read(runs)]
     return sum(scores) / len(scores) if scores else math.inf
 
 
@@ -158,17 +142,18 @@ def complete(table: Table, runs: Iterable[Run]) -> list[History]:
     or reductions.
 
     Returns:
-        each row's runs in the table's order, all seeds; none where a row is missing, or where the
-        rows' best runs differ in the task's options or data, in rounds or clients per round.
+        each row's runs in the table's order, column by column, all seeds; none where a row is
+        missing, or where the best runs differ in the task's options or data, in rounds or clients
+        per round.
     """
     known = index(runs)
-    rows = {cell.row: best_runs(table, cell, known) for cell in table.cells[::-1]}
-    chosen = [run for row in dict.fromkeys(cell.row for cell in table.cells) for run in rows[row]]
+    rows = [best_runs(table, cell, known) for cell in table.rows]
+    chosen = [run for row in rows for run in row]
     settings = set()
     for run in chosen:
         task = {key: value for key, value in run.config.task.items() if key not in ("seed", "data")}
         settings.add(_text([task, run.config.rounds, run.config.clients_per_round]))
-    return list(read(chosen)) if all(rows.values()) and len(settings) == 1 else []
+    return list(read(chosen)) if all(rows) and len(settings) == 1 else []
 
 
 def read(runs: Iterable[Run]) -> Iterator[History]:
@@ -188,10 +173,10 @@ def _text(plain: Any) -> str:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a cell takes a run's option: the wanted value, or what the wanted function allows."""
-    return bool(wanted(value)) if callable(wanted) else _same(value, wanted)
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Equal, with lists and tuples alike."""
-    return (list(a) if isinstance(a, tuple) else a) == (list(b) if isinstance(b, tuple) else b)
+    """Whether a run's value is the wanted one, lists and tuples alike, or one that a wanted
+    function allows.
+    """
+    if callable(wanted):
+        return bool(wanted(value))
+    first, second = (list(one) if isinstance(one, tuple) else one for one in (value, wanted))
+    return bool(first == second)

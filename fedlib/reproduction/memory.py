@@ -3,38 +3,78 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from fedlib import files
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.figures.save import write
+from fedlib.reproduction.answers import labelled
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.entry import Entry
 from fedlib.results.store import Store
+
+
+@dataclass(frozen=True)
+class Memory:
+    """From which runs a figure was drawn.
+
+    Attributes:
+        runs: task -> digests.
+        plans: digest -> what the run was requested for, as ``History.meta["plan"]`` says; runs
+            without a plan are not in it.
+    """
+
+    runs: dict[str, list[str]] = field(default_factory=dict)
+    plans: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __or__(self, newer: Memory) -> Memory:
+        """Both, of a task that both know the newer runs."""
+        return Memory(self.runs | newer.runs, self.plans | newer.plans)
+
+    def of(self, tasks: Collection[str]) -> Memory:
+        """What it knows of some tasks."""
+        runs = {task: digests for task, digests in self.runs.items() if task in tasks}
+        known = {digest for digests in runs.values() for digest in digests}
+        return Memory(runs, {key: plan for key, plan in self.plans.items() if key in known})
+
+    def histories(self, task: str, load: Callable[[str], History]) -> list[History]:
+        """A task's runs with their plans.
+
+        Args:
+            load: from a digest to its history.
+        """
+        loaded = [(digest, load(digest)) for digest in self.runs.get(task, ())]
+        return [
+            labelled(history, self.plans[digest]) if digest in self.plans else history
+            for digest, history in loaded
+        ]
 
 
 def _file(folder: Path, id: str) -> Path:
     return folder / "figures" / f"{id.replace('/', '__')}.json"
 
 
-def remembered(store: Store, entry: Entry) -> dict[str, list[str]]:
-    """Task -> digests; from the published runs where the store knows nothing of a task."""
-    merged: dict[str, list[str]] = {}
+def remembered(store: Store, entry: Entry) -> Memory:
+    """What is known of a figure; of a task that the store does not know, from published runs."""
+    memory = Memory()
     for folder in (*reversed(store.published), store.root):
-        merged |= _read(folder, entry)
-    return merged
+        memory |= _read(folder, entry)
+    return memory
 
 
-def _read(folder: Path, entry: Entry) -> dict[str, list[str]]:
+def _read(folder: Path, entry: Entry) -> Memory:
     path = _file(folder, entry.id)
     if not path.is_file():
-        return {}
+        return Memory()
     try:
-        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
-        return {str(task): [str(digest) for digest in digests] for task, digests in runs.items()}
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        runs = {task: [str(digest) for digest in own] for task, own in plain["runs"].items()}
+        plans = plain.get("plans", {})  # not in files of older versions
+        return Memory(runs, {digest: dict(plan) for digest, plan in plans.items()})
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as problem:
         remedy = " and ".join(map(how_to_make, entry.notebooks.values()))
         raise Error(f"{path} cannot be read ({problem}); delete it, then {remedy}") from None
@@ -42,27 +82,32 @@ def _read(folder: Path, entry: Entry) -> dict[str, list[str]]:
 
 def remember(store: Store, id: str, histories: Sequence[History]) -> None:
     """Note the runs that a figure was drawn from."""
-    runs: dict[str, list[str]] = {}
+    memory = Memory()
     for history in histories:
-        runs.setdefault(history.config.task["name"], []).append(history.config.digest)
-    _write(store.root, id, runs)
+        digest = history.config.digest
+        memory.runs.setdefault(history.config.task["name"], []).append(digest)
+        if "plan" in history.meta:
+            memory.plans.setdefault(digest, history.meta["plan"])
+    _write(store.root, id, memory)
 
 
-def known(store: Store, entry: Entry, tasks: Collection[str]) -> dict[str, list[str]]:
-    """What the store itself knows of some tasks of a figure: task -> digests."""
-    return {task: runs for task, runs in _read(store.root, entry).items() if task in tasks}
+def known(store: Store, entry: Entry, tasks: Collection[str]) -> Memory:
+    """What the store itself knows of some tasks of a figure."""
+    return _read(store.root, entry).of(tasks)
 
 
-def publish(results: Path, entry: Entry, runs: Mapping[str, Sequence[str]]) -> None:
+def publish(results: Path, entry: Entry, memory: Memory) -> None:
     """Note runs of a figure in a folder of published runs; those of other tasks stay."""
-    if runs:
-        _write(results, entry.id, {**_read(results, entry), **runs})
+    if memory.runs:
+        _write(results, entry.id, _read(results, entry) | memory)
 
 
-def _write(folder: Path, id: str, runs: Mapping[str, Sequence[str]]) -> None:
-    path = _file(folder, id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, (json.dumps({"id": id, "runs": runs}, indent=2) + "\n").encode())
+def _write(folder: Path, id: str, memory: Memory) -> None:
+    drawn = memory.of(memory.runs)  # without plans of runs that are replaced
+    plain: dict[str, Any] = {"id": id, "runs": drawn.runs}
+    if drawn.plans:
+        plain["plans"] = drawn.plans
+    files.write(_file(folder, id), (json.dumps(plain, indent=2) + "\n").encode())
 
 
 @contextmanager

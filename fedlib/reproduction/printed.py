@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,9 @@ from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.matching import same_method
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.table import Table
+
+# What a table side by side shows of a cell, and the column of the comparison that has it.
+_HEADINGS = {"printed": "printed", "ours": "ours", "clients alike": "ours_unweighted"}
 
 
 def of_task(histories: Sequence[History], task: str) -> list[History]:
@@ -106,16 +109,26 @@ def side_by_side(
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
-        frame = _shown(paper, name, histories)
-        rows = [
-            _row(names, part, metrics, setting)
-            for names, part in frame.groupby(["column", "row"], sort=False)
-        ]
-        data = pd.DataFrame(rows)
+        cells = _shown(paper, name, histories).rename(columns={"column": setting, "row": "method"})
+        cells = cells.set_index([setting, "method"])
+        numbers = {}
+        for metric, label in metrics.items():
+            own = cells[cells["metric"] == metric]
+            for heading, column in _HEADINGS.items():
+                numbers[f"{label}: {heading}"] = own[column]
+        first = cells[cells["metric"] == next(iter(metrics))]
+        unclear = cells["unclear"].str.split(":").str[0].groupby(level=[0, 1], sort=False)
+        data = pd.DataFrame(numbers).join(first[["seeds", "rounds", "data", "note"]])
+        data = data.assign(unclear=unclear.agg(_listed)).reset_index()
         empty = [name for name in (setting, "unclear") if (data[name] == "").all()]
         return None, data.drop(columns=empty)
 
     return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, **more)
+
+
+def _listed(words: Iterable[str]) -> str:
+    """The words once each, with commas."""
+    return ", ".join(dict.fromkeys(word for word in words if word))
 
 
 def _id(paper: str, name: str) -> str:
@@ -128,23 +141,3 @@ def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
     if not shown:
         raise Error(f"{paper} {name}: none of these runs is of its tasks")
     return cells(histories, shown)
-
-
-def _row(
-    names: tuple[str, str], part: pd.DataFrame, metrics: Mapping[str, str], setting: str
-) -> dict[str, object]:
-    """A method's row, from its cells: one per metric."""
-    own = part.set_index("metric").loc[list(metrics)]
-    row: dict[str, object] = {setting: names[0], "method": names[1]}
-    for metric, label in metrics.items():
-        cell = own.loc[metric]
-        row[f"{label}: printed"] = cell["printed"]
-        row[f"{label}: ours"] = cell["ours"]
-        row[f"{label}: clients alike"] = cell["ours_unweighted"]
-    first = own.iloc[0]
-    notes = (text.split(":")[0] for text in own["unclear"] if text)
-    return {
-        **row,
-        **{name: first[name] for name in ("seeds", "rounds", "data", "note")},
-        "unclear": ", ".join(dict.fromkeys(notes)),
-    }

@@ -63,6 +63,11 @@ class Request:
         """Whether its final parameters are stored."""
         return self.eval_every > 0 if self.keep_params is None else self.keep_params
 
+    @property
+    def plan(self) -> dict[str, str]:
+        """What ``History.meta["plan"]`` says of its run: the part, and the fields of its place."""
+        return {"part": self.part, **(dataclasses.asdict(self.place) if self.place else {})}
+
     def task_options(self, preset: str) -> dict[str, Any]:
         """The keywords of :func:`fedlib.load_task` under a preset."""
         return {"preset": preset, "seed": self.seed, **self.options}

@@ -55,7 +55,8 @@ class Cell:
             whether it will do.
         clients_per_round: if it differs from the table's.
         tuned: override keys that the paper tunes and does not print, each with the values that it
-            tries: any value belongs, and the one with the smallest training loss counts.
+            tries (none: :meth:`Table.requests` leaves the task's own): any value belongs, and the
+            one with the smallest training loss counts.
     """
 
     row: str
@@ -69,6 +70,11 @@ class Cell:
     options: Mapping[str, Any] = field(default_factory=dict)
     clients_per_round: int | None = None
     tuned: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def fixed_options(self) -> dict[str, Any]:
+        """The options with one value."""
+        return {name: value for name, value in self.options.items() if not callable(value)}
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,14 @@ class Table:
     local_epochs: int | tuple[int, int] = 1
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def rows(self) -> list[Cell]:
+        """The first cell of each row and column: those of other metrics are of the same runs."""
+        first: dict[tuple[str, str], Cell] = {}
+        for cell in self.cells:
+            first.setdefault((cell.column, cell.row), cell)
+        return list(first.values())
+
     def requests(
         self,
         part: str | Callable[[Cell], str] = "table",
@@ -111,18 +125,14 @@ class Table:
                 ``tuned`` among them replaces the values that are tried.
             common: fields of all requests; ``options`` are merged with the cells'.
         """
-        first: dict[tuple[str, str], Cell] = {}  # a row's cells of several metrics are one run
-        for cell in self.cells:
-            first.setdefault((cell.column, cell.row), cell)
         requests = []
-        for cell in first.values():
+        for cell in self.rows:
             settings = {**common, **(fields(cell) if fields else {})}
+            listed = {key: values for key, values in cell.tuned.items() if values}
             axes = {
-                key: list(values)
-                for key, values in {**cell.tuned, **settings.pop("tuned", {})}.items()
+                key: list(values) for key, values in {**listed, **settings.pop("tuned", {})}.items()
             }
-            options = {key: value for key, value in cell.options.items() if not callable(value)}
-            settings["options"] = {**settings.get("options", {}), **options}
+            settings["options"] = {**settings.get("options", {}), **cell.fixed_options}
             for values in product(*axes.values()):
                 requests.append(
                     Request(

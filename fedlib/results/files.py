@@ -1,28 +1,27 @@
-"""How a run lies on disk: one directory, named by the hash of the run's configuration.
+"""How a run lies on disk: one folder, named by the hash of the run's configuration.
 
 ``<root>/<task>/<algorithm>-<digest>/`` holds
 
-``config.json``         the run's configuration; its hash is the digest in the directory's name
+``config.json``         the run's configuration; its hash is the digest in the folder's name
 ``history.csv``         ``round, split, metric, value``
 ``clients.csv``         ``client, split, metric, value, examples``
 ``params.safetensors``  the final parameters; optional, may be deleted to save space
 ``meta.json``           device, seconds, divergence, versions, commit, data source; written last,
                         with the SHA-256 of the other files
 
-A directory appears under its name only when it is complete.
+A folder appears under its name only when it is complete. Published runs are the same folders in a
+zip archive, see :mod:`fedlib.results.archives`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 import json
 import os
 import re
-import secrets
-import shutil
 import subprocess
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +30,8 @@ from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
+from zipfile import Path as ZipPath
 
 import numpy as np
 import pandas as pd
@@ -41,20 +42,20 @@ from torch import Tensor
 from fedlib.engine.config import FORMAT, RunConfig
 from fedlib.engine.history import History
 from fedlib.errors import Error
+from fedlib.files import replacing
 from fedlib.task import Task
 
-CONFIG, HISTORY, CLIENTS, PARAMS, META = (
-    "config.json",
-    "history.csv",
-    "clients.csv",
-    "params.safetensors",
-    "meta.json",
-)
-DIGEST = re.compile(r"-([0-9a-f]{16})$")
+CONFIG, META = "config.json", "meta.json"
+HISTORY, CLIENTS, PARAMS = "history.csv", "clients.csv", "params.safetensors"
+DIGEST = re.compile(r"-[0-9a-f]{16}$")
+# What reading from a damaged archive raises: a bit may fall on anything.
+BROKEN = (BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
+
+Folder = Path | ZipPath
 
 
 class Damaged(Error):
-    """A run's directory does not hold what was written into it."""
+    """A run's folder, or an archive of runs, does not hold what was written into it."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Stored:
     """A run on disk whose numbers have not been read yet.
 
     Attributes:
-        path: the run's directory.
+        path: the run's folder, on disk or in an archive.
         config: its configuration.
         meta: ``History.meta`` and what the store adds (see :func:`describe`).
     """
 
-    path: Path
+    path: Folder
     config: RunConfig
     meta: dict[str, Any]
 
@@ -80,64 +81,66 @@ class Stored:
         Raises:
             Error: a file is missing or not what was written.
         """
-        try:
-            frame = read_csv(self._bytes(HISTORY), {"round": "int64"})
-            clients = read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
-            tensors = self._params() if params else {}
-        except (OSError, ValueError, KeyError) as problem:
-            if isinstance(problem, Damaged):
-                raise
-            raise damaged(self.path, str(problem)) from None
-        return History(frame, clients, tensors, self.config, self.meta)
-
-    def _params(self) -> dict[str, Tensor]:
-        if not (self.path / PARAMS).is_file():
-            return {}
-        tensors = parse_tensors(self._bytes(PARAMS))
-        # The file sorts its tensors; the model's order matters to whoever flattens them.
-        return {name: tensors[name] for name in self.meta["parameters"]}
+        frame = read_csv(self._bytes(HISTORY), {"round": "int64"})
+        clients = read_csv(self._bytes(CLIENTS), {"client": str, "examples": "int64"})
+        tensors: dict[str, Tensor] = {}
+        if params and (self.path / PARAMS).is_file():
+            stored = parse_tensors(self._bytes(PARAMS))
+            # The file sorts its tensors; the model's order matters to whoever flattens them.
+            tensors = {name: stored[name] for name in self.meta["parameters"]}
+        return History(frame, clients, tensors, self.config, dict(self.meta))
 
     def _bytes(self, name: str) -> bytes:
         """A file's contents, checked against the hash written with the run."""
-        try:
-            data = (self.path / name).read_bytes()
-        except FileNotFoundError:
-            raise damaged(self.path, f"{name} is missing") from None
+        data = _read(self.path, name)
         if hashlib.sha256(data).hexdigest() != self.meta["files"].get(name):
             raise damaged(self.path, f"{name} is not what was written (cut off or changed)")
         return data
 
 
+def _read(path: Folder, name: str) -> bytes:
+    try:
+        return (path / name).read_bytes()
+    except FileNotFoundError:
+        raise damaged(path, f"{name} is missing") from None
+    except BROKEN as problem:
+        raise damaged(path, f"{name} cannot be read ({problem})") from None
+
+
 def write_run(
     root: Path, task: Task, history: History, keep_params: bool, replace: bool
 ) -> History:
-    """Store a run under ``root``; returns it as it will be read."""
-    files = {
+    """Store a run under ``root``; returns it as it will be read.
+
+    Another process may finish the same run meanwhile; both results are equal, and the one that is
+    there stays unless it is damaged or is to be replaced.
+    """
+    meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
+    contents = pack(history, meta, keep_params)
+    target = run_path(root, history.config)
+    outdated = _inode(target) if replace else None
+    with replacing(target, lambda: _inode(target) != outdated and _complete(target)) as aside:
+        aside.mkdir()
+        for name, data in contents.items():
+            with open(aside / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+    return dataclasses.replace(history, meta=json.loads(contents[META]))
+
+
+def pack(history: History, meta: Mapping[str, Any], keep_params: bool = False) -> dict[str, bytes]:
+    """The files of a run's folder by name; the last one has the hashes of the others."""
+    contents = {
         CONFIG: _json(history.config.as_dict()),
         HISTORY: to_csv(history.frame),
         CLIENTS: to_csv(history.clients),
     }
     if keep_params:
         tensors = {name: tensor.detach().contiguous() for name, tensor in history.params.items()}
-        files[PARAMS] = pack_tensors(tensors)
-    meta = {**history.meta, **describe(task, history)}
-    meta["parameters"] = list(history.params)
-    meta["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    files[META] = _json(meta)
-    target = run_path(root, history.config)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
-    temporary.mkdir()
-    try:
-        for name, data in files.items():
-            with open(temporary / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        _install(temporary, target, replace)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return dataclasses.replace(history, meta=json.loads(files[META]))
+        contents[PARAMS] = pack_tensors(tensors)
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+    return {**contents, META: _json({**meta, "files": hashes})}
 
 
 def run_path(root: Path, config: RunConfig) -> Path:
@@ -145,38 +148,29 @@ def run_path(root: Path, config: RunConfig) -> Path:
     return root / safe(config.task["name"]) / f"{safe(config.algorithm)}-{config.digest}"
 
 
-def open_run(path: Path) -> Stored:
-    """A run's directory, with its configuration and meta data checked.
+def open_run(path: Folder) -> Stored:
+    """A run's folder, with its configuration and meta data checked.
 
     Raises:
-        Error: a file is missing or not readable, or the configuration is not the one of the digest.
+        Error: a file is missing or not readable, made by a fedlib whose runs have other numbers, or
+            the configuration is not the one of the digest.
     """
-    match = DIGEST.search(path.name)
-    digest = match.group(1) if match else ""
     try:
-        plain = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        meta = json.loads((path / META).read_text(encoding="utf-8"))
-        config = parse_config(plain, path)
-        if config.digest != digest:
-            raise damaged(path, f"{CONFIG} does not belong to digest {digest or 'in its name'}")
+        config = _config(json.loads(_read(path, CONFIG)), path)
+        if not path.name.endswith(f"-{config.digest}"):
+            raise damaged(path, f"{CONFIG} does not belong to digest {path.name[-16:]}")
+        meta = json.loads(_read(path, META))
         for key in ("files", "created", "diverged"):
             meta[key]
-    except FileNotFoundError as problem:
-        raise damaged(path, f"{Path(problem.filename).name} is missing") from None
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as problem:
-        if isinstance(problem, Damaged):
-            raise
+    except Damaged:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise damaged(path, f"{CONFIG} or {META} cannot be read ({problem})") from None
     return Stored(path, config, meta)
 
 
-def parse_config(plain: dict[str, Any], path: Path) -> RunConfig:
-    """What :meth:`RunConfig.as_dict` made, back again; ``path`` is for the message.
-
-    Raises:
-        Error: made by a fedlib whose runs have other numbers.
-    """
-    fields = dict(plain)
+def _config(fields: dict[str, Any], path: Folder) -> RunConfig:
+    """What :meth:`RunConfig.as_dict` made, back again; ``path`` is for the message."""
     made = fields.pop("format")
     if made != FORMAT:
         raise damaged(path, f"made by another fedlib (format {made}, this one reads {FORMAT})")
@@ -186,9 +180,11 @@ def parse_config(plain: dict[str, Any], path: Path) -> RunConfig:
     return RunConfig(**fields)
 
 
-def damaged(path: Path, what: str) -> Damaged:
-    """The error for a run's directory that cannot be used."""
-    return Damaged(f"damaged run {path}: {what}; delete this folder and run it again")
+def damaged(path: Folder, what: str) -> Damaged:
+    """The error for a run's folder that cannot be used."""
+    archive = path.root.filename if isinstance(path, ZipPath) else None
+    remedy = f"{archive} and publish" if archive else "this folder and run"
+    return Damaged(f"damaged run {path}: {what}; delete {remedy} it again")
 
 
 def describe(task: Task, history: History) -> dict[str, Any]:
@@ -199,11 +195,10 @@ def describe(task: Task, history: History) -> dict[str, Any]:
     ``client_hyperparameters`` (by client optimizer) and ``settings``: the task's own values, so
     that a run made with others can be told.
     """
-    versions = {
-        name: _version(name) for name in ("fedlib", "torch", "torchvision", "numpy", "pandas")
-    }
+    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
+    settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
     return {
-        "versions": {**versions, **history.meta.get("versions", {})},
+        "versions": {**{p: _version(p) for p in packages}, **history.meta.get("versions", {})},
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "preset": task.preset,
@@ -214,38 +209,8 @@ def describe(task: Task, history: History) -> dict[str, Any]:
         "client_hyperparameters": {
             name: dict(values) for name, values in task.client_hyperparameters.items()
         },
-        "settings": {
-            "rounds": task.rounds,
-            "clients_per_round": task.clients_per_round,
-            "batch_size": task.batch_size,
-            "local_epochs": task.local_epochs,
-        },
+        "settings": {name: getattr(task, name) for name in settings},
     }
-
-
-def _install(source: Path, target: Path, replace: bool) -> None:
-    """Give a complete directory its name.
-
-    Another process may finish the same run meanwhile; both results are equal, and the one that is
-    there stays unless it is damaged or is to be replaced.
-    """
-    outdated = _inode(target) if replace else None
-    for _ in range(100):
-        try:
-            os.rename(source, target)
-            return
-        except OSError as problem:
-            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        if _inode(target) != outdated and _complete(target):
-            return
-        aside = source.with_name(f"{source.name}.old")
-        try:
-            os.rename(target, aside)
-        except FileNotFoundError:
-            continue
-        shutil.rmtree(aside, ignore_errors=True)
-    raise Error(f"cannot write {target}: other processes keep replacing it; run again")
 
 
 def _inode(path: Path) -> int | None:
@@ -264,7 +229,7 @@ def _complete(path: Path) -> bool:
 
 
 def folders(root: Path, task: str | None = None) -> Iterator[Path]:
-    """The run directories under a root; names that begin with a dot are unfinished."""
+    """The run folders under a root; names that begin with a dot are unfinished."""
     for path in sorted(root.glob(f"{safe(task) if task else '*'}/*")):
         if DIGEST.search(path.name) and not path.name.startswith(".") and path.is_dir():
             yield path
@@ -314,22 +279,15 @@ def _commit() -> dict[str, Any] | None:
     package = Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(package), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=20,
-        )
-        return done.stdout.strip()
+        command = ["git", "-C", str(package), *arguments]
+        output = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=20)
+        return output.strip()
 
     try:
         # An installed copy may lie inside a checkout of something else.
         if Path(git("rev-parse", "--show-toplevel")).resolve() != package.parent:
             return None
-        return {
-            "commit": git("rev-parse", "HEAD"),
-            "dirty": bool(git("status", "--porcelain", ".")),
-        }
+        dirty = bool(git("status", "--porcelain", "."))
+        return {"commit": git("rev-parse", "HEAD"), "dirty": dirty}
     except (OSError, subprocess.SubprocessError):
         return None

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 
 from fedlib import engine, paths
 from fedlib.algorithms.base import Algorithm
-from fedlib.engine.config import RunConfig
-from fedlib.engine.grids import combinations, grid_frame
+from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
+from fedlib.engine.run import Execution, combinations, grid_frame
 from fedlib.errors import Error, unknown
-from fedlib.results import bundles
-from fedlib.results.bundles import Bundled
+from fedlib.results.archives import open_archive
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
 
 # What makes a run (decides its digest) and what only says how to compute it.
-SETTINGS = ("rounds", "seed", "dtype", "eval_every", "clients_per_round", "overrides")
-EXECUTION = ("device", "backend", "progress", "chunk_clients")
+SETTINGS = tuple(Settings.__annotations__)
+EXECUTION = tuple(Execution.__annotations__)
 TABLE = (
-    "digest",
-    "task",
-    "preset",
-    "algorithm",
-    "rounds",
-    "seed",
-    "stand_in",
-    "diverged",
-    "created",
-    "path",
+    *("digest", "task", "preset", "algorithm", "rounds", "seed", "stand_in", "diverged"),
+    *("created", "path"),
 )
 
-Request = tuple[RunConfig, Algorithm]
+
+class Keywords(Settings, Execution, total=False):
+    """The keywords of :func:`fedlib.run` that the store takes, and its own."""
+
+    keep_params: bool
+    refresh: bool
 
 
 def published_folders(root: Path) -> list[Path]:
@@ -56,7 +52,7 @@ class Store:
     Args:
         root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
             ``data/``).
-        published: directories with runs of the same layout, and bundles of runs, that are only
+        published: folders with runs of the same layout, unpacked or in zip archives, that are only
             read, by :meth:`load`, ``compare`` and ``redraw``; default ``results`` beside ``root``
             and ``data/results`` of the checkout.
 
@@ -85,50 +81,21 @@ class Store:
 
     # ---------------------------------------------------------------- asking for runs
 
-    def run(
-        self,
-        task: Task,
-        algorithm: str | Algorithm,
-        *,
-        rounds: int | None = None,
-        seed: int | Mapping[str, int] = 0,
-        device: str = "auto",
-        backend: str = "auto",
-        dtype: str = "float32",
-        eval_every: int = 1,
-        clients_per_round: int | None = None,
-        overrides: Mapping[str, Any] | None = None,
-        progress: bool = False,
-        chunk_clients: int | None = None,
-        keep_params: bool = True,
-        refresh: bool = False,
-    ) -> History:
+    def run(self, task: Task, algorithm: str | Algorithm, **keywords: Unpack[Keywords]) -> History:
         """One run, from disk if it is there, else trained and stored.
 
         Args:
-            keep_params: store the final parameters too. A run stored without them is answered with
-                empty ``History.params``; ``refresh=True`` trains it again.
-            refresh: train again although it is stored.
-            task, algorithm, rounds, seed, device, backend, dtype, eval_every, clients_per_round,
-                overrides, progress, chunk_clients: see :func:`fedlib.run`.
+            task, algorithm: see :func:`fedlib.run`.
+            keywords: ``rounds``, ``seed``, ``device``, ``backend``, ``dtype``, ``eval_every``,
+                ``clients_per_round``, ``overrides``, ``progress``, ``chunk_clients`` of
+                :func:`fedlib.run`; ``keep_params`` (default True): store the final parameters too,
+                a run stored without them is answered with empty ``History.params``; ``refresh``
+                (default False): train again although it is stored.
 
         Raises:
-            Error: anything :func:`fedlib.run` refuses.
+            Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
         """
-        request = engine.configure(
-            task,
-            algorithm,
-            rounds=rounds,
-            seed=seed,
-            dtype=dtype,
-            eval_every=eval_every,
-            clients_per_round=clients_per_round,
-            overrides=overrides,
-        )
-        execution = dict(
-            device=device, backend=backend, progress=progress, chunk_clients=chunk_clients
-        )
-        return self._answer(task, [request], keep_params, refresh, execution)[0]
+        return self.runs(task, [{"algorithm": algorithm}], **keywords)[0]
 
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
@@ -152,9 +119,7 @@ class Store:
         execution = {key: common.pop(key) for key in EXECUTION if key in common}
         keep_params, refresh = common.pop("keep_params", True), common.pop("refresh", False)
         for key in common:
-            raise unknown(
-                "keyword", key, ("algorithm", *SETTINGS, *EXECUTION, "keep_params", "refresh")
-            )
+            raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
         configured = []
         for request in requests:
             for key in request:
@@ -172,78 +137,56 @@ class Store:
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
         return self._answer(task, configured, keep_params, refresh, execution)
 
-    def grid(
-        self,
-        task: Task,
-        algorithm: str,
-        *,
-        rounds: int | None = None,
-        seed: int | Mapping[str, int] = 0,
-        device: str = "auto",
-        backend: str = "auto",
-        dtype: str = "float32",
-        eval_every: int | None = None,
-        clients_per_round: int | None = None,
-        overrides: Mapping[str, Any] | None = None,
-        progress: bool = False,
-        keep_params: bool = False,
-        refresh: bool = False,
-        **axes: Iterable[Any],
-    ) -> pd.DataFrame:
+    def grid(self, task: Task, algorithm: str, **keywords: Any) -> pd.DataFrame:
         """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
+
+        Args:
+            task, algorithm: see :func:`fedlib.grid`.
+            keywords: those of :meth:`run`, with ``keep_params`` False and ``eval_every`` at the
+                ends by default; every other one is an axis.
 
         Raises:
             Error: an axis without values, or anything :func:`fedlib.run` refuses.
         """
-        cells = combinations(axes)
-        rounds = task.rounds if rounds is None else rounds
-        histories = self.runs(
-            task,
-            [{"overrides": cell} for cell in cells],
-            algorithm=algorithm,
-            rounds=rounds,
-            seed=seed,
-            device=device,
-            backend=backend,
-            dtype=dtype,
-            eval_every=max(1, rounds) if eval_every is None else eval_every,
-            clients_per_round=clients_per_round,
-            overrides=overrides,
-            progress=progress,
-            keep_params=keep_params,
-            refresh=refresh,
-        )
-        return grid_frame(cells, histories)
+        known = Keywords.__annotations__
+        common = {key: keywords.pop(key) for key in known if key in keywords}
+        cells = combinations(keywords)
+        if common.get("eval_every") is None:
+            rounds = common.get("rounds")
+            common["eval_every"] = max(1, task.rounds if rounds is None else rounds)
+        requests = [{"overrides": cell} for cell in cells]
+        common = {"keep_params": False, "algorithm": algorithm, **common}
+        return grid_frame(cells, self.runs(task, requests, **common))
 
     def _answer(
         self,
         task: Task,
-        requests: Sequence[Request],
+        configured: Sequence[engine.Configured],
         keep_params: bool,
         refresh: bool,
         execution: dict[str, Any],
     ) -> list[History]:
         found: dict[str, History] = {}
-        missing: dict[str, Request] = {}
-        for config, method in requests:
-            digest = config.digest
+        missing: dict[str, engine.Configured] = {}
+        for run in configured:
+            digest = run.config.digest
             if digest in found or digest in missing:
                 continue
-            stored = None if refresh else self._sound(config)
+            stored = None if refresh else self._sound(run.config)
             if stored is None:
-                missing[digest] = (config, method)
+                missing[digest] = run
             else:
                 found[digest] = stored
+        execution = {**execution, "checkpoint": self.root / ".checkpoints", "together": True}
         # One call per program: nothing is shared across programs, and what is finished is safe.
         wanted = list(missing.values())
         for positions in engine.programs(wanted, task, execution.get("device", "auto")):
             program = [wanted[position] for position in positions]
-            checkpoint = self.root / ".checkpoints"
-            for history in engine.execute(task, program, checkpoint=checkpoint, **execution):
+            for history in engine.execute(task, program, **execution):
                 found[history.config.digest] = write_run(
                     self.root, task, history, keep_params, refresh
                 )
-        return [found[config.digest] for config, _ in requests]
+        return [found[run.config.digest] for run in configured]
 
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""
@@ -280,9 +223,9 @@ class Store:
             path = find(folder, digest)
             if path is not None:
                 return open_run(path).history(params)
-        for bundle in self._bundles():
-            if digest in bundle:
-                return bundle[digest].history(params)
+        for archive in self._archives():
+            if digest in archive:
+                return archive[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
@@ -301,20 +244,19 @@ class Store:
                     log.warning("%s", problem)
                     continue
                 found.setdefault(run.config.digest, run)
-        for bundle in self._bundles() if published else ():
-            for digest, packed in bundle.items():
+        for archive in self._archives() if published else ():
+            for digest, packed in archive.items():
                 if task in (None, packed.config.task["name"]):
                     found.setdefault(digest, packed)
         return sorted(found.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
-    def _bundles(self) -> Iterator[dict[str, Bundled]]:
-        """The published bundles; a damaged one is logged and left out."""
-        for results in self.published:
-            for folder in bundles.folders(results):
-                try:
-                    yield bundles.open_bundle(folder)
-                except Error as problem:
-                    log.warning("%s", problem)
+    def _archives(self) -> Iterator[Mapping[str, Stored]]:
+        """The published archives; a damaged one is logged and left out."""
+        for path in [path for folder in self.published for path in sorted(folder.glob("*.zip"))]:
+            try:
+                yield open_archive(path)
+            except Error as problem:
+                log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.

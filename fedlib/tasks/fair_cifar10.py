@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 import numpy as np
@@ -10,77 +9,56 @@ import numpy as np
 from fedlib import datasets, papers, partitioners
 from fedlib.models import VGG11
 from fedlib.randomness import key
-from fedlib.task import ClientData, Task
-from fedlib.tasks import images, settings
+from fedlib.task import Task
+from fedlib.tasks import fair, images, settings
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 
-QUICK_EXAMPLES = 1600
+LABEL = "Cifar10"
+SETUP = papers.settings("adafedadam")["setups"][LABEL]
+paper: Preset = {
+    "data": "cifar10",
+    "clients": SETUP["clients"],
+    "beta": SETUP["dirichlet_beta"],
+    "examples": ALL,
+    "width": 1.0,
+    "augment": False,
+    **settings.adafedadam_run(LABEL),
+}
+quick = {**paper, "examples": AtMost(1600), "width": 0.125, "rounds": 10}
 
 
-def load(
-    preset: str,
-    seed: int,
-    data_root: str | os.PathLike[str] | None = None,
-    data: str = "cifar10",
-    clients: int = 16,
-    beta: float = 0.1,
-    examples: int | None = None,
-    width: float | None = None,
-    augment: bool = False,
-) -> Task:
+def load(given: Given) -> Task:
     """Every class cut up among 16 clients in Dir(0.1) proportions; batches of 32, 200 rounds.
 
     Source: AdaFedAdam, appendix C.1; what it leaves out is taken from its authors' partly published
     code (the partition of the 50,000 training images, no augmentation) and from FedNova, whose
     setup it shares (the network). Each client's images are divided at random: 80 % train, 20 %
-    test. ``quick``: 1600 images, an eighth of the width, 10 rounds.
+    test.
 
-    Args:
+    Options:
         seed: of the partition and the divisions.
         data: the prepared data set; without it the offline stand-in of ``cifar10``.
         clients: how many silos.
         beta: concentration of the Dirichlet distribution; 0.05, 0.1, 0.5 and 1 in Table 6.
-        examples: how many of the training images to use, drawn at random; default 1600 (``quick``)
-            or all (``paper``).
+        examples: how many of the training images to use, drawn at random.
         width: factor on all channels and hidden units.
         augment: crop the training images at random after padding by 4 and flip them, as FedNova
             does.
     """
-    quick = preset == "quick"
-    width = (0.125 if quick else 1.0) if width is None else width
-    dataset = datasets.load(data, data_root)
-    chosen = images.subset(
-        len(dataset.train_y), QUICK_EXAMPLES if quick else None, examples, "examples", seed
-    )
-    labels = np.asarray(dataset.train_y)[chosen]
-    parts = partitioners.silos(labels, clients, beta, key(seed, "silos"))
-    train_parts, test_parts = partitioners.local_split(parts, 0.2, key(seed, "fair_cifar10"))
-    x, y = images.tensor(np.asarray(dataset.train_x)[chosen]), images.tensor(labels)
+    dataset = datasets.load(given.data, given.data_root)
+    used = sample(given.examples, len(dataset.train_y), "examples", given.seed)
+    labels = np.asarray(dataset.train_y)[used]
+    parts = partitioners.silos(labels, given.clients, given.beta, key(given.seed, "silos"))
+    x, y = images.tensor(np.asarray(dataset.train_x)[used]), images.tensor(labels)
     classes = int(dataset.train_y.max()) + 1
-    setup = papers.settings("adafedadam")["setups"]["Cifar10"]
+    pad = 4 if given.augment else None
     return Task(
-        name="fair_cifar10",
-        model=lambda: VGG11(classes, width=width),
-        train=ClientData(x, y, train_parts),
-        test=ClientData(x, y, test_parts),
-        transform=partial(
-            images.cifar_transform, constants=images.CIFAR10, pad=4 if augment else None
-        ),
-        rounds=10 if quick else setup["rounds"],
-        clients_per_round=None,
-        batch_size=setup["batch_size"],
-        hyperparameters=settings.adafedadam("Cifar10"),
-        preset=preset,
-        seed=seed,
-        options={
-            "data": data,
-            "clients": clients,
-            "beta": float(beta),
-            "examples": len(chosen),
-            "width": float(width),
-            "augment": augment,
-        },
-        stand_in=dataset.stand_in,
-        source=dataset.source,
-        fingerprint=dataset.fingerprint,
-        label="Cifar10",
+        name=given.name,
+        model=lambda: VGG11(classes, width=given.width),
+        transform=partial(images.cifar_transform, constants=images.CIFAR10, pad=pad),
+        hyperparameters=settings.adafedadam(LABEL),
+        options={"examples": len(used)},
+        label=LABEL,
+        **fair.divided(given, x, y, parts),
+        **images.origin(dataset),
     )

@@ -8,35 +8,40 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedlib import papers, partitioners, paths
+from fedlib import datasets, papers, paths
 from fedlib.datasets import TextDataset
+from fedlib.datasets.store import Root
 from fedlib.datasets.text import most_frequent, read_glove, tweet_words, word_rows
 from fedlib.errors import Error, require
 from fedlib.models import Sent140LSTM
 from fedlib.randomness import key, uniform
-from fedlib.task import ClientData, Task
-from fedlib.tasks import settings, texts
+from fedlib.task import Task
+from fedlib.tasks import fair, settings, texts
+from fedlib.tasks.presets import AtMost, Given, Preset, whole
 
-TOKENS = 25  # of a tweet, as in LEAF and FedProx
+LABEL = "Sent140"
 SPLITS = ("train", "test")
 # Where word vectors are looked for under the data root, in this order.
 GLOVE_FILES = ("raw/glove.6B.300d.txt", "raw/glove.txt", "glove.6B.300d.txt", "glove.txt")
 SPREAD = 1.0  # standard deviation of a random vector's numbers
-QUICK = {"clients": 20, "examples": 80, "width": 0.16, "tokens": 6, "dimensions": 25}
+paper: Preset = {
+    "data": None,
+    "clients": AtMost(papers.settings("adafedadam")["setups"][LABEL]["clients"]),
+    "least": None,
+    "examples": 0,
+    "tokens": 25,  # as in LEAF and FedProx
+    "width": 1.0,
+    "glove": 300,
+    **settings.adafedadam_run(LABEL),
+}
+quick = {
+    **paper,
+    **{"clients": AtMost(20), "examples": 80, "tokens": 6, "width": 0.16, "glove": 25},
+    "rounds": 40,
+}
 
 
-def load(
-    preset: str,
-    seed: int,
-    data_root: str | os.PathLike[str] | None = None,
-    data: str | None = None,
-    clients: int | None = None,
-    least: int | None = None,
-    examples: int | None = None,
-    tokens: int | None = None,
-    width: float | None = None,
-    glove: str | os.PathLike[str] | None = None,
-) -> Task:
+def load(given: Given) -> Task:
     """Users as clients, all of them every round; 80 % of each one's tweets train, 20 % test.
 
     Settings of AdaFedAdam, appendix C: 697 users, batches of 10, client learning rate 0.3, 1000
@@ -44,42 +49,32 @@ def load(
     those with at least 30 tweets. Tokens as in LEAF and FedProx: 25 of them, capitals kept, unknown
     words and padding are one zero vector.
 
-    ``quick``: 20 users of at most 80 tweets, 6 tokens, a sixth of the width, 40 rounds. The LSTM
-    reads on over the padding to the last step, and it takes hundreds of steps of SGD until it
-    remembers the words across it; on 25 tokens a short run learns the labels' frequencies alone.
+    ``quick`` takes few tokens: the LSTM reads on over the padding to the last step, and it takes
+    hundreds of steps of SGD until it remembers the words across it; on 25 tokens a short run learns
+    the labels' frequencies alone.
 
-    Args:
+    Options:
         seed: of the choice of users and of each one's split.
         data: the prepared data set, texts with two labels; default ``sent140``, else ``tweets``,
             else the offline stand-in.
-        clients: how many users; default 20 (``quick``) or 697, or all if there are fewer.
+        clients: how many users; by default fewer if there are fewer.
         least: least number of tweets of a user; default 30 for ``sent140``, 20 for a stand-in, else
             5.
-        examples: most tweets of a user, 0 for all; default 80 (``quick``) or all.
-        tokens: of a tweet, the first ones; default 6 (``quick``) or 25.
+        examples: most tweets of a user, 0 for all.
+        tokens: of a tweet, the first ones.
         width: factor on the hidden units.
-        glove: file of word vectors in GloVe's text format; default ``glove.6B.300d.txt`` or
-            ``glove.txt`` in the data root or its folder ``raw``. Without a file the vectors are
-            random, and ``source`` says so.
+        glove: file of word vectors in GloVe's text format. A number stands for
+            ``glove.6B.300d.txt`` or ``glove.txt`` in the data root or its folder ``raw``; without
+            such a file the vectors are random, of so many numbers, and
+            ``source`` says so.
     """
-    setup = papers.settings("adafedadam")["setups"]["Sent140"]
-    paper = {
-        "clients": setup["clients"],
-        "examples": 0,
-        "width": 1.0,
-        "tokens": TOKENS,
-        "dimensions": 300,
-    }
-    chosen = QUICK if preset == "quick" else paper
-    width = chosen["width"] if width is None else width
-    examples = int(chosen["examples"]) if examples is None else examples
+    examples, least, root = given.examples, given.least, given.data_root
     require(isinstance(examples, int) and examples >= 0, "examples", examples, "0, or 5 or more")
-    tokens = int(chosen["tokens"]) if tokens is None else tokens
-    require(isinstance(tokens, int) and tokens >= 1, "tokens", tokens, "a whole number >= 1")
-    dataset = texts.choose("sent140", "tweets", data, data_root)
+    whole(given.tokens, "tokens", 1)
+    dataset = datasets.load_text(given.data or texts.choose("sent140", "tweets", root), root)
     if least is None:
         least = 20 if dataset.stand_in else 30 if dataset.name == "sent140" else 5
-    require(isinstance(least, int) and least >= 3, "least", least, "a whole number >= 3")
+    whole(least, "least", 3)
     # The task splits each client's texts itself, so both splits are put together.
     labels = np.concatenate([dataset.labels(split) for split in SPLITS])
     codes = np.concatenate([dataset.client(split) for split in SPLITS])
@@ -91,46 +86,33 @@ def load(
     enough = users[counts >= least]
     if not len(enough):
         raise Error(f"task fair_sent140: no client of {dataset.name!r} has {least} texts")
-    picked = texts.pick(enough, clients, int(chosen["clients"]), seed)
-    own = [part[: examples or None] for part in texts.by_client(codes, picked)]
-    sizes = np.array([len(part) for part in own])
-    words = [tweet_words(_text(dataset, i)) for i in np.concatenate(own).tolist()]
+    picked = texts.pick(enough, given.clients, given.seed)
+    tweets = [part[: examples or None] for part in texts.by_client(codes, picked)]
+    sizes, held = texts.sizes_of(tweets), np.concatenate(tweets)
+    words = [tweet_words(_text(dataset, i)) for i in held.tolist()]
     parts = np.split(np.arange(len(words)), np.cumsum(sizes)[:-1])
-    train_parts, test_parts = partitioners.local_split(parts, 0.2, key(seed, "fair_sent140"))
 
     used = most_frequent((word for tweet in words for word in tweet), size=sum(map(len, words)))
-    known, vectors, origin = _vectors(used, glove, int(chosen["dimensions"]), data_root)
+    known, vectors, vectors_from = _vectors(used, given.glove, root)
     numbers = {word: number for number, word in enumerate(known, start=1)}
-    x = word_rows(words, numbers, tokens, unknown=0)
-    y = labels[np.concatenate(own)]
+    x, y = word_rows(words, numbers, given.tokens, unknown=0), labels[held]
     matrix = np.concatenate([np.zeros((1, vectors.shape[1]), dtype=np.float32), vectors])
-    inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
     ids = [dataset.clients[code] for code in picked.tolist()]
-    where = texts.source(dataset, "sent140", "Sent140")
     return Task(
-        name="fair_sent140",
-        model=lambda: Sent140LSTM(torch.from_numpy(matrix), width=width),
-        train=ClientData(inputs, targets, train_parts, ids),
-        test=ClientData(inputs, targets, test_parts, ids),
-        rounds=40 if preset == "quick" else setup["rounds"],
-        clients_per_round=None,
-        batch_size=setup["batch_size"],
-        hyperparameters=settings.adafedadam("Sent140"),
-        preset=preset,
-        seed=seed,
+        name=given.name,
+        model=lambda: Sent140LSTM(torch.from_numpy(matrix), width=given.width),
+        hyperparameters=settings.adafedadam(LABEL),
         options={
             "data": dataset.name,
             "clients": len(picked),
             "least": least,
-            "examples": examples,
-            "tokens": tokens,
-            "width": float(width),
-            "glove": origin,
+            "glove": vectors_from,
         },
         stand_in=dataset.stand_in,
-        source=f"{where}; {origin}",
+        source=f"{texts.source(dataset, 'sent140', 'Sent140')}; {vectors_from}",
         fingerprint=texts.encoded_fingerprint(x=x, y=y, sizes=sizes, vectors=matrix),
-        label="Sent140",
+        label=LABEL,
+        **fair.divided(given, torch.from_numpy(x), torch.from_numpy(y), parts, ids),
     )
 
 
@@ -141,21 +123,19 @@ def _text(dataset: TextDataset, i: int) -> str:
 
 
 def _vectors(
-    words: list[str],
-    glove: str | os.PathLike[str] | None,
-    dimensions: int,
-    data_root: str | os.PathLike[str] | None,
+    words: list[str], glove: str | os.PathLike[str] | int, data_root: Root
 ) -> tuple[list[str], np.ndarray, str]:
-    """Known words, their vectors float32 ``[words, dimensions]``, and where they come from."""
-    root = paths.data_root(data_root)
-    found = [root / name for name in GLOVE_FILES if (root / name).is_file()]
-    file = Path(glove) if glove is not None else found[0] if found else None
-    if file is None:
-        return words, _random_vectors(words, dimensions), f"random {dimensions}-d word vectors"
-    known, vectors = read_glove(file, set(words))
+    """Known words, their vectors float32 ``[words, D]``, and where they come from."""
+    if isinstance(glove, int):
+        root = paths.data_root(data_root)
+        files = [root / name for name in GLOVE_FILES if (root / name).is_file()]
+        if not files:
+            return words, _random_vectors(words, glove), f"random {glove}-d word vectors"
+        glove = files[0]
+    known, vectors = read_glove(glove, set(words))
     if not known:
-        raise Error(f"task fair_sent140: none of the data's words is in {file.name}")
-    return known, vectors, f"word vectors of {file.name}"
+        raise Error(f"task fair_sent140: none of the data's words is in {Path(glove).name}")
+    return known, vectors, f"word vectors of {Path(glove).name}"
 
 
 def _random_vectors(words: list[str], dimensions: int) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""What image tasks share: transforms, batched over clients and keyed per example, and subsets."""
+"""What image tasks share: transforms, batched over clients and keyed per example, and clients."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib import randomness
-from fedlib.errors import require
-from fedlib.randomness import numpy_generator
+from fedlib.datasets import Dataset
+from fedlib.task import ClientData
 
 Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
 # Means and deviations of the channels (pixels in [0, 1]), as Delta-SGD's code has them; FedNova's
@@ -87,16 +89,19 @@ def tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(array))
 
 
-def subset(available: int, most: int | None, count: int | None, what: str, seed: int) -> np.ndarray:
-    """Which of ``available`` examples to use: ascending indices, drawn at random.
+def clients(
+    dataset: Dataset, split: str, parts: Sequence[np.ndarray], ids: Sequence[str] = ()
+) -> ClientData:
+    """A split's images and labels with the given partition."""
+    x, y = (tensor(getattr(dataset, f"{split}_{field}")) for field in "xy")
+    return ClientData(x, y, parts, ids)
 
-    Args:
-        most: how many by default at most; None: all.
-        count: how many, in place of the default.
-        what: the option's name, for the key of the draw and the error.
-    """
-    count = min(most or available, available) if count is None else count
-    require(isinstance(count, int) and 1 <= count <= available, what, count, f"1..{available}")
-    if count == available:
-        return np.arange(available)
-    return np.sort(numpy_generator(seed, what).choice(available, count, replace=False))
+
+def classes(dataset: Dataset) -> int:
+    """How many classes both splits' labels name."""
+    return int(max(dataset.train_y.max(), dataset.test_y.max())) + 1
+
+
+def origin(dataset: Dataset) -> dict[str, Any]:
+    """A task's fields that say where its data come from."""
+    return {name: getattr(dataset, name) for name in ("stand_in", "source", "fingerprint")}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedlib.errors import Error, unknown
 from fedlib.randomness import numpy_generator
 from fedlib.task import ClientData, Task
+from fedlib.tasks.presets import Given, Preset
 
 
 class Quadratic(nn.Module):
@@ -149,19 +150,14 @@ def _pooled(task: Task, p: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0:
     )
 
 
-def load(
-    preset: str,
-    seed: int,
-    data_root: Any = None,
-    clients: int = 10,
-    dimension: int = 5,
-    condition: float = 10.0,
-    heterogeneity: float = 1.0,
-) -> Task:
-    """Random strongly convex quadratics with different minimisers.
+paper: Preset = {"clients": 10, "dimension": 5, "condition": 10.0, "heterogeneity": 1.0}
+quick = paper
 
-    Args:
-        preset: both presets are the same problem.
+
+def load(given: Given) -> Task:
+    """Random strongly convex quadratics with different minimisers, the same in all presets.
+
+    Options:
         seed: of the draw.
         data_root: unused.
         clients: how many.
@@ -169,19 +165,12 @@ def load(
         condition: eigenvalues are log-uniform in [1/condition, 1].
         heterogeneity: standard deviation of the clients' minimisers around a common one.
     """
-    draw = numpy_generator(seed, "quadratic")
-    basis = np.linalg.qr(draw.standard_normal((clients, dimension, dimension)))[0]
-    eigenvalues = condition ** -draw.random((clients, dimension))
+    draw, size = numpy_generator(given.seed, "quadratic"), (given.clients, given.dimension)
+    basis = np.linalg.qr(draw.standard_normal((*size, given.dimension)))[0]
+    eigenvalues = given.condition ** -draw.random(size)
     A = np.einsum("mij,mj,mkj->mik", basis, eigenvalues, basis)
-    minimisers = draw.standard_normal(dimension)
-    minimisers = minimisers + heterogeneity * draw.standard_normal((clients, dimension))
-    task = quadratic_task(A, np.einsum("mij,mj->mi", A, minimisers))
-    task.preset, task.seed = preset, seed
-    task.options = {
-        "clients": clients,
-        "dimension": dimension,
-        "condition": condition,
-        "heterogeneity": heterogeneity,
-    }
+    minimisers = draw.standard_normal(given.dimension)
+    minimisers = minimisers + given.heterogeneity * draw.standard_normal(size)
+    task = quadratic_task(A, np.einsum("mij,mj->mi", A, minimisers), name=given.name)
     task.hyperparameters = {"fedavg": {"client_lr": 0.5}, "fedadam": {"client_lr": 0.5}}
     return task

@@ -54,6 +54,30 @@ def fedopt(label: str) -> Values:
     return values
 
 
+def fedopt_run(label: str) -> dict[str, int]:
+    """FedOpt's rounds, clients a round, batch size and local epochs for a task."""
+    stated = papers.settings("fedopt")
+    federated = stated["federated"]
+    default = federated["clients_per_round_default"]
+    return {
+        "rounds": stated["rounds"][label],
+        "clients_per_round": federated["clients_per_round"].get(label, default),
+        "batch_size": stated["batch_size"][label],
+        "local_epochs": federated["local_epochs"],
+    }
+
+
+def adafedadam_run(label: str) -> dict[str, int | None]:
+    """AdaFedAdam's settings of a run for a setup: all clients take part in every round."""
+    stated = papers.settings("adafedadam")
+    return {
+        "rounds": stated["setups"][label]["rounds"],
+        "clients_per_round": None,
+        "batch_size": stated["setups"][label]["batch_size"],
+        "local_epochs": stated["general"]["local_epochs"],
+    }
+
+
 def adafedadam(label: str) -> Values:
     """AdaFedAdam's values for a setup (appendix C.1).
 
@@ -104,6 +128,7 @@ def mime(label: str) -> Values:
     if label not in MIME_CLIENT_LR:
         raise unknown("experiment of Mime", label, MIME_CLIENT_LR)
     rates = MIME_CLIENT_LR[label]
+    grid = papers.settings("mime")["hyperparameters"]["fedprox_mu_grid"]
     sgd = {"client_lr": rates["sgd"], "server_lr": 1.0}
     base = {"client_lr": rates["momentum"], "base": "momentum"}
     adaptive = {"client_lr": ADAPTIVE_SERVER_SHARE * rates["sgd"], "server_lr": 1.0, "tau": 1e-3}
@@ -112,10 +137,7 @@ def mime(label: str) -> Values:
         "fedavgm": {"client_lr": rates["momentum"], "server_lr": 0.1, "momentum": 0.9},
         "fedadam": {**adaptive, "beta1": 0.9, "beta2": 0.99},
         "fedadagrad": adaptive,
-        "fedprox": {
-            **sgd,
-            "mu": min(papers.settings("mime")["hyperparameters"]["fedprox_mu_grid"]),
-        },
+        "fedprox": {**sgd, "mu": min(grid)},
         "scaffold": sgd,
         "mime": base,
         "mimelite": base,

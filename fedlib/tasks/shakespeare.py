@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from fedlib import datasets, papers
 from fedlib.datasets import text
 from fedlib.datasets.dataset import TextDataset
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
 from fedlib.models import ShakespeareLSTM
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, whole
 
-QUICK = {"clients": 20, "rows": 32, "width": 0.125, "length": 20}
+LABEL = "Shakespeare"
+paper: Preset = {
+    "data": "shakespeare",
+    "clients": ALL,
+    "rows": 0,
+    "width": 1.0,
+    "length": papers.settings("fedopt")["datasets"]["shakespeare"]["sequence_length"],
+    **settings.fedopt_run(LABEL),
+}
+quick = {
+    **paper,
+    **{"clients": AtMost(20), "rows": 32, "width": 0.125, "length": 20, "rounds": 30},
+}
 
 
-def load(
-    preset: str,
-    seed: int,
-    data_root: str | os.PathLike[str] | None = None,
-    data: str = "shakespeare",
-    clients: int | None = None,
-    rows: int | None = None,
-    width: float | None = None,
-    length: int | None = None,
-) -> Task:
+def load(given: Given) -> Task:
     """Roles as clients, 10 a round, batches of 4 rows of 80 characters, 1500 rounds.
 
     Sources: FedOpt section 4 and appendix C.3 (data), Table 7 (batch), Tables 8 and 9
@@ -37,57 +39,38 @@ def load(
     it has, the loss is the mean over all 80 steps, padding included, and accuracy leaves out
     padding only. That code shuffles a client's snippets, this its rows.
 
-    ``quick``: 20 roles of at most 32 rows of 20 characters, an eighth of the width, 30 rounds.
-
-    Args:
+    Options:
         seed: of the choice of roles where there are more than ``clients``.
         data: the prepared data set; without it the offline stand-in of ``shakespeare``.
-        clients: how many roles; default 20 (``quick``) or all that are in both splits.
-        rows: most rows of a client, its first ones, in each split; 0 for all of them. Default 32
-            (``quick``) or all.
+        clients: how many of the roles that are in both splits.
+        rows: most rows of a client, its first ones, in each split; 0 for all of them.
         width: factor on embedding and hidden units.
         length: characters in a row.
     """
-    quick = preset == "quick"
-    width = (QUICK["width"] if quick else 1.0) if width is None else width
-    length = (int(QUICK["length"]) if quick else text.SEQUENCE) if length is None else length
-    rows = (int(QUICK["rows"]) if quick else 0) if rows is None else rows
-    require(isinstance(rows, int) and rows >= 0, "rows", rows, "a whole number >= 0")
-    dataset = datasets.load_text(data, data_root)
+    whole(given.rows, "rows", 0)
+    dataset = datasets.load_text(given.data, given.data_root)
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))
     if not len(shared):
         raise Error(f"task shakespeare: no client of {dataset.name!r} is in both splits")
-    chosen = texts.pick(shared, clients, int(QUICK["clients"]) if quick else None, seed)
-    train, train_sizes = _encode(dataset, "train", chosen, rows, length)
-    test, test_sizes = _encode(dataset, "test", chosen, rows, length)
-    stated = papers.settings("fedopt")
+    chosen = texts.pick(shared, given.clients, given.seed)
+    train, train_sizes = _encode(dataset, "train", chosen, given.rows, given.length)
+    test, test_sizes = _encode(dataset, "test", chosen, given.rows, given.length)
     ids = [dataset.clients[code] for code in chosen.tolist()]
     return Task(
-        name="shakespeare",
-        model=lambda: ShakespeareLSTM(text.CHARACTERS, width=width),
+        name=given.name,
+        model=lambda: ShakespeareLSTM(text.CHARACTERS, width=given.width),
         train=_client_data(train, train_sizes, ids),
         test=_client_data(test, test_sizes, ids, weigh=False),
         loss=sequence_cross_entropy,
         metrics={"accuracy": masked_accuracy((text.PAD,))},
-        rounds=30 if quick else stated["rounds"]["Shakespeare"],
-        clients_per_round=stated["federated"]["clients_per_round_default"],
-        batch_size=stated["batch_size"]["Shakespeare"],
-        hyperparameters=settings.mime("Shakespeare") | settings.fedopt("Shakespeare"),
-        preset=preset,
-        seed=seed,
-        options={
-            "data": dataset.name,
-            "clients": len(chosen),
-            "rows": rows,
-            "width": float(width),
-            "length": length,
-        },
+        hyperparameters=settings.mime("Shakespeare") | settings.fedopt(LABEL),
+        options={"data": dataset.name, "clients": len(chosen)},
         stand_in=dataset.stand_in,
         source=texts.source(dataset, "shakespeare", "Shakespeare"),
         fingerprint=texts.encoded_fingerprint(
             train=train, train_sizes=train_sizes, test=test, test_sizes=test_sizes
         ),
-        label="Shakespeare",
+        label=LABEL,
     )
 
 
@@ -101,7 +84,7 @@ def _encode(
     )
     codes = np.repeat(dataset.client(split), counts)
     parts = [part[: most or None] for part in texts.by_client(codes, chosen)]
-    return chunks[np.concatenate(parts)], np.array([len(part) for part in parts], dtype=np.int64)
+    return chunks[np.concatenate(parts)], texts.sizes_of(parts)
 
 
 def _client_data(
@@ -110,5 +93,5 @@ def _client_data(
     starts = np.cumsum(sizes) - sizes
     targets = np.count_nonzero(rows[:, 1:] != text.PAD, axis=1)
     weights = np.add.reduceat(targets, starts).astype(np.float64) if weigh else None
-    whole = texts.tensor(rows)
-    return ClientData.contiguous(whole[:, :-1], whole[:, 1:], starts, sizes, ids, weights)
+    tokens = texts.tensor(rows)
+    return ClientData.contiguous(tokens[:, :-1], tokens[:, 1:], starts, sizes, ids, weights)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fedlib import datasets
+from fedlib import datasets, papers
 from fedlib.datasets import TextDataset
 from fedlib.datasets.posts import TAGS, WORDS, Posts
-from fedlib.datasets.store import Root
 from fedlib.datasets.text_posts import text_posts
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 from fedlib.tasks import texts
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, whole
 
-CAP = 1000  # sentences of a client, the first ones
-VALIDATION = 10_000  # test sentences that are evaluated in every round
+STATED = papers.settings("fedopt")
+PAPER: Preset = {
+    "data": None,
+    "clients": ALL,
+    "words": STATED["datasets"]["stackoverflow"]["vocab_words"],
+    "cap": STATED["datasets"]["stackoverflow"]["nwp_max_sentences_per_client"],
+    "validation": STATED["validation"]["stackoverflow_validation_examples"],
+}
+QUICK: Preset = {"clients": AtMost(40), "words": 1000, "validation": 400}
 # Up to this many chosen sentences are copied into memory; more stay in their memory map.
 COPIED = 1_000_000
 
@@ -33,24 +41,20 @@ class Source:
     fingerprint: str
 
 
-def load_source(data: str | None, data_root: Root) -> Source:
+def load_source(given: Given) -> Source:
     """The data asked for; else Stack Overflow, else prepared Stack Exchange posts, else a stand-in.
 
     Raises:
         Error: no such data, or data that are not posts.
     """
-    if data is None:
-        swap = not texts.is_prepared("stackoverflow", data_root) and texts.is_prepared(
-            "stackexchange", data_root
-        )
-        data = "stackexchange" if swap else "stackoverflow"
-    card = datasets.info(data, data_root)
+    root = given.data_root
+    data = given.data or texts.choose("stackoverflow", "stackexchange", root)
+    card = datasets.info(data, root)
     if card["prepared"] and card.get("kind") == "posts":
-        splits = datasets.load_posts(data, data_root)
-        return Source(
-            data, splits["train"], splits["test"], False, card["source"], card["fingerprint"]
-        )
-    dataset = datasets.load_text(data, data_root)
+        splits = datasets.load_posts(data, root)
+        train, test = splits["train"], splits["test"]
+        return Source(data, train, test, False, card["source"], card["fingerprint"])
+    dataset = datasets.load_text(data, root)
     train, test = _encoded(dataset)
     if not (len(train) and len(test)):
         raise Error(f"no posts with words in both splits of {dataset.name!r}")
@@ -107,20 +111,12 @@ class Chosen:
         return np.repeat(self.starts - self.packed(), self.sizes) + np.arange(self.sizes.sum())
 
 
-def training_clients(
-    posts: Posts, clients: int | None, most: int | None, cap: int, seed: int
-) -> Chosen:
-    """Some clients that have posts, each with its first ``cap``.
-
-    Args:
-        clients, most, seed: see :func:`fedlib.tasks.texts.pick`.
-        cap: 1000 in the paper.
-    """
-    require(isinstance(cap, int) and cap >= 1, "cap", cap, "a whole number >= 1")
+def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -> Chosen:
+    """Some clients that have posts, each with its first ``cap``."""
+    whole(cap, "cap", 1)
     starts = np.asarray(posts.starts)
     sizes = np.minimum(np.diff(starts), cap)
-    chosen = texts.pick(np.flatnonzero(sizes), clients, most, seed)
-    return _chosen(posts, chosen, starts, sizes)
+    return _chosen(posts, texts.pick(np.flatnonzero(sizes), clients, seed), starts, sizes)
 
 
 def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
@@ -129,8 +125,7 @@ def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
     FedOpt's public code takes its 10,000 sentences in this way, from some hundred users. The paper
     says that they are random; here they are one choice, kept in all rounds.
     """
-    good = isinstance(sentences, int) and sentences >= 0
-    require(good, "validation", sentences, "a whole number >= 0")
+    whole(sentences, "validation", 0)
     starts = np.asarray(posts.starts)
     sizes = np.diff(starts)
     order = np.flatnonzero(sizes)
@@ -147,15 +142,48 @@ def _chosen(posts: Posts, clients: np.ndarray, starts: np.ndarray, sizes: np.nda
     return Chosen(clients, starts[clients], sizes[clients], ids)
 
 
-def fingerprint(source: Source, *vocabulary: int, **chosen: Chosen) -> str:
-    """SHA-256 (hex) of what determines a task's examples: all posts, and which are taken."""
-    arrays = {
-        f"{split}_{field}": getattr(own, field)
-        for split, own in chosen.items()
-        for field in ("starts", "sizes")
-    }
-    name = np.frombuffer(source.fingerprint.encode(), dtype=np.uint8)
-    return texts.encoded_fingerprint(posts=name, vocabulary=np.array(vocabulary), **arrays)
+@dataclass(frozen=True)
+class Selection:
+    """What a task takes: all posts, the first words of their vocabulary, and clients."""
+
+    source: Source
+    words: int
+    train: Chosen
+    test: Chosen
+
+    def origin(self, *outputs: int) -> dict[str, Any]:
+        """A task's fields that say which data it has, with its number of ``outputs``, if chosen.
+
+        The fingerprint is the SHA-256 (hex) of what determines the task's examples: all posts, the
+        sizes of the vocabulary, and which posts are taken.
+        """
+        name = np.frombuffer(self.source.fingerprint.encode(), dtype=np.uint8)
+        arrays = {
+            f"{split}_{field}": getattr(getattr(self, split), field)
+            for split in ("train", "test")
+            for field in ("starts", "sizes")
+        }
+        return {
+            "options": {
+                "data": self.source.name,
+                "clients": len(self.train.ids),
+                "words": self.words,
+            },
+            "stand_in": self.source.stand_in,
+            "source": self.source.source,
+            "fingerprint": texts.encoded_fingerprint(
+                posts=name, vocabulary=np.array((self.words, *outputs)), **arrays
+            ),
+        }
+
+
+def select(given: Given) -> Selection:
+    """The posts, vocabulary and clients that the options ask for."""
+    whole(given.words, "words", 1)
+    source = load_source(given)
+    train = training_clients(source.train, given.clients, given.cap, given.seed)
+    test = test_clients(source.test, given.validation, given.seed)
+    return Selection(source, min(given.words, len(source.train.word_list)), train, test)
 
 
 def smaller_vocabulary(sentences: np.ndarray, known: int, words: int) -> np.ndarray:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import papers
-from fedlib.datasets.posts import TAGS, WORDS, Posts, bag_of_words
-from fedlib.errors import require
+from fedlib.datasets.posts import Posts, bag_of_words
 from fedlib.losses import binary_cross_entropy, recall_at_5
 from fedlib.models import TagModel
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, stackoverflow, texts
+from fedlib.tasks.presets import Given, whole
 from fedlib.tasks.stackoverflow import Chosen
 
 LABEL = "StackOverflow LR"
-QUICK = {"clients": 40, "words": 1000, "tags": 500, "cap": 100, "validation": 400}
+paper = {
+    **stackoverflow.PAPER,
+    "tags": stackoverflow.STATED["datasets"]["stackoverflow"]["lr_tags"],
+    **settings.fedopt_run(LABEL),
+}
+quick = {**paper, **stackoverflow.QUICK, "cap": 100, "rounds": 20}
 _PIECE = 1_000_000
 
 
@@ -64,17 +66,7 @@ def recall(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return recall_at_5(outputs, multi_hot(targets, outputs.shape[-1]))
 
 
-def load(
-    preset: str,
-    seed: int,
-    data_root: str | os.PathLike[str] | None = None,
-    data: str | None = None,
-    clients: int | None = None,
-    words: int | None = None,
-    tags: int | None = None,
-    cap: int | None = None,
-    validation: int | None = None,
-) -> Task:
+def load(given: Given) -> Task:
     """Users as clients, 10 a round, batches of 100 sentences, 1500 rounds.
 
     Sources: FedOpt section 4 and appendix C.4 (data), Table 7 (batch), Tables 8 and 9
@@ -83,13 +75,11 @@ def load(
     loss over a batch (of the mean over 500 tags), without which the client learning rate of 100
     would make no sense; so does this task (``reduction`` "sum").
 
-    ``quick``: 40 users of at most 100 sentences, 1000 words, 20 rounds.
-
-    Args:
+    Options:
         seed: of the choice of users and of the validation sentences.
         data: the prepared data set (``stackoverflow``, or texts with tags); default
             ``stackoverflow``, else ``stackexchange``, else the offline stand-in.
-        clients: how many training users; default 40 (``quick``) or all.
+        clients: how many training users.
         words: size of the vocabulary; fewer where the data has fewer words.
         tags: how many outputs. Where the data has fewer tags the others never occur: the learning
             rates fit a mean over 500.
@@ -97,48 +87,21 @@ def load(
         validation: how many test sentences are evaluated; 10,000 in the paper. 0 for all, which
             the paper evaluates once, after training (Table 10).
     """
-    quick = preset == "quick"
-    cap = (QUICK["cap"] if quick else stackoverflow.CAP) if cap is None else cap
-    words = (QUICK["words"] if quick else WORDS) if words is None else words
-    tags = (QUICK["tags"] if quick else TAGS) if tags is None else tags
-    for name, value in (("words", words), ("tags", tags)):
-        require(isinstance(value, int) and value >= 1, name, value, "a whole number >= 1")
-    if validation is None:
-        validation = QUICK["validation"] if quick else stackoverflow.VALIDATION
-    found = stackoverflow.load_source(data, data_root)
-    words = min(words, len(found.train.word_list))
-    most = QUICK["clients"] if quick else None
-    train = stackoverflow.training_clients(found.train, clients, most, cap, seed)
-    test = stackoverflow.test_clients(found.test, validation, seed)
-    sizes = words, tags
-    stated = papers.settings("fedopt")
+    whole(given.tags, "tags", 1)
+    chosen = stackoverflow.select(given)
+    train, test = chosen.source.train, chosen.source.test
     return Task(
-        name="stackoverflow_lr",
-        model=lambda: TagModel(*sizes),
-        train=_client_data(found.train, train, tags, 0),
-        test=_client_data(found.test, test, tags, len(found.train)),
+        name=given.name,
+        model=lambda: TagModel(chosen.words, given.tags),
+        train=_client_data(train, chosen.train, given.tags, 0),
+        test=_client_data(test, chosen.test, given.tags, len(train)),
         loss=loss,
         metrics={"recall_at_5": recall},
-        transform=Bags(found.train, found.test, words),
+        transform=Bags(train, test, chosen.words),
         reduction="sum",
-        rounds=20 if quick else stated["rounds"][LABEL],
-        clients_per_round=stated["federated"]["clients_per_round_default"],
-        batch_size=stated["batch_size"][LABEL],
         hyperparameters=settings.fedopt(LABEL),
-        preset=preset,
-        seed=seed,
-        options={
-            "data": found.name,
-            "clients": len(train.ids),
-            "words": words,
-            "tags": tags,
-            "cap": cap,
-            "validation": validation,
-        },
-        stand_in=found.stand_in,
-        source=found.source,
-        fingerprint=stackoverflow.fingerprint(found, words, tags, train=train, test=test),
         label=LABEL,
+        **chosen.origin(given.tags),
     )
 
 

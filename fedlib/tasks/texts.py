@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,8 +13,7 @@ from fedlib import datasets
 from fedlib.datasets import TextDataset
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.store import Root
-from fedlib.errors import require
-from fedlib.randomness import numpy_generator
+from fedlib.tasks.presets import AtMost, sample
 
 
 def is_prepared(name: str, data_root: Root) -> bool:
@@ -21,12 +21,10 @@ def is_prepared(name: str, data_root: Root) -> bool:
     return name in datasets.store.prepared_names(data_root)
 
 
-def choose(official: str, substitute: str, data: str | None, data_root: Root) -> TextDataset:
-    """The data asked for; else the official set, a real substitute if prepared, or a stand-in."""
-    if data is None:
-        swap = not is_prepared(official, data_root) and is_prepared(substitute, data_root)
-        data = substitute if swap else official
-    return datasets.load_text(data, data_root)
+def choose(official: str, substitute: str, data_root: Root) -> str:
+    """The official data set's name; a real substitute's if that one alone is prepared."""
+    swap = not is_prepared(official, data_root) and is_prepared(substitute, data_root)
+    return substitute if swap else official
 
 
 def source(dataset: TextDataset, official: str, title: str) -> str:
@@ -36,24 +34,10 @@ def source(dataset: TextDataset, official: str, title: str) -> str:
     return f"{dataset.source} ({dataset.name}, real texts in place of {title})"
 
 
-def pick(clients: np.ndarray, count: int | None, most: int | None, seed: int) -> np.ndarray:
-    """Some of ``clients [M]``, in their order.
-
-    Args:
-        count: how many; default all, but ``most`` at most.
-        seed: of the choice.
-
-    Raises:
-        Error: more clients asked for than there are, or fewer than one.
-    """
-    if count is None:
-        count = len(clients) if most is None else min(most, len(clients))
-    good = isinstance(count, int) and 1 <= count <= len(clients)
-    require(good, "clients", count, f"1..{len(clients)} (the clients of this data set)")
-    if count == len(clients):
-        return clients
-    chosen = numpy_generator(seed, "clients").choice(len(clients), count, replace=False)
-    return clients[np.sort(chosen)]
+def pick(clients: np.ndarray, count: int | AtMost, seed: int) -> np.ndarray:
+    """Some of ``clients [M]``, in their order; see :func:`fedlib.tasks.presets.sample`."""
+    of = "the clients of this data set"
+    return clients[sample(count, len(clients), "clients", seed, of=of)]
 
 
 def by_client(codes: np.ndarray, clients: np.ndarray) -> list[np.ndarray]:
@@ -67,9 +51,14 @@ def by_client(codes: np.ndarray, clients: np.ndarray) -> list[np.ndarray]:
 def tensor(array: np.ndarray) -> Tensor:
     """An array as a tensor on the same memory; nobody writes to a task's data."""
     with warnings.catch_warnings():
-        # Memory maps are read-only, which torch remarks on.
+        # Memory maps are read-only, and torch warns of that.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
+
+
+def sizes_of(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """How many examples each part has, int64."""
+    return np.array([len(part) for part in parts], dtype=np.int64)
 
 
 def encoded_fingerprint(**arrays: np.ndarray) -> str:

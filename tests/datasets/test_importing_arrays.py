@@ -71,44 +71,28 @@ def test_card_on_disk_holds_hashes_of_the_values(tmp_path):
     assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
 
 
-def test_conversions(tmp_path):
-    cases = {
-        "f64": (np.linspace(0, 1, 36).reshape(6, 3, 2), np.zeros((4, 3, 2)), np.float32),
-        "i64": (
-            np.arange(36).reshape(6, 3, 2),
-            np.full((4, 3, 2), 255, dtype=np.int16),
-            np.uint8,
-        ),
-        "big-endian": (
-            np.ones((6, 3, 2), dtype=">f4"),
-            np.ones((4, 3, 2), dtype="<f2"),
-            np.float32,
-        ),
-        "column-major": (
-            np.asfortranarray(good()["train_x"]),
-            np.asfortranarray(good()["test_x"]),
-            np.uint8,
-        ),
-        "bool": (np.ones((6, 3, 2), dtype=bool), np.zeros((4, 3, 2), dtype=bool), np.uint8),
-        "table": (np.ones((6, 9), dtype=np.float32), np.ones((4, 9), dtype=np.float32), np.float32),
-    }
-    for name, (train, test, dtype) in cases.items():
-        path = write(tmp_path, train_x=train, test_x=test)
-        datasets.import_file(name, path, tmp_path)
-        data = datasets.verify(name, tmp_path) and datasets.load(name, tmp_path)
-        assert data.train_x.dtype == data.test_x.dtype == dtype
-        assert (data.train_x == train.astype(dtype)).all(), name
-        assert (data.test_x == test.astype(dtype)).all(), name
+IMAGES, FLAGS = good()["train_x"], np.ones((6, 3, 2), dtype=bool)
 
 
-def test_large_arrays_are_cut_and_joined_rightly(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.importing, "_CHUNK", 100)
-    x = np.random.default_rng(0).random((997, 5), dtype=np.float32)
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, train_x=x, train_y=np.arange(997), test_x=x[:3], test_y=[0, 1, 2])
-    datasets.import_file("cut", path, tmp_path)
-    assert (datasets.load("cut", tmp_path).train_x == x).all()
-    datasets.verify("cut", tmp_path)
+@pytest.mark.parametrize(
+    ("train", "test", "dtype"),
+    [
+        (np.linspace(0, 1, 36).reshape(6, 3, 2), np.zeros((4, 3, 2)), np.float32),
+        (IMAGES.astype(int), np.full((4, 3, 2), 255, dtype=np.int16), np.uint8),
+        (np.ones((6, 3, 2), dtype=">f4"), np.ones((4, 3, 2), dtype="<f2"), np.float32),
+        (np.asfortranarray(IMAGES), np.asfortranarray(IMAGES[:4]), np.uint8),
+        (FLAGS, ~FLAGS[:4], np.uint8),
+        (np.ones((6, 9), dtype=np.float32), np.ones((4, 9), dtype=np.float32), np.float32),
+    ],
+    ids=["f64", "i64", "big-endian", "column-major", "bool", "table"],
+)
+def test_conversions(tmp_path, train, test, dtype):
+    datasets.import_file("own", write(tmp_path, train_x=train, test_x=test), tmp_path)
+    data = datasets.verify("own", tmp_path) and datasets.load("own", tmp_path)
+    assert data.train_x.dtype == data.test_x.dtype == dtype
+    assert data.train_x.flags.c_contiguous
+    assert (data.train_x == train.astype(dtype)).all()
+    assert (data.test_x == test.astype(dtype)).all()
 
 
 def test_same_values_same_fingerprint_other_values_another(tmp_path):
@@ -130,15 +114,24 @@ REFUSED = [
     ({"train_x": np.zeros(6, dtype=np.uint8)}, "train_x has 1 dimensions; needed: 2 to 4"),
     ({"train_x": np.zeros((6, 1, 1, 1, 1), dtype=np.uint8)}, "train_x has 5 dimensions"),
     ({"train_y": np.zeros((6, 1), dtype=int)}, "train_y has 2 dimensions; needed: 1"),
-    ({"train_y": object_labels()}, "'train_y' holds Python objects"),
+    ({"train_y": object_labels()}, "'train_y' is damaged, or holds Python objects"),
     ({"train_x": np.full((6, 3, 2), np.nan), "test_x": np.zeros((4, 3, 2))}, "train_x has values"),
     ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
-    ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has -2; needed: integers, 0 or more"),
+    (
+        {"train_y": np.array([0, 1, 2, 0, 1, -2])},
+        "train_y has integers from -2 to 2; allowed: 0 to",
+    ),
     ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64; needed: integers"),
-    ({"train_client": np.array([0, 1, 2, -1, 0, 0])}, "train_client has -1"),
-    ({"train_y": np.array([0, 1, 2, 0, 1, 2**63], dtype=np.uint64)}, "too large"),
-    ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"\(3, 2\) in train_x, but \(2, 3\)"),
-    ({"test_x": np.zeros((4, 3, 2))}, "train_x is uint8, but test_x is float64"),
+    ({"train_client": np.array([0, 1, 2, -1, 0, 0])}, "train_client has integers from -1"),
+    (
+        {"train_y": np.array([0, 1, 2, 0, 1, 2**63], dtype=np.uint64)},
+        "train_y has integers from 0 to 9223372036854775808",
+    ),
+    (
+        {"test_x": np.zeros((4, 2, 3), dtype=np.uint8)},
+        r"uint8 \(3, 2\) in train_x, but uint8 \(2, 3\)",
+    ),
+    ({"test_x": np.zeros((4, 3, 2))}, r"is uint8 \(3, 2\) in train_x, but float32"),
     ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
     ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
     (
@@ -169,7 +162,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
     for content in (b"", b"not a zip", whole[: len(whole) // 2], whole[:-1], bytes(flipped)):
         path = tmp_path / "bad.npz"
         path.write_bytes(content)
-        with pytest.raises(Error, match=r"not a \.npz file, or is damaged") as caught:
+        with pytest.raises(Error, match=r"not a \.npz file, or is cut off|is damaged") as caught:
             datasets.import_file("own", path, tmp_path / "root")
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "root").exists()
@@ -183,7 +176,7 @@ def test_an_array_shorter_than_its_header_says_is_refused(tmp_path):
             np.save(data, array)
             cut = -5 if key == "test_x" else None
             archive.writestr(f"{key}.npy", data.getvalue()[:cut])
-    with pytest.raises(Error, match="test_x is cut off"):
+    with pytest.raises(Error, match="'test_x' is damaged"):
         datasets.import_file("own", path, tmp_path)
 
 

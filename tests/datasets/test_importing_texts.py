@@ -38,7 +38,6 @@ def test_round_trip_with_labels(tmp_path, ascii_only):
     assert data.labels("train").tolist() == [1, 0] and data.labels("test").tolist() == [0, 3]
     assert card["counts"] == {"train": 2, "test": 2, "train_clients": 2, "test_clients": 2}
     assert datasets.verify("own", tmp_path)["fingerprint"] == data.fingerprint
-    assert not list((tmp_path / "prepared/own").glob("*.raw"))
     with pytest.raises(Error, match="have no tags"):
         data.tags("train", 0)
     with pytest.raises(Error, match="there is no text 2"):
@@ -79,24 +78,24 @@ def row(**changes):
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ("{", "line 2: is not JSON"),
-        ("[" * 100000, "line 2: is not JSON"),
-        ("[1]", "line 2: is not a JSON object"),
-        (row(client=None), "line 2: lacks 'client'"),
-        (row(text=None), "line 2: lacks 'text'"),
-        (row(split=None), "line 2: lacks 'split'"),
-        (row(text=7), "line 2: 'text' must be a string, not 7"),
-        (row(client=["a"]), "line 2: 'client' must be a string"),
-        (row(split="valid"), "line 2: split is 'valid'"),
-        (row(label=-1), "line 2: label is -1"),
-        (row(label=True), "line 2: label is True"),
-        (row(label=1.0), "line 2: label is 1.0"),
-        (row(label=2**63), "line 2: label is"),
+        ("{", "line 2: Invalid JSON: EOF while parsing"),
+        ("[" * 100000, "line 2: Invalid JSON: recursion limit"),
+        ("[1]", "line 2: Input should be an object"),
+        (row(client=None), "line 2: client: Field required"),
+        (row(text=None), "line 2: text: Field required"),
+        (row(split=None), "line 2: split: Field required"),
+        (row(text=7), "line 2: text: Input should be a valid string, not 7"),
+        (row(client=["a"]), "line 2: client: Input should be a valid string"),
+        (row(split="valid"), "line 2: split: Input should be 'train' or 'test', not 'valid'"),
+        (row(label=-1), "line 2: label: Input should be greater than or equal to 0, not -1"),
+        (row(label=True), "line 2: label: Input should be a valid integer, not True"),
+        (row(label=1.0), "line 2: label: Input should be a valid integer, not 1.0"),
+        (row(label=2**63), "line 2: label: Input should be less than"),
         (row(tags=["a"]), "line 2: has both label and tags"),
-        (row(label=None, tags="a"), "line 2: tags must be a list"),
+        (row(label=None, tags="a"), "line 2: tags: Input should be a valid array"),
         (row(label=None, tags=["a"]), "line 2: has tags, but the lines before have label"),
         (row(label=None), "line 2: has neither label nor tags, but the lines before have label"),
-        (row(text="\ud800"), "line 2: has half of a surrogate pair"),
+        (row(text="\ud800"), "line 2: Invalid JSON: unexpected end of hex escape"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, second, words):
@@ -110,22 +109,22 @@ def test_bad_lines_are_named(tmp_path, second, words):
 def test_bytes_that_are_not_utf8(tmp_path):
     path = tmp_path / "own.jsonl"
     path.write_bytes(GOOD.encode() + b'\n{"client": "\xff"}\n')
-    with pytest.raises(Error, match="line 2: is not UTF-8"):
+    with pytest.raises(Error, match="line 2: Invalid JSON: invalid unicode"):
         datasets.import_file("own", path, tmp_path / "root")
 
 
 def test_files_without_both_splits(tmp_path):
     for rows, split in (([GOOD], "test"), ([row(split="test")], "train"), ([], "train")):
-        with pytest.raises(Error, match=f"no line with split '{split}'"):
+        with pytest.raises(Error, match=f"own.jsonl: the {split} split has no texts"):
             datasets.import_file("own", write(tmp_path, rows), tmp_path / "root")
-    with pytest.raises(Error, match="are empty"):
+    with pytest.raises(Error, match="the train split has only empty texts"):
         rows = [row(text=""), row(split="test")]
         datasets.import_file("own", write(tmp_path, rows), tmp_path / "root")
     assert not (tmp_path / "root").exists()
 
 
 def test_a_known_name_has_known_labels(tmp_path):
-    with pytest.raises(Error, match="line 1: label is 4, but AG News has labels 0 to 3"):
+    with pytest.raises(Error, match="line 1 has label 4, but AG News has labels 0 to 3"):
         datasets.import_file("ag_news", write(tmp_path, [row(label=4)]), tmp_path / "root")
     with pytest.raises(Error, match="line 1: lacks 'label', which AG News needs"):
         datasets.import_file("ag_news", write(tmp_path, [row(label=None)]), tmp_path / "root")

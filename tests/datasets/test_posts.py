@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from fedlib.datasets import posts
-from fedlib.datasets.dataset import describe
-from fedlib.datasets.posts import PostsWriter, bag_of_words, encode, from_arrays, vocabulary
+from fedlib.datasets.posts import PostsWriter, bag_of_words, encode, from_arrays
 from fedlib.errors import Error
 
 VOCABULARY = [f"w{i}" for i in range(30)] + ["ß", "don't", "日本"]
@@ -64,9 +63,8 @@ def by_client(rows):
     return grouped
 
 
-def opened(folder, records, split="train"):
-    arrays = {key: np.load(folder / f"{key}.npy", mmap_mode="r") for key in records}
-    assert {key: describe(array) for key, array in arrays.items()} == records
+def opened(folder, split="train"):
+    arrays = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
     return from_arrays(arrays, split)
 
 
@@ -131,15 +129,6 @@ def test_unusable_input_is_refused_in_one_line():
         encode([], ["x"], ["t"], length=0)
 
 
-def test_vocabulary_by_rank():
-    assert vocabulary(["b", "a", "b", "c"], 2) == {"b": 0, "a": 1}
-    counts = {"few": 1, "tie1": 5, "most": 9, "tie2": 5, "tie0": 5}
-    assert list(vocabulary(counts, 4)) == ["most", "tie1", "tie2", "tie0"]
-    assert vocabulary(counts, 99)["few"] == 4
-    read = iter(["a", "b", "c", "d"])
-    assert list(vocabulary(read, 2)) == ["a", "b"] and next(read) == "c"
-
-
 # --------------------------------------------------------------------------------------- writing
 
 
@@ -155,11 +144,8 @@ def test_writing_in_pieces_equals_encoding_in_memory(tmp_path, monkeypatch, piec
             writer.add(client, *zip(*as_bytes, strict=True))
             if texts[half:]:
                 writer.add(client, *zip(*texts[half:], strict=True))
-    found = opened(tmp_path, writer.records)
+    found = opened(tmp_path)
     check(found, rows)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        f"{key}.npy" for key in writer.records
-    )
     assert len(writer) == len(rows) and writer.clients == len(found.clients)
     memory = encode(rows, VOCABULARY, TAGS)
     for field in ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets"):
@@ -171,17 +157,13 @@ def test_clients_without_posts_keep_their_place(tmp_path):
         writer.add("none", [], [], [])
         writer.add("one", ["w1"], ["w2"], ["git"])
         writer.add("ünï", [], [], [])
-    found = opened(tmp_path, writer.records, "test")
+    found = opened(tmp_path, "test")
     assert found.clients == ("none", "one", "ünï")
     assert found.starts.tolist() == [0, 0, 1, 1]
     assert found.targets().tolist() == [0, 2, 0]
 
 
-def test_a_failed_writer_leaves_nothing(tmp_path):
-    with pytest.raises(KeyError), PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-        writer.add("a", ["w1"], [""], [""])
-        raise KeyError
-    assert list(tmp_path.iterdir()) == []
+def test_posts_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(Error, match="do not stand together"):
         with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
             for client in "aba":
@@ -189,7 +171,6 @@ def test_a_failed_writer_leaves_nothing(tmp_path):
     with pytest.raises(Error, match="1 tokens, 2 title, 1 tags"):
         with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
             writer.add("a", ["w1"], ["", ""], [""])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_arrays_are_named():
@@ -207,11 +188,6 @@ def test_targets_count_the_first_sentences_only():
     assert found.targets().tolist() == [sum(lengths[:30]), sum(lengths[30:])]
     for cap in (1, 3, 4, 29):
         assert found.targets(cap).tolist() == [sum(lengths[:cap]), sum(lengths[30:][:cap])]
-    bare = posts.Posts(
-        *(found.sentences, found.starts, found.words, found.word_offsets),
-        *(found.tags, found.tag_offsets, found.clients),
-    )
-    assert bare.targets(3).tolist() == found.targets(3).tolist()
     with pytest.raises(Error, match="cap is 0"):
         found.targets(0)
 
@@ -244,7 +220,7 @@ def test_bag_of_words_of_any_posts_in_any_shape(tmp_path):
     with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
         for client, texts in by_client(rows).items():
             writer.add(client, *zip(*texts, strict=True))
-    found = opened(tmp_path, writer.records)
+    found = opened(tmp_path)
     index = torch.from_numpy(np.random.default_rng(0).integers(0, len(rows), (3, 1, 8)))
     bag = bag_of_words(index, *tensors(found), len(VOCABULARY))
     assert bag.shape == (3, 1, 8, len(VOCABULARY))

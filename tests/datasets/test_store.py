@@ -2,12 +2,12 @@
 
 import json
 import logging
+import os
 
 import numpy as np
 import pytest
 
-from fedlib import datasets
-from fedlib.datasets import store
+from fedlib import datasets, files
 from fedlib.errors import Error
 
 
@@ -122,14 +122,14 @@ def test_the_data_root_can_come_from_the_environment(root, monkeypatch):
 
 
 def test_a_failure_while_replacing_keeps_the_old_copy(root, monkeypatch):
-    real = store.os.replace
+    real = os.rename
 
     def fails_for_the_new_one(source, target):
-        if str(target).endswith("own") and not str(source).endswith("data"):
+        if target.name == "own" and not source.name.endswith(".old"):
             raise OSError(28, "No space left on device")
         real(source, target)
 
-    monkeypatch.setattr(store.os, "replace", fails_for_the_new_one)
+    monkeypatch.setattr(files.os, "rename", fails_for_the_new_one)
     with pytest.raises(Error, match="No space left"):
         datasets.import_file("own", root / "own.npz", root, overwrite=True)
     datasets.verify("own", root)

@@ -21,14 +21,17 @@ def flat(snippets: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 # ------------------------------------------------------------------------------------ characters
 
 
-def test_the_character_vocabulary() -> None:
+@pytest.mark.parametrize(
+    ("snippet", "tokens"),
+    # First, last, and some of the middle, counted by hand in the vocabulary's listing; a character
+    # outside of it is as many unknown tokens as it has bytes.
+    [("dh\r", [88, 1, 2, 86, 89]), ("D H\n", [88, 8, 14, 9, 63, 89]), ("~é", [88, 87, 87, 87, 89])],
+)
+def test_the_character_vocabulary(snippet: str, tokens: list[int]) -> None:
     assert len(set(text.SHAKESPEARE_CHARACTERS)) == len(text.SHAKESPEARE_CHARACTERS) == 86
     assert (text.PAD, text.OOV, text.BOS, text.EOS, text.CHARACTERS) == (0, 87, 88, 89, 90)
-    # First, last, and some of the middle, counted by hand in the vocabulary's listing.
-    assert text.shakespeare_tokens("dh\r") == [88, 1, 2, 86, 89]
-    assert text.shakespeare_tokens("D H\n") == [88, 8, 14, 9, 63, 89]
-    # A character outside of the vocabulary is as many unknown tokens as it has bytes.
-    assert text.shakespeare_tokens("~é") == [88, 87, 87, 87, 89]
+    rows, _ = text.shakespeare_chunks(*flat([snippet.encode()]), length=len(tokens) - 1)
+    assert rows.tolist() == [tokens]
 
 
 def test_snippets_are_encoded_apart_and_cut() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ from torch import nn
 
 import fedlib
 from fedlib.engine.config import configure
-from fedlib.engine.grids import combinations
-from fedlib.engine.run import execute
+from fedlib.engine.run import combinations, execute
 from fedlib.engine.strategy import threads
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -63,8 +63,8 @@ def test_a_configuration_is_the_same_alone_and_inside_a_grid(name: str) -> None:
     task = load(name)
     cells = combinations({"client_lr": [0.02, 0.05], "server_lr": [0.01, 0.1, 0.3]})
     common = {**COMMON, "rounds": 2}
-    requests = [configure(task, "fedadam", overrides=cell, **common) for cell in cells]
-    together = execute(task, requests, backend="vectorized")
+    configured = [configure(task, "fedadam", overrides=cell, **common) for cell in cells]
+    together = execute(task, configured, backend="vectorized")
     assert {h.meta["configurations"] for h in together} == {6}
     for cell, history in list(zip(cells, together, strict=True))[1::2]:
         alone = fedlib.run(task, "fedadam", overrides=cell, **common)
@@ -82,8 +82,8 @@ def test_configurations_that_cannot_share_a_program_still_run_together() -> None
         {"client_lr": 0.05, "batch_size": 5, "client_schedule": "step_decay"},
         {"client_lr": 0.07, "batch_size": 5},
     ]
-    requests = [configure(task, "fedadam", overrides=cell, **COMMON) for cell in cells]
-    together = execute(task, requests)
+    configured = [configure(task, "fedadam", overrides=cell, **COMMON) for cell in cells]
+    together = execute(task, configured)
     assert [h.meta["configurations"] for h in together] == [2, 1, 1, 2]
     for cell, history in zip(cells, together, strict=True):
         assert difference(history, fedlib.run(task, "fedadam", overrides=cell, **COMMON)) < 1e-10
@@ -105,8 +105,6 @@ def test_local_epochs_and_unequal_steps_agree() -> None:
 
 def with_clients(task: fedlib.Task, order: list[int], extra: int = 0) -> fedlib.Task:
     """The task with its clients in another order and ``extra`` empty ones."""
-    import dataclasses
-
     data = task.train
     parts = [data.index[data.starts[i] : data.starts[i] + data.sizes[i]].numpy() for i in order]
     parts += [np.array([], dtype=np.int64)] * extra
@@ -145,22 +143,16 @@ class Plain(nn.Module):
 
 
 def test_any_module_runs_through_vmap_with_keyed_dropout() -> None:
-    import dataclasses
-
     task = dataclasses.replace(load("synthetic"), model=Plain)
     a = fedlib.run(task, "fedavg", backend="vectorized", **COMMON)
     b = fedlib.run(task, "fedavg", backend="reference", **COMMON)
     assert difference(a, b) < 1e-10
-    requests = [
-        configure(task, "fedavg", overrides={"client_lr": lr}, **COMMON) for lr in (0.01, 0.05)
-    ]
-    for request, together in zip(requests, execute(task, requests), strict=True):
-        assert difference(together, execute(task, [request])[0]) < 1e-10
+    both = [configure(task, "fedavg", overrides={"client_lr": lr}, **COMMON) for lr in (0.01, 0.05)]
+    for alone, together in zip(both, execute(task, both), strict=True):
+        assert difference(together, execute(task, [alone])[0]) < 1e-10
 
 
 def test_running_statistics_are_refused() -> None:
-    import dataclasses
-
     model = lambda: nn.Sequential(nn.Linear(60, 4), nn.BatchNorm1d(4), nn.Linear(4, 10))  # noqa: E731
     task = dataclasses.replace(load("synthetic"), model=model)
     with pytest.raises(fedlib.Error, match="running statistics"):
@@ -216,8 +208,6 @@ def test_gathering_and_evaluating_in_pieces_changes_nothing(
 
 def test_the_closed_form_of_softmax_regression_equals_autograd() -> None:
     """The same model without its closed form, alone and with configurations that share data."""
-    import dataclasses
-
     from fedlib.models import Softmax
 
     class Differentiated(Softmax):
@@ -252,8 +242,6 @@ class Tied(nn.Module):
 @pytest.mark.parametrize("backend", ["vectorized", "reference"])
 def test_tied_weights_stay_tied_and_frozen_ones_frozen(backend: str) -> None:
     """One client's one full-batch step equals torch.optim.SGD's on the module itself."""
-    import dataclasses
-
     task = dataclasses.replace(load("synthetic"), model=Tied)
     task = dataclasses.replace(task, train=with_clients(task, [3]).train)
     settings = {"client_lr": 0.1, "batch_size": None}
@@ -301,8 +289,8 @@ def test_different_servers_over_the_same_client_work_share_one_program(backend: 
         ("fedadam", {"tau": 1e-2, "client_lr": 1e308}),  # leaves the program when it diverges
         ("fedadam", {"tau": 1e-2, "client_lr": 0.05}),
     ]
-    requests = [configure(task, name, overrides=own, **COMMON) for name, own in asked]
-    together = execute(task, requests, backend=backend)
+    configured = [configure(task, name, overrides=own, **COMMON) for name, own in asked]
+    together = execute(task, configured, backend=backend)
     assert {history.meta["configurations"] for history in together} == {len(asked)}
     assert [history.diverged is not None for history in together].count(True) == 1
     for (name, own), history in zip(asked, together, strict=True):

@@ -16,8 +16,9 @@ import torch
 
 import fedlib
 from fedlib.engine.config import configure
-from fedlib.engine.program import Program, Progress
+from fedlib.engine.program import Program
 from fedlib.engine.run import execute
+from fedlib.engine.states import Progress
 from tests.engine.test_whole_clients import Visits, problem
 
 # How often the run of the kill test is killed; FEDLIB_KILLS=20 for a long test.
@@ -35,7 +36,7 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
 
     def advance(self: Program, now: Progress, number: int) -> None:
         if not left[0]:
-            self._round(self._stack(now.alive), now.alive, now.server, number)
+            self.training.round(now.alive, now.server, number)
             raise Cut
         left[0] -= 1
         original(self, now, number)
@@ -52,18 +53,18 @@ def same(a: fedlib.History, b: fedlib.History) -> bool:
     )
 
 
-def interrupted(task: fedlib.Task, requests: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
+def interrupted(task: fedlib.Task, configured: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
     for rounds in cuts:
         with pytest.MonkeyPatch.context() as patch:
             cut_after(patch, rounds)
             with pytest.raises(Cut):
-                execute(task, requests, checkpoint=folder, checkpoint_every=1)
-    return execute(task, requests, checkpoint=folder, checkpoint_every=1)
+                execute(task, configured, checkpoint=folder, checkpoint_every=1)
+    return execute(task, configured, checkpoint=folder, checkpoint_every=1)
 
 
 def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: Path) -> None:
     task = fedlib.load_task("synthetic", clients=8)
-    requests = [
+    configured = [
         configure(
             task,
             "fedadam",
@@ -74,9 +75,9 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: P
         )
         for lr in (0.01, 1e38, 0.1)
     ]
-    whole = execute(task, requests)
+    whole = execute(task, configured)
     assert [history.diverged is None for history in whole] == [True, False, True]
-    again = interrupted(task, requests, tmp_path / "state", (1, 3, 1))
+    again = interrupted(task, configured, tmp_path / "state", (1, 3, 1))
     assert all(same(a, b) for a, b in zip(whole, again, strict=True))
     assert not (tmp_path / "state").exists()
 
@@ -84,9 +85,9 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: P
 def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
     A, b, p = problem()
     task = fedlib.quadratic_task(A, b, p)
-    request = configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)
-    (whole,) = execute(task, [request])
-    (again,) = interrupted(task, [request], tmp_path, (3, 2))
+    configured = [configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)]
+    (whole,) = execute(task, configured)
+    (again,) = interrupted(task, configured, tmp_path, (3, 2))
     assert same(whole, again)
 
 
@@ -102,6 +103,9 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path)
     assert same(execute(task, [other])[0], execute(task, [other], checkpoint=tmp_path)[0])
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
+        execute(task, [first], checkpoint=tmp_path)
+    (tmp_path / f"{file.stem}.safetensors").write_bytes(b"of an earlier format")
+    with pytest.raises(fedlib.Error, match=r"belongs to another run or version; delete it"):
         execute(task, [first], checkpoint=tmp_path)
     with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
         execute(task, [first], checkpoint=tmp_path, checkpoint_every=0)
@@ -121,18 +125,14 @@ def start(folder: Path, result: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), str(result)])
 
 
-def wait_for_a_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    while process.poll() is None and not any(folder.glob("*.safetensors")):
-        time.sleep(0.005)
-
-
 @pytest.mark.slow
 def test_a_killed_process_continues_bit_for_bit(tmp_path: Path) -> None:
     assert start(tmp_path / "none", tmp_path / "whole.csv").wait() == 0
     chance = random.Random(0)
     process = start(tmp_path / "state", tmp_path / "again.csv")
     for _ in range(KILLS):
-        wait_for_a_checkpoint(tmp_path / "state", process)
+        while process.poll() is None and not any((tmp_path / "state").glob("*.pt")):
+            time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()

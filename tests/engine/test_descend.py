@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import fedlib
-from fedlib.engine.feed import Feed, Round
+from fedlib.engine.config import configure
+from fedlib.engine.feed import Feed
 from fedlib.engine.oracles import RowsOracle
 from fedlib.engine.rows import FlatModel
 
@@ -18,9 +19,9 @@ def setting(name: str, **options: float):
     task = fedlib.load_task(name, **options)
     model = FlatModel(task.model(), torch.float64, CPU)
     feed = Feed(task, torch.float64, CPU)
+    config, _ = configure(task, "fedavg", overrides={"batch_size": 5, "local_steps": 2})
     clients = torch.arange(3).numpy()
-    round = Round(0, 1, 3, len(task.train), 5, 1, 2, 0)
-    plan = feed.plan(clients, round)
+    plan = feed.plan(clients, feed.round(0, config, clients))
     batch = next(iter(feed.batches(plan, feed.example_weights(plan))))
     return RowsOracle(task, model), model, batch
 

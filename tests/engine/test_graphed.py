@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 import fedlib
-from fedlib.engine import graphed
+from fedlib.engine.graphed import Graphed
+from fedlib.engine.program import BACKENDS
 from fedlib.engine.states import map_state
-
-
-def difference(a: fedlib.History, b: fedlib.History) -> float:
-    params = max(float((a.params[name] - b.params[name]).abs().max()) for name in a.params)
-    return max(params, float((a.frame["value"] - b.frame["value"]).abs().max()))
+from tests.engine.test_backends import difference
 
 
 class Replayed:
@@ -24,14 +22,27 @@ class Replayed:
         self.function, self.outputs = function, map_state(torch.clone, function())
         self.replays = 0
 
+    @staticmethod
+    def pool(device: torch.device) -> None:
+        """The graphs of a program share no memory here."""
+
     def replay(self) -> None:
         self.replays += 1
         map_state(torch.Tensor.copy_, self.outputs, self.function())
 
 
 @pytest.fixture
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graphed.Recording, "graph", Replayed)
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Replayed]:
+    """The graphs that are recorded, all of them on a CPU."""
+    graphs: list[Replayed] = []
+
+    class Counted(Replayed):
+        def __init__(self, function: Any, pool: Any) -> None:
+            super().__init__(function, pool)
+            graphs.append(self)
+
+    monkeypatch.setitem(BACKENDS, "graphed", partial(Graphed, graph=Counted))
+    return graphs
 
 
 CASES = [
@@ -44,28 +55,24 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "algorithm", "overrides"), CASES)
-def test_recorded_steps_equal_direct_ones(
-    on_cpu: None, name: str, options: dict[str, Any], algorithm: str, overrides: dict[str, Any]
-) -> None:
+def check(device: str, most: float, name: str, options: Any, algorithm: str, own: Any) -> None:
+    """A run on ``device`` with recorded steps against one with direct steps."""
     task = fedlib.load_task(name, **options)
     common: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 4}
     runs = [
-        fedlib.run(task, algorithm, overrides=overrides, backend=backend, device="cpu", **common)
+        fedlib.run(task, algorithm, overrides=own, backend=backend, device=device, **common)
         for backend in ("vectorized", "graphed")
     ]
-    assert difference(*runs) < 1e-12
+    assert difference(*runs) < most
 
 
-def test_equal_shapes_are_recorded_once(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Replayed] = []
+@pytest.mark.parametrize("case", CASES)
+def test_recorded_steps_equal_direct_ones(made: list[Replayed], case: Any) -> None:
+    check("cpu", 1e-12, *case)
+    assert made
 
-    class Counted(Replayed):
-        def __init__(self, function: Any, pool: Any) -> None:
-            super().__init__(function, pool)
-            made.append(self)
 
-    monkeypatch.setattr(graphed.Recording, "graph", Counted)
+def test_equal_shapes_are_recorded_once(made: list[Replayed]) -> None:
     task = fedlib.load_task("quadratic")
     fedlib.run(task, "fedavg", rounds=5, backend="graphed", overrides={"local_steps": 3})
     assert len(made) == 1 and made[0].replays == 14  # the first step ran directly
@@ -79,14 +86,6 @@ def test_without_cuda_it_is_one_clear_line() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
-@pytest.mark.parametrize(("name", "options", "algorithm", "overrides"), CASES)
-def test_cuda_graphs_equal_direct_steps(
-    name: str, options: dict[str, Any], algorithm: str, overrides: dict[str, Any]
-) -> None:
-    task = fedlib.load_task(name, **options)
-    common: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 4}
-    runs = [
-        fedlib.run(task, algorithm, overrides=overrides, backend=backend, device="cuda", **common)
-        for backend in ("vectorized", "graphed")
-    ]
-    assert difference(*runs) < 1e-10
+@pytest.mark.parametrize("case", CASES)
+def test_cuda_graphs_equal_direct_steps(case: Any) -> None:
+    check("cuda", 1e-10, *case)

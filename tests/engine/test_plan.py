@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedlib.engine.plan import Plan, make_plan
+from fedlib.engine.plan import Plan, local_steps, make_plan
 from fedlib.task import ClientData
 
 SIZES = [7, 0, 3, 10, 1]
@@ -19,9 +20,11 @@ def data() -> ClientData:
     return ClientData(torch.arange(total), torch.arange(total), parts)
 
 
-def plan(clients: list[int], **changes: object) -> Plan:
-    settings = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
-    return make_plan(data(), np.array(clients), **settings)  # type: ignore[arg-type]
+def plan(clients: list[int], **changes: Any) -> Plan:
+    own = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
+    epochs, steps, chosen = own.pop("local_epochs"), own.pop("steps"), np.array(clients)
+    taken = local_steps(data().sizes[chosen], own["batch_size"], epochs, steps, chosen)
+    return make_plan(data(), chosen, taken, **own)
 
 
 def batches(p: Plan, client: int) -> list[list[int]]:
@@ -86,7 +89,7 @@ def test_finished_clients_leave_and_only_last_batches_are_short() -> None:
     assert p.mask is not None
     assert torch.equal(p.mask.sum(1), p.counts)
     # Four steps of widths 3, 3, 3 and 1.
-    assert p.padding() == 1 - 21 / 25
+    assert p.counts.sum() == 21 and p.slots == 25
 
 
 def test_local_steps_cycle_through_the_data() -> None:
@@ -101,7 +104,7 @@ def test_local_steps_cycle_through_the_data() -> None:
 
 def test_full_batches_have_no_mask() -> None:
     p = plan([0, 2], batch_size=1)
-    assert p.mask is None and p.padding() == 0
+    assert p.mask is None and p.slots == p.counts.sum()
     p = plan([0, 3], batch_size=None, local_epochs=1)
     assert p.active == [2] and p.counts.tolist() == [7, 10]
     assert sorted(p.index[1].tolist()) == members(3)

@@ -44,11 +44,3 @@ def test_products_set_and_restore_tf32(dtype: str) -> None:
         assert torch.backends.cudnn.allow_tf32 == (dtype == "tf32")
         assert torch.backends.cuda.matmul.allow_tf32 == (dtype == "tf32")
     assert torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
-
-
-def test_formats_have_digests_of_their_own() -> None:
-    task = fedlib.load_task("quadratic")
-    digests = {
-        fedlib.engine.configure(task, "fedavg", dtype=dtype)[0].digest for dtype in precision.DTYPES
-    }
-    assert len(digests) == len(precision.DTYPES)

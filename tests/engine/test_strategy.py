@@ -16,15 +16,15 @@ CPU = torch.device("cpu")
 
 def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel() -> None:
     with strategy.threads(4):
-        small = strategy.choose(610, 1, 10, CPU)
+        small = strategy.pick(610, 1, 10, CPU)
         assert (small.backend, small.threads) == ("vectorized", 1)
-        large = strategy.choose(1_206_590, 1, 10, CPU)
+        large = strategy.pick(1_206_590, 1, 10, CPU)
         assert (large.backend, large.chunk_clients, large.threads) == ("parallel", 1, 4)
-        middle = strategy.choose(100_000, 1, 8, CPU)
+        middle = strategy.pick(100_000, 1, 8, CPU)
         assert (middle.backend, middle.chunk_clients) == ("parallel", 2)
-        assert strategy.choose(1_206_590, 1, 1, CPU).backend == "vectorized"
+        assert strategy.pick(1_206_590, 1, 1, CPU).backend == "vectorized"
     with strategy.threads(1):
-        assert strategy.choose(1_206_590, 1, 10, CPU).backend == "vectorized"
+        assert strategy.pick(1_206_590, 1, 10, CPU).backend == "vectorized"
 
 
 def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_not() -> None:
@@ -34,14 +34,16 @@ def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_
     assert not strategy.stacks(models.DeltaCNN(10))
     with strategy.threads(2):
         for stacked, backend, clients in ((True, "vectorized", 10), (False, "parallel", 8)):
-            found = strategy.choose(100_000, 1, 16, CPU, stacked=stacked)
+            found = strategy.pick(100_000, 1, 16, CPU, stacked=stacked)
             assert (found.backend, found.threads) == (backend, 2)
             assert found.chunk_clients == clients
 
 
 def test_what_the_caller_fixes_stays() -> None:
-    assert strategy.choose(610, 1, 10, CPU, "reference", 3).backend == "reference"
-    assert strategy.choose(610, 72, 10, CPU, "vectorized", 3).chunk_clients == 3
+    assert strategy.pick(610, 1, 10, CPU, "reference", 3).backend == "reference"
+    assert strategy.pick(610, 72, 10, CPU, "vectorized", 3, threads=5) == strategy.Strategy(
+        "vectorized", 3, 5
+    )
 
 
 def test_measured_limits_are_kept_for_this_machine_and_decide() -> None:
@@ -49,7 +51,7 @@ def test_measured_limits_are_kept_for_this_machine_and_decide() -> None:
     found = strategy.Limits(chunk_numbers=5000, one_thread_numbers=10)
     place = strategy.keep(CPU, found)
     assert strategy.limits(CPU) == found and strategy.measured(CPU)
-    assert strategy.choose(610, 2, 10, CPU).chunk_clients == 4
+    assert strategy.pick(610, 2, 10, CPU).chunk_clients == 4
     assert [path.name for path in place.parent.iterdir()] == ["strategy.json"]
 
 
@@ -57,29 +59,24 @@ def test_measured_limits_are_kept_for_this_machine_and_decide() -> None:
 def test_a_damaged_file_counts_as_none(text: str) -> None:
     strategy.path().parent.mkdir(parents=True)
     strategy.path().write_text(text)
-    strategy._cache.clear()
+    strategy._measured.cache_clear()
     assert strategy.limits(CPU) == strategy.DEFAULTS["cpu"]
 
 
 def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results() -> None:
     task = fedlib.load_task("synthetic", clients=6)
-    requests = [
+    configured = [
         configure(task, "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate})
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
-    together = execute(task, requests)
     strategy.keep(CPU, strategy.Limits(chunk_numbers=2 * 610))
-    assert [len(part) for part in programs(requests, task, "cpu")] == [2, 2, 1]
-    assert [len(part) for part in programs(requests)] == [5]
-    apart = execute(task, requests, device="cpu")
+    before = torch.get_rng_state()
+    assert [len(part) for part in programs(configured, task, "cpu")] == [2, 2, 1]
+    assert torch.equal(before, torch.get_rng_state())  # asking draws nothing
+    assert [len(part) for part in programs(configured)] == [5]
+    together = execute(task, configured, device="cpu", together=True)
+    apart = execute(task, configured, device="cpu")
+    assert {history.meta["configurations"] for history in together} == {5}
     assert [history.meta["configurations"] for history in apart] == [2, 2, 2, 2, 1]
     for a, b in zip(together, apart, strict=True):
         assert all(torch.allclose(a.params[n], b.params[n], atol=1e-12) for n in a.params)
-
-
-def test_asking_how_programs_fit_draws_nothing_from_the_global_generator() -> None:
-    task = fedlib.load_task("synthetic", clients=6)
-    requests = [configure(task, "fedavg", overrides={"client_lr": r}) for r in (0.01, 0.02)]
-    before = torch.get_rng_state()
-    programs(requests, task, "cpu")
-    assert torch.equal(before, torch.get_rng_state())

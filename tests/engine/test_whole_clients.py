@@ -137,10 +137,10 @@ def test_halves_are_disjoint_and_the_floats_are_counted(backend: str) -> None:
     history = fedlib.run(task, Visits(lr=0.0, split=True), rounds=2, backend=backend)
     assert history.series("floats_down", "communication").tolist() == [18.0, 18.0]
     assert torch.allclose(history.params["x"], torch.ones(3))
-    request = fedlib.engine.configure(task, Visits(split=True))
-    program = Program(task, [request], torch.device("cpu"), backend, None)
+    configured = [fedlib.engine.configure(task, Visits(split=True))]
+    training = Program(task, configured, torch.device("cpu"), backend).training
     cohort = np.array([0, 1, 3, 4, 5])
-    halves = [program._halves(cohort, number) for number in range(20)]
+    halves = [training.halves(cohort, number) for number in range(20)]
     assert all(sorted([*a, *b]) == cohort.tolist() and len(a) == 2 for a, b in halves)
     assert len({tuple(a) for a, _ in halves}) > 5
     with pytest.raises(fedlib.Error, match="clients_per_round is 1; Visits splits the cohort"):

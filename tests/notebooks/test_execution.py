@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import figures, papers
-from fedlib.reproduction import reproduce
+from fedlib import papers
+from fedlib.reproduction import draw, reproduce
 from fedlib.results import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def stored(place):
 
 def promised(name):
     """The catalogue's figures that a notebook makes, and the files beyond it."""
-    entries = [entry for entry in figures.entries() if name in entry.notebooks.values()]
+    entries = [entry for entry in draw.entries() if name in entry.notebooks.values()]
     return entries, MORE.get(name, [])
 
 
@@ -105,7 +105,7 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
 
 def test_every_entry_belongs_to_a_notebook_or_says_how_its_runs_are_made():
     stems = {path.stem for path in reproduce.notebooks()}
-    for entry in figures.entries():
+    for entry in draw.entries():
         makers = set(entry.notebooks.values())
         assert makers & stems, f"no notebook makes {entry.id}"
         assert all(maker.startswith("fedlib run ") for maker in makers - stems), entry.id
@@ -128,7 +128,7 @@ def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, stat
         pytest.skip("the series did not run")
     started, ids = time.time(), paper_ids()
     assert len(ids) == 59
-    figures.redraw(root=tmp_path / "figures")
+    draw.redraw(root=tmp_path / "figures")
     for name in ids:
         path = tmp_path / "figures" / name
         suffixes = (".png", ".pdf") if path.with_suffix(".png").is_file() else (".html",)
@@ -142,7 +142,7 @@ def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, stat
             assert np.isfinite(drawn).any(), name
         record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         assert record["caption"]
-        assert bool(record["runs"]) == (figures.entry(name).draw is not None), name
+        assert bool(record["runs"]) == (draw.entry(name).draw is not None), name
 
 
 def other(history):
@@ -157,7 +157,7 @@ def test_every_figure_changes_with_the_stored_values(place, state):
     if "runs" not in state:
         pytest.skip("the series did not run")
     store = Store()
-    for entry in figures.entries():
+    for entry in draw.entries():
         if entry.draw is None:
             continue
         record = picture(place, entry).with_suffix(".json").read_text(encoding="utf-8")
@@ -169,7 +169,7 @@ def test_every_figure_changes_with_the_stored_values(place, state):
 
 
 def test_nbval_finds_every_run_in_the_store(place, state):
-    """nbval cannot inject parameters: it must come to the same numbers by quick.yaml alone."""
+    """nbval cannot inject parameters: the experiments' small numbers must come to the same."""
     if "runs" not in state:
         pytest.skip("the series did not run")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

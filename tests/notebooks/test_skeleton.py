@@ -6,10 +6,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import yaml
 
-from fedlib import figures
 from fedlib.reproduction import reproduce
+from fedlib.reproduction.draw import entries
+from fedlib.reproduction.experiments import EXPERIMENTS
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -51,7 +51,7 @@ def test_the_series_is_there():
     stems = [path.stem for path in NOTEBOOKS]
     assert {"00_start_here", "10_cifar10", "90_figures", "91_paper_against_ours"} <= set(stems)
     assert all(re.fullmatch(r"\d\d_[a-z0-9_]+", stem) for stem in stems)
-    made = {name for entry in figures.entries() for name in entry.notebooks.values()}
+    made = {name for entry in entries() for name in entry.notebooks.values()}
     assert made & set(stems) >= {"10_cifar10", "23_fair_synthetic", "01_client_drift"}
 
 
@@ -152,11 +152,12 @@ def test_exercises_have_stub_self_check_and_solution(book):
         ast.parse(block)
 
 
-def test_quick_yaml_has_the_notebooks_own_parameters():
-    settings = yaml.safe_load((FOLDER / "quick.yaml").read_text(encoding="utf-8"))
-    assert list(settings) == [path.stem for path in NOTEBOOKS]
+def test_small_numbers_are_parameters_of_their_notebook():
+    """A notebook without an experiment is the same under every preset."""
+    assert set(EXPERIMENTS) <= {path.stem for path in NOTEBOOKS}
     for path in NOTEBOOKS:
-        reproduce.check_parameters(path, settings[path.stem])
-        assert not set(settings[path.stem]) & set(COMMON)
-        for value in settings[path.stem].values():
+        small = EXPERIMENTS[path.stem].quick if path.stem in EXPERIMENTS else {}
+        reproduce.check_parameters(path, small)
+        assert not set(small) & set(COMMON)
+        for value in small.values():
             assert value is not None and not isinstance(value, dict)

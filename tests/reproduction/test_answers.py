@@ -1,11 +1,14 @@
 """Requests of plans: each task loaded once, each run trained once, nothing trained twice."""
 
+import dataclasses
+import json
+
 import pytest
 
 import fedlib
 from fedlib import engine
-from fedlib.reproduction import answers
-from fedlib.reproduction.experiments import Request, grid, repeated, tuned
+from fedlib.reproduction import answers, draw, memory
+from fedlib.reproduction.request import Place, Request, grid, repeated, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
@@ -110,3 +113,78 @@ def test_a_refused_request_says_so_before_anything_trains(store, trained):
     with pytest.raises(fedlib.Error, match="unknown override for fedavg 'tau'"):
         answers.survey(store, bad, "quick")
     assert not trained
+
+
+def test_kept_runs_are_all_or_none(tmp_path, monkeypatch):
+    store = Store(tmp_path / "runs", published=[tmp_path / "results"])
+    requests = tuned("synthetic", ("fedavg", "fednova"), "x", options=SMALL, rounds=1)
+    assert answers.kept(store, requests, "quick") == []
+    answers.answer(store, requests[:1], "quick", progress=False)
+    assert answers.kept(store, requests, "quick") == []
+    made = answers.answer(store, requests, "quick", progress=False)
+
+    def refuse(*_, **__):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(engine, "execute", refuse)
+    (tmp_path / "runs").rename(tmp_path / "results")
+    kept = answers.kept(store, requests[::-1], "quick")
+    assert [h.config.digest for h in kept] == [h.config.digest for h in made[::-1]]
+    assert [h.meta["plan"] for h in kept] == 2 * [{"part": "x"}]
+
+
+PLACE = Place("adafedadam", "Table 7", "FedAvg", "SGD")
+PLAN = {"part": "solvers", **dataclasses.asdict(PLACE)}
+
+
+@pytest.fixture
+def labelled(store):
+    """A run of a table, and one without a place, from the store."""
+    placed = Request("synthetic", "fedavg", "solvers", options=SMALL, rounds=2, place=PLACE)
+    plain = tuned("synthetic", ("fednova",), "curves", options=SMALL, rounds=2)
+    return answers.answer(store, [placed, *plain], "quick")
+
+
+def test_a_history_says_what_it_was_requested_for_and_the_store_does_not(store, labelled):
+    assert [history.meta["plan"] for history in labelled] == [PLAN, {"part": "curves"}]
+    for history in labelled:
+        assert "plan" not in store.load(history.config.digest).meta
+
+
+def test_a_figures_memory_keeps_what_its_runs_were_requested_for(store, labelled, tmp_path):
+    entry = draw.entry("adafedadam/table_7")
+    bare = store.load(labelled[1].config.digest)
+    memory.remember(store, entry.id, [labelled[0], bare])
+
+    def drawn(known):
+        return [h.meta.get("plan") for h in known.histories("synthetic", store.load)]
+
+    assert drawn(memory.remembered(store, entry)) == [PLAN, None]
+    results = tmp_path / "results"
+    memory.publish(results, entry, memory.known(store, entry, ["synthetic"]))
+    elsewhere = Store(tmp_path / "empty", published=[results])
+    assert drawn(memory.remembered(elsewhere, entry)) == [PLAN, None]
+    assert not memory.known(store, entry, ["mnist"]).runs
+    # A file of an older version knows digests only; a broken one says what to do.
+    (path,) = (results / "figures").glob("*.json")
+    plain = json.loads(path.read_text())
+    del plain["plans"]
+    path.write_text(json.dumps(plain))
+    assert drawn(memory.remembered(elsewhere, entry)) == [None, None]
+    path.write_text("{")
+    with pytest.raises(fedlib.Error, match="delete it, then run notebooks/37_local_solvers"):
+        memory.remembered(elsewhere, entry)
+
+
+def test_redrawn_histories_carry_their_plans(store, labelled, monkeypatch, tmp_path):
+    shown = []
+    entry = draw.entry("adafedadam/table_7")
+
+    def seen(histories):
+        shown.append([history.meta.get("plan") for history in histories])
+        return entry.draw(histories)
+
+    monkeypatch.setitem(draw.ENTRIES, entry.id, dataclasses.replace(entry, draw=seen))
+    draw.draw(entry.id, labelled, store=store)
+    draw.redraw([entry.id], store)
+    assert shown == 2 * [[PLAN, {"part": "curves"}]]

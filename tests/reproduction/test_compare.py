@@ -1,24 +1,24 @@
 """Cells of the papers' tables from hand-made runs, against numbers computed by hand."""
 
 import dataclasses
+import math
+from collections import Counter
+from functools import partial
 
 import pandas as pd
 import pytest
-import torch
 
 import fedlib
 from fedlib import papers
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
-from fedlib.reproduction.compare import COLUMNS, compare, summary
+from fedlib.reproduction import tables
+from fedlib.reproduction.compare import cells, compare, summary
+from fedlib.reproduction.metrics import METRICS
+from fedlib.reproduction.table import Cell, Table
 from fedlib.results import Store
 from fedlib.results.files import write_run
 
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Store(tmp_path / "runs")
+TABLE_1 = tables.find("fedopt", "Table 1", "cifar10")
+TABLE_5 = tables.find("adafedadam", "Table 5", "synthetic")
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +29,9 @@ def synthetic():
 @pytest.fixture(scope="module")
 def cifar():
     """The paper's CIFAR-10 in name and settings; no data is needed for hand-made numbers."""
-    small = fedlib.load_task("synthetic", clients=3)
     options = {"data": "cifar10", "clients": 500, "examples_per_client": 100, "test_clients": 100}
     return dataclasses.replace(
-        small,
+        fedlib.load_task("synthetic", clients=3),
         name="cifar10",
         preset="paper",
         label="CIFAR-10",
@@ -44,157 +43,163 @@ def cifar():
     )
 
 
-def hand_made(store, task, algorithm, values, clients=((1.0, 1),), diverged=None, **settings):
-    """Store a run whose accuracy per round is ``values``; clients are (accuracy, examples)."""
-    config, _ = configure(task, algorithm, **settings)
-    if task.name == "cifar10":  # ten of 500 clients a round
-        config = dataclasses.replace(config, clients_per_round=10)
-    rounds = range(config.rounds - len(values) + 1, config.rounds + 1)
-    frame = pd.DataFrame(
-        [(r, "test", "accuracy", v) for r, v in zip(rounds, values, strict=True)]
-        + [(r, "test", "accuracy_unweighted", v / 2) for r, v in zip(rounds, values, strict=True)],
-        columns=["round", "split", "metric", "value"],
+@pytest.fixture
+def run(hand_made, cifar):
+    """A run of the paper's CIFAR-10: ten of 500 clients a round."""
+    return partial(hand_made, cifar, cohort=10)
+
+
+def cell(frame, algorithm, metric="accuracy"):
+    (row,) = frame[(frame["algorithm"] == algorithm) & (frame["metric"] == metric)].to_dict(
+        "records"
     )
-    table = pd.DataFrame(
-        [(str(i), "test", "accuracy", v, n) for i, (v, n) in enumerate(clients)],
-        columns=["client", "split", "metric", "value", "examples"],
-    )
-    meta = {"diverged": diverged, "versions": {}, "seconds": 1.0}
-    history = History(frame, table, {"w": torch.zeros(1)}, config, meta)
-    return write_run(store.root, task, history, False, True)
+    return row
 
 
-ITEMS = {"cifar10": "Table 1", "emnist_cr": "Table 1", "synthetic": "Table 5"}
-PAPERS = {"cifar10": "fedopt", "emnist_cr": "fedopt", "synthetic": "adafedadam"}
+def fedavg(*runs):
+    return cell(cells(runs, TABLE_1), "fedavg")
 
 
-def cell(frame, task, algorithm, metric):
-    found = frame[
-        (frame["paper"] == PAPERS[task])
-        & (frame["item"] == ITEMS[task])
-        & (frame["task"] == task)
-        & (frame["algorithm"] == algorithm)
-        & (frame["metric"] == metric)
-    ]
-    assert len(found) == 1
-    return found.iloc[0]
-
-
-def test_without_runs_every_cell_names_its_notebook(store):
-    frame = compare(store)
-    assert tuple(frame.columns) == COLUMNS
-    counts = frame.groupby(["paper", "item", "task"]).size().to_dict()
-    assert counts["fedopt", "Table 1", "cifar10"] >= 5
-    assert counts["fedopt", "Table 1", "emnist_cr"] >= 5
-    assert counts["adafedadam", "Table 5", "synthetic"] == 3 * len(TABLE_5)
+def test_without_runs_every_cell_names_its_notebook(tmp_path):
+    frame = compare(Store(tmp_path / "runs", published=[]))
+    counts = Counter((t.paper, t.name, t.task) for t in tables.TABLES for _ in t.cells)
+    assert frame.groupby(["paper", "item", "task"]).size().to_dict() == counts
     assert frame["ours"].isna().all() and (frame["seeds"] == 0).all()
-    assert "fedlib reproduce 10_cifar10" in cell(frame, "cifar10", "fedavg", "accuracy")["note"]
-    note = cell(frame, "synthetic", "fedavg", "std")["note"]
-    assert "notebooks/23_fair_synthetic.ipynb" in note
+    note = cell(frame[(frame["item"] == "Table 1") & (frame["task"] == "cifar10")], "fedavg")[
+        "note"
+    ]
+    assert "fedlib reproduce 10_cifar10" in note and "notebooks/10_cifar10.ipynb" in note
     totals = summary(frame)
     assert (totals["run"] == 0).all() and (totals["within"] == 0).all()
     assert totals.groupby(["paper", "item", "task"])["cells"].sum().to_dict() == counts
+    for name, label in (("fedadam", "FedAdam"), ("fedavgm", "FedAvgM")):
+        printed = papers.printed("fedopt", "table1_validation", task="CIFAR-10", algorithm=label)
+        assert cell(cells([], TABLE_1), name)["printed"] == printed
 
 
-TABLE_5 = {"fedavg", "fedadam", "qfedavg", "fednova", "fedprox", "adafedadam"}
-
-
-def test_printed_numbers_are_the_papers(store):
+def test_stored_runs_count_but_a_damaged_one_is_left_out(tmp_path, caplog, cifar, run):
+    store = Store(tmp_path / "runs", published=[])
+    stored = [
+        write_run(store.root, cifar, run("fedavg", [value] * 150, seed=seed), False, True)
+        for seed, value in enumerate((0.6, 0.9))
+    ]
+    (store.path(stored[1].config) / "history.csv").write_text("round\n")
     frame = compare(store)
-    for label, name in (("FedAdam", "fedadam"), ("FedAvgM", "fedavgm")):
-        for task, row in (("cifar10", "CIFAR-10"), ("emnist_cr", "EMNIST CR")):
-            printed = papers.printed("fedopt", "table1_validation", task=row, algorithm=label)
-            assert cell(frame, task, name, "accuracy")["printed"] == printed
-    assert cell(frame, "synthetic", "fedprox", "worst30")["printed"] == 28.62
+    row = cell(frame[(frame["item"] == "Table 1") & (frame["task"] == "cifar10")], "fedavg")
+    assert row["ours"] == pytest.approx(60.0) and row["runs"] == (stored[0].config.digest,)
+    assert "history.csv" in caplog.text
 
 
-def test_fedopt_averages_the_last_100_rounds_over_seeds(store, cifar):
-    hand_made(store, cifar, "fedadam", [0.0] * 50 + [0.7] * 50 + [0.8] * 50, seed=0)
-    hand_made(store, cifar, "fedadam", [0.9] * 50 + [0.7] * 100, seed=1)
-    found = cell(compare(store), "cifar10", "fedadam", "accuracy")
-    assert found["ours"] == pytest.approx(72.5)
-    assert found["ours_std"] == pytest.approx(5 / 2**0.5)
-    assert found["ours_unweighted"] == pytest.approx(36.25)
-    assert found["seeds"] == 2 and len(found["runs"]) == 2
-    assert found["difference"] == pytest.approx(72.5 - 77.4)
-    assert (found["preset"], found["rounds"], found["printed_rounds"]) == ("paper", 4000, 4000)
-    assert found["data"] == "real" and found["note"] == ""
+def test_fedopt_averages_the_last_100_rounds_over_seeds(run):
+    runs = [
+        run("fedadam", [0.0] * 50 + [0.7] * 50 + [0.8] * 50, seed=0),
+        run("fedadam", [0.9] * 50 + [0.7] * 100, seed=1),
+    ]
+    row = cell(cells([*runs, runs[0]], TABLE_1), "fedadam")  # a run given twice counts once
+    assert row["ours"] == pytest.approx(72.5)
+    assert row["ours_std"] == pytest.approx(5 / 2**0.5)
+    assert row["ours_unweighted"] == pytest.approx(36.25)
+    assert row["seeds"] == 2 and len(row["runs"]) == 2
+    assert row["difference"] == pytest.approx(72.5 - 77.4)
+    assert (row["preset"], row["rounds"], row["printed_rounds"]) == ("paper", 4000, 4000)
+    assert row["data"] == "real" and row["note"] == ""
 
 
-def test_adafedadam_metrics(store, synthetic):
+def test_adafedadam_metrics(hand_made, synthetic):
     clients = [(0.2, 10), (0.9, 10), (0.4, 40), (1.0, 40), (0.5, 0)]
-    hand_made(store, synthetic, "fedavg", [0.5, 0.9], clients)
-    frame = compare(store)
-    average = cell(frame, "synthetic", "fedavg", "avg")
+    run = hand_made(synthetic, "fedavg", [0.5, 0.9], clients=clients)
+    frame = cells([run], TABLE_5)
+    average = cell(frame, "fedavg", "avg")
     assert average["ours"] == pytest.approx(90.0) and average["comparable"]
     assert average["difference"] == pytest.approx(-0.08)
     # Weighted mean (2 + 9 + 16 + 40) / 100 = 0.67.
     variance = (10 * 0.47**2 + 10 * 0.23**2 + 40 * 0.27**2 + 40 * 0.33**2) / 100
-    spread = cell(frame, "synthetic", "fedavg", "std")
+    spread = cell(frame, "fedavg", "std")
     assert spread["ours"] == pytest.approx(100 * variance**0.5)
     plain = (0.425**2 + 0.275**2 + 0.225**2 + 0.375**2) / 4
     assert spread["ours_unweighted"] == pytest.approx(100 * plain**0.5)
     assert not spread["comparable"] and "not comparable" in spread["note"]
     # The worst 30 of 100 examples: 10 at 0.2 and 20 of the 40 at 0.4; of 4 clients the worst one.
-    worst = cell(frame, "synthetic", "fedavg", "worst30")
+    worst = cell(frame, "fedavg", "worst30")
     assert worst["ours"] == pytest.approx(100 * (10 * 0.2 + 20 * 0.4) / 30)
     assert worst["ours_unweighted"] == pytest.approx(20.0)
+    weighted, unweighted = METRICS["mse_x1000"](run)  # the test data of its task has no clients
+    assert weighted == 1.0 and math.isnan(unweighted)
 
 
-def test_the_papers_settings_win_over_reduced_ones_and_real_data_over_stand_ins(store, cifar):
-    def ours():
-        return cell(compare(store), "cifar10", "fedavg", "accuracy")
-
-    reduced = {**cifar.options, "width": 0.125}
-    fake = dataclasses.replace(cifar, preset="quick", options=reduced, stand_in=True)
-    hand_made(store, fake, "fedavg", [0.1] * 9, rounds=200)
-    found = ours()
-    assert found["ours"] == pytest.approx(10.0) and found["data"] == "stand-in"
-    assert "quick preset" in found["note"] and "200 of 4000 rounds" in found["note"]
-    assert "width 0.125 instead of 1.0" in found["note"]
-    hand_made(store, dataclasses.replace(fake, stand_in=False), "fedavg", [0.2] * 9, rounds=100)
-    assert ours()["ours"] == pytest.approx(20.0) and ours()["data"] == "real"
-    hand_made(store, cifar, "fedavg", [0.3] * 9, rounds=50)
-    assert ours()["ours"] == pytest.approx(30.0)
-    assert ours()["note"] == "50 of 4000 rounds"
-    hand_made(store, cifar, "fedavg", [0.4] * 200)
-    assert ours()["ours"] == pytest.approx(40.0) and ours()["note"] == ""
-
-
-def test_runs_with_other_hyperparameters_do_not_count(store, cifar):
-    hand_made(store, cifar, "fedavg", [0.9] * 150, overrides={"client_lr": 0.5})
-    assert cell(compare(store), "cifar10", "fedavg", "accuracy")["seeds"] == 0
-    hand_made(store, cifar, "fedavg", [0.6] * 150)
-    assert cell(compare(store), "cifar10", "fedavg", "accuracy")["ours"] == pytest.approx(60.0)
+def test_the_papers_settings_win_over_reduced_ones_and_real_data_over_stand_ins(
+    hand_made, cifar, run
+):
+    small = dataclasses.replace(cifar, preset="quick", options={**cifar.options, "width": 0.125})
+    fake = dataclasses.replace(small, stand_in=True)
+    runs = [hand_made(fake, "fedavg", [0.1] * 9, rounds=200, cohort=10)]
+    row = fedavg(*runs)
+    assert row["ours"] == pytest.approx(10.0) and row["data"] == "stand-in"
+    assert row["note"] == "quick preset; 200 of 4000 rounds; width 0.125 instead of 1.0"
+    for better, ours, note in (
+        (hand_made(small, "fedavg", [0.2] * 9, rounds=100, cohort=10), 20.0, "quick preset; 100"),
+        (run("fedavg", [0.3] * 9, rounds=50), 30.0, "50 of 4000 rounds"),
+        (run("fedavg", [0.4] * 200), 40.0, ""),
+    ):
+        runs.append(better)
+        row = fedavg(*runs)
+        assert row["ours"] == pytest.approx(ours) and row["data"] == "real"
+        assert row["note"].startswith(note) and bool(row["note"]) == bool(note)
+    assert fedavg(run(overrides={"client_lr": 0.5}))["seeds"] == 0  # not the paper's
 
 
-def test_a_diverged_run_has_no_number_but_says_so(store, cifar):
-    hand_made(store, cifar, "fedavg", [0.6] * 150, diverged=77)
-    found = cell(compare(store), "cifar10", "fedavg", "accuracy")
-    assert pd.isna(found["ours"]) and found["seeds"] == 1
-    assert "diverged in round 77" in found["note"]
+def test_a_diverged_run_has_no_number_but_says_so(run):
+    row = fedavg(run("fedavg", [0.6] * 150, diverged=77))
+    assert pd.isna(row["ours"]) and row["seeds"] == 1
+    assert "diverged in round 77" in row["note"]
 
 
-def test_a_damaged_run_is_left_out(store, cifar, caplog):
-    kept = hand_made(store, cifar, "fedavg", [0.6] * 150, seed=0)
-    lost = hand_made(store, cifar, "fedavg", [0.9] * 150, seed=1)
-    (store.path(lost.config) / "history.csv").write_text("round\n")
-    found = cell(compare(store), "cifar10", "fedavg", "accuracy")
-    assert found["ours"] == pytest.approx(60.0) and found["runs"] == (kept.config.digest,)
-    assert "history.csv" in caplog.text
+def test_illegible_numbers_are_marked_and_not_compared(hand_made, synthetic):
+    lost = Cell("a", "fedavg", "accuracy", math.nan, unclear="missing: column lost")
+    odd = Cell("b", "fedavg", "accuracy", 49.0, unclear="conflict_resolved: two readings")
+    own = dataclasses.replace(TABLE_5[0], cells=(lost, odd))
+    frame = cells([hand_made(synthetic)], [own]).set_index("row")
+    assert list(frame["comparable"]) == [False, True] and frame.loc["a", "ours"] == 50.0
+    assert math.isnan(frame.loc["a", "difference"])
+    assert frame.loc["b", "unclear"].startswith("conflict")
+    row = summary(frame.reset_index()).iloc[0]
+    assert (row["cells"], row["comparable"], row["within"], row["unclear"]) == (2, 1, 1, 2)
 
 
-def table_1(store):
-    totals = summary(compare(store)).query("paper == 'fedopt' and item == 'Table 1'")
-    return totals.set_index("task").loc["cifar10"]
+def test_the_summary_counts_and_names_the_best(run):
+    def totals(*runs):
+        return summary(cells(runs, TABLE_1)).iloc[0]
 
-
-def test_summary(store, cifar):
-    hand_made(store, cifar, "fedavg", [0.74] * 150)  # printed 72.8
-    hand_made(store, cifar, "fedadam", [0.70] * 150)  # printed 77.4
-    row = table_1(store)
+    runs = [run("fedavg", [0.74] * 150), run("fedadam", [0.70] * 150)]  # printed 72.8 and 77.4
+    row = totals(*runs)
     assert (row["run"], row["comparable"], row["within"]) == (2, 2, 1) and row["cells"] >= 5
     assert (row["paper_best"], row["our_best"], row["same_best"]) == ("FedAdam", "FedAvg", False)
-    hand_made(store, cifar, "fedadam", [0.76] * 150, seed=5)
-    row = table_1(store)
-    assert row["our_best"] == "FedAvg"  # the mean over seeds counts: 73
+    # The mean over seeds counts: 73.
+    assert totals(*runs, run("fedadam", [0.76] * 150, seed=5))["our_best"] == "FedAvg"
+    assert totals(runs[0])["same_best"] is None
+
+
+def test_the_summary_ranks_within_a_column_by_the_first_metric_that_ranks(hand_made, synthetic):
+    def pair(column, clients, metric="accuracy"):
+        return [
+            Cell(name, name, metric, printed, column=column, options={"clients": clients})
+            for name, printed in (("fedavg", 45), ("fedadam", 55))
+        ]
+
+    def compared(*own):
+        settings = dict(notebook="x", rounds=1, clients_per_round=None, batch_size=10)
+        return cells(runs, [Table("own", "Table 9", "synthetic", "", own, **settings)])
+
+    small = dataclasses.replace(synthetic, options={"clients": 3})
+    runs = [
+        hand_made(task, name, [value], loss=value)
+        for task, values in ((synthetic, (0.4, 0.6)), (small, (0.7, 0.3)))
+        for name, value in zip(("fedavg", "fedadam"), values, strict=True)
+    ]
+    totals = summary(compared(*pair("a", 100), *pair("b", 3))).set_index("column")
+    assert list(totals["our_best"]) == ["fedadam", "fedavg"]
+    assert list(totals["same_best"]) == [True, False]
+    error = compared(*pair("b", 3, "mse_x1000"))
+    row = summary(error).iloc[0]
+    assert (row["paper_best"], row["our_best"]) == ("fedavg", "fedadam")  # smaller is better
+    assert error["ours"].tolist() == [0.7, 0.3]  # no percent

@@ -9,10 +9,10 @@ import fedlib
 from fedlib.algorithms import hyperparameters
 from fedlib.engine.config import TRAINING_KEYS
 from fedlib.reproduction import experiments
-from fedlib.reproduction.experiments import Request, base
+from fedlib.reproduction.request import Experiment, Request, given, grid, repeated, tuned
 from fedlib.tasks import TASKS
 
-EVERY = [(name, preset) for name in experiments.PLANS for preset in ("quick", "paper")]
+EVERY = [(name, preset) for name in experiments.planned() for preset in ("quick", "paper")]
 
 
 @pytest.fixture
@@ -20,25 +20,14 @@ def own_plan(monkeypatch):
     """The plan of a notebook of the tests' own."""
 
     def own(preset, seed, numbers):
-        options = {key: numbers[key] for key in ("width",) if numbers.get(key) is not None}
-        common = dict(options=options, rounds=numbers.get("rounds"), seed=seed)
+        common = dict(options=given(numbers, "width"), rounds=numbers.get("rounds"), seed=seed)
         return [
-            *experiments.tuned("cifar10", ("fedavg", "fedadam"), "curves", **common),
-            *experiments.grid("cifar10", "fedprox", "mu", {"mu": [0.1, 1.0]}, **common),
+            *tuned("cifar10", ("fedavg", "fedadam"), "curves", **common),
+            *grid("cifar10", "fedprox", "mu", {"mu": [0.1, 1.0]}, **common),
         ]
 
-    monkeypatch.setitem(experiments.PLANS, "10_own", own)
-
-
-@pytest.fixture
-def quick_yaml(tmp_path, monkeypatch, own_plan):
-    """A checkout of its own, with a quick.yaml."""
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "fedlib").mkdir()
-    (tmp_path / "notebooks").mkdir()
-    text = "10_own:\n  rounds: 3\n  width: 0.25\n"
-    (tmp_path / "notebooks" / "quick.yaml").write_text(text, encoding="utf-8")
-    monkeypatch.chdir(tmp_path / "notebooks")
+    experiment = Experiment("10_own", {"rounds": 3, "width": 0.25}, own)
+    monkeypatch.setitem(experiments.EXPERIMENTS, "10_own", experiment)
 
 
 def test_requests_of_a_task_with_the_same_options_share_it():
@@ -62,36 +51,32 @@ def test_a_request_is_what_the_store_takes():
     }
     last = Request("synthetic", "fedavg", "a", rounds=30, eval_every=0)
     assert last.settings(100)["eval_every"] == 30 and last.settings(100)["rounds"] == 30
-    assert (
-        Request("synthetic", "fedavg", "a", rounds=0, eval_every=0).settings(9)["eval_every"] == 1
-    )
+    none = Request("synthetic", "fedavg", "a", rounds=0, eval_every=0)
+    assert none.settings(9)["eval_every"] == 1
+    assert request.keeps and not last.keeps
 
 
 def test_builders():
     common = dict(options={"clients": 5}, rounds=2, seed=3)
-    runs = experiments.tuned("synthetic", ("fedavg", "fedadam"), "curves", **common)
+    runs = tuned("synthetic", ("fedavg", "fedadam"), "curves", **common)
     assert [run.algorithm for run in runs] == ["fedavg", "fedadam"]
     assert all((run.seed, run.rounds, dict(run.options)) == (3, 2, {"clients": 5}) for run in runs)
     axes = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1, 0.01]}
-    cells = experiments.grid("synthetic", "fedadam", "grid", axes, overrides={"tau": 0.1}, **common)
+    cells = grid("synthetic", "fedadam", "grid", axes, overrides={"tau": 0.1}, **common)
     assert [dict(cell.overrides) for cell in cells[:2]] == [
         {"tau": 0.1, "client_lr": 0.1, "server_lr": 1.0},
         {"tau": 0.1, "client_lr": 0.1, "server_lr": 0.1},
     ]
     assert len(cells) == 6
     with pytest.raises(fedlib.Error, match="axis tau has no values"):
-        experiments.grid("synthetic", "fedadam", "grid", {"tau": []})
-
-
-def test_repeated():
-    runs = experiments.tuned("synthetic", ("fedavg", "fedadam"), "curves", seed=3)
-    assert experiments.repeated(runs, None) == runs
-    pairs = [(run.seed, run.algorithm) for run in experiments.repeated(runs, 2)]
+        grid("synthetic", "fedadam", "grid", {"tau": []})
+    assert repeated(runs, None) == runs
+    pairs = [(run.seed, run.algorithm) for run in repeated(runs, 2)]
     assert pairs == [(3, "fedavg"), (3, "fedadam"), (4, "fedavg"), (4, "fedadam")]
-    assert [run.seed for run in experiments.repeated(runs[:1], [7, 9])] == [7, 9]
+    assert [run.seed for run in repeated(runs[:1], [7, 9])] == [7, 9]
 
 
-def test_numbers_come_from_quick_yaml_under_quick_only(quick_yaml):
+def test_small_numbers_are_taken_under_quick_only(own_plan):
     def first(**settings):
         return experiments.plan("10_own", **settings)[0]
 
@@ -100,28 +85,19 @@ def test_numbers_come_from_quick_yaml_under_quick_only(quick_yaml):
     paper = first(preset="paper")
     assert paper.rounds is None and not paper.options
     assert first(preset="paper", rounds=7).rounds == 7
-    assert base.filled("10_own", "quick", {"rounds": 0, "device": None}) == {
-        "rounds": 0,
-        "device": None,
-        "width": 0.25,
+    assert experiments.filled("10_own", "quick", {"rounds": 0, "device": None}) == {
+        **{"rounds": 0, "device": None, "width": 0.25}
     }
-
-
-def test_without_a_checkout_numbers_stay_none(tmp_path, monkeypatch, own_plan):
-    monkeypatch.chdir(tmp_path)
-    assert experiments.plan("10_own")[0].rounds is None
-    with pytest.raises(fedlib.Error, match="no notebooks in"):
-        base.quick_settings()
+    assert experiments.quick("no_such") == {}
 
 
 def test_parts(own_plan):
     requests = experiments.plan("10_own", preset="paper")
-    assert {one.part for one in experiments.choose(requests, "mu")} == {"mu"}
-    assert experiments.choose(requests) == requests and len(requests) == 4
-    both = experiments.choose(requests, "mu", "curves")
-    assert both == [one for one in requests if one.part in ("mu", "curves")]
+    assert {one.part for one in experiments.select(requests, "mu")} == {"mu"}
+    assert experiments.select(requests) == requests and len(requests) == 4
+    assert experiments.select(requests, "mu", "curves") == requests
     with pytest.raises(fedlib.Error, match=r"unknown part .* 'curve': did you mean 'curves'"):
-        experiments.choose(requests, "curve")
+        experiments.select(requests, "curve")
     with pytest.raises(fedlib.Error, match="did you mean '10_cifar10'"):
         experiments.plan("10_cifar")
 
@@ -145,8 +121,8 @@ def test_every_plan_asks_for_known_things_once(name, preset):
 def test_plans_train_nothing_and_need_no_data():
     code = (
         "import sys, fedlib.reproduction.experiments as e\n"
-        "[e.plan(n, p) for n in e.PLANS for p in ('quick', 'paper')]\n"
+        "[e.plan(n, p) for n in e.planned() for p in ('quick', 'paper')]\n"
         "assert 'fedlib.figures' not in sys.modules and 'fedlib.results' not in sys.modules\n"
-        "assert 'fedlib.tasks.cifar10' not in sys.modules, 'a plan loads a task'\n"
+        "assert 'fedlib.tasks.cifar' not in sys.modules, 'a plan loads a task'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -18,7 +18,7 @@ def test_two_rounds_agree_on_all_backends(name: str) -> None:
     common: dict[str, Any] = {
         "rounds": 2,
         "dtype": "float64",
-        "clients_per_round": 3,
+        "clients_per_round": min(3, len(task.train)),
         "eval_every": 2,
         "overrides": {"local_steps": 2},
     }

@@ -14,6 +14,7 @@ import fedlib
 from fedlib import datasets, papers
 from fedlib.datasets.posts import encode
 from fedlib.tasks import stackoverflow, stackoverflow_lr
+from fedlib.tasks.presets import ALL
 
 TASKS = (
     *("shakespeare", "stackoverflow_nwp", "stackoverflow_lr"),
@@ -179,7 +180,7 @@ def test_validation_takes_whole_clients_in_a_random_order() -> None:
 
 def test_training_clients_are_capped_and_have_posts() -> None:
     posts = encode([("a", "w", "", "")] * 5 + [("b", "w", "", "")] * 2, ["w"], ["t"])
-    chosen = stackoverflow.training_clients(posts, None, None, 3, seed=0)
+    chosen = stackoverflow.training_clients(posts, ALL, 3, seed=0)
     assert chosen.rows().tolist() == [0, 1, 2, 5, 6] and chosen.ids == ["a", "b"]
     assert chosen.packed().tolist() == [0, 3]
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import MARKERS, algorithm, figure_of, printed_key, shared_legend
+from fedlib.figures.curves import printed_key, shared_legend
+from fedlib.figures.distributions import client_density
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
 from fedlib.results.selection import best_setting
-
-# Of the kernel of a density, in percentage points.
-BANDWIDTH = 5.0
 
 
 def best_fedprox(histories: Sequence[History]) -> list[History]:
@@ -38,92 +34,33 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     The average weighs clients by their examples, as Table 5 does; in the other two panels clients
     count alike.
     """
-    shown = [item for item in tables.find("adafedadam", "Table 5") if of_task(histories, item.task)]
+    shown = [t for t in tables.find("adafedadam", "Table 5") if of_task(histories, t.task)]
     if not shown:
         raise Error("adafedadam/figure_2: none of these runs is of its tasks")
     frames = []
     with style.context():
         figure = Figure(figsize=(5.5, 0.6 + 1.9 * len(shown)))
         rows = figure.subplots(len(shown), 3, squeeze=False)
-        for (left, middle, right), item in zip(rows, shown, strict=True):
-            own = best_fedprox(of_task(histories, item.task))
-            panels = {"average": printed_curves(item, own, "avg", ax=left)}
+        for (left, middle, right), table in zip(rows, shown, strict=True):
+            runs = best_fedprox(of_task(histories, table.task))
+            panels = {"average": printed_curves(table, runs, "avg", ax=left)}
+            series = "accuracy_worst_30"
             # Runs that an early version stored have no series of the worst clients.
-            named = [h for h in own if (h.frame["metric"] == "accuracy_worst_30").any()]
-            if named:
-                series = "accuracy_worst_30"
-                worst = printed_curves(item, named, "worst30", series=series, ax=middle)
+            recorded = [run for run in runs if (run.frame["metric"] == series).any()]
+            if recorded:
+                worst = printed_curves(table, recorded, "worst30", series=series, ax=middle)
                 panels["worst 30 %"] = worst
             else:
                 middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
-            panels["clients"] = client_density(own, legend=False, ax=right)[1]
+            panels["clients"] = client_density(runs, legend=False, ax=right)[1]
             for ax, word in ((left, "average"), (middle, "worst 30 %"), (right, "clients")):
-                ax.set(title=f"{item.label}: {word}", ylabel="")
+                ax.set(title=f"{table.label}: {word}", ylabel="")
                 ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             left.set(ylabel="test accuracy (%)")
             right.set(xlabel="client accuracy (%)", ylabel="density")
             frames += [frame.assign(panel=panel) for panel, frame in panels.items()]
-        shared_legend(figure, printed_key(*(item.rounds for item in shown)))
+        shared_legend(figure, printed_key(*(table.rounds for table in shown)))
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]
     data = data[first + [name for name in data.columns if name not in first]]
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
-
-
-def client_density(
-    histories: Sequence[History],
-    metric: str = "accuracy",
-    split: str = "test",
-    *,
-    title: str = "",
-    bandwidth: float = BANDWIDTH,
-    legend: bool = True,
-    by: Callable[[History], str] = algorithm,
-    ax: Axes | None = None,
-) -> tuple[Figure, pd.DataFrame]:
-    """The density of the clients' final values, a line per algorithm (seeds pooled).
-
-    A Gaussian kernel around each client's value, reflected at 0 and at 100 %, so that the density
-    is one between them. Clients count alike.
-
-    Args:
-        metric: per client, a fraction.
-        bandwidth: the kernel's standard deviation, in percentage points.
-
-    Returns:
-        the figure, and what is drawn: task, algorithm, value (percent), density (per point).
-
-    Raises:
-        Error: no runs, or one without values per client.
-    """
-    if not histories:
-        raise Error("no runs to draw; give at least one history")
-    parts: dict[str, list[np.ndarray]] = {}
-    for history in histories:
-        frame = history.clients
-        chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
-        if chosen.empty:
-            raise Error(f"{history!r} has no {split} {metric} per client")
-        parts.setdefault(by(history), []).append(chosen.to_numpy(float))
-    at = np.linspace(0.0, 100.0, 201)
-    frames = []
-    with style.context():
-        ax = Figure().subplots() if ax is None else ax
-        for key, values in parts.items():
-            density = _density(100.0 * np.concatenate(values), at, bandwidth)
-            look = style.look(key)
-            ax.plot(at, density, label=look.label, markevery=len(at) // MARKERS, **look.line())
-            frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
-        ax.set(xlabel=f"client {split} {metric} (%)", ylabel="density", title=title)
-        ax.set_ylim(bottom=0)
-        if legend:
-            ax.legend()
-    data = pd.concat(frames, ignore_index=True)
-    data.insert(0, "task", histories[0].config.task["name"])
-    return figure_of(ax), data
-
-
-def _density(values: np.ndarray, at: np.ndarray, bandwidth: float) -> np.ndarray:
-    mirrored = np.concatenate([values, -values, 200.0 - values])
-    kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / bandwidth) ** 2)
-    return kernels.sum(1) / (len(values) * bandwidth * np.sqrt(2 * np.pi))

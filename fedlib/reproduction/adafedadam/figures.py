@@ -8,13 +8,13 @@ import pandas as pd
 import torch
 
 from fedlib import papers
-from fedlib.figures import architectures, partitions
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.fairness import adafedadam_figure_2
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry, side_by_side
+from fedlib.reproduction.theory import architectures, partitions
 from fedlib.tasks import Task, load_task
 
 _SETUPS = tables.notebooks("adafedadam", "Table 5")

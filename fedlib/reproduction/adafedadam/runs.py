@@ -87,8 +87,8 @@ def _table(
 
 def _table_5(setup: str) -> Table:
     beta = STATED["setups"][setup].get("dirichlet_beta")
-    own_split = {} if beta is None else {"beta": beta}
-    cells = _cells("table5_convergence_fairness", {"setup": setup}, options=own_split)
+    partition = {} if beta is None else {"beta": beta}
+    cells = _cells("table5_convergence_fairness", {"setup": setup}, options=partition)
     data = {"data": "cifar10"} if setup == "Cifar10" else {}
     return _table(5, setup, cells, SETUPS[setup][1], data)
 

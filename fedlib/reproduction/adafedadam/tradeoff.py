@@ -43,16 +43,13 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         raise Error("no runs to compare; give at least one history")
     rows = []
     for history in best_fedprox(histories):
-        mean, spread = (history.final(name) for name in WEIGHTED)
-        alike, spread_alike = (history.final(name) for name in ALIKE)
+        weighted, alike = (_measures(*map(history.final, names)) for names in (WEIGHTED, ALIKE))
         rows.append(
             {
                 "algorithm": history.config.algorithm,
                 "setting": _setting(history),
-                "error": 100 * (1 - mean),
-                "rsd": spread / (1 - mean),
-                "error_alike": 100 * (1 - alike),
-                "rsd_alike": spread_alike / (1 - alike),
+                **weighted,
+                **{f"{name}_alike": value for name, value in alike.items()},
                 "worst30": 100 * history.final("accuracy_worst_30"),
             }
         )
@@ -77,12 +74,17 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
     return table
 
 
+def _measures(mean: Any, spread: Any) -> dict[str, Any]:
+    """Error (percent) and RSD from mean and standard deviation of the clients' accuracies."""
+    return {"error": 100 * (1 - mean), "rsd": spread / (1 - mean)}
+
+
 def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """Mean error and relative standard deviation over rounds per alpha, and against each other."""
-    own = [history for history in histories if history.config.algorithm == "adafedadam"]
-    if not own:
+    adafedadam = [history for history in histories if history.config.algorithm == "adafedadam"]
+    if not adafedadam:
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
-    curves = _curves(own)
+    curves = _curves(adafedadam)
     table = tradeoff(histories)
     with style.context():
         figure = Figure(figsize=(5.5, 2.7))
@@ -97,13 +99,7 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         left.set_yticks([], minor=True)
         middle.set(xlabel="round", ylabel="RSD of the clients' errors", title="RSD")
         _front(right, table, colors)
-        hollow: dict[str, Any] = {
-            "color": "0.4",
-            "marker": "o",
-            "markerfacecolor": "white",
-            "linestyle": "",
-        }
-        shared_legend(figure, Line2D([], [], label="printed (Table 5)", **hollow))
+        shared_legend(figure, Line2D([], [], label="printed (Table 5)", **_hollow("0.4", "o")))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
     first = ["panel", "algorithm", "setting", "round"]
@@ -114,8 +110,8 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
 
 def _printed() -> pd.DataFrame:
     """Error and RSD that Table 5's averages and spreads give, by algorithm."""
-    (item,) = tables.find("adafedadam", "Table 5", "synthetic")
-    cells = pd.DataFrame([(c.algorithm, c.metric, c.printed) for c in item.cells])
+    (table,) = tables.find("adafedadam", "Table 5", "synthetic")
+    cells = pd.DataFrame([(c.algorithm, c.metric, c.printed) for c in table.cells])
     values = cells.pivot(index=0, columns=1, values=2)
     error = 100 - values["avg"]
     return pd.DataFrame({"printed_error": error, "printed_rsd": values["std"] / error})
@@ -130,8 +126,7 @@ def _curves(histories: Sequence[History]) -> pd.DataFrame:
     """Error and RSD per alpha and round, means over the seeds."""
     frames = []
     for history in histories:
-        mean, spread = (history.series(name) for name in WEIGHTED)
-        frame = pd.DataFrame({"error": 100 * (1 - mean), "rsd": spread / (1 - mean)})
+        frame = pd.DataFrame(_measures(*map(history.series, WEIGHTED)))
         frames.append(frame.reset_index().assign(setting=_setting(history)))
     groups = pd.concat(frames).groupby(["setting", "round"])
     return groups.mean().reset_index().assign(algorithm="adafedadam", seeds=groups.size().max())
@@ -141,6 +136,11 @@ def _colors(alphas: Sequence[float]) -> dict[float, tuple[float, float, float, f
     places = np.linspace(0.0, 0.95, len(alphas))
     shades = matplotlib.colormaps["viridis"](places)
     return {alpha: tuple(shade) for alpha, shade in zip(sorted(alphas), shades, strict=True)}
+
+
+def _hollow(color: str, marker: str) -> dict[str, Any]:
+    """How a printed point is drawn."""
+    return {"color": color, "marker": marker, "markerfacecolor": "white", "linestyle": ""}
 
 
 def _front(
@@ -155,18 +155,12 @@ def _front(
         look = style.look(str(name))
         ax.plot(part["error"], part["rsd"], label=look.label, **look.line())
         for row in part.dropna(subset="setting").to_dict("records"):
-            text = f"q={row['setting']:g}"
-            ax.annotate(
-                text, (row["error"], row["rsd"]), (2, 2), fontsize=6, textcoords="offset points"
-            )
+            place: dict[str, Any] = {"xytext": (2, 2), "textcoords": "offset points"}
+            ax.annotate(f"q={row['setting']:g}", (row["error"], row["rsd"]), fontsize=6, **place)
     for row in table.dropna(subset="printed_error").to_dict("records"):
         look = style.look(row["algorithm"])
-        faces: dict[str, Any] = {
-            "marker": look.marker,
-            "markerfacecolor": "white",
-            "color": look.color,
-        }
-        ax.plot(row["printed_error"], row["printed_rsd"], linestyle="", zorder=0.5, **faces)
+        hollow = _hollow(look.color, look.marker)
+        ax.plot(row["printed_error"], row["printed_rsd"], zorder=0.5, **hollow)
     ax.margins(0.12)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd of those with at most this error.

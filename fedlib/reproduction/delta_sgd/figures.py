@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from fedlib.figures import partitions
 from fedlib.reproduction.delta_sgd import client_optimizers as clients
 from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, RESNETS, TABLE_1, THREE
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry
+from fedlib.reproduction.theory import partitions
 
 _FINAL = "Final test accuracy in percent"
 

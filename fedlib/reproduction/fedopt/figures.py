@@ -1,53 +1,139 @@
-"""Figures and tables of Adaptive Federated Optimization."""
+"""The figures and tables of FedOpt; the curves and the batch sizes are drawn here."""
 
 from __future__ import annotations
 
-from fedlib.figures import architectures, partitions
-from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.fedopt.batch_sizes import fedopt_table_7
-from fedlib.reproduction.fedopt.convergence import ALONE, fedopt_figure_1, fedopt_figure_4
-from fedlib.reproduction.printed import printed_entry
+from collections.abc import Sequence
+from pathlib import Path
 
-# Figures 1 and 4 and Table 1: a notebook per task.
-_TASKS = {
-    "cifar10": "10_cifar10",
-    "cifar100": "11_cifar100",
-    "emnist_cr": "12_emnist_cr",
-    "emnist_ae": "13_emnist_ae",
-    "shakespeare": "14_shakespeare",
-    "stackoverflow_lr": "16_stackoverflow_lr",
-    "stackoverflow_nwp": "15_stackoverflow_nwp",
-}
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+from fedlib import papers
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures import style
+from fedlib.figures.curves import printed_key, shared_legend
+from fedlib.reproduction import tables
+from fedlib.reproduction.entry import Drawing, Entry
+from fedlib.reproduction.fedopt import heat_maps, tuning
+from fedlib.reproduction.fedopt.grids import OPTIMIZERS, TASKS
+from fedlib.reproduction.fedopt.runs import TABLES_1
+from fedlib.reproduction.metrics import METRICS
+from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
+from fedlib.reproduction.theory import architectures, partitions
+from fedlib.tasks import load_task
+
+COLUMNS = 3
+# Figure 4 has this task, Figure 1 all others.
+ALONE = "emnist_cr"
+
+
+def convergence(histories: Sequence[History]) -> Drawing:
+    """Figures 1 and 4: test metrics over rounds, a panel per task that was run.
+
+    Returns:
+        the figure and what is drawn: see :func:`fedlib.reproduction.printed.printed_curves`; the
+        metric, which is the one that Table 1 prints, added.
+
+    Raises:
+        Error: no run of a task of Table 1.
+    """
+    shown = [table for table in TABLES_1.values() if of_task(histories, table.task)]
+    if not shown:
+        raise Error("none of these runs is of the figure's tasks")
+    columns = min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    size = (5.5, 3.4) if len(shown) == 1 else (2.9 * columns, 2.4 * rows + 0.8)
+    frames = []
+    with style.context():
+        figure = Figure(figsize=size)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for ax in panels[len(shown) :]:
+            ax.remove()
+        for ax, table in zip(panels, shown, strict=False):
+            metric = table.cells[0].metric
+            runs = of_task(histories, table.task)
+            data = printed_curves(table, runs, metric, series=metric, ax=ax)
+            if METRICS[metric].smaller:
+                # Errors fall by orders of magnitude.
+                ax.set_yscale("log")
+                ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+                ax.yaxis.set_minor_formatter(NullFormatter())
+            frames.append(data.assign(metric=metric))
+        shared_legend(figure, printed_key(*(table.rounds for table in shown)))
+    return figure, pd.concat(frames, ignore_index=True)
+
+
+def batch_sizes(data_root: Path | None = None) -> Drawing:
+    """Table 7: the printed batch sizes, and what the clients of fedlib's tasks take.
+
+    Args:
+        data_root: as for :func:`fedlib.load_task`; the tasks are loaded with their quick preset,
+            which has the paper's batch sizes.
+
+    Returns:
+        no figure; task (the paper's name), printed, ours, and the difference.
+    """
+    printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
+    rows = [
+        (table.label, int(printed[table.label]), load_task(name, data_root=data_root).batch_size)
+        for name, table in TABLES_1.items()
+    ]
+    frame = pd.DataFrame(rows, columns=["task", "printed", "ours"])
+    return None, frame.assign(difference=frame["ours"] - frame["printed"])
+
+
 _PARTITIONS = {"": "06_partitions"}
-_MODELS = {"": "07_models"}
+_GRIDS = "30_learning_rate_grids"
+_TAUS = dict.fromkeys(TASKS, "31_tau")
+_METRIC = {"emnist_ae": "MSE", "stackoverflow_lr": "recall at 5"}
 
+
+def _curves(number: int, what: str, notebooks: dict[str, str]) -> Entry:
+    caption = (
+        f"{what} (FedOpt, Figure {number}). "
+        "Marks at the right edge: what Table 1 prints; it has no SCAFFOLD."
+    )
+    return Entry(f"fedopt/figure_{number}", caption, notebooks, convergence)
+
+
+def _layers(number: int, label: str, network: str) -> Entry:
+    caption = (
+        f"Layers of the {network} as built here, and the printed numbers of parameters "
+        f"(FedOpt, Table {number})."
+    )
+    id, notebooks = f"fedopt/table_{number}", {"": "07_models"}
+    return Entry(id, caption, notebooks, make=lambda _: architectures.fedopt_table(label))
+
+
+def _map(number: int, task: str, *algorithms: str) -> Entry:
+    caption = (
+        f"Test {_METRIC.get(task, 'accuracy')} over client and server learning rates on "
+        f"{TASKS[task]} (FedOpt, Figure {number}), and below the test loss; tau = 1e-3. "
+        "Hatched: diverged."
+    )
+    return Entry(f"fedopt/figure_{number}", caption, {task: _GRIDS}, heat_maps.grids(*algorithms))
+
+
+_CURVES = tables.notebooks("fedopt", "Table 1")
 ENTRIES: tuple[Entry, ...] = (
-    Entry(
-        "fedopt/figure_1",
-        "Test accuracy, recall or error over rounds (FedOpt, Figure 1). "
-        "Marks at the right edge: what Table 1 prints; it has no SCAFFOLD.",
-        {task: notebook for task, notebook in _TASKS.items() if task != ALONE},
-        fedopt_figure_1,
+    _curves(
+        1,
+        "Test accuracy, recall or error over rounds",
+        {task: notebook for task, notebook in _CURVES.items() if task != ALONE},
     ),
-    Entry(
-        "fedopt/table_1",
+    printed_entry(
+        *("fedopt", "Table 1"),
         "Average test performance over the last 100 rounds: accuracy and recall in percent, "
         "the autoencoder's squared error times 1000 (FedOpt, Table 1).",
-        _TASKS,
-        printed_entry("fedopt", "Table 1", "").draw,
     ),
-    Entry(
-        "fedopt/figure_4",
-        "Test accuracy over rounds on EMNIST CR (FedOpt, Figure 4). "
-        "Marks at the right edge: what Table 1 prints; it has no SCAFFOLD.",
-        {ALONE: _TASKS[ALONE]},
-        fedopt_figure_4,
-    ),
+    _curves(4, "Test accuracy over rounds on EMNIST CR", {ALONE: _CURVES[ALONE]}),
     Entry(
         "fedopt/table_7",
         "Batch sizes of the clients (FedOpt, Table 7), and those of fedlib's tasks.",
-        {"": "13_emnist_ae"},
-        make=fedopt_table_7,
+        {"": _CURVES["emnist_ae"]},
+        make=batch_sizes,
     ),
     Entry(
         "fedopt/table_2",
@@ -63,36 +149,57 @@ ENTRIES: tuple[Entry, ...] = (
         _PARTITIONS,
         make=lambda _: partitions.fedopt_figure_14(),
     ),
+    _layers(3, "EMNIST AE", "EMNIST autoencoder"),
+    _layers(4, "EMNIST CR", "EMNIST character recognition network"),
+    _layers(5, "Shakespeare", "Shakespeare network"),
+    _layers(6, "StackOverflow NWP", "Stack Overflow next-word network"),
+    _map(2, "stackoverflow_nwp", "fedadam", "fedyogi", "fedavgm"),
     Entry(
-        "fedopt/table_3",
-        "Layers of the EMNIST autoencoder as built here, and the printed numbers of parameters "
-        "(FedOpt, Table 3).",
-        _MODELS,
-        make=lambda _: architectures.fedopt_table("EMNIST AE"),
+        "fedopt/figure_3",
+        "Test performance for varying tau (FedOpt, Figure 3); for every tau the learning rates "
+        "with the smallest training loss. Quick runs are compared by their test loss.",
+        _TAUS,
+        tuning.against_tau("train_loss"),
+    ),
+    *(_map(number, task, *OPTIMIZERS) for number, task in enumerate(TASKS, 5)),
+    Entry(
+        "fedopt/figure_12",
+        "The best server learning rate for each client learning rate, tau = 1e-3 (FedOpt, Figure "
+        "12); client rates at which no server rate lowers the test loss by 10 % are left out. "
+        "Quick runs are compared by their test loss. Lines are shifted a little apart.",
+        dict.fromkeys(TASKS, "32_client_server_lr"),
+        tuning.server_against_client,
     ),
     Entry(
-        "fedopt/table_4",
-        "Layers of the EMNIST character recognition network as built here, and the printed "
-        "numbers of parameters (FedOpt, Table 4).",
-        _MODELS,
-        make=lambda _: architectures.fedopt_table("EMNIST CR"),
+        "fedopt/figure_13",
+        "Test performance for varying tau, all tasks (FedOpt, Figure 13); for every tau the "
+        "learning rates that are best afterwards, on test data. Quick runs are compared by their "
+        "test loss.",
+        _TAUS,
+        tuning.against_tau("test"),
     ),
     Entry(
-        "fedopt/table_5",
-        "Layers of the Shakespeare network as built here, and the printed numbers of "
-        "parameters (FedOpt, Table 5).",
-        _MODELS,
-        make=lambda _: architectures.fedopt_table("Shakespeare"),
+        "fedopt/table_8",
+        "The best learning rates, log10 (FedOpt, Table 8): printed, and with the smallest training "
+        "loss in our grids, whose tau is 1e-3.",
+        dict.fromkeys(TASKS, _GRIDS),
+        tuning.selected("table8_learning_rates", "client_lr", "server_lr"),
     ),
     Entry(
-        "fedopt/table_6",
-        "Layers of the Stack Overflow next-word network as built here, and the printed "
-        "numbers of parameters (FedOpt, Table 6).",
-        _MODELS,
-        make=lambda _: architectures.fedopt_table("StackOverflow NWP"),
+        "fedopt/table_9",
+        "The best tau, log10 (FedOpt, Table 9): printed, and with the smallest training loss in "
+        "our grids; beside it the learning rates of the same run.",
+        _TAUS,
+        tuning.selected("table9_tau", "tau", "client_lr", "server_lr"),
+    ),
+    printed_entry(
+        *("fedopt", "Table 11"),
+        "EMNIST CR, test accuracy in percent: centralised optimizers, and federated ones with a "
+        "constant or a falling client learning rate (FedOpt, Table 11).",
+    ),
+    printed_entry(
+        *("fedopt", "Table 10"),
+        "Stack Overflow after training, on all test posts: accuracy of the next word and recall "
+        "at 5 of the tags, in percent (FedOpt, Table 10).",
     ),
 )
-
-from fedlib.reproduction.fedopt import entries_grids, entries_text  # noqa: E402
-
-ENTRIES = (*ENTRIES, *entries_grids.ENTRIES, *entries_text.ENTRIES)

@@ -1,13 +1,14 @@
-"""Which runs FedOpt's grids need: heat maps, tau, client against server rates, decay."""
+"""FedOpt's printed grids, and which runs notebooks 30 to 32 need."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from fedlib.errors import Error, unknown
-from fedlib.reproduction.fedopt.runs import rates
-from fedlib.reproduction.request import Experiment, Request, grid, tuned
+from fedlib import papers
+from fedlib.errors import Error, require, unknown
+from fedlib.reproduction.request import Experiment, Numbers, Request, grid, number
 
 # fedlib's task -> the paper's, in the order of Figures 5 to 11.
 TASKS: dict[str, str] = {
@@ -19,35 +20,13 @@ TASKS: dict[str, str] = {
     "stackoverflow_lr": "StackOverflow LR",
     "stackoverflow_nwp": "StackOverflow NWP",
 }
-OPTIMIZERS = ("fedadagrad", "fedadam", "fedyogi", "fedavgm", "fedavg")
+# The printed order of Tables 1, 8, 10 and 11, and of the heat maps; the first three have a tau.
 ADAPTIVE = ("fedadagrad", "fedadam", "fedyogi")
+OPTIMIZERS = (*ADAPTIVE, "fedavgm", "fedavg")
 # Heat maps and Figure 12 fix it.
-TAU = 1e-3
+TAU: float = papers.settings("fedopt")["tuning"]["tau_fixed_in_lr_heatmaps"]
 # The paper evaluates every round and averages the last 100; ten of these hundred say the same.
 EVAL_EVERY = 10
-# ExpDecay, its steps at the thirds of however many rounds there are.
-DECAY = "exp_decay_thirds"
-# The quick preset's tasks: the narrowest networks and little data.
-SMALL: dict[str, dict[str, Any]] = {
-    "cifar10": {"clients": 30, "examples_per_client": 10, "test_clients": 3, "width": 1 / 32},
-    "cifar100": {"clients": 30, "examples_per_client": 10, "test_clients": 3, "width": 1 / 32},
-    "emnist_ae": {"clients": 10, "width": 1 / 64},
-    "emnist_cr": {"clients": 10, "width": 1 / 32},
-    "shakespeare": {"clients": 10, "rows": 8, "length": 10, "width": 1 / 16},
-    "stackoverflow_lr": {"clients": 10, "words": 100, "cap": 30, "validation": 200},
-    "stackoverflow_nwp": {
-        **{"clients": 10, "words": 100, "cap": 8, "validation": 50},
-        **{"width": 1 / 16},
-    },
-}
-# Half-decades (log10) for the centralised optimizers of Table 11; the paper prints none.
-CENTRALIZED: dict[str, tuple[float, float]] = {
-    "adagrad": (-2.5, 0.0),
-    "adam": (-3.5, -1.0),
-    "yogi": (-3.5, -1.0),
-    "momentum": (-1.0, 1.5),
-    "sgd": (-2.0, 0.5),
-}
 
 
 def axis(task: str, parameter: str, points: int | None = None) -> list[float]:
@@ -66,7 +45,9 @@ def axis(task: str, parameter: str, points: int | None = None) -> list[float]:
     """
     if task not in TASKS:
         raise unknown("task with a grid in FedOpt", task, TASKS)
-    values = [10.0**power for power in sorted(rates(TASKS[task], parameter))]
+    table = papers.table("fedopt", "grids")
+    chosen = table[(table["task"] == TASKS[task]) & (table["parameter"] == parameter)]
+    values = [10.0**power for power in sorted(chosen["log10_value"])]
     if points is None or points >= len(values):
         return values
     if points < 2:
@@ -74,8 +55,30 @@ def axis(task: str, parameter: str, points: int | None = None) -> list[float]:
     return [values[round(place * (len(values) - 1) / (points - 1))] for place in range(points)]
 
 
+def rates(task: str, points: int | None = None) -> dict[str, list[float]]:
+    """Client and server rates of a printed grid; see :func:`axis`."""
+    return {name: axis(task, name, points) for name in ("client_lr", "server_lr")}
+
+
+def around(task: str, reach: int | None) -> dict[str, list[float]]:
+    """Client and server rates of a printed grid that are near FedAvg's own (Table 8).
+
+    Args:
+        reach: in half-decades to both sides; 0: FedAvg's alone; None: the whole grid.
+    """
+    allowed = "a whole number >= 0, or None for the whole grid"
+    require(reach is None or reach >= 0, "scaffold_grid", reach, allowed)
+    where = {"task": TASKS[task], "algorithm": "FedAvg"}
+    near = {}
+    for name, values in rates(task).items():
+        centre = papers.printed("fedopt", "table8_learning_rates", column=f"log10_{name}", **where)
+        steps = {value: round(2 * abs(math.log10(value) - centre)) for value in values}
+        near[name] = [value for value in values if reach is None or steps[value] <= reach]
+    return near
+
+
 def middle(values: Sequence[float], count: int | None) -> list[float]:
-    """The ``count`` values about the middle, rather the larger ones; None: all.
+    """The ``count`` values in the middle, of two such choices the larger values; None: all.
 
     >>> middle([1, 2, 3, 4], 1), middle([1, 2, 3, 4], 2)
     ([3], [2, 3])
@@ -88,73 +91,40 @@ def middle(values: Sequence[float], count: int | None) -> list[float]:
     return list(values[start : start + count])
 
 
-def learning_rate_grids(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
+def learning_rate_grids(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """30_learning_rate_grids and 32_client_server_lr: client against server rate, tau 1e-3.
 
     Numbers: rounds, clients_per_round, points (of each axis). Part: grid.
     """
     requests = []
     for task in TASKS:
-        axes = {
-            name: axis(task, name, numbers.get("points")) for name in ("client_lr", "server_lr")
-        }
+        common = shared(task, preset, seed, numbers)
         for algorithm in OPTIMIZERS:
             fixed = {"tau": TAU} if algorithm in ADAPTIVE else {}
-            common = _common(task, preset, seed, numbers)
+            axes = rates(task, numbers.get("points"))
             requests += grid(task, algorithm, "grid", axes, overrides=fixed, **common)
     return requests
 
 
-def tau(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
+def tau(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """31_tau: the adaptive optimizers' grids for every tau.
 
     Numbers: rounds, clients_per_round, points (of each axis of learning rates), rates (how many of
     these client and server rates, the middle ones). Part: tau.
     """
-    counts = numbers.get("rates") or (None, None)
+    counts = number(numbers, "rates", (None, None))
     requests = []
     for task in TASKS:
         axes = {"tau": axis(task, "tau")}
-        for name, count in zip(("client_lr", "server_lr"), counts, strict=True):
-            axes[name] = middle(axis(task, name, numbers.get("points")), count)
+        listed = rates(task, numbers.get("points")).items()
+        for (name, values), count in zip(listed, counts, strict=True):
+            axes[name] = middle(values, count)
         for algorithm in ADAPTIVE:
-            requests += grid(task, algorithm, "tau", axes, **_common(task, preset, seed, numbers))
+            requests += grid(task, algorithm, "tau", axes, **shared(task, preset, seed, numbers))
     return requests
 
 
-def decay(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """33_lr_decay_and_centralized: EMNIST CR with constant and decaying rates, and centralised.
-
-    The constant runs have the rates and tau of Tables 8 and 9, the best of the grids. ExpDecay runs
-    them too, and the same grids.
-
-    Numbers: rounds, clients_per_round, width, points (of each axis of ExpDecay's grid; 0: none),
-    epochs (centralised; the paper's 100), rates (how many of each centralised optimizer's, the
-    middle ones). Parts: constant, decay, centralized.
-    """
-    task, points = "emnist_cr", numbers.get("points")
-    common = _common(task, preset, seed, numbers)
-    if numbers.get("width") is not None:
-        common["options"] = {**common["options"], "width": numbers["width"]}
-    common["eval_every"] = 1 if preset == "quick" else EVAL_EVERY
-    falling = {"overrides": {"client_schedule": DECAY}}
-    requests = tuned(task, OPTIMIZERS, "constant", **common)
-    requests += tuned(task, OPTIMIZERS, "decay", **falling, **common)
-    for algorithm in OPTIMIZERS if points != 0 else ():
-        axes = {name: axis(task, name, points) for name in ("client_lr", "server_lr")}
-        axes |= {"tau": axis(task, "tau")} if algorithm in ADAPTIVE else {}
-        requests += grid(task, algorithm, "decay", axes, **falling, **common)
-    epochs = numbers.get("epochs")
-    own = {**common, "rounds": 100 if epochs is None else epochs, "eval_every": 1}
-    own.pop("clients_per_round")
-    for base, (first, last) in CENTRALIZED.items():
-        values = [10 ** (first + half / 2) for half in range(round(2 * (last - first)) + 1)]
-        axes = {"client_lr": middle(values, numbers.get("rates"))}
-        requests += grid(task, "centralized", "centralized", axes, overrides={"base": base}, **own)
-    return requests
-
-
-def _common(task: str, preset: str, seed: int, numbers: Mapping[str, Any]) -> dict[str, Any]:
+def shared(task: str, preset: str, seed: int, numbers: Numbers) -> dict[str, Any]:
     """What all requests of a task share."""
     return {
         "options": dict(SMALL[task]) if preset == "quick" else {},
@@ -167,28 +137,21 @@ def _common(task: str, preset: str, seed: int, numbers: Mapping[str, Any]) -> di
     }
 
 
-EXPERIMENTS = (
-    Experiment(
-        "30_learning_rate_grids",
-        {"rounds": 8, "clients_per_round": 2, "points": 4},
-        learning_rate_grids,
-    ),
-    Experiment("31_tau", {"rounds": 8, "clients_per_round": 2, "points": 4, "rates": [1, 2]}, tau),
-    Experiment(
-        "32_client_server_lr",
-        {"rounds": 8, "clients_per_round": 2, "points": 4},
-        learning_rate_grids,
-    ),
-    Experiment(
-        "33_lr_decay_and_centralized",
-        {
-            "rounds": 20,
-            "clients_per_round": 2,
-            "points": 0,
-            "width": 0.125,
-            "epochs": 6,
-            "rates": 2,
-        },
-        decay,
-    ),
+# The quick preset's tasks: the narrowest networks and little data.
+_SMALL_CIFAR = {"clients": 30, "examples_per_client": 10, "test_clients": 3, "width": 1 / 32}
+_SMALL_NWP = {"clients": 10, "words": 100, "cap": 8, "validation": 50, "width": 1 / 16}
+SMALL: dict[str, dict[str, Any]] = {
+    "cifar10": _SMALL_CIFAR,
+    "cifar100": _SMALL_CIFAR,
+    "emnist_ae": {"clients": 10, "width": 1 / 64},
+    "emnist_cr": {"clients": 10, "width": 1 / 32},
+    "shakespeare": {"clients": 10, "rows": 8, "length": 10, "width": 1 / 16},
+    "stackoverflow_lr": {"clients": 10, "words": 100, "cap": 30, "validation": 200},
+    "stackoverflow_nwp": _SMALL_NWP,
+}
+_QUICK = {"rounds": 8, "clients_per_round": 2, "points": 4}
+EXPERIMENTS: tuple[Experiment, ...] = (
+    Experiment("30_learning_rate_grids", _QUICK, learning_rate_grids),
+    Experiment("31_tau", {**_QUICK, "rates": [1, 2]}, tau),
+    Experiment("32_client_server_lr", _QUICK, learning_rate_grids),
 )

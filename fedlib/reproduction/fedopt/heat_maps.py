@@ -11,17 +11,17 @@ from matplotlib.figure import Figure
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import axis_label
+from fedlib.figures.curves import figure_of
 from fedlib.figures.heat_map import draw_cells
-from fedlib.reproduction.fedopt import outcomes as tuning
-from fedlib.reproduction.metrics import METRICS
+from fedlib.reproduction.entry import Drawing
+from fedlib.reproduction.fedopt import outcomes
 
 # Up to so many cells a map has its numbers written into them.
 WITH_NUMBERS = 20
 AXES = ["server_lr", "client_lr"]
 
 
-def grids(*algorithms: str) -> Callable[[Sequence[History]], tuple[Figure, pd.DataFrame]]:
+def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
     """The drawing of one task's heat maps, a column per algorithm, all on one scale.
 
     Above is the printed metric, as in the paper; below the test loss, which the paper does not
@@ -29,20 +29,14 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], tuple[Figure, pd.Da
     model's share the darkest colour, and runs that diverged are hatched.
     """
 
-    def draw(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
-        frame = tuning.outcomes(histories)
+    def draw(histories: Sequence[History]) -> Drawing:
+        frame = outcomes.collect(histories)
         shown = [name for name in algorithms if (frame["algorithm"] == name).any()]
         if not shown:
             raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
         frame = frame[frame["algorithm"].isin(shown)].reset_index(drop=True)
         if frame.duplicated(["algorithm", *AXES]).any():
             raise Error("heat maps: several runs for one pair of rates; choose one tau and seed")
-        metric = frame["metric"].iloc[0]
-        percent = METRICS[metric].factor == 100
-        rows = (
-            ("performance", axis_label(metric, "test", percent).replace("mse x1000", "MSE x 1000")),
-            ("loss", "test loss"),
-        )
         with style.context():
             # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
             figure = Figure(figsize=(5.5, 3.4))
@@ -51,8 +45,8 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], tuple[Figure, pd.Da
             panels = figure.subplots(
                 2, len(shown), squeeze=False, sharex=True, sharey=True, gridspec_kw=spaces
             )
-            for axes, (column, label) in zip(panels, rows, strict=True):
-                _row(figure, axes, frame, shown, column, label)
+            for axes, column in zip(panels, ("performance", "loss"), strict=True):
+                _row(axes, frame, shown, column)
                 axes[0].set_ylabel("log10 server rate")
             for ax, name in zip(panels[0], shown, strict=True):
                 ax.set_title(style.look(name).label, fontsize=8)
@@ -62,38 +56,26 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], tuple[Figure, pd.Da
     return draw
 
 
-def _row(
-    figure: Figure,
-    axes: Sequence[Axes],
-    frame: pd.DataFrame,
-    algorithms: Sequence[str],
-    column: str,
-    label: str,
-) -> None:
+def _row(axes: Sequence[Axes], frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
     """The maps of one column of ``frame``, and their colour bar."""
-    high = frame["initial_loss"].max() if column == "loss" else frame[column].max()
-    limits = (frame[column].min(), min(high, frame[column].max()))
-    image = None
+    high = frame[column].max()
+    if column == "loss":
+        high = min(frame["initial_loss"].max(), high)
     for ax, name in zip(axes, algorithms, strict=True):
-        part = frame[frame["algorithm"] == name]
-        grid, diverged = (
-            part.pivot(index=AXES[0], columns=AXES[1], values=key) for key in (column, "diverged")
-        )
+        cells = frame[frame["algorithm"] == name].pivot(index=AXES[0], columns=AXES[1])
         image = draw_cells(
             ax,
-            grid,
-            diverged.notna().to_numpy(),
-            numbers=grid.size <= WITH_NUMBERS,
-            smaller=tuning.smaller_is_better(frame, column),
-            limits=limits,
+            cells[column],
+            cells["diverged"].notna().to_numpy(),
+            numbers=cells[column].size <= WITH_NUMBERS,
+            smaller=outcomes.smaller_is_better(frame, column),
+            limits=(frame[column].min(), high),
         )
         for text in ax.texts:
             text.set_fontsize(4.5)
         ax.tick_params(labelsize=6, length=2)
         ax.set(xlabel="", ylabel="")
-    assert image is not None
-    place = axes[-1].get_position()
-    room = figure.add_axes((0.905, place.y0, 0.015, place.height))
-    bar = figure.colorbar(image, cax=room)
-    bar.set_label(label, fontsize=7)
+    figure, place = figure_of(axes[-1]), axes[-1].get_position()
+    bar = figure.colorbar(image, cax=figure.add_axes((0.905, place.y0, 0.015, place.height)))
+    bar.set_label(outcomes.label(frame, column), fontsize=7)
     bar.ax.tick_params(labelsize=6)

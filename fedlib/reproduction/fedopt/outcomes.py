@@ -5,102 +5,58 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
+from fedlib.figures.curves import axis_label
+from fedlib.reproduction.fedopt.runs import AVERAGED
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import hyperparameters
+from fedlib.results.selection import training_score
 
 # A server rate counts as one that trains if it lowers the untrained model's test loss by more.
 TRAINED = 0.1
-_PRINTED = ("accuracy", "recall_at_5", "mse_x1000")
 _RATES = ("client_lr", "server_lr", "tau")
 
 
-def printed_metric(history: History) -> str:
-    """The test metric that the paper prints for a run's task.
-
-    Raises:
-        Error: none of them was recorded.
-    """
-    known = set(history.frame["metric"].to_numpy())
-    found = [name for name in _PRINTED if name in known]
-    if not found:
-        raise unknown("printed metric of a run", "none", _PRINTED)
-    return found[0]
-
-
-def outcomes(histories: Sequence[History]) -> pd.DataFrame:
+def collect(histories: Sequence[History]) -> pd.DataFrame:
     """What came out of each run of a grid.
 
     Returns:
         one row per run: task, algorithm, client_lr, server_lr, tau (NaN where the method has none),
-        preset, metric (its name), performance (that test metric over the last 100 rounds, in the
-        printed unit), loss (test, likewise), initial_loss, train_loss (what the papers' rule
-        minimises; infinite if diverged), diverged (round or NaN). Performance and loss are NaN for
-        a run that diverged.
+        preset, metric (the one that the paper prints for the task), performance (that test metric
+        over the last 100 rounds, in the printed unit), loss (test, likewise), initial_loss,
+        train_loss (what the papers' rule minimises; infinite if diverged), diverged (round or NaN).
+        Performance and loss are NaN for a run that diverged.
 
     Raises:
-        Error: no runs.
+        Error: no runs, or one without a printed metric.
     """
     if not histories:
         raise Error("no runs; give at least one history")
     rows = []
     for history in histories:
-        metric = printed_metric(history)
+        recorded = set(history.frame["metric"].to_numpy())
+        metric = next((name for name in AVERAGED.values() if name in recorded), None)
+        if metric is None:
+            raise unknown("printed metric of a run", "none", AVERAGED.values())
         known = hyperparameters(history)
-        read = _Numbers(history)
         rows.append(
             {
                 "task": history.config.task["name"],
                 "algorithm": history.config.algorithm,
-                **{name: known.get(name, float("nan")) for name in _RATES},
+                **{name: known.get(name, math.nan) for name in _RATES},
                 "preset": history.config.task["preset"],
                 "metric": metric,
-                "performance": METRICS[metric].factor * read.final(metric),
-                "loss": read.final("loss"),
-                "initial_loss": float(read.series("loss")[1][0]),
-                "train_loss": read.training_score(),
-                "diverged": float("nan") if history.diverged is None else history.diverged,
+                "performance": METRICS[metric].factor * history.final(metric),
+                "loss": history.final("loss"),
+                "initial_loss": float(history.series("loss").iloc[0]),
+                "train_loss": training_score(history),
+                "diverged": math.nan if history.diverged is None else history.diverged,
             }
         )
     return pd.DataFrame(rows)
-
-
-class _Numbers:
-    """A history's series as arrays: grids have thousands of runs, and pandas is slow on each.
-
-    The same numbers as :meth:`History.final` and :func:`training_score`.
-    """
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        columns = ("round", "split", "metric", "value")
-        self.round, self.split, self.metric, self.value = (
-            history.frame[name].to_numpy() for name in columns
-        )
-
-    def series(self, metric: str, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
-        """Rounds and values."""
-        chosen = (self.metric == metric) & (self.split == split)
-        if not chosen.any():
-            self.history.series(metric, split)  # says what is missing
-        return self.round[chosen], self.value[chosen]
-
-    def final(self, metric: str, split: str = "test") -> float:
-        """Mean over the window of the last rounds; NaN if the run diverged."""
-        if self.history.diverged is not None:
-            return math.nan
-        rounds, values = self.series(metric, split)
-        first = min(self.history.config.rounds - self.history.window(), rounds[-1] - 1)
-        return float(values[rounds > first].mean())
-
-    def training_score(self) -> float:
-        """Mean training loss over the window; infinite if the run diverged."""
-        score = self.final("loss", "train")
-        return score if math.isfinite(score) else math.inf
 
 
 def measure(frame: pd.DataFrame) -> str:
@@ -111,8 +67,16 @@ def measure(frame: pd.DataFrame) -> str:
     return "performance" if (frame["preset"] == "paper").all() else "loss"
 
 
+def label(frame: pd.DataFrame, column: str) -> str:
+    """What an axis says of ``"performance"`` or ``"loss"``, for the runs of one task."""
+    metric = frame["metric"].iloc[0]
+    if column == "loss":
+        return axis_label("loss", "test", percent=False)
+    return axis_label(metric, "test", percent=METRICS[metric].factor == 100)
+
+
 def smaller_is_better(frame: pd.DataFrame, column: str) -> bool:
-    """Whether the small values of a column of :func:`outcomes` are the good ones."""
+    """Whether the small values of a column of :func:`collect` are the good ones."""
     own = METRICS[frame["metric"].iloc[0]].smaller
     return own if column == "performance" else True
 
@@ -121,7 +85,7 @@ def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
     """The best row for each combination of the keys, in order; groups that diverged are left out.
 
     Args:
-        frame: from :func:`outcomes`.
+        frame: from :func:`collect`.
         column: ``"train_loss"`` (FedOpt, section 4), ``"performance"`` or ``"loss"``.
         keys: columns.
     """
@@ -138,7 +102,7 @@ def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
     """FedOpt's two readings of which runs of Figure 12 trained at all, for each row.
 
     Args:
-        frame: from :func:`outcomes`, of one task.
+        frame: from :func:`collect`, of one task.
         rule: ``"caption"``: the test loss fell by more than 10 % of the untrained model's (the
             figure's caption says "change"; a loss that rises is no training). ``"text"`` (appendix
             E.4): it is not within 10 % of the worst that was recorded, which one run that nearly
@@ -162,7 +126,7 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
     Client rates at which no server rate trained the model are left out.
 
     Args:
-        frame: from :func:`outcomes`.
+        frame: from :func:`collect`.
         rule: see :func:`trained`.
     """
     parts = []

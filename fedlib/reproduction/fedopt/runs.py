@@ -1,156 +1,232 @@
-"""Which runs the notebooks of Adaptive Federated Optimization need."""
+"""FedOpt's printed tables, and which runs its notebooks need; those of 30 to 32 are grids."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fedlib import papers
-from fedlib.errors import require
-from fedlib.reproduction.request import Experiment, Request, grid, tuned
+from fedlib.reproduction.fedopt import grids
+from fedlib.reproduction.fedopt.grids import ADAPTIVE, EVAL_EVERY, OPTIMIZERS, TASKS
+from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number
+from fedlib.reproduction.table import Cell, Method, Table, named, printed_cells
 
-# The five optimizers of Table 1, of the heat maps and of Table 10.
-OPTIMIZERS = ("fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi")
+STATED = papers.settings("fedopt")
+# The files' metrics and ours: the mean over the last rounds, or the last model's.
+AVERAGED = {
+    "accuracy_percent": "accuracy",
+    "recall_at_5_x100": "recall_at_5",
+    "mse_x1000": "mse_x1000",
+}
+LAST = {"accuracy_percent": "last_accuracy", "recall_at_5_x100": "last_recall_at_5"}
+# ExpDecay, its steps at the thirds of however many rounds there are: at the paper's 1500 a tenth
+# after 500 rounds, a hundredth after 1000.
+DECAY = "exp_decay_thirds"
+# Half-decades (log10) for the centralised optimizers of Table 11; the paper prints none.
+CENTRALIZED: dict[str, tuple[float, float]] = {
+    "adagrad": (-2.5, 0.0),
+    "adam": (-3.5, -1.0),
+    "yogi": (-3.5, -1.0),
+    "momentum": (-1.0, 1.5),
+    "sgd": (-2.0, 0.5),
+}
 
 
-def rates(label: str, name: str) -> list[float]:
-    """The exponents of a task's grid, for instance ``[-3.0, -2.5, ..., 0.5]`` (appendix D.2).
+_DATA = STATED["datasets"]
+# Both CIFARs (Table 2).
+_CIFAR = {
+    "clients": _DATA["cifar10"]["train_clients"],
+    "examples_per_client": _DATA["cifar10"]["examples_per_client"],
+    "test_clients": _DATA["cifar10"]["test_clients"],
+    "width": 1.0,
+    "groups": STATED["models"]["group_norm_groups"],
+}
+_EMNIST = {"clients": _DATA["emnist"]["clients"], "width": 1.0}
+_POSTS = {
+    "clients": _DATA["stackoverflow"]["clients"],
+    "words": _DATA["stackoverflow"]["vocab_words"],
+    "cap": _DATA["stackoverflow"]["nwp_max_sentences_per_client"],
+    "validation": STATED["validation"]["stackoverflow_validation_examples"],
+}
+# The notebook of a task's column of Table 1, and the task's options in the paper.
+SETUPS: dict[str, tuple[str, dict[str, Any]]] = {
+    "cifar10": ("10_cifar10", {**_CIFAR, "alpha": _DATA["cifar10"]["dirichlet_alpha"]}),
+    # The authors' own partition, where that is prepared, has no concentrations.
+    "cifar100": ("11_cifar100", _CIFAR),
+    "emnist_cr": ("12_emnist_cr", _EMNIST),
+    "emnist_ae": ("13_emnist_ae", {**_EMNIST, "reduction": "sum"}),
+    "shakespeare": (
+        "14_shakespeare",
+        {
+            **{"clients": _DATA["shakespeare"]["clients"], "rows": 0, "width": 1.0},
+            "length": _DATA["shakespeare"]["sequence_length"],
+        },
+    ),
+    "stackoverflow_lr": (
+        "16_stackoverflow_lr",
+        {**_POSTS, "tags": _DATA["stackoverflow"]["lr_tags"]},
+    ),
+    "stackoverflow_nwp": ("15_stackoverflow_nwp", {**_POSTS, "width": 1.0}),
+}
+
+
+def _table(number: int, task: str, cells: tuple[Cell, ...], **fields: Any) -> Table:
+    """A table's part for a task, with the settings of section 4 and Table 7.
 
     Args:
-        label: the task's name in the paper.
-        name: ``"client_lr"`` or ``"server_lr"``.
+        fields: that are not the task's usual ones.
     """
-    table = papers.table("fedopt", "grids")
-    chosen = table[(table["task"] == label) & (table["parameter"] == name)]
-    return [float(value) for value in chosen["log10_value"]]
+    label, (notebook, options) = TASKS[task], SETUPS[task]
+    federated = STATED["federated"]
+    cohort = federated["clients_per_round"].get(label, federated["clients_per_round_default"])
+    usual = {
+        **{"label": label, "notebook": notebook, "options": options, "clients_per_round": cohort},
+        **{name: STATED[name][label] for name in ("rounds", "batch_size")},
+    }
+    return Table("fedopt", f"Table {number}", task, cells=cells, **{**usual, **fields})
 
 
-def around(label: str, name: str, reach: int | None) -> list[float]:
-    """The learning rates of a task's grid that are near FedAvg's own (Table 8).
+def _table_1(task: str) -> Table:
+    where = {"task": TASKS[task]}
+    return _table(1, task, printed_cells("fedopt", "table1_validation", where, metrics=AVERAGED))
 
-    Args:
-        reach: in half-decades to both sides; 0: FedAvg's alone; None: the whole grid.
+
+def _table_10(task: str) -> Table:
+    """Runs that were tested on a sample of the posts (Table 1's) do not belong."""
+    file, every = "table10_stackoverflow_test", {"validation": 0}
+    cells = printed_cells("fedopt", file, {"task": TASKS[task]}, metrics=LAST, options=every)
+    options = {key: value for key, value in SETUPS[task][1].items() if key not in every}
+    return _table(10, task, cells, options=options)
+
+
+def _tables_11() -> tuple[Table, Table]:
+    """Centralised optimizers, after their last epoch; federated ones, constant and ExpDecay.
+
+    The centralised rates are tuned, ExpDecay's on the grids of the constant rates; which ones won
+    is not printed.
     """
-    allowed = "a whole number >= 0, or None for the whole grid"
-    require(reach is None or reach >= 0, "scaffold_grid", reach, allowed)
-    table = papers.table("fedopt", "table8_learning_rates")
-    own = table[(table["task"] == label) & (table["algorithm"] == "FedAvg")]
-    centre = float(own[f"log10_{name}"].iloc[0])
-    every = rates(label, name)
-    return [10**one for one in every if reach is None or abs(one - centre) < 0.5 * reach + 0.1]
+
+    def base(label: str) -> Method:
+        return "centralized", {"base": {"SGDM": "momentum"}.get(label, label.lower())}
+
+    def falling(label: str) -> Method:
+        return named(label)[0], {"client_schedule": DECAY}
+
+    def cells(schedule: str, column: str, metrics: Mapping[str, str], **more: Any) -> Any:
+        where = {"client_lr_schedule": schedule}
+        file = "table11_lr_decay"
+        return printed_cells("fedopt", file, where, metrics=metrics, column=column, **more)
+
+    rate = {"centralized": {"client_lr": ()}}
+    central = cells("tuned_constant", "centralized", LAST, method=base, tuned=rate)
+    three = {name: {"client_lr": (), "server_lr": (), "tau": ()} for name in OPTIMIZERS}
+    decay = cells("expdecay", "ExpDecay", AVERAGED, method=falling, tuned=three)
+    task, notebook = "emnist_cr", "33_lr_decay_and_centralized"
+    return (
+        _table(
+            *(11, task, central),
+            label=f"{TASKS[task]}, centralized",
+            notebook=notebook,
+            rounds=STATED["lr_decay"]["centralized_epochs"],
+            clients_per_round=1,
+            options={**SETUPS[task][1], "centralized": True},
+        ),
+        _table(11, task, (*cells("constant", "constant", AVERAGED), *decay), notebook=notebook),
+    )
 
 
-def convergence(
-    task: str,
-    label: str,
-    seed: int,
-    numbers: Mapping[str, Any],
-    options: Sequence[str] = (),
-) -> list[Request]:
+TABLES_1 = {task: _table_1(task) for task in SETUPS}
+TABLES_10 = {task: _table_10(task) for task in ("stackoverflow_nwp", "stackoverflow_lr")}
+TABLES_11 = _tables_11()
+TABLES: tuple[Table, ...] = (*TABLES_1.values(), *TABLES_11, *TABLES_10.values())
+
+
+def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """The runs of a panel of Figure 1, of Figure 4 and of a column of Table 1.
 
-    Parts: ``curves``: the five optimizers with the values of Tables 8 and 9. ``scaffold``: SCAFFOLD
-    over the task's grid of learning rates, because the paper tunes it there (B.2) and does not
-    print what it found. The rule of :mod:`fedlib.results.selection` chooses among them.
+    Parts: ``curves``: Table 1's, with the values of Tables 8 and 9. ``scaffold``: SCAFFOLD over the
+    task's grid of learning rates, because the paper tunes it there (B.2) and does not print what it
+    found; the rule of :mod:`fedlib.results.selection` chooses among them. ``full_test``: Table
+    10's, of Stack Overflow: the last model, evaluated on all test posts. They train again what the
+    curves train, because a run has one test set; randomness is keyed, so the models are the same.
 
     Args:
-        task, label: fedlib's name and the paper's.
-        numbers: of the notebook: rounds, eval_every (None: 1), clients_per_round, scaffold_grid
-            (how many half-decades around FedAvg's rates; None: the paper's whole grid), and
-            ``options``.
-        options: the task's options among them.
+        numbers: of the notebook: rounds, eval_every (None: 1), clients_per_round, options of the
+            task that Table 1 has, and scaffold_grid: how many half-decades around FedAvg's rates
+            (None: the paper's whole grid). On Stack Overflow a negative one leaves SCAFFOLD out: at
+            the paper's scale it has to remember a model for each of the clients it has seen, tens
+            of thousands.
     """
-    every = numbers.get("eval_every")
+    table, full_test = TABLES_1[task], TABLES_10.get(task)
     common: dict[str, Any] = {
-        "options": {key: numbers[key] for key in options if numbers.get(key) is not None},
+        "options": given(numbers, *table.options),
         "rounds": numbers.get("rounds"),
         "seed": seed,
-        "eval_every": 1 if every is None else every,
+        "eval_every": number(numbers, "eval_every", 1),
         "clients_per_round": numbers.get("clients_per_round"),
     }
+    requests = table.requests("curves", **common)
     reach = numbers.get("scaffold_grid")
-    axes = {name: around(label, name, reach) for name in ("client_lr", "server_lr")}
-    return [
-        *tuned(task, OPTIMIZERS, "curves", **common),
-        *grid(task, "scaffold", "scaffold", axes, **common),
-    ]
+    if full_test is None or reach is None or reach >= 0:
+        requests += grid(task, "scaffold", "scaffold", grids.around(task, reach), **common)
+    if full_test is not None:
+        requests += full_test.requests("full_test", **{**common, "eval_every": 0})
+    return requests
 
 
-IMAGES = ("width", "examples_per_client", "test_clients")
+def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """33_lr_decay_and_centralized: EMNIST CR with constant and decaying rates, and centralised.
+
+    The constant runs have the rates and tau of Tables 8 and 9, the best of the grids. ExpDecay runs
+    them too, and the same grids.
+
+    Numbers: rounds, clients_per_round, width, points (of each axis of ExpDecay's grid; 0: none),
+    epochs (centralised; the paper's 100), rates (how many of each centralised optimizer's, the
+    middle ones). Parts: constant, decay, centralized.
+    """
+    centralized, federated = TABLES_11
+    task, points = federated.task, numbers.get("points")
+    common = grids.shared(task, preset, seed, numbers)
+    common["options"] |= given(numbers, "width")
+    common["eval_every"] = 1 if preset == "quick" else EVAL_EVERY
+
+    def printed_grid(cell: Cell) -> Numbers:
+        taus = {"tau": grids.axis(task, "tau")} if cell.algorithm in ADAPTIVE else {}
+        return {"tuned": {**grids.rates(task, points), **taus}}
+
+    def own_grid(cell: Cell) -> Numbers:
+        first, last = CENTRALIZED[cell.overrides["base"]]
+        values = [10 ** (first + half / 2) for half in range(round(2 * (last - first)) + 1)]
+        return {"tuned": {"client_lr": grids.middle(values, numbers.get("rates"))}}
+
+    requests = federated.requests(lambda cell: "decay" if cell.tuned else "constant", **common)
+    if points != 0:
+        falling = tuple(cell for cell in federated.cells if cell.tuned)
+        requests += replace(federated, cells=falling).requests("decay", printed_grid, **common)
+    epochs = number(numbers, "epochs", centralized.rounds)
+    common |= {"rounds": epochs, "eval_every": 1, "clients_per_round": None}
+    return [*requests, *centralized.requests("centralized", own_grid, **common)]
 
 
-def cifar10(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """10_cifar10. Numbers: those of :func:`convergence` and :data:`IMAGES`."""
-    return convergence("cifar10", "CIFAR-10", seed, numbers, IMAGES)
+def _of_table_1(task: str, **quick: Any) -> Experiment:
+    """The notebook of a column of Table 1; quick has SCAFFOLD at FedAvg's rates."""
+    notebook, small = TABLES_1[task].notebook, {**quick, "scaffold_grid": 0}
+    return Experiment(notebook, small, partial(convergence, task))
 
 
-def cifar100(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """11_cifar100. Numbers: those of :func:`convergence` and :data:`IMAGES`."""
-    return convergence("cifar100", "CIFAR-100", seed, numbers, IMAGES)
-
-
-def emnist_cr(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """12_emnist_cr. Numbers: those of :func:`convergence`, clients, width."""
-    return convergence("emnist_cr", "EMNIST CR", seed, numbers, ("clients", "width"))
-
-
-def emnist_ae(preset: str, seed: int, numbers: Mapping[str, Any]) -> list[Request]:
-    """13_emnist_ae. Numbers: those of :func:`convergence`, clients, width."""
-    return convergence("emnist_ae", "EMNIST AE", seed, numbers, ("clients", "width"))
-
-
-EXPERIMENTS = (
-    Experiment(
-        "10_cifar10",
-        {
-            "rounds": 12,
-            "width": 0.0625,
-            "examples_per_client": 60,
-            "test_clients": 5,
-            "eval_every": 2,
-            "scaffold_grid": 0,
-        },
-        cifar10,
-    ),
-    Experiment(
-        "11_cifar100",
-        {
-            "rounds": 10,
-            "width": 0.0625,
-            "examples_per_client": 60,
-            "test_clients": 5,
-            "eval_every": 2,
-            "scaffold_grid": 0,
-        },
-        cifar100,
-    ),
-    Experiment(
-        "12_emnist_cr",
-        {"rounds": 15, "width": 0.125, "eval_every": 3, "scaffold_grid": 0},
-        emnist_cr,
-    ),
-    Experiment(
-        "13_emnist_ae",
-        {"rounds": 20, "width": 0.125, "eval_every": 2, "scaffold_grid": 0},
-        emnist_ae,
-    ),
-)
-
-from fedlib.reproduction.fedopt import (  # noqa: E402
-    grids,
-    items,
-    items_decay,
-    items_text,
-    text_runs,
-)
-
-EXPERIMENTS: tuple[Experiment, ...] = (  # type: ignore
-    *EXPERIMENTS,
-    *text_runs.EXPERIMENTS,
+_QUICK_IMAGES = {"width": 0.0625, "examples_per_client": 60, "test_clients": 5, "eval_every": 2}
+_QUICK_POSTS = {"clients": 120, "clients_per_round": 5, "width": 0.125, "cap": 16}
+_QUICK_DECAY = {"rounds": 20, "clients_per_round": 2, "points": 0, "width": 0.125}
+EXPERIMENTS: tuple[Experiment, ...] = (
+    _of_table_1("cifar10", rounds=12, **_QUICK_IMAGES),
+    _of_table_1("cifar100", rounds=10, **_QUICK_IMAGES),
+    _of_table_1("emnist_cr", rounds=15, width=0.125, eval_every=3),
+    _of_table_1("emnist_ae", rounds=20, width=0.125, eval_every=2),
+    _of_table_1("shakespeare", rounds=20, width=0.125, length=20, eval_every=4),
+    _of_table_1("stackoverflow_nwp", rounds=30, eval_every=6, **_QUICK_POSTS),
+    _of_table_1("stackoverflow_lr", rounds=10, clients=120),
     *grids.EXPERIMENTS,
-)
-TABLES = (
-    *items.TABLES,
-    *items_decay.TABLES,
-    *items_text.TABLES,
+    Experiment(TABLES_11[0].notebook, {**_QUICK_DECAY, "epochs": 6, "rates": 2}, decay),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,8 @@ from matplotlib.figure import Figure
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves, shared_legend
-
-Drawing = tuple[Figure, pd.DataFrame]
+from fedlib.figures.curves import Drawing, learning_curves, shared_legend
+from fedlib.reproduction.printed import of_task
 
 PANELS = {
     "sparse_features": "features of very different frequency",
@@ -30,23 +30,16 @@ def server_adaptivity(histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no runs of any of these tasks.
     """
-    own = {
-        task: [history for history in histories if history.config.task["name"] == task]
-        for task in PANELS
-    }
-    shown = {task: runs for task, runs in own.items() if runs}
+    shown = [task for task in PANELS if of_task(histories, task)]
     if not shown:
         raise Error(f"no runs to draw; give runs of {' or '.join(PANELS)}")
     frames = []
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.6))
-        panels = figure.subplots(1, len(shown), squeeze=False)[0]
-        for ax, (task, runs) in zip(panels, shown.items(), strict=True):
-            _, data = learning_curves(
-                runs, "loss", percent=False, log_y=True, title=PANELS[task], legend=False, ax=ax
-            )
+    how: dict[str, Any] = {"percent": False, "log_y": True, "legend": False}
+    with style.panels(1, len(shown), (5.5, 2.6)) as (figure, panels):
+        for ax, task in zip(panels, shown, strict=True):
+            runs = of_task(histories, task)
+            frames.append(learning_curves(runs, "loss", title=PANELS[task], ax=ax, **how)[1])
             ax.set_ylabel("mean loss above the least")
-            frames.append(data)
         shared_legend(figure)
     return figure, pd.concat(frames, ignore_index=True)
 
@@ -83,24 +76,17 @@ def fedopt_rate(histories: Sequence[History]) -> Drawing:
     if data.empty:
         raise Error("no runs to draw; give at least one history")
     work = np.array([data["work"].min(), data["work"].max()])
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.8))
-        panels = figure.subplots(1, 2)
-        titles = {"mean": "mean over the rounds", "least": "least over the rounds"}
-        for ax, (column, title) in zip(panels, titles.items(), strict=True):
+    with style.panels(1, 2, (5.5, 2.8)) as (figure, panels):
+        for ax, column in zip(panels, ("mean", "least"), strict=True):
             for name, part in data.groupby("algorithm", sort=False):
                 look = style.look(str(name))
-                ax.loglog(
-                    part["work"],
-                    part[column],
-                    look.marker,
-                    color=look.color,
-                    fillstyle="none",
-                    label=look.label,
-                )
+                dots = {"color": look.color, "fillstyle": "none", "label": look.label}
+                ax.loglog(part["work"], part[column], look.marker, **dots)
             constant = (data[column] * np.sqrt(data["work"])).max()
             ax.loglog(work, constant / np.sqrt(work), "--", color="0.5", label="slope -1/2")
-            ax.set(xlabel="m K T", ylabel="squared gradient norm", title=title)
+            ax.set(
+                xlabel="m K T", ylabel="squared gradient norm", title=f"{column} over the rounds"
+            )
         shared_legend(figure)
     return figure, data
 
@@ -114,12 +100,9 @@ def degree_of_adaptivity(degree: pd.DataFrame, plain: pd.Series, memory: pd.Data
         memory: v after each round, a column per algorithm, and the pseudo-gradients as
             ``"signal"``.
     """
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.8))
-        left, right = figure.subplots(1, 2)
+    with style.panels(1, 2, (5.5, 2.8)) as (figure, (left, right)):
         for number, name in enumerate(degree):
-            color = f"C{number}"
-            label = str(name).replace("_", " ")
+            color, label = f"C{number}", str(name).replace("_", " ")
             left.loglog(degree.index, degree[name], "o-", color=color, label=label)
             left.axhline(plain[name], color=color, linestyle=":", linewidth=1)
         left.set(xlabel="τ", ylabel="loss / first loss", title="FedAdam; dotted: FedAvgM")

@@ -15,9 +15,7 @@ def accumulated(losses: pd.DataFrame) -> Figure:
     Args:
         losses: a column per N, indexed by round.
     """
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.5))
-        left, right = figure.subplots(1, 2, sharey=True)
+    with style.panels(1, 2, (5.5, 2.5), sharey=True) as (figure, (left, right)):
         for number, steps in enumerate(losses):
             label = "Adam (N = 1)" if steps == 1 else f"N = {steps}"
             color = f"C{number}"
@@ -40,9 +38,7 @@ def fairness_and_certainty(
         exchange: columns algorithm, alpha (NaN where there is none), error (the mean error of all
             examples) and error_rsd.
     """
-    with style.context():
-        figure = Figure(figsize=(7.5, 2.9))
-        left, middle, right = figure.subplots(1, 3)
+    with style.panels(1, 3, (7.5, 2.9)) as (figure, (left, middle, right)):
         for name in bias:
             look = style.look(str(name))
             left.loglog(bias.index, bias[name], label=look.label, **look.line())
@@ -56,8 +52,8 @@ def fairness_and_certainty(
         for name, part in exchange.groupby("algorithm", sort=False):
             look = style.look(str(name))
             right.plot(part["error"], part["error_rsd"], label=look.label, **look.line())
-            for row in part.dropna().to_dict("records"):
-                right.annotate(f"{row['alpha']:g}", (row["error"], row["error_rsd"]), fontsize=6)
+            for row in part.dropna().itertuples():
+                right.annotate(f"{row.alpha:g}", (row.error, row.error_rsd), fontsize=6)
         right.set(xlabel="mean error", ylabel="RSD of the clients' errors")
         right.legend(**ABOVE)
     return figure

@@ -19,9 +19,7 @@ from fedlib import paths as folders
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import figure_of, learning_curves
-
-Drawing = tuple[Figure, pd.DataFrame]
+from fedlib.figures.curves import Drawing, figure_of, learning_curves
 
 LEVELS: dict[str, Any] = {"colors": "0.85", "linewidths": 0.5, "zorder": 0}
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")  # of the clients, in turn
@@ -55,32 +53,24 @@ def local_paths(
     Raises:
         Error: paths of another shape.
     """
-    walked = _checked(paths)
-    rounds, clients = walked.shape[:2]
-    server = server_path(walked)
-    with style.context():
-        ax = Figure(figsize=(3.6, 3.2)).subplots() if ax is None else ax
-        for i in range(clients):
+    walked, server = _checked(paths), server_path(paths)
+    near = walked[:shown]
+    with style.axes(ax, size=(3.6, 3.2)) as ax:
+        for i in range(walked.shape[1]):
             color = COLORS[i % len(COLORS)]
-            for t in range(min(shown, rounds)):
+            for t, path in enumerate(near[:, i]):
                 label = f"client {i}, local steps" if t == 0 else None
-                ax.plot(*walked[t, i].T, ".-", color=color, linewidth=0.8, label=label)
+                ax.plot(*path.T, ".-", color=color, linewidth=0.8, label=label)
             if minimisers is not None:
-                ax.plot(
-                    *np.asarray(minimisers)[i], "x", color=color, label=f"minimiser of client {i}"
-                )
+                label = f"minimiser of client {i}"
+                ax.plot(*np.asarray(minimisers)[i], "x", color=color, label=label)
         ax.plot(*server.T, "o-", color="black", label="server, round by round")
         if optimum is not None:
             ax.plot(*np.asarray(optimum), "*", color="0.3", markersize=11, label="optimum")
         if hessian is not None and optimum is not None:
             _levels(ax, np.asarray(hessian), np.asarray(optimum))
         ax.set(xlabel="$x_1$", ylabel="$x_2$", title=title)
-    rows = [
-        (str(i), t, k, *walked[t, i, k])
-        for t in range(min(shown, rounds))
-        for i in range(clients)
-        for k in range(walked.shape[2])
-    ]
+    rows = [(str(i), t, k, *near[t, i, k]) for t, i, k in np.ndindex(near.shape[:3])]
     rows += [("server", t, 0, *x) for t, x in enumerate(server)]
     return figure_of(ax), pd.DataFrame(rows, columns=["path", "round", "step", "x1", "x2"])
 
@@ -120,18 +110,16 @@ def animate_paths(
     if len(shapes) != 1:
         raise Error(f"animation {id}: paths of shapes {sorted(shapes)}; need one shape")
     rounds, clients, points = next(iter(shapes))[:3]
-    with style.context():
-        figure = Figure(figsize=(2.6 * len(walked), 2.8))
-        panels = figure.subplots(1, len(walked), squeeze=False, sharex=True, sharey=True)[0]
-        moving: list[tuple[np.ndarray, Any, Any]] = []
+    size, shared = (2.6 * len(walked), 2.8), {"sharex": True, "sharey": True}
+    with style.panels(1, len(walked), size, **shared) as (figure, panels):
+        moving: list[tuple[np.ndarray, list[Line2D], Line2D]] = []
         for ax, (title, each) in zip(panels, walked.items(), strict=True):
             # Invisible, so that the axes' limits never change.
             ax.plot(*each.reshape(-1, 2).T, alpha=0)
             if optimum is not None:
                 ax.plot(*np.asarray(optimum), "*", color="0.3", markersize=11)
-            lines = [
-                ax.plot([], [], ".-", color=COLORS[i % len(COLORS)])[0] for i in range(clients)
-            ]
+            colors = [COLORS[i % len(COLORS)] for i in range(clients)]
+            lines = [ax.plot([], [], ".-", color=color)[0] for color in colors]
             moving.append((each, lines, ax.plot([], [], "o-", color="black")[0]))
             ax.set(xlabel="$x_1$", title=title)
         panels[0].set(ylabel="$x_2$")
@@ -164,32 +152,26 @@ def drift_size(ends: pd.DataFrame, rests: pd.DataFrame) -> Figure:
             FedAvg's with mu = 0; with mu > 0 FedProx's, of one client_lr and local_steps.
     """
     plain, proximal = rests[rests["mu"] == 0], rests[rests["mu"] > 0]
-    with style.context():
-        figure = Figure(figsize=(5.5, 4.6))
-        (start, path), (rest, spring) = figure.subplots(2, 2)
-        for i, rate in enumerate(ends["client_lr"].unique()):
+    with style.panels(2, 2, (5.5, 4.6)) as (figure, (start, path, rest, spring)):
+        for i, (rate, one) in enumerate(ends.groupby("client_lr", sort=False)):
             look: dict[str, Any] = {"color": COLORS[i], "marker": "os^Dv"[i]}
-            one = ends[ends["client_lr"] == rate]
             steps = one["local_steps"]
             start.loglog(steps, one["clients_from_start"], label=f"$\\eta_l$ = {rate:g}", **look)
             path.loglog(steps, one["clients_from_path"], **look)
             # The mean of one step is on the path up to rounding.
             off = one["mean_from_path"].where(one["mean_from_path"] > 1e-12)
             path.loglog(steps, off, linestyle="--", markerfacecolor="white", **look)
-            one = plain[plain["client_lr"] == rate]
-            rest.semilogx(one["local_steps"], one["distance"], **look)
+            at_rest = plain[plain["client_lr"] == rate]
+            rest.semilogx(at_rest["local_steps"], at_rest["distance"], **look)
         spring.plot(proximal["mu"], proximal["distance"], **style.look("fedprox").line())
-        start.set(title="drift from the start")
-        path.set(title="drift from the centralised path")
-        rest.set(title="FedAvg's rest from the optimum")
-        spring.set(title="FedProx's rest from the optimum", xlabel="$\\mu$", ylim=(0, None))
         ticks = [int(k) for k in ends["local_steps"].unique()]
         for ax in (start, path, rest):
-            ax.set(xlabel="local steps K")
             ax.set_xticks(ticks, [str(k) for k in ticks])
             ax.set_xticks([], minor=True)
-        start.set(ylabel="distance")
-        rest.set(ylabel="distance")
+        start.set(title="drift from the start", xlabel="local steps K", ylabel="distance")
+        path.set(title="drift from the centralised path", xlabel="local steps K")
+        rest.set(title="FedAvg's rest from the optimum", xlabel="local steps K", ylabel="distance")
+        spring.set(title="FedProx's rest from the optimum", xlabel="$\\mu$", ylim=(0, None))
         start.legend()
         grey: dict[str, Any] = {"color": "0.4", "marker": "o"}
         clients = Line2D([], [], label="clients", **grey)
@@ -200,12 +182,8 @@ def drift_size(ends: pd.DataFrame, rests: pd.DataFrame) -> Figure:
 
 def drift_corrected(histories: Sequence[History]) -> Drawing:
     """The squared norm of the mean objective's gradient at the server's model, over the rounds."""
-    with style.context():
-        ax = Figure(figsize=(5.5, 3.0)).subplots()
-        figure, data = learning_curves(
-            histories, "squared_gradient", percent=False, log_y=True, ax=ax
-        )
-        ax.set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
+    figure, data = learning_curves(histories, "squared_gradient", percent=False, log_y=True)
+    figure.axes[0].set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
     return figure, data
 
 

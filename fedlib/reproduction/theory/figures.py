@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fedlib.figures import partitions
 from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.theory import adaptivity, drift, mimicking
+from fedlib.reproduction.theory import adaptivity, drift, mimicking, partitions
 
 _PARTITIONS = {"": "06_partitions"}
 

@@ -8,15 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import figure_of, shared_legend
-
-Drawing = tuple[Figure | None, pd.DataFrame]
+from fedlib.figures.curves import Drawing, figure_of, shared_legend
+from fedlib.results.reading import hyperparameter
 
 # ---------------------------------------------------------------- Table 1
 
@@ -54,7 +52,7 @@ def readable(formula: str) -> str:
     return re.sub(r"([+-])", r" \1 ", formula)
 
 
-def mime_table_1() -> Drawing:
+def mime_table_1() -> tuple[None, pd.DataFrame]:
     """Communication rounds until ||grad f||^2 <= epsilon, as printed.
 
     Returns:
@@ -92,25 +90,18 @@ def mimicking(histories: Sequence[History]) -> Drawing:
     frames = [_curve(history) for history in tuned(histories)]
     data = pd.concat(frames, ignore_index=True)
     shown = [base for base in BASES if (data["base"] == base).any()]
-    with style.context():
-        figure = Figure(figsize=(5.5, 4.2))
-        panels = figure.subplots(2, len(shown), squeeze=False, sharey=True)
-        for column, base in zip(panels.T, shown, strict=True):
+    with style.panels(2, len(shown), (5.5, 4.2), sharey=True) as (figure, panels):
+        above, below = panels.reshape(2, -1)
+        for base, over_rounds, over_sizes in zip(shown, above, below, strict=True):
             for method, part in data[data["base"] == base].groupby("method", sort=False):
-                look = style.look(str(method))
-                every = max(1, len(part) // 6)
-                for ax, x in zip(column, ("round", "model_sizes"), strict=True):
-                    ax.semilogy(
-                        part[x],
-                        part["squared_gradient"],
-                        label=look.label,
-                        markevery=every,
-                        **look.line(),
-                    )
-            column[0].set(xlabel="round", title=f"base: {BASES[base]}")
-            column[1].set(xlabel="model sizes per client")
-        for row in panels:
-            row[0].set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
+                look, every = style.look(str(method)), max(1, len(part) // 6)
+                line = {"label": look.label, "markevery": every, **look.line()}
+                over_rounds.semilogy(part["round"], part["squared_gradient"], **line)
+                over_sizes.semilogy(part["model_sizes"], part["squared_gradient"], **line)
+            over_rounds.set(xlabel="round", title=f"base: {BASES[base]}")
+            over_sizes.set(xlabel="model sizes per client")
+        for ax in (above[0], below[0]):
+            ax.set(ylabel="$\\Vert\\nabla F(x_t)\\Vert^2$", ylim=(1e-15, None))
         shared_legend(figure)
     return figure, data
 
@@ -119,14 +110,15 @@ def tuned(histories: Sequence[History]) -> list[History]:
     """Of the runs of each method and base the one with the smallest last squared gradient."""
     if not histories:
         raise Error("no runs to draw; give at least one history")
-    best: dict[tuple[str, str], tuple[float, History]] = {}
+    groups: dict[tuple[str, str], list[History]] = {}
     for history in histories:
-        key = (base_of(history), _method(history))
-        last = float(history.series("squared_gradient").iloc[-1])
-        last = last if history.diverged is None and np.isfinite(last) else np.inf
-        if key not in best or last < best[key][0]:
-            best[key] = (last, history)
-    return [history for _, history in best.values()]
+        groups.setdefault((base_of(history), _method(history)), []).append(history)
+    return [min(runs, key=_last) for runs in groups.values()]
+
+
+def _last(history: History) -> float:
+    last = float(history.series("squared_gradient").iloc[-1])
+    return last if history.diverged is None and np.isfinite(last) else np.inf
 
 
 def _method(history: History) -> str:
@@ -146,17 +138,12 @@ def _curve(history: History) -> pd.DataFrame:
             "base": base_of(history),
             "method": _method(history),
             "algorithm": config.algorithm,
-            "client_lr": _client_lr(history),
+            "client_lr": hyperparameter(history, "client_lr"),
             "round": series.index,
             "model_sizes": [0.0, *sent.to_numpy()],
             "squared_gradient": series.to_numpy(),
         }
     )
-
-
-def _client_lr(history: History) -> float:
-    method = history.config.method
-    return float(method["client_lr"] if "client_lr" in method else method["client"]["lr"])
 
 
 # ---------------------------------------------------------------- Hessian similarity
@@ -188,7 +175,7 @@ def similarity_rounds(histories: Sequence[History]) -> pd.DataFrame:
         {
             "method": ONE_STEP if h.config.local_steps == 1 else h.config.algorithm,
             "delta": float(h.config.task["options"]["delta"]),
-            "client_lr": _client_lr(h),
+            "client_lr": hyperparameter(h, "client_lr"),
             "rounds": rounds_to(h),
         }
         for h in histories
@@ -211,8 +198,7 @@ def hessian_similarity(histories: Sequence[History]) -> Drawing:
         "mime_mvr": style.look("mime_mvr"),
         "mimelite_mvr": style.look("mimelite_mvr"),
     }
-    with style.context():
-        ax = Figure(figsize=(4.2, 3.0)).subplots()
+    with style.axes(size=(4.2, 3.0)) as ax:
         for method, look in looks.items():
             part = data[data["method"] == method]
             ax.loglog(part["delta"], part["rounds"], label=look.label, **look.line())

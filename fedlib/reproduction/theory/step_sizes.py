@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from fedlib.errors import Error
@@ -34,14 +35,11 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
     if not paths:
         raise Error("no step sizes to draw; give at least one path")
     for title, path in paths.items():
-        missing = [name for name in LINES if name not in path]
-        if missing:
-            raise Error(
-                f"step sizes of {title!r} have no column {missing[0]!r}; needed: {', '.join(LINES)}"
-            )
-    with style.context():
-        figure = Figure(figsize=(5.5, 0.4 + 1.8 * len(paths)))
-        panels = figure.subplots(len(paths), 1, squeeze=False)[:, 0]
+        for name in LINES:
+            if name not in path:
+                needed = ", ".join(LINES)
+                raise Error(f"step sizes of {title!r} have no column {name!r}; needed: {needed}")
+    with style.panels(len(paths), 1, (5.5, 0.4 + 1.8 * len(paths))) as (figure, panels):
         for ax, (title, path) in zip(panels, paths.items(), strict=True):
             for name, (label, color, width) in LINES.items():
                 ax.semilogy(path.index, path[name], color=color, linewidth=width, label=label)
@@ -64,9 +62,7 @@ def auto_tuned(
         values: kind of problem -> V_t ``[rounds, problems]``, drawn relative to the first one: the
             median, and nine tenths of the problems.
     """
-    with style.context():
-        figure = Figure(figsize=(7.5, 2.8))
-        left, middle, right = figure.subplots(1, 3)
+    with style.panels(1, 3, (7.5, 2.8)) as (figure, (left, middle, right)):
         for ax, table in ((left, by_scale), (middle, by_floor[by_floor.index > 0])):
             every = max(1, len(table) // 8)
             for mark, name in zip("osv", table, strict=False):
@@ -75,10 +71,10 @@ def auto_tuned(
             ax.set(xlabel=table.index.name, ylabel="loss above the least / first")
             ax.legend(**ABOVE)
         left.set_ylim(1e-4, 10)
-        for number, (kind, each) in enumerate(values.items()):
-            low, mid, high = np.quantile(each / each[0], [0.05, 0.5, 0.95], axis=1)
-            right.plot(mid, color=f"C{number}", label=kind)
-            right.fill_between(range(len(mid)), low, high, color=f"C{number}", alpha=0.2)
+        for kind, each in values.items():
+            drawn = pd.DataFrame(each / each[0]).melt(ignore_index=False)["value"]
+            band = {"estimator": "median", "errorbar": ("pi", 90)}
+            sns.lineplot(x=drawn.index, y=drawn, label=kind, ax=right, **band)
         right.set_yscale("symlog", linthresh=1e-2)
         right.set(xlabel="round", ylabel="$V_t / V_1$", ylim=(-0.003, 30))
         right.legend(**ABOVE)

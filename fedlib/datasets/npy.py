@@ -1,0 +1,177 @@
+"""The ``.npy`` files of a data set, written whole or piece by piece.
+
+All of this happens in the folder aside that :func:`fedlib.datasets.store.writing` gives: where it
+breaks off, that folder goes, and with it the unfinished files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedlib.datasets.catalogue import Description
+from fedlib.datasets.dataset import SPLITS, measured_polarity
+from fedlib.errors import Error
+
+_TEXTS = 4096  # written at once
+Kind = tuple[type, tuple[int, ...]]  # dtype and shape of one row
+# Split, client, UTF-8 text, and its label or its tags, if any.
+Text = tuple[str, str, bytes, int | Sequence[str] | None]
+
+
+def save(folder: Path, key: str, values: np.ndarray) -> None:
+    """Write ``<key>.npy``, by rows."""
+    np.save(folder / f"{key}.npy", np.ascontiguousarray(values))
+
+
+def save_json(folder: Path, key: str, content: Any) -> None:
+    """Write JSON as an array of uint8."""
+    save(folder, key, np.frombuffer(json.dumps(content).encode("ascii"), dtype=np.uint8))
+
+
+class GrowingArray:
+    """One ``.npy`` file that grows along its first axis; in memory is only what is appended.
+
+    Args:
+        path: of the file.
+        dtype: of the values; what is appended is cast to it, which must lose nothing.
+        row: shape of one row; default a plain number.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype | type, row: Sequence[int] = ()) -> None:
+        self.dtype, self.row, self.length = np.dtype(dtype), tuple(row), 0
+        self._file = open(path, "wb")
+        self._write_header()
+
+    def append(self, rows: ArrayLike) -> None:
+        """Add ``rows`` of shape ``[n, *row]`` at the end."""
+        values = np.asarray(rows)
+        if values.shape[1:] != self.row:
+            raise Error(f"{self._file.name}: rows are {values.shape[1:]}; needed: {self.row}")
+        values = values.astype(self.dtype, casting="same_kind", copy=False)
+        self._file.write(np.ascontiguousarray(values).data)
+        self.length += len(values)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        # NumPy pads headers so that the first axis can grow: the size of the header is fixed.
+        shape = (self.length, *self.row)
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+@contextmanager
+def growing(folder: Path, kinds: Mapping[str, Kind]) -> Iterator[dict[str, GrowingArray]]:
+    """Arrays to append to, by key; they are closed in the end."""
+    with ExitStack() as stack:
+        yield {
+            key: stack.enter_context(closing(GrowingArray(folder / f"{key}.npy", *kind)))
+            for key, kind in kinds.items()
+        }
+
+
+def arrays_card(folder: Path, known: Description | None) -> dict[str, Any]:
+    """The part of a card that follows from the arrays in a folder.
+
+    Args:
+        folder: where they are.
+        known: the data set's description, with its classes and whether polarity is to be measured.
+    """
+    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
+    counts = {split: len(arrays[f"{split}_x"]) for split in SPLITS}
+    for split in SPLITS:
+        if f"{split}_client" in arrays:
+            counts[f"{split}_clients"] = len(np.unique(arrays[f"{split}_client"]))
+    return {
+        "kind": "arrays",
+        "counts": counts,
+        "classes": list(known.classes) if known and known.classes else None,
+        "polarity": measured_polarity(arrays["train_x"]) if known and known.polarity else None,
+    }
+
+
+def write_texts(
+    folder: Path,
+    source: str,
+    texts: Iterable[Text],
+    target: str | None = None,
+    clients: Sequence[str] = (),
+    known: Description | None = None,
+) -> dict[str, Any]:
+    """Stream texts to disk.
+
+    Args:
+        folder: where the ``.npy`` files go.
+        source: of the texts, for messages.
+        texts: in any order of splits and clients; within a split they stay in this order.
+        target: what each of them has: ``"label"``, ``"tags"`` or nothing.
+        clients: those whose codes are fixed; others get the next ones as they come.
+        known: the data set's description, with its classes.
+
+    Returns:
+        The part of the card that follows from the texts.
+
+    Raises:
+        Error: a split has no texts, or only empty ones.
+    """
+    codes = {client: code for code, client in enumerate(clients)}
+    seen: dict[str, set[int]] = {split: set() for split in SPLITS}
+    waiting: dict[str, list[tuple[bytes, int, Any]]] = {split: [] for split in SPLITS}
+    kinds: dict[str, type] = {"text": np.uint8, "offsets": np.int64, "client": np.int64}
+    kinds |= {"label": np.int64} if target == "label" else {}
+    kinds |= {"tags": np.uint8, "tags_offsets": np.int64} if target == "tags" else {}
+    wanted = {f"{split}_{key}": (kind, ()) for split in SPLITS for key, kind in kinds.items()}
+    with growing(folder, wanted) as out:
+
+        def append_parts(key: str, offsets: str, parts: Sequence[bytes]) -> None:
+            ends = out[key].length + np.cumsum([len(part) for part in parts], dtype=np.int64)
+            out[key].append(np.frombuffer(b"".join(parts), dtype=np.uint8))
+            out[offsets].append(ends)
+
+        def flush(split: str) -> None:
+            parts, client, targets = zip(*waiting[split], strict=True)
+            waiting[split].clear()
+            append_parts(f"{split}_text", f"{split}_offsets", parts)
+            out[f"{split}_client"].append(client)
+            if target == "label":
+                out[f"{split}_label"].append(targets)
+            elif target == "tags":
+                tags = [json.dumps(names).encode("ascii") for names in targets]
+                append_parts(f"{split}_tags", f"{split}_tags_offsets", tags)
+
+        for key in out:
+            if key.endswith("offsets"):
+                out[key].append([0])
+        for split, client, text, goal in texts:
+            code = codes.setdefault(client, len(codes))
+            seen[split].add(code)
+            waiting[split].append((text, code, goal))
+            if len(waiting[split]) == _TEXTS:
+                flush(split)
+        for split in SPLITS:
+            if waiting[split]:
+                flush(split)
+            if not out[f"{split}_text"].length:
+                what = "only empty texts" if seen[split] else "no texts"
+                raise Error(f"{source}: the {split} split has {what}")
+    counts = {split: out[f"{split}_client"].length for split in SPLITS}
+    counts |= {f"{split}_clients": len(seen[split]) for split in SPLITS}
+    save_json(folder, "client_names", list(codes))
+    return {
+        "kind": "text",
+        "counts": counts,
+        "clients": len(codes),
+        "target": target,
+        "classes": list(known.classes) if known and known.classes else None,
+    }

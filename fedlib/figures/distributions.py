@@ -1,0 +1,124 @@
+"""Distributions of a metric over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures import style
+from fedlib.figures.curves import MARKERS, Drawing, algorithm, axis_label, figure_of
+
+# Of the kernel of a density, in percentage points.
+BANDWIDTH = 5.0
+
+
+def client_distribution(
+    histories: Sequence[History],
+    metric: str = "accuracy",
+    split: str = "test",
+    *,
+    title: str = "",
+    percent: bool = True,
+    legend: bool = True,
+    by: Callable[[History], str] = algorithm,
+    ax: Axes | None = None,
+) -> Drawing:
+    """The share of clients whose final value is at most x, a line per algorithm (seeds pooled).
+
+    Returns:
+        the figure, and what is drawn: task, algorithm, value, share (in percent of the clients).
+
+    Raises:
+        Error: no runs, or one without values per client.
+    """
+    frames = []
+    with style.axes(ax) as ax:
+        for key, values in _client_values(histories, metric, split, by).items():
+            ordered = (100.0 if percent else 1.0) * np.sort(values)
+            look, every = style.look(key), max(1, len(ordered) // MARKERS)
+            line = {"label": look.label, "markevery": every, **look.line()}
+            sns.ecdfplot(x=ordered, stat="percent", ax=ax, **line)
+            share = 100.0 * np.arange(1, len(ordered) + 1) / len(ordered)
+            frames.append(pd.DataFrame({"algorithm": key, "value": ordered, "share": share}))
+        label = f"client {axis_label(metric, split, percent)}"
+        ax.set(xlabel=label, ylabel="clients at or below (%)", title=title)
+        if legend:
+            ax.legend()
+    return figure_of(ax), _of_task(histories, frames)
+
+
+def client_density(
+    histories: Sequence[History],
+    metric: str = "accuracy",
+    split: str = "test",
+    *,
+    title: str = "",
+    bandwidth: float = BANDWIDTH,
+    legend: bool = True,
+    by: Callable[[History], str] = algorithm,
+    ax: Axes | None = None,
+) -> Drawing:
+    """The density of the clients' final values, a line per algorithm (seeds pooled).
+
+    A Gaussian kernel around each client's value, reflected at 0 and at 100 %, so that the density
+    is one between them (seaborn's ``kdeplot`` cannot reflect). Clients count alike.
+
+    Args:
+        metric: per client, a fraction.
+        bandwidth: the kernel's standard deviation, in percentage points.
+
+    Returns:
+        the figure, and what is drawn: task, algorithm, value (percent), density (per point).
+
+    Raises:
+        Error: no runs, or one without values per client.
+    """
+    at = np.linspace(0.0, 100.0, 201)
+    frames = []
+    with style.axes(ax) as ax:
+        for key, values in _client_values(histories, metric, split, by).items():
+            density = _density(100.0 * values, at, bandwidth)
+            look = style.look(key)
+            ax.plot(at, density, label=look.label, markevery=len(at) // MARKERS, **look.line())
+            frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
+        ax.set(xlabel=f"client {axis_label(metric, split, True)}", ylabel="density", title=title)
+        ax.set_ylim(bottom=0)
+        if legend:
+            ax.legend()
+    return figure_of(ax), _of_task(histories, frames)
+
+
+def _client_values(
+    histories: Sequence[History], metric: str, split: str, by: Callable[[History], str]
+) -> dict[str, np.ndarray]:
+    """The clients' final values by line, those of several seeds one after the other."""
+    if not histories:
+        raise Error("no runs to draw; give at least one history")
+    parts: dict[str, list[np.ndarray]] = {}
+    for history in histories:
+        frame = history.clients
+        chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
+        if chosen.empty:
+            raise Error(
+                f"{history!r} has no {split} {metric} per client; draw runs of another task"
+            )
+        parts.setdefault(by(history), []).append(chosen.to_numpy(float))
+    return {key: np.concatenate(values) for key, values in parts.items()}
+
+
+def _density(values: np.ndarray, at: np.ndarray, bandwidth: float) -> np.ndarray:
+    mirrored = np.concatenate([values, -values, 200.0 - values])
+    kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / bandwidth) ** 2)
+    return kernels.sum(1) / (len(values) * bandwidth * np.sqrt(2 * np.pi))
+
+
+def _of_task(histories: Sequence[History], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    data = pd.concat(frames, ignore_index=True)
+    data.insert(0, "task", histories[0].config.task["name"])
+    return data

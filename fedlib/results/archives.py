@@ -1,0 +1,131 @@
+"""Many published runs in one file: ``<results>/<name>.zip``.
+
+An archive holds run folders as a store has them (:mod:`fedlib.results.files`), thinned to what
+figures, tables and comparisons read (:func:`thin`). Unpacked into a folder of published runs it is
+read just the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+from zipfile import Path as ZipPath
+
+from fedlib import files
+from fedlib.engine.history import WINDOW_ROUNDS, History
+from fedlib.errors import Error
+from fedlib.results.files import BROKEN, DIGEST, Damaged, Stored, open_run, pack, run_path
+
+log = logging.getLogger("fedlib")
+
+# Of a run's own folder.
+LEFT_OUT = ("files", "parameters")
+
+
+def thin(history: History, clients: bool = True) -> History:
+    """A run without what no figure, table, comparison or rule of selection reads.
+
+    Everything measured stays at the rounds of an evaluation, in the first round and in the last
+    ``WINDOW_ROUNDS``, over which training losses are averaged; so all test metrics stay. Training
+    losses and communication of the rounds between are left out, and the parameters.
+
+    Args:
+        clients: whether the values per client stay.
+
+    Returns:
+        a copy; its ``meta["thinned"]`` is true.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> history = fedlib.run(task, "fedavg", rounds=300, eval_every=100)
+        >>> list(thin(history).series("loss", "train").index[:4])
+        [1, 100, 200, 201]
+    """
+    frame, rounds = history.frame, history.frame["round"]
+    evaluated = rounds[frame["split"] == "test"]
+    last = rounds > history.config.rounds - WINDOW_ROUNDS
+    return dataclasses.replace(
+        history,
+        frame=frame[rounds.isin(evaluated) | (rounds == 1) | last].reset_index(drop=True),
+        clients=history.clients if clients else history.clients[:0],
+        params={},
+        meta={**history.meta, "thinned": True},
+    )
+
+
+def write_archive(
+    results: Path, name: str, histories: Sequence[History], clients_of: Collection[str] = ()
+) -> Path:
+    """Publish runs, thinned, in place of an earlier archive of that name.
+
+    The same runs give the same bytes.
+
+    Args:
+        results: the folder of published runs, for instance ``data/results``.
+        histories: from the store; equal runs once.
+        clients_of: tasks whose values per client are kept.
+
+    Returns:
+        the archive.
+
+    Raises:
+        Error: no histories, or one that does not come from a store.
+    """
+    by_folder = {run_path(Path(), history.config).as_posix(): history for history in histories}
+    if not by_folder:
+        raise Error(f"archive {name}: no runs to publish")
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+        for folder, history in sorted(by_folder.items()):
+            if "created" not in history.meta:
+                raise Error(f"archive {name}: {history!r} does not come from a store")
+            thinned = thin(history, history.config.task["name"] in clients_of)
+            meta = {key: value for key, value in thinned.meta.items() if key not in LEFT_OUT}
+            for file, data in pack(thinned, meta).items():
+                member = ZipInfo(f"{folder}/{file}")  # of 1980, whenever it is written
+                member.create_system, member.external_attr = 3, 0o644 << 16
+                archive.writestr(member, data, ZIP_DEFLATED)
+    target = results / f"{name}.zip"
+    files.write(target, buffer.getvalue())
+    return target
+
+
+def open_archive(path: Path) -> Mapping[str, Stored]:
+    """The runs of an archive by digest; their numbers are read when they are asked for.
+
+    An archive is read once per process, and again when the file changes. A damaged run in it is
+    logged and left out.
+
+    Raises:
+        Error: the archive is damaged.
+    """
+    try:
+        stat = path.stat()
+        return _open(path, stat.st_mtime_ns, stat.st_size)
+    except BROKEN as problem:
+        raise Damaged(
+            f"damaged archive {path}: it cannot be read ({problem}); delete it and publish it again"
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
+    # From memory: the file may be replaced at any time, and readers may fork.
+    archive = ZipFile(BytesIO(path.read_bytes()))
+    archive.filename = str(path)  # for messages
+    folders = dict.fromkeys(PurePosixPath(name).parent for name in archive.namelist())
+    runs = {}
+    for folder in folders:
+        if DIGEST.search(folder.name):
+            try:
+                run = open_run(ZipPath(archive, f"{folder}/"))
+                runs[run.config.digest] = run
+            except Error as problem:
+                log.warning("%s", problem)
+    return runs

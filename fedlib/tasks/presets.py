@@ -1,0 +1,90 @@
+"""What the declarations of tasks share: their presets, sizes that give way to the data, checks.
+
+A task's module declares its presets as dicts beside each other, ``paper = {...}`` and ``quick =
+{...}``: the defaults of its options, and the settings of a run (:data:`RUN`). In a module of
+several tasks each preset is a dict of such dicts by task. :func:`fedlib.load_task` looks the preset
+up by its name, replaces defaults by the options given, and calls the module's ``load``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from fedlib.datasets.store import Root
+from fedlib.errors import require, unknown
+from fedlib.randomness import numpy_generator
+
+Preset = dict[str, Any]
+PRESETS = ("quick", "paper")
+# Settings of a run that a preset declares: not options, but fields of the task.
+RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
+
+
+class Given(SimpleNamespace):
+    """What a task is loaded with: the task's options, as attributes, and these three."""
+
+    name: str
+    seed: int
+    data_root: Root
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A default number of which there may be fewer, then all are taken; None: always all."""
+
+    limit: int | None
+
+
+ALL = AtMost(None)
+
+
+def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any]) -> Preset:
+    """A task's preset with ``options`` in place of its defaults; None stands for the default.
+
+    Raises:
+        Error: a preset that the task does not declare, or an option that it does not have.
+    """
+    if not hasattr(module, preset):
+        declared = [other for other in PRESETS if hasattr(module, other)]
+        raise unknown(f"preset of task {name}", preset, declared)
+    defaults: Preset = getattr(module, preset)
+    defaults = defaults.get(name, defaults)
+    known = [key for key in defaults if key not in RUN]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of task {name}", option, known)
+    return defaults | {key: value for key, value in options.items() if value is not None}
+
+
+def sample(
+    count: int | AtMost, available: int, what: str, seed: int, purpose: str = "", of: str = ""
+) -> np.ndarray:
+    """Which of ``available`` things to take: ascending positions, drawn at random without repeats.
+
+    Args:
+        count: how many.
+        what: the option's name, for the error.
+        purpose: keys the draw; default ``what``.
+        of: what there are so many of, for the error.
+
+    Raises:
+        Error: more than there are, or fewer than one.
+    """
+    if isinstance(count, AtMost):
+        count = available if count.limit is None else min(count.limit, available)
+    good = isinstance(count, int) and 1 <= count <= available
+    require(good, what, count, f"1..{available}" + (of and f" ({of})"))
+    if count == available:
+        return np.arange(available)
+    draw = numpy_generator(seed, purpose or what)
+    return np.sort(draw.choice(available, count, replace=False))
+
+
+def whole(value: Any, what: str, low: int) -> None:
+    """Require a whole number ``>= low``."""
+    require(isinstance(value, int) and value >= low, what, value, f"a whole number >= {low}")

@@ -1,0 +1,68 @@
+"""The benchmark measures what it says; how fast anything is stays untested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedlib
+from fedlib.cli.reports import checkout_module
+from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareLSTM
+
+bench = checkout_module("rounds")
+
+
+def numbers(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", list(bench.WORKLOADS))
+def test_every_workload_times_every_way(name: str) -> None:
+    result = bench.bench(name, repeats=1, clients=2, width=0.1 if name != "W1" else 1.0)
+    assert set(result["seconds"]) == {"fedlib", "plain", "tight", "floor"}
+    assert all(seconds > 0 for seconds in result["seconds"].values())
+    assert result["ratios"]["plain"] == result["seconds"]["plain"] / result["seconds"]["fedlib"]
+
+
+def test_the_plain_networks_have_as_many_parameters_as_the_papers() -> None:
+    assert numbers(bench.plain_emnist_cnn(1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
+    assert numbers(bench.plain_autoencoder(1.0)) == numbers(EMNISTAutoencoder()) == 2_837_314
+    # torch's LSTM has a second bias vector in each of its two layers.
+    torchs = numbers(bench.PlainShakespeare(1.0)) - 2 * 4 * 256
+    assert torchs == numbers(ShakespeareLSTM(90)) == 820_522
+    assert numbers(bench.plain_pfl_cnn(1.0)) == numbers(bench.PflCNN(1.0)) == 1_626_442
+    assert numbers(bench.WORKLOADS["W3"].plain(1.0)) == numbers(ResNet18GN(10))
+
+
+def test_the_ways_train_alike_from_the_same_start() -> None:
+    """One full batch per client: every way takes the same step and must end at the same point."""
+    load = bench.WORKLOADS["W1"]
+    task = bench._task(load, "W1", 3, 1.0)
+    one_batch = bench.Workload(**{**load.__dict__, "batch": load.examples})
+    cpu = torch.device("cpu")
+    ends = []
+    for way in (bench._plain, bench._tight, bench._floor):
+        torch.manual_seed(0)
+        model = load.plain(1.0)
+        way(one_batch, model, task, cpu)()
+        ends.append(model)
+    for other in ends[1:]:
+        for a, b in zip(ends[0].parameters(), other.parameters(), strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_mistakes_are_told_in_one_line() -> None:
+    with pytest.raises(fedlib.Error, match="unknown workload 'W9'"):
+        bench.bench("W9")
+    with pytest.raises(fedlib.Error, match="repeats is 0"):
+        bench.bench("W1", repeats=0)
+
+
+def test_outside_of_a_checkout_it_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(fedlib.Error, match=r"no benchmarks in .*; run this in a checkout"):
+        checkout_module("rounds")

@@ -1,0 +1,194 @@
+"""Curves, distributions and heat maps: what is drawn is what the histories hold."""
+
+import io
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+import fedlib
+from fedlib import figures
+from fedlib.figures import style
+from fedlib.figures.save import render
+from fedlib.results import reading
+
+ALGORITHMS = ("fedavg", "fedadam")
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return fedlib.load_task("synthetic", clients=10)
+
+
+@pytest.fixture(scope="module")
+def histories(synthetic):
+    pairs = [(name, seed) for name in ALGORITHMS for seed in (0, 1)]
+    return [fedlib.run(synthetic, name, rounds=4, seed=seed) for name, seed in pairs]
+
+
+def lines(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def test_lines_equal_the_data_and_the_histories(histories):
+    figure, data = figures.learning_curves(histories, title="Synthetic")
+    (ax,) = figure.axes
+    assert set(lines(ax)) == {"FedAvg", "FedAdam"}
+    for name in ALGORITHMS:
+        own = [h.series() for h in histories if h.config.algorithm == name]
+        values = 100 * np.array([series.to_numpy() for series in own])
+        part = data[data["algorithm"] == name]
+        line = lines(ax)[style.look(name).label]
+        np.testing.assert_array_equal(line.get_xdata(), own[0].index)
+        np.testing.assert_allclose(line.get_ydata(), values.mean(0), rtol=1e-12)
+        np.testing.assert_array_equal(part["mean"], line.get_ydata())
+        np.testing.assert_allclose(part["std"], values.std(0, ddof=1), atol=1e-12)
+        assert (part["seeds"] == 2).all()
+    band = ax.collections[0].get_paths()[0].vertices
+    first = data[data["algorithm"] == ALGORITHMS[0]].iloc[-1]
+    reach = band[band[:, 0] == first["round"], 1]
+    assert reach.min() == pytest.approx(first["mean"] - first["std"])
+    assert reach.max() == pytest.approx(first["mean"] + first["std"])
+    assert len(ax.collections) == 2  # a band each
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("round", "test accuracy (%)")
+    assert ax.get_title() == "Synthetic"
+
+
+def test_one_seed_has_no_band(histories):
+    figure, data = figures.learning_curves(histories[:1])
+    assert not figure.axes[0].collections and data["std"].isna().all()
+
+
+def test_printed_values_stand_at_the_right_edge(histories):
+    printed = {"fedavg": 90.08, "fedadam": 89.97}
+    figure, _ = figures.learning_curves(histories, printed=printed, printed_rounds=1000)
+    (ax,) = figure.axes
+    for name, value in printed.items():
+        mark = lines(ax)[f"_printed {name}"]
+        assert list(mark.get_ydata()) == [value, value] and min(mark.get_xdata()) >= 1
+        assert mark.get_color() == style.look(name).color
+    assert ax.get_ylim()[1] > 90.08
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["FedAvg", "FedAdam", "printed (1000 rounds)"]
+
+
+def test_a_missing_metric_or_no_runs_is_an_error(histories):
+    with pytest.raises(fedlib.Error, match="unknown metric 'test mse'"):
+        figures.learning_curves(histories, metric="mse")
+    for draw in (figures.client_distribution, figures.client_density):
+        with pytest.raises(fedlib.Error, match="no test mse per client"):
+            draw(histories, "mse")
+    for draw in (figures.learning_curves, figures.client_distribution, figures.client_density):
+        with pytest.raises(fedlib.Error, match="no runs to draw"):
+            draw([])
+
+
+def test_client_distribution(histories):
+    figure, data = figures.client_distribution(histories)
+    line = lines(figure.axes[0])["FedAvg"]
+    values = [
+        h.clients.query("metric == 'accuracy' and examples > 0")["value"]
+        for h in histories
+        if h.config.algorithm == "fedavg"
+    ]
+    pooled = 100 * np.sort(np.concatenate(values))
+    part = data[data["algorithm"] == "fedavg"]
+    np.testing.assert_allclose(part["value"], pooled)
+    assert line.get_drawstyle() == "steps-post" and line.get_color() == style.look("fedavg").color
+    for at in (0.0, 25.0, 60.0, 100.0):
+        below = np.searchsorted(line.get_xdata(), at, side="right") - 1
+        assert line.get_ydata()[below] == pytest.approx(100 * (pooled <= at).mean())
+        shares = part.loc[part["value"] <= at, "share"]
+        assert shares.max() == pytest.approx(line.get_ydata()[below]) or shares.empty
+    assert part["share"].iloc[-1] == 100
+
+
+def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
+    chosen = [{"client_optimizer": "sgdm"}, {"client_optimizer": "delta_sgd"}]
+    chosen.insert(1, {"client_optimizer": "sgdm", "client_schedule": "step_decay"})
+    runs = [fedlib.run(synthetic, "fedavg", rounds=2, overrides=values) for values in chosen]
+    names = ["sgdm", "sgdm_decay", "delta_sgd"]
+    figure, data = figures.learning_curves(runs, by=reading.client_label)
+    assert list(data["algorithm"].unique()) == names
+    labels = [style.CLIENT_LOOKS[name].label for name in names]
+    assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
+    for draw in (figures.client_distribution, figures.client_density):
+        assert list(draw(runs, by=reading.client_label)[1]["algorithm"].unique()) == names
+
+
+def test_the_users_own_style_does_not_leak_in(histories):
+    plain = render(figures.learning_curves(histories)[0])
+    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "savefig.dpi": 10}):
+        odd = render(figures.learning_curves(histories)[0])
+    assert plain == odd
+
+
+def test_heat_map():
+    rates = {"client_lr": [0.1, 1.0, 1e30], "server_lr": [0.1, 1.0]}
+    task, steps = fedlib.load_task("quadratic"), {"local_steps": 1}
+    grid = fedlib.grid(task, "fedavg", rounds=3, overrides=steps, **rates)
+    figure, data = figures.heat_map(grid, metric="loss", percent=False)
+    ax = figure.axes[0]
+    image = ax.collections[0].get_array()
+    assert image.shape == (2, 3)
+    for row in data.itertuples():
+        y, x = (rates[name].index(getattr(row, name)) for name in ("server_lr", "client_lr"))
+        cell = grid.query(
+            "client_lr == @row.client_lr and server_lr == @row.server_lr and split == 'test'"
+        )
+        if row.client_lr == 1e30:
+            assert np.isnan(row.value) and row.diverged >= 1 and np.ma.getmaskarray(image)[y, x]
+        else:
+            assert row.value == cell["value"].iloc[-1] == image[y, x]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["-1", "0", "30"]
+    assert ax.get_xlabel() == "log10 client learning rate"
+    assert ax.get_ylim() == (0, 2)  # the smallest rate is below
+    hatched = {(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()}
+    assert hatched == {(2, 0), (2, 1)}
+    colors = {text.get_text(): to_hex(text.get_color()) for text in ax.texts}
+    values = data["value"].dropna()
+    assert len(ax.texts) == len(values) == 4
+    ends = [f"{value:.2f}" for value in (values.min(), values.max())]
+    assert [colors[text] for text in ends] == ["#ffffff", "#000000"]  # dark cell, bright cell
+    assert len(np.unique(matplotlib.image.imread(io.BytesIO(render(figure))))) > 20
+    with pytest.raises(fedlib.Error, match="several runs for one"):
+        figures.heat_map(pd.concat([grid, grid]), metric="loss")
+    with pytest.raises(fedlib.Error, match="unknown column"):
+        figures.heat_map(grid, x="tau", metric="loss")
+
+
+def test_a_heat_map_of_diverged_runs_alone_is_hatched_all_over():
+    cell = {"split": "test", "metric": "accuracy", "value": np.nan, "diverged": 1.0, "round": 1}
+    grid = pd.DataFrame([{"client_lr": c, "server_lr": 1.0, **cell} for c in (1.0, 10.0)])
+    figure, data = figures.heat_map(grid)
+    assert data["value"].isna().all() and not figure.axes[0].texts
+    assert sum(bool(patch.get_hatch()) for patch in figure.axes[0].patches) == 2
+
+
+def test_every_algorithm_has_its_own_look():
+    assert set(fedlib.list_algorithms()) <= set(style.LOOKS)
+    looks = list(style.LOOKS.values())
+    assert len({look.label for look in looks}) == len(looks)
+    assert len({(look.color, look.marker, str(look.linestyle)) for look in looks}) == len(looks)
+    together = ("fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi")  # one figure of FedOpt
+    assert len({style.look(name).color for name in together}) == 5
+    assert style.look("FedOpt") == style.look("FedOpt")
+    looks = [(look.color, look.linestyle) for look in style.CLIENT_LOOKS.values()]
+    assert len(set(looks)) == len({look.color for look in style.CLIENT_LOOKS.values()}) == 8
+
+
+def test_table_style():
+    frame = pd.DataFrame({"name": ["a<b", "c"], "value": [1.234, np.nan], "count": [1, 2]})
+    how = {"caption": "Cap", "bold_max": "value", "labels": {"value": "v"}}
+    text = figures.table(frame, **how).to_html()
+    assert "a&lt;b" in text and "1.23" in text and "–" in text and "Cap" in text
+    assert "bold" in text and ">v<" in text and "1.00" not in text
+    assert text == figures.table(frame, **how).to_html()
+    frame = pd.DataFrame({"group": [1, 1, 2, 2], "value": [1.0, 2.0, 4.0, 3.0]})
+    for by, bold in ((None, [2]), ("group", [1, 2])):
+        html = figures.table(frame, bold_max="value", by=by).to_html()
+        (rule,) = [part for part in html.split("}") if "bold" in part]
+        assert [row for row in range(4) if f"row{row}_col1" in rule] == bold

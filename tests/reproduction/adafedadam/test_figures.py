@@ -1,0 +1,266 @@
+"""AdaFedAdam's figures: the method against the library, densities and fronts against arithmetic."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fedlib
+from fedlib.reproduction import draw, tables
+from fedlib.reproduction.adafedadam import method
+from fedlib.reproduction.adafedadam.fairness import (
+    adafedadam_figure_2,
+    best_fedprox,
+    client_density,
+)
+from fedlib.reproduction.adafedadam.figures import adafedadam_table_4
+from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
+from fedlib.reproduction.matching import complete
+from fedlib.results.files import describe
+from fedlib.results.reading import hyperparameter
+
+SIX = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam", "fedprox")
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return fedlib.load_task("synthetic", clients=6)
+
+
+@pytest.fixture(scope="module")
+def histories(synthetic):
+    made = [fedlib.run(synthetic, name, rounds=2, seed=s) for s in (0, 1) for name in SIX[:5]]
+    made += [
+        fedlib.run(synthetic, "fedprox", rounds=2, seed=s, overrides={"mu": mu})
+        for s in (0, 1)
+        for mu in (0.01, 30.0)
+    ]
+    return [as_stored(history, synthetic) for history in made]
+
+
+def as_stored(history, task):
+    """With what the store notes of a run's task."""
+    return dataclasses.replace(history, meta={**history.meta, **describe(task, history)})
+
+
+def lines(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def of(histories, algorithm):
+    return [history for history in histories if history.config.algorithm == algorithm]
+
+
+# ------------------------------------------------------------------------------- Figure 1
+
+
+def server(algorithm, rounds, **values):
+    """Where fedlib's server is, [2]."""
+    b = np.einsum("kij,kj->ki", method.CURVATURES, method.MINIMISERS)
+    task = fedlib.quadratic_task(
+        method.CURVATURES, b, list(method.SHARES), list(method.START), name="figure_1"
+    )
+    overrides = {
+        **{"client_lr": method.CLIENT_LR, "local_steps": method.STEPS},
+        **{"server_lr": method.SERVER_LR, "beta1": method.BETAS[0], "beta2": method.BETAS[1]},
+        **values,
+    }
+    settings = {"rounds": rounds, "overrides": overrides, "dtype": "float64"}
+    return fedlib.run(task, algorithm, eval_every=rounds, **settings).params["x"].numpy()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "values"), [("adafedadam", {"alpha": 0.0}), ("fedadam", {"tau": 1e-8})]
+)
+def test_the_drawn_servers_are_the_librarys(algorithm, values):
+    walked = method.server_paths()[algorithm]
+    for rounds in (1, 25):
+        np.testing.assert_allclose(walked[rounds], server(algorithm, rounds, **values), atol=1e-6)
+
+
+def test_figure_1_shows_what_its_text_says():
+    first = method.one_round(method.START)
+    lengths = np.linalg.norm(first.updates, axis=1)
+    np.testing.assert_allclose(lengths, np.linalg.norm(first.gradients, axis=1))
+    moved = first.paths[:, -1] - method.START
+    cosines = (first.updates * moved).sum(1) / lengths / np.linalg.norm(moved, axis=1)
+    np.testing.assert_allclose(cosines, -1)
+    assert (first.certainties > 1).all() and (first.certainties < 1 + np.log(method.STEPS)).all()
+    ends = {name: path[-1] for name, path in method.server_paths().items()}
+    away = {name: np.linalg.norm(end - method.optimum()) for name, end in ends.items()}
+    # The numbers of 20_fair_femnist.
+    assert away["fedadam"] == pytest.approx(0.44, abs=0.005)
+    assert away["adafedadam"] == pytest.approx(0.24, abs=0.005)
+
+
+def test_figure_1_data_holds_the_drawn_paths(tmp_path):
+    drawn = draw.draw("adafedadam/figure_1", root=tmp_path)
+    left, right = drawn.figure.axes
+    for k in (0, 1):
+        part = drawn.data[(drawn.data["what"] == "local step") & (drawn.data["client"] == k + 1)]
+        line = lines(left)[f"client {k + 1}"]
+        np.testing.assert_array_equal(part[["x1", "x2"]], line.get_xydata())
+    part = drawn.data[drawn.data["what"] == "adafedadam server"]
+    np.testing.assert_array_equal(part[["x1", "x2"]], lines(right)["AdaFedAdam"].get_xydata())
+
+
+# ------------------------------------------------------------------------------- Figure 2
+
+
+def test_a_density_is_one_and_sits_where_the_clients_are(histories):
+    figure, data = client_density(histories[:1], bandwidth=4.0)
+    values = 100 * histories[0].clients.query("metric == 'accuracy' and examples > 0")["value"]
+    at, density = data["value"].to_numpy(), data["density"].to_numpy()
+    assert np.trapezoid(density, at) == pytest.approx(1, abs=1e-3)
+
+    def bell(x):
+        return np.exp(-(x**2) / 32) / np.sqrt(32 * np.pi)
+
+    x = 37.5
+    expected = np.mean([bell(x - v) + bell(x + v) + bell(200 - v - x) for v in values])
+    assert density[at == x][0] == pytest.approx(expected)
+    np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), density)
+    with pytest.raises(fedlib.Error, match="no runs to draw"):
+        client_density([])
+
+
+def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
+    proximal = of(histories, "fedprox")
+    losses = {}
+    for run in proximal:
+        losses.setdefault(hyperparameter(run, "mu"), []).append(run.final("loss", "train"))
+    best = min(losses, key=lambda mu: np.mean(losses[mu]))
+    chosen = best_fedprox(histories)
+    assert [hyperparameter(run, "mu") for run in of(chosen, "fedprox")] == [best, best]
+    assert len(losses) == 2 and len(chosen) == len(histories) - 2
+
+
+def test_figure_2_draws_average_worst_and_density(histories):
+    figure, data = adafedadam_figure_2(histories)
+    assert [ax.get_title() for ax in figure.axes] == [
+        *("Synthetic: average", "Synthetic: worst 30 %", "Synthetic: clients")
+    ]
+    left, middle, _ = figure.axes
+    for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30")):
+        expected = np.mean([h.series(metric) for h in of(histories, "fednova")], axis=0)
+        np.testing.assert_allclose(lines(ax)["FedNova"].get_ydata(), 100 * expected)
+    assert lines(left)["_printed fednova"].get_ydata()[0] == 92.97
+    assert lines(middle)["_printed fednova"].get_ydata()[0] == 83.16
+    assert set(data["panel"]) == {"average", "worst 30 %", "clients"}
+    assert set(data["algorithm"]) == set(SIX)
+    assert np.isfinite(data[data["panel"] != "clients"]["mean"]).all()
+
+
+def test_figure_2_has_a_row_per_setup(histories):
+    other = [as_task(history, "fair_cifar10") for history in histories[:2]]
+    figure, data = adafedadam_figure_2([*histories, *other])
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles[0] == "Cifar10: average" and titles[3] == "Synthetic: average"
+    assert set(data["task"]) == {"synthetic", "fair_cifar10"}
+    with pytest.raises(fedlib.Error, match="none of these runs is of its tasks"):
+        adafedadam_figure_2([as_task(histories[0], "mnist")])
+
+
+def as_task(history, name):
+    config = dataclasses.replace(history.config, task={**history.config.task, "name": name})
+    return dataclasses.replace(history, config=config)
+
+
+def test_runs_of_an_early_version_lack_the_worst_clients(histories):
+    old = histories[0].frame.query("metric != 'accuracy_worst_30'")
+    figure, data = adafedadam_figure_2([dataclasses.replace(histories[0], frame=old)])
+    assert set(data["panel"]) == {"average", "clients"}
+    assert [text.get_text() for text in figure.axes[1].texts] == ["not recorded"]
+
+
+# ---------------------------------------------------------------------------- kept tables
+
+
+def test_complete_tables_only(histories):
+    (table,) = tables.find("adafedadam", "Table 5", "synthetic")
+    chosen = complete(table, histories)
+    assert [h.config.algorithm for h in chosen][::2] == [cell.algorithm for cell in table.rows]
+    assert len(chosen) == 12  # two seeds of six
+    assert complete(table, [h for h in histories if h.config.algorithm != "qfedavg"]) == []
+    longer = dataclasses.replace(histories[0].config, rounds=3)
+    mixed = [dataclasses.replace(histories[0], config=longer), *histories]
+    assert complete(table, mixed) == []  # the best FedAvg has other rounds than the rest
+
+
+# ------------------------------------------------------------------------------- Figure 3
+
+
+def made(history, error, rsd, alpha=None):
+    """A history whose last evaluations have this error and RSD."""
+    frame = history.frame.copy()
+    for metric, value in (("accuracy", 1 - error), ("accuracy_std_weighted", rsd * error)):
+        frame.loc[(frame["metric"] == metric) & (frame["split"] == "test"), "value"] = value
+    config = history.config
+    if alpha is not None:
+        config = dataclasses.replace(config, method={**config.method, "alpha": alpha})
+    return dataclasses.replace(history, frame=frame, config=config)
+
+
+@pytest.fixture
+def front(histories):
+    """AdaFedAdam at (10 %, 2) and (20 %, 1); others behind, at the edge, and before the front."""
+    by = {h.config.algorithm: h for h in histories[:5]}
+    return [
+        made(by["adafedadam"], 0.1, 2.0, alpha=1.0),
+        made(by["adafedadam"], 0.2, 1.0, alpha=4.0),
+        made(by["fedavg"], 0.3, 1.5),
+        made(by["fednova"], 0.2, 1.0),
+        made(by["fedadam"], 0.15, 1.5),
+        made(by["qfedavg"], 0.12, 2.1),
+    ]
+
+
+def test_what_a_front_dominates(front):
+    table = tradeoff(front).set_index("algorithm")
+    np.testing.assert_allclose(table.loc["adafedadam", "error"], [10, 20])
+    np.testing.assert_allclose(table.loc["adafedadam", "rsd"], [2, 1])
+    assert list(table.loc["adafedadam", "setting"]) == [1, 4]
+    dominated = table["dominated"].drop("adafedadam").to_dict()
+    assert dominated == {"fedavg": True, "fednova": False, "fedadam": False, "qfedavg": True}
+    # Table 5's 92.97 and 8.06.
+    assert table.loc["fednova", "printed_error"] == pytest.approx(7.03)
+    assert table.loc["fednova", "printed_rsd"] == pytest.approx(8.06 / 7.03)
+
+
+def test_seeds_are_averaged(histories):
+    table = tradeoff(histories).set_index("algorithm")
+    assert len(table) == 6 and (table["seeds"] == 2).all()
+    runs = of(histories, "fedavg")
+    rsd = [h.final("accuracy_std_weighted") / (1 - h.final()) for h in runs]
+    assert table.loc["fedavg", "rsd"] == pytest.approx(np.mean(rsd))
+    error = [1 - h.final("accuracy_unweighted") for h in runs]
+    assert table.loc["fedavg", "error_alike"] == pytest.approx(100 * np.mean(error))
+
+
+def test_figure_3_draws_its_data(front):
+    figure, data = adafedadam_figure_3(front)
+    left, middle, right = figure.axes
+    curves = data[data["panel"] == "curves"]
+    for alpha in (1.0, 4.0):
+        part = curves[curves["setting"] == alpha]
+        np.testing.assert_allclose(lines(left)[f"α = {alpha:g}"].get_ydata(), part["error"])
+        np.testing.assert_allclose(lines(middle)[f"α = {alpha:g}"].get_ydata(), part["rsd"])
+    marks = lines(right)
+    assert marks["FedAvg"].get_xydata().tolist() == [[pytest.approx(30), pytest.approx(1.5)]]
+    with pytest.raises(fedlib.Error, match="no runs of adafedadam"):
+        adafedadam_figure_3(front[2:])
+    with pytest.raises(fedlib.Error, match="no runs to compare"):
+        tradeoff([])
+
+
+# -------------------------------------------------------------------------------- Table 4
+
+
+def test_table_4_stands_beside_the_tasks():
+    _, table = adafedadam_table_4()
+    table = table.set_index("setup")
+    assert list(table["clients (printed)"]) == [3500, 16, 697, 100]
+    assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 8264]
+    assert table.loc["Synthetic", "model"] == "Softmax, 610 parameters"
+    assert table.loc["Femnist", "model"] == "MLP, 108,478 parameters"
+    assert table.loc["Cifar10", "data"] == "stand-in"

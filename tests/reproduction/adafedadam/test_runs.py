@@ -1,0 +1,187 @@
+"""AdaFedAdam's printed tables as cells and as plans: the paper's conditions, all its numbers."""
+
+from collections import Counter
+
+import pytest
+
+import fedlib
+from fedlib import papers
+from fedlib.engine import configure
+from fedlib.reproduction import experiments, tables
+from fedlib.reproduction.adafedadam.runs import FIVE, SIX, solver_overrides
+from fedlib.reproduction.table import algorithm_name
+
+MUS = (0.001, 0.005, 0.01, 0.1, 1.0)
+ROUNDS = {"Femnist": 500, "Cifar10": 200, "Sent140": 1000, "Synthetic": 1000}
+TABLE_5 = tables.find("adafedadam", "Table 5")
+by_task = pytest.mark.parametrize("table", TABLE_5, ids=lambda table: table.task)
+
+
+def paper(notebook, **numbers):
+    return experiments.plan(notebook, "paper", **numbers)
+
+
+def rows(table, **where):
+    """The algorithms of a printed table, by fedlib's names."""
+    frame = papers.table("adafedadam", table)
+    for key, value in where.items():
+        frame = frame[frame[key] == value]
+    return set(map(algorithm_name, frame["algorithm"]))
+
+
+def test_table_5_has_all_72_cells():
+    assert [table.label for table in TABLE_5] == list(ROUNDS)
+    assert sum(len(table.cells) for table in TABLE_5) == 72
+    for table in TABLE_5:
+        printed = papers.printed(
+            *("adafedadam", "table5_convergence_fairness"),
+            **{"setup": table.label, "algorithm": "AdaFedAdam", "metric": "worst30"},
+        )
+        (cell,) = (c for c in table.cells if (c.algorithm, c.metric) == ("adafedadam", "worst30"))
+        assert cell.printed == printed and cell.spread > 0
+        assert {cell.algorithm for cell in table.cells if cell.tuned} == {"fedprox"}
+    unclear = [(t.label, c.row, c.metric) for t in TABLE_5 for c in t.cells if c.unclear]
+    femnist = [("FedAvg", "avg"), ("FedAvg", "std"), ("FedAdam", "std"), ("FedNova", "std")]
+    assert unclear == [("Femnist", *cell) for cell in femnist]
+
+
+@by_task
+def test_a_tables_settings_are_the_tasks_paper_preset(table):
+    """Where the data is the paper's; stand-ins are smaller."""
+    task = fedlib.load_task(table.task, preset="paper")
+    assert (task.rounds, task.clients_per_round) == (table.rounds, table.clients_per_round)
+    assert task.batch_size == table.batch_size
+    size = {"clients", "examples"} if task.stand_in else set()
+    for name, value in table.options.items():
+        assert name in task.options
+        if name not in size:
+            assert task.options[name] == value
+    for cell in table.cells:
+        assert cell.algorithm in task.hyperparameters
+        assert all(task.options[name] == value for name, value in cell.options.items())
+
+
+@by_task
+def test_a_setup_asks_for_table_5_in_full(table):
+    requests = paper(table.notebook, seed=4)
+    assert {request.task for request in requests} == {table.task}
+    assert sorted({request.seed for request in requests}) == [4, 5, 6]
+    assert {request.rounds for request in requests} == {None}  # the task's own
+    # A hundred points on every curve.
+    assert {ROUNDS[table.label] // request.eval_every for request in requests} == {100}
+    assert all(request.clients_per_round is None for request in requests)
+    curves = [request for request in requests if request.part == "curves" and request.seed == 4]
+    printed = rows("table5_convergence_fairness", setup=table.label)
+    assert {request.algorithm for request in curves} == printed - {"fedprox"}
+    assert not any(request.overrides for request in curves)
+    grid = [request.overrides["mu"] for request in requests if request.part == "mu"]
+    assert grid == 3 * list(MUS) and len(requests) == 3 * (5 + 5)
+    assert {request.place.row for request in requests} == {cell.row for cell in table.cells}
+
+
+def test_the_numbers_make_a_plan_small():
+    numbers = {"rounds": 7, "width": 0.5, "mus": [0.1]}
+    requests = paper("20_fair_femnist", clients=3, seeds=1, **numbers)
+    assert len(requests) == 6
+    for request in requests:
+        assert request.options == {"clients": 3, "width": 0.5}
+        assert (request.rounds, request.eval_every) == (7, 1)
+    quick = experiments.plan("21_fair_cifar10")
+    assert {request.options["examples"] for request in quick} == {800} and len(quick) == 6
+    few = paper("35_resource_heterogeneity", synthetic_rounds=3, examples=64, seeds=[4], **numbers)
+    drawn = experiments.select(few, "epochs", "mu")
+    assert {(one.rounds, one.seed) for one in drawn} == {(7, 4)} and len(drawn) == 6
+    assert {(one.options["examples"], one.options["width"]) for one in drawn} == {(64, 0.5)}
+    assert {one.rounds for one in experiments.select(few, "synthetic")} == {3}
+    assert len(paper("37_local_solvers", rounds=150, mus=[0.5], seeds=1)) == 18
+    assert {one.eval_every for one in paper("37_local_solvers", rounds=250)} == {2}
+
+
+def test_figure_3_varies_alpha_and_q_as_the_text_says():
+    requests = paper("34_fairness_tradeoff", seeds=1)
+    alphas = [one.overrides["alpha"] for one in requests if one.part == "alpha"]
+    assert {1.0, 4.0} <= set(alphas) and max(alphas) > 4
+    assert [one.overrides["q"] for one in requests if one.part == "q"] == [1.0, 2.0, 4.0]
+    baselines = [one.algorithm for one in requests if one.part == "baselines"]
+    assert sorted(baselines) == ["fedadam", "fedavg", "fednova", "fedprox"]
+    assert len(paper("34_fairness_tradeoff")) == 3 * len(requests)
+
+
+def test_table_1_draws_the_epochs_of_every_client_and_round():
+    requests = experiments.select(paper("35_resource_heterogeneity"), "epochs", "mu")
+    assert {one.algorithm for one in requests} == rows("table1_resource_heterogeneity") == set(SIX)
+    assert all(one.overrides["local_epochs"] == (1, 3) for one in requests)
+    assert {(one.task, one.rounds) for one in requests} == {("fair_cifar10", None)}
+    assert {one.options.get("beta", 0.1) for one in requests} == {0.1}  # the task's own
+    assert Counter(one.seed for one in requests) == {0: 10, 1: 10, 2: 10}
+    mus = [one.overrides["mu"] for one in requests if one.algorithm == "fedprox" and one.seed == 1]
+    assert tuple(mus) == MUS
+
+
+def test_synthetic_takes_the_same_work_with_and_without_chance():
+    requests = experiments.select(paper("35_resource_heterogeneity"), "synthetic")
+    assert Counter(one.overrides["local_epochs"] for one in requests) == {1: 6, (1, 3): 6, 2: 6}
+    assert {one.rounds for one in requests} == {200}
+    assert {one.algorithm for one in requests} == set(SIX)
+
+
+def test_tables_2_and_6_vary_the_concentration_only():
+    requests = paper("36_noniid_levels")
+    betas = (0.05, 0.1, 0.5, 1.0)
+    cells = Counter((one.options["beta"], one.algorithm) for one in requests)
+    assert cells == {(beta, name): 3 for beta in betas for name in FIVE}
+    assert all(rows("table6_noniid_full", dirichlet_beta=beta) == set(FIVE) for beta in betas)
+    assert not any(one.overrides for one in requests)
+
+
+def test_tables_3_and_7_vary_the_local_solver_only():
+    requests = paper("37_local_solvers")
+    solvers = Counter(
+        (one.algorithm, one.overrides.get("momentum"), one.overrides.get("nesterov"))
+        for one in requests
+    )
+    kinds = [(None, None), (0.9, False), (0.9, True)]
+    per_cell = {name: 3 * (len(MUS) if name == "fedprox" else 1) for name in SIX}
+    assert solvers == {(name, *kind): per_cell[name] for name in SIX for kind in kinds}
+    assert rows("table7_local_momentum_full") == set(SIX)
+    assert {(one.task, one.rounds) for one in requests} == {("synthetic", None)}
+
+
+@pytest.mark.parametrize("algorithm", SIX)
+def test_each_solver_is_what_the_clients_do(algorithm):
+    task = fedlib.load_task("synthetic", clients=2)
+    for solver, (momentum, nesterov) in {
+        "SGD": (None, None),
+        "SGD+momentum": (0.9, False),
+        "SGD+Nesterov": (0.9, True),
+    }.items():
+        config, _ = configure(task, algorithm, overrides=solver_overrides(algorithm, solver))
+        clients = config.method if algorithm == "fednova" else config.method["client"]
+        if solver == "SGD":
+            assert not clients.get("momentum")
+        else:
+            assert (clients["momentum"], clients["nesterov"]) == (momentum, nesterov)
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "preset"),
+    [
+        ("34_fairness_tradeoff", "23_fair_synthetic", "quick"),  # alpha = 1, q = 1
+        ("34_fairness_tradeoff", "23_fair_synthetic", "paper"),
+        ("37_local_solvers", "23_fair_synthetic", "paper"),  # plain SGD
+        ("36_noniid_levels", "21_fair_cifar10", "paper"),  # Dir(0.1)
+    ],
+)
+def test_runs_that_other_notebooks_need_too_are_the_same(ours, others, preset):
+    """Up to what the task fills in itself."""
+    task = fedlib.load_task("synthetic", clients=2)
+
+    def key(one):
+        options = {"beta": 0.1, **one.options} if one.task == "fair_cifar10" else one.options
+        config, _ = configure(task, one.algorithm, overrides=one.overrides)
+        settings = {**one.settings(-1), "overrides": config.method}
+        return one.task, str(sorted(options.items())), str(settings)
+
+    known = {key(one) for one in experiments.plan(others, preset) if one.algorithm in FIVE}
+    assert known <= {key(one) for one in experiments.plan(ours, preset)}
+    assert len(known) == len(FIVE) * (1 if preset == "quick" else 3)

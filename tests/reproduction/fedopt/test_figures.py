@@ -1,0 +1,410 @@
+"""FedOpt's figures and tables from planted runs, and what comes out of grids of learning rates."""
+
+import dataclasses
+import math
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+import fedlib
+from fedlib import papers
+from fedlib.engine.config import configure
+from fedlib.engine.history import History
+from fedlib.figures import style
+from fedlib.figures.heat_map import short
+from fedlib.figures.save import note, render
+from fedlib.reproduction import draw, tables
+from fedlib.reproduction.fedopt import figures, grids, heat_maps, outcomes, tuning
+from fedlib.reproduction.fedopt.runs import TABLES_1
+from fedlib.results import selection
+
+METRICS = {task: table.cells[0].metric for task, table in TABLES_1.items()}
+METHODS = (*grids.OPTIMIZERS, "scaffold")
+RATES = (0.01, 0.1, 1.0)
+
+
+@cache
+def task_named(name):
+    """A small task of this name."""
+    plain = fedlib.load_task("quadratic")
+    return dataclasses.replace(plain, name=name, options={"clients": 3, "width": 0.5})
+
+
+def made(name, algorithm, test=(2.0, 1.0), train=(1.5,), score=0.5, diverged=None, **overrides):
+    """A run of these test losses (round 0 first) and training losses, its metric last the score.
+
+    The overrides are the task's own values.
+    """
+    rounds = len(test) - 1
+    task = dataclasses.replace(task_named(name), hyperparameters={algorithm: overrides})
+    config, _ = configure(task, algorithm, rounds=rounds)
+    rows = [(r, "test", "loss", v) for r, v in enumerate(test)]
+    rows += [(r, "test", METRICS[name], score * r / rounds) for r in range(len(test))]
+    rows += [(r, "train", "loss", v) for r, v in enumerate(train, 1)]
+    frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
+    return History(
+        frame, pd.DataFrame(), {}, config, {"diverged": diverged, "hyperparameters": overrides}
+    )
+
+
+# --- Curves and tables beside printed numbers
+
+
+@pytest.fixture(scope="module")
+def every():
+    """Six methods' runs of every task."""
+    return [
+        made(name, method, score=place / 10, client_lr=0.01)
+        for name in TABLES_1
+        for place, method in enumerate(METHODS, 1)
+    ]
+
+
+def test_figure_1_has_all_tasks_but_emnist_cr(every):
+    entry = draw.entry("fedopt/figure_1")
+    figure, data = entry.draw([run for run in every if run.config.task["name"] in entry.notebooks])
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == [
+        *("CIFAR-10", "CIFAR-100", "EMNIST AE", "Shakespeare"),
+        *("StackOverflow LR", "StackOverflow NWP"),
+    ]
+    units = dict(zip(titles, (ax.get_ylabel() for ax in figure.axes), strict=True))
+    assert units["StackOverflow LR"] == "test recall at 5 (%)"
+    assert units["EMNIST AE"] == "test MSE × 1000" and units["CIFAR-100"] == "test accuracy (%)"
+    assert [ax.get_yscale() for ax in figure.axes] == ["linear"] * 2 + ["log"] + ["linear"] * 3
+    assert set(data["task"]) == set(TABLES_1) - {"emnist_cr"}
+    assert np.isfinite(data["mean"]).all() and set(data["algorithm"]) == set(METHODS)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend[-2:] == ["SCAFFOLD", "printed (4000/3000/1500 rounds)"]
+
+
+def test_lines_are_the_runs_and_marks_the_printed_numbers(every):
+    runs = [run for run in every if run.config.task["name"] == "emnist_ae"]
+    figure, data = draw.entry("fedopt/figure_1").draw(runs)
+    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    assert lines["FedAvg"].get_ydata() == pytest.approx([0, METHODS.index("fedavg") / 10 + 0.1])
+    for algorithm in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
+        where = {"task": "EMNIST AE", "algorithm": algorithm}
+        value = papers.printed("fedopt", "table1_validation", **where)
+        assert lines[f"_printed {algorithm.lower()}"].get_ydata()[0] == value
+        line = data[data["algorithm"] == algorithm.lower()]
+        assert (line["printed"] == value).all() and (line["printed_rounds"] == 3000).all()
+    assert "_printed scaffold" not in lines
+    assert data.loc[data["algorithm"] == "scaffold", "printed"].isna().all()
+
+
+def test_panels_are_those_of_the_tasks_that_were_run(every):
+    runs = [run for run in every if run.config.task["name"] == "emnist_cr"]
+    figure, data = draw.entry("fedopt/figure_4").draw(runs)
+    assert [ax.get_title() for ax in figure.axes] == ["EMNIST CR"]
+    assert set(data["task"]) == {"emnist_cr"} and set(data["metric"]) == {"accuracy"}
+    four = [run for run in every if run.config.task["name"] in list(TABLES_1)[:4]]
+    assert len(figures.convergence(four)[0].axes) == 4  # two places of the grid stay empty
+    with pytest.raises(fedlib.Error, match="none of these runs"):
+        figures.convergence([])
+
+
+def test_the_catalogue_names_a_notebook_for_each_panel():
+    one, four = (draw.entry(f"fedopt/figure_{number}").notebooks for number in (1, 4))
+    assert list(one) + list(four) == [*(t for t in TABLES_1 if t != "emnist_cr"), "emnist_cr"]
+    assert {**one, **four} == dict(draw.entry("fedopt/table_1").notebooks)
+    assert {**one, **four} == tables.notebooks("fedopt", "Table 1")
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return {name: fedlib.load_task(name) for name in TABLES_1}
+
+
+def test_table_7_compares_the_tasks_with_the_print(tasks, monkeypatch):
+    monkeypatch.setattr(figures, "load_task", lambda name, **_: tasks[name])
+    _, data = figures.batch_sizes()
+    assert list(data["printed"]) == list(data["ours"]) == [20, 20, 20, 20, 4, 100, 16]
+    assert (data["difference"] == 0).all() and data["task"][4] == "Shakespeare"
+    other = dataclasses.replace(tasks["shakespeare"], batch_size=32)
+    monkeypatch.setattr(figures, "load_task", lambda name, **_: other)
+    assert list(figures.batch_sizes()[1]["difference"]) == [12, 12, 12, 12, 28, -68, 16]
+
+
+def test_the_papers_options_are_options_of_the_task(tasks):
+    for task, table in TABLES_1.items():
+        assert set(table.options) <= set(tasks[task].options), task
+
+
+def test_table_10_is_drawn_from_the_tasks_that_were_run():
+    chosen = draw.entry("fedopt/table_10")
+    assert list(chosen.notebooks) == ["stackoverflow_nwp", "stackoverflow_lr"]
+    run = made("stackoverflow_lr", "fedavg", client_lr=0.1)
+    run.config.task["options"] = {"validation": 0}
+    figure, data = chosen.draw([run])
+    assert figure is None and set(data["task"]) == {"stackoverflow_lr"}
+    assert data.set_index("method")["ours"].notna().to_dict() == {
+        **dict.fromkeys(("FedAdagrad", "FedAdam", "FedYogi", "FedAvgM"), False),
+        "FedAvg": True,
+    }
+
+
+# --- Outcomes of grids, and which are best
+
+
+def test_outcomes_are_the_histories_own_numbers():
+    noise = np.random.default_rng(0).random(61)
+    rates = {"client_lr": 0.5, "server_lr": 1.0, "tau": 1e-4}
+    runs = [
+        made("emnist_cr", "fedadam", test=noise, train=noise[1:], **rates),
+        made("emnist_cr", "fedavg", test=noise[:2], client_lr=0.1, server_lr=0.25),
+        made("emnist_cr", "fedavg", diverged=1, client_lr=0.1, server_lr=1.0),
+    ]
+    frame = outcomes.collect(runs)
+    for run, row in zip(runs[:2], frame.itertuples(), strict=False):
+        assert row.loss == pytest.approx(run.final("loss"), rel=1e-12)
+        assert row.performance == pytest.approx(100 * run.final("accuracy"), rel=1e-12)
+        assert row.train_loss == pytest.approx(selection.training_score(run), rel=1e-12)
+        assert row.initial_loss == run.series("loss").iloc[0]
+    assert frame["tau"].tolist()[0] == 1e-4 and frame["tau"].isna().tolist() == [False, True, True]
+    assert frame["client_lr"][0] == 0.5 and frame["server_lr"][1] == 0.25
+    assert frame["metric"].unique().tolist() == ["accuracy"]
+    last = frame.iloc[2]
+    assert last["train_loss"] == math.inf == selection.training_score(runs[2])
+    assert math.isnan(last["loss"]) and math.isnan(last["performance"]) and last["diverged"] == 1
+
+
+def outcomes_of(losses, preset="quick"):
+    """A frame as of outcomes: {(client, server): test loss}; NaN diverged; train 10 - loss."""
+    rows = [
+        {
+            **{"task": "emnist_cr", "algorithm": "fedavg", "client_lr": c, "server_lr": s},
+            **{"tau": math.nan, "preset": preset, "metric": "accuracy", "performance": 50 - loss},
+            **{"loss": loss, "initial_loss": 2.0, "train_loss": 10 - loss},
+            "diverged": 1.0 if math.isnan(loss) else math.nan,
+        }
+        for (c, s), loss in losses.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_best_row_by_each_measure():
+    frame = outcomes_of({(0.1, 1): 1.0, (0.1, 10): 0.5, (1, 1): 0.7, (1, 10): math.nan})
+    assert outcomes.best(frame, "loss", "client_lr")["server_lr"].tolist() == [10, 1]
+    assert outcomes.best(frame, "performance", "client_lr")["server_lr"].tolist() == [10, 1]
+    assert outcomes.best(frame, "train_loss", "task")["loss"].tolist() == [1.0]
+    gone = outcomes_of({(0.1, 1): math.nan, (1, 1): 0.7})
+    assert outcomes.best(gone, "loss", "client_lr")["client_lr"].tolist() == [1]
+    assert outcomes.measure(frame) == "loss"
+    assert outcomes.measure(frame.assign(preset="paper")) == "performance"
+    errors = frame.assign(metric="mse_x1000")
+    assert outcomes.best(errors, "performance", "client_lr")["loss"].tolist() == [1.0, 0.7]
+
+
+def test_client_rates_that_did_not_train_are_left_out():
+    losses = {(0.1, 1): 1.95, (0.1, 10): 1.85, (1, 1): 1.85, (1, 10): 1.2, (10, 1): 1.79}
+    frame = outcomes_of({**losses, (10, 10): 100.0, (100, 1): math.nan, (100, 10): 5.0})
+    best = outcomes.best_server_rates(frame)
+    # 10 % of the initial 2.0: only losses below 1.8 count as training.
+    assert dict(zip(best["client_lr"], best["server_lr"], strict=True)) == {1: 10, 10: 1}
+    text = outcomes.best_server_rates(frame, rule="text")
+    assert text["client_lr"].tolist() == [0.1, 1, 10, 100]
+    # Without the run at 100 the worst is 5.
+    calm = frame[frame["loss"] < 50]
+    assert set(outcomes.best_server_rates(calm, rule="text")["client_lr"]) == {0.1, 1, 10}
+    assert outcomes.best_server_rates(outcomes_of({(1, 1): 1.99})).empty
+    with pytest.raises(fedlib.Error, match="unknown rule"):
+        outcomes.trained(frame, "worst")
+
+
+def test_wrong_runs_are_one_line_errors():
+    with pytest.raises(fedlib.Error, match="no runs"):
+        outcomes.collect([])
+    strange = made("emnist_cr", "fedavg", client_lr=1.0, server_lr=1.0)
+    strange.frame = strange.frame[strange.frame["metric"] != "accuracy"]
+    with pytest.raises(fedlib.Error, match="printed metric"):
+        outcomes.collect([strange])
+
+
+# --- Heat maps, Figures 3, 12 and 13, Tables 8 and 9
+
+
+def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
+    """A valley: FedAvg is best where the product of the rates is 0.1, others at server rate 0.1."""
+    runs = []
+    for algorithm in algorithms:
+        tau = {"tau": 1e-3} if algorithm in grids.ADAPTIVE else {}
+        for c in RATES:
+            for s in RATES:
+                loss = 0.5 + 0.7 * abs(math.log10(s if tau else c * s) + 1)
+                run = made(
+                    *(name, algorithm, (2.0, 2.0, loss), (2.0, loss)),
+                    score=0.1 + 0.01 * len(runs),
+                    diverged=2 if (algorithm, c, s) == gone else None,
+                    **{"client_lr": c, "server_lr": s, **tau},
+                )
+                runs.append(run)
+    return runs
+
+
+def last(run, split, value):
+    """Give a planted run another last loss."""
+    rows = (run.frame["split"] == split) & (run.frame["metric"] == "loss")
+    run.frame.loc[rows[rows].index[-1], "value"] = value
+
+
+def images(figure):
+    """The colours of each panel; those of the colour bars last."""
+    drawn = [[*ax.get_images(), *ax.collections] for ax in figure.axes]
+    return [one[0] for one in drawn if one]
+
+
+def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
+    runs = planted(gone=("fedavg", 1.0, 1.0))
+    figure, data = heat_maps.grids("fedavg", "fedadam")(runs)
+    shown = images(figure)[:4]  # two rows of two panels; then the colour bars
+    order = [("performance", "fedavg"), ("performance", "fedadam"), ("loss", "fedavg")]
+    for image, (column, algorithm) in zip(shown, order, strict=False):
+        part = data[data["algorithm"] == algorithm]
+        wanted = part.pivot(index="server_lr", columns="client_lr", values=column)
+        colours = np.ma.filled(image.get_array(), np.nan).reshape(wanted.shape)
+        np.testing.assert_array_equal(colours, wanted)
+    hatched = [[p for p in ax.patches if p.get_hatch()] for ax in figure.axes[:4]]
+    assert [len(patches) for patches in hatched] == [1, 0, 1, 0]
+    corner, ax = hatched[0][0], figure.axes[0]
+    assert (corner.get_x() + 0.5, corner.get_y() + 0.5) == (ax.get_xticks()[2], ax.get_yticks()[2])
+    # One scale per row, the untrained model's loss at the dark end; bright is good in both rows.
+    assert shown[0].get_clim() == shown[1].get_clim() and shown[2].get_clim() == (0.5, 2.0)
+    assert sum(shown[0].cmap(1.0)[:3]) > sum(shown[0].cmap(0.0)[:3])
+    assert sum(shown[2].cmap(1.0)[:3]) < sum(shown[2].cmap(0.0)[:3])
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["FedAvg", "FedAdam"]
+    bars = [ax.get_ylabel() for ax in figure.axes[4:]]
+    assert bars == ["test accuracy (%)", "test loss"]
+    assert render(figure, note(runs))[:4] == b"\x89PNG"
+
+
+def test_losses_above_the_start_do_not_take_the_colours():
+    runs = planted(algorithms=("fedavg",))
+    last(runs[0], "test", 1e30)
+    figure, _ = heat_maps.grids("fedavg")(runs)
+    assert images(figure)[1].get_clim()[1] == 2.0
+    assert "1e30" in {text.get_text() for text in figure.axes[1].texts}
+
+
+def test_changing_one_run_changes_the_picture():
+    runs = planted(algorithms=("fedavg",))
+    before = render(heat_maps.grids("fedavg")(runs)[0])
+    last(runs[3], "test", 0.8)
+    assert render(heat_maps.grids("fedavg")(runs)[0]) != before
+
+
+def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error():
+    runs = planted()
+    with pytest.raises(fedlib.Error, match="several runs for one pair"):
+        heat_maps.grids("fedavg")([*runs, runs[-1]])
+    with pytest.raises(fedlib.Error, match="none of these runs is of fedyogi"):
+        heat_maps.grids("fedyogi")(runs)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(0.0, "0.0"), (0.04, "0.04"), (2.306, "2.31"), (77.44, "77.4"), (200.6, "200.6")],
+        *[(2000.0, "2e3"), (1.6e30, "2e30"), (-0.5, "-0.50")],
+    ],
+)
+def test_numbers_in_cells_are_short(value, text):
+    assert short(value) == text
+
+
+def test_the_maps_of_all_tasks_are_in_the_catalogue():
+    for number, (task, label) in enumerate(grids.TASKS.items(), 5):
+        entry = draw.entry(f"fedopt/figure_{number}")
+        assert dict(entry.notebooks) == {task: "30_learning_rate_grids"}
+        printed = papers.figures().query(f"paper == 'fedopt' and id == 'Figure {number}'")
+        assert label in entry.caption and printed["datasets"].tolist() == [label]
+        figure, data = entry.draw(planted(task, ("fedyogi",)))
+        assert len(images(figure)) >= 2 and len(data) == 9
+    _, data = draw.entry("fedopt/figure_2").draw(planted("stackoverflow_nwp", grids.OPTIMIZERS))
+    assert set(data["algorithm"]) == {"fedadam", "fedyogi", "fedavgm"}
+
+
+def taus(*names):
+    """Per tau two server rates: the first has the smaller training loss, the second the test's."""
+    return [
+        made(
+            *(name, algorithm, (2.0, 2.0, loss + power / 10), (2.0, train)),
+            **{"tau": 10.0**power, "client_lr": 0.1, "server_lr": server},
+        )
+        for name in names
+        for algorithm in ("fedadagrad", "fedadam")
+        for power in (-3, -1)
+        for server, loss, train in ((0.1, 1.5, 1.0), (1.0, 1.2, 1.1))
+    ]
+
+
+@pytest.mark.parametrize(("number", "server", "level"), [(3, 0.1, 1.5), (13, 1.0, 1.2)])
+def test_tau_figures_choose_the_rates_by_their_own_rule(number, server, level):
+    figure, data = draw.entry(f"fedopt/figure_{number}").draw(taus("cifar10", "shakespeare"))
+    assert set(data["server_lr"]) == {server}
+    panels = [ax for ax in figure.axes if ax.lines]
+    assert [ax.get_title() for ax in panels] == ["CIFAR-10", "Shakespeare"]
+    for ax in panels:
+        assert len(ax.lines) == 2 and ax.get_ylabel() == "test loss"
+        for line in ax.lines:
+            assert line.get_xdata() == pytest.approx([-3, -1])
+            assert line.get_ydata() == pytest.approx([level - 0.3, level - 0.1])
+        assert to_hex(ax.lines[0].get_color()) == style.look("fedadagrad").color.lower()
+
+
+def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
+    figure_12 = draw.entry("fedopt/figure_12").draw
+    figure, data = figure_12(planted())
+    best = data.set_index(["algorithm", "client_lr"])["server_lr"]
+    assert best["fedadam"].to_dict() == dict.fromkeys(RATES, 0.1)
+    assert best["fedavg"].to_dict() == {0.1: 1.0, 1.0: 0.1, 0.01: 1.0}
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert set(lines) == {"FedAdam", "FedAvg"}
+    assert lines["FedAvg"].get_ydata() == pytest.approx([0, 0, -1], abs=tuning.SHIFT)
+    # At 0.01 FedAvg's best loss is 1.2; with 1.9 instead the point goes.
+    runs = planted()
+    for run in runs:
+        if run.config.algorithm == "fedavg" and run.config.method["client"]["lr"] == 0.01:
+            last(run, "test", 1.9)
+    _, data = figure_12(runs)
+    assert set(data[data["algorithm"] == "fedavg"]["client_lr"]) == {0.1, 1.0}
+    nothing = [made("cifar10", "fedavg", (2.0, 1.95), client_lr=c, server_lr=1.0) for c in RATES]
+    figure, _ = figure_12([*nothing, *runs])
+    assert "nothing trained" in {text.get_text() for text in figure.axes[0].texts}
+    with pytest.raises(fedlib.Error, match="lowered the test loss"):
+        figure_12(nothing)
+
+
+def test_tables_8_and_9_set_the_selected_values_beside_the_printed_ones():
+    runs = planted()
+    for run in runs:  # another winner by training loss than by test loss
+        rates = run.config.method["client"]["lr"], run.config.method["server"]["lr"]
+        last(run, "train", 0.1 if rates == (0.1, 0.01) else 1.0)
+    _, table = draw.entry("fedopt/table_8").draw(runs)
+    assert table["client_lr ours"].tolist() == [-1, -1]
+    assert table["server_lr ours"].tolist() == [-2, -2]
+    assert set(table["at the grid's edge"]) == {"server_lr"} and set(table["runs"]) == {9}
+    for row in table.to_dict("records"):
+        where = {"task": "EMNIST CR", "algorithm": row["method"]}
+        for name in ("client_lr", "server_lr"):
+            column = f"log10_{name}"
+            printed = papers.printed("fedopt", "table8_learning_rates", column=column, **where)
+            assert row[f"{name} printed"] == printed
+    _, table = draw.entry("fedopt/table_9").draw([*taus("cifar10"), *planted("cifar100")[-9:]])
+    assert table["method"].tolist() == ["FedAdagrad", "FedAdam"]  # FedAvg has no tau
+    assert table["tau printed"].tolist() == [-2, -3] and table["tau ours"].tolist() == [-3, -3]
+
+
+def test_many_tasks_that_are_reduced_alike_share_one_note():
+    names = ("cifar10", "cifar100", "emnist_cr", "shakespeare")
+    runs = [made(name, "fedavg", (2.0, 2.0, 1.0), client_lr=1.0, server_lr=1.0) for name in names]
+    assert note(runs) == "quick preset: 2 rounds, 3 clients, 0.5 of the network's width"
+    assert note(runs[:3]).count("quick preset") == 3
+    config = runs[0].config
+    real = dataclasses.replace(config, task={**config.task, "stand_in": True})
+    runs[0] = dataclasses.replace(runs[0], config=real)
+    # Only one of them is a stand-in: it has to say so itself.
+    assert note(runs).startswith("cifar10: stand-in data, quick") and note(runs).count("quick") == 4

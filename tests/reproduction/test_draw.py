@@ -1,0 +1,320 @@
+"""The catalogue of figures: each is drawn from stored runs, remembers them, and never trains."""
+
+import dataclasses
+import json
+import shutil
+import sys
+import threading
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import fedlib
+from fedlib import datasets, engine, notebook
+from fedlib.engine.program import Program
+from fedlib.figures import style
+from fedlib.figures.save import NOTE
+from fedlib.reproduction import draw, memory
+from fedlib.reproduction.printed import printed_curves
+from fedlib.reproduction.table import Cell, Table
+from fedlib.results import Store, reading
+from fedlib.results.files import open_run, write_run
+
+save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
+ALGORITHMS = ("fedavg", "fedadam")
+FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
+WITHOUT_RUNS = {
+    "06_partitions": (
+        *("fedopt/figure_14", "fedopt/table_2", "adafedadam/figure_6", "delta_sgd/figure_8"),
+        "theory/label_heterogeneity",
+    ),
+    "07_models": (
+        *(f"fedopt/table_{number}" for number in (3, 4, 5, 6)),
+        *("adafedadam/figure_4", "adafedadam/figure_5"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return fedlib.load_task("synthetic", clients=10)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, synthetic):
+    """A store with synthetic runs of two seeds; copied for each test."""
+    store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
+    requests = [{"algorithm": a, "seed": s} for a in ALGORITHMS for s in (0, 1)]
+    return store, store.runs(synthetic, requests, rounds=4)
+
+
+@pytest.fixture
+def store(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(made[0].root, tmp_path / "runs")
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def histories(made):
+    return made[1]
+
+
+@pytest.fixture
+def quick_pictures(monkeypatch):
+    """For tests that do not look at the pictures."""
+
+    def stub(figure, text, kind="png"):
+        save_module.mark(figure, text)
+        return kind.encode()
+
+    monkeypatch.setattr(save_module, "render", stub)
+
+
+def refuse(*_, **__):
+    raise AssertionError("not needed")
+
+
+def as_task(history, name, **changes):
+    """The same numbers under another task's name."""
+    task = {**history.config.task, "name": name, **changes}
+    return dataclasses.replace(history, config=dataclasses.replace(history.config, task=task))
+
+
+def put(store, history):
+    """Store a history made by :func:`as_task`."""
+    task = fedlib.load_task("synthetic", clients=1)
+    return write_run(store.root, task, history, False, False)
+
+
+def lines(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def contents(folder, *suffixes):
+    return {s: (folder / f"figure_2.{s}").read_bytes() for s in suffixes or ("png", "pdf", "csv")}
+
+
+def not_blank(path):
+    image = matplotlib.image.imread(path)
+    assert image.shape[1] == 1100  # 5.5 in at 200 dpi
+    return len(np.unique(image[..., :3].sum(-1))) > 20
+
+
+def test_entries():
+    ids = [entry.id for entry in draw.entries()]
+    assert len(ids) == len(set(ids)) and ids[:2] == ["fedopt/figure_1", "fedopt/table_1"]
+    assert {"adafedadam/figure_2", "adafedadam/table_5"} <= set(ids)
+    assert "10_cifar10" in draw.entry("fedopt/figure_1").notebook
+    assert draw.entry("fedopt/figure_1").paper == "fedopt"
+
+
+def test_draw_saves_everything(store, histories, tmp_path):
+    drawn = draw.draw(FIGURE, histories, store=store)
+    folder = tmp_path / "figures" / "adafedadam"
+    assert drawn.path == folder / "figure_2.png"
+    assert sorted(p.name for p in folder.iterdir()) == [
+        f"figure_2.{suffix}" for suffix in ("csv", "json", "pdf", "png")
+    ]
+    assert not_blank(drawn.path)
+    pdf = (folder / "figure_2.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF") and pdf.rstrip().endswith(b"%%EOF")
+    assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # TrueType, embedded
+    assert b"CreationDate" not in pdf
+    csv = pd.read_csv(folder / "figure_2.csv")
+    left, _, right = drawn.figure.axes
+    for name in ALGORITHMS:
+        for ax, panel, x, y in (
+            (left, "average", "round", "mean"),
+            (right, "clients", "value", "density"),
+        ):
+            rows = csv[(csv["panel"] == panel) & (csv["algorithm"] == name)]
+            line = lines(ax)[style.look(name).label]
+            np.testing.assert_allclose(rows[[x, y]].astype(float), line.get_xydata(), 1e-15)
+    record = json.loads((folder / "figure_2.json").read_text())
+    assert record["runs"] == [h.config.digest for h in histories]
+    assert record["data"] == "real" and record["presets"] == ["quick"] and record["seeds"] == [0, 1]
+    assert record["id"] == FIGURE and "Figure 2" in record["caption"]
+    assert record["versions"]["fedlib"] and record["created"]
+
+
+def test_files_are_the_same_bytes_again_until_a_stored_value_changes(
+    store, histories, tmp_path, monkeypatch
+):
+    folder = tmp_path / "figures" / "adafedadam"
+    draw.draw(FIGURE, histories, store=store)
+    for owner, name in ((engine, "execute"), (engine, "run"), (Program, "__init__")):
+        monkeypatch.setattr(owner, name, refuse)  # drawing again cannot train
+    before = contents(folder)
+    for path in folder.iterdir():  # a PDF that lies there may be taken as it is
+        path.unlink()
+    draw.redraw([FIGURE], store=store)
+    assert before == contents(folder)
+    changed = dataclasses.replace(histories[0], frame=histories[0].frame.copy())
+    frame = changed.frame
+    frame.loc[(frame["metric"] == "accuracy") & (frame["round"] == 2), "value"] += 0.1
+    write_run(store.root, fedlib.load_task("synthetic", clients=1), changed, False, True)
+    draw.redraw([FIGURE], store=store)
+    assert all(before[suffix] != bytes for suffix, bytes in contents(folder).items())
+
+
+def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path):
+    fake = {"stand_in": True}
+    one = [put(store, as_task(h, "cifar100", **fake)) for h in histories]
+    two = [put(store, as_task(h, "cifar10", **fake)) for h in histories[:2]]
+    first = draw.draw("fedopt/figure_1", one, store=store)
+    assert [ax.get_title() for ax in first.figure.axes] == ["CIFAR-100"]
+    second = draw.draw("fedopt/figure_1", two, store=store)
+    assert [ax.get_title() for ax in second.figure.axes] == ["CIFAR-10", "CIFAR-100"]
+    assert set(second.data["task"]) == {"cifar10", "cifar100"}
+    notes = [text.get_text() for text in second.figure.texts if text.get_gid() == NOTE]
+    assert "stand-in data" in " ".join(notes)
+    marks = lines(second.figure.axes[0])
+    assert marks["_printed fedavg"].get_ydata()[0] == 72.8
+    # New runs of a task replace its old ones.
+    third = draw.draw("fedopt/figure_1", one[:1], store=store)
+    record = json.loads((tmp_path / "figures/fedopt/figure_1.json").read_text())
+    assert record["runs"] == [h.config.digest for h in (*two, one[0])]
+    assert len(third.figure.axes) == 2
+    assert draw.redraw(["fedopt/figure_1"], store=store)[0].is_file()
+
+
+def test_tables(store, histories, tmp_path):
+    drawn = draw.draw("adafedadam/table_5", histories, store=store)
+    assert drawn.figure is None
+    assert drawn.path == tmp_path / "figures" / "adafedadam" / "table_5.html"
+    row = drawn.data.query("method == 'FedAvg' and metric == 'avg'").iloc[0]
+    expected = [h.final(window=1) for h in histories if h.config.algorithm == "fedavg"]
+    assert row["ours"] == pytest.approx(100 * np.mean(expected)) and row["printed"] == 90.08
+    text = drawn.path.read_text()
+    assert f"{row['ours']:.2f}" in text and "90.08" in text and "quick preset" in text
+    before = drawn.path.read_bytes()
+    draw.redraw(["adafedadam/table_5"], store=store)
+    assert drawn.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("by", WITHOUT_RUNS)
+def test_figures_without_runs_need_no_data_and_no_earlier_drawing(tmp_path, monkeypatch, by):
+    store = Store(tmp_path / "data" / "runs", published=[])
+    for owner, name in ((datasets, "load"), (datasets, "load_text"), (engine, "execute")):
+        monkeypatch.setattr(owner, name, refuse)
+    monkeypatch.setattr(Store, "load", refuse)
+    ids = WITHOUT_RUNS[by]
+    assert {draw.entry(id).notebook for id in ids} == {by}
+    assert all(draw.entry(id).make is not None for id in ids)
+    paths = draw.redraw(ids, store=store)
+    assert [f"{path.parent.name}/{path.stem}" for path in paths] == list(ids)
+    for path in paths:
+        assert len(pd.read_csv(path.with_suffix(".csv"))) >= 5
+        record = json.loads(path.with_suffix(".json").read_text())
+        assert record["runs"] == [] and record["data"] == "none" and record["note"] == ""
+        assert path.suffix == ".html" or not_blank(path)
+    before = {path: path.read_bytes() for path in paths}
+    assert before == {path: path.read_bytes() for path in draw.redraw(ids[-2:], store=store)} | {
+        path: before[path] for path in paths[:-2]
+    }
+    assert not store.root.exists()
+    with pytest.raises(fedlib.Error, match=f"{ids[0]} is drawn without runs"):
+        draw.draw(ids[0], ["a run"], store=store)
+
+
+def test_a_session_shows_them_without_runs():
+    session = notebook.start("elsewhere")
+    assert "135818730" in session.figure("fedopt/table_2").to_html()
+    assert isinstance(session.figure("adafedadam/figure_6"), Figure)
+
+
+def test_missing_memory_or_run_names_the_notebook(quick_pictures, store, histories, tmp_path):
+    with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
+        draw.redraw(["fedopt/figure_1"], store=store)
+    makers = draw.entry("fedopt/figure_1").notebooks.values()
+    assert all(maker in str(caught.value) for maker in makers) and "\n" not in str(caught.value)
+    path = draw.draw(FIGURE, histories, store=store).path
+    path.unlink()
+    with pytest.raises(fedlib.Error, match=r"\d+ of \d+ figures not drawn"):
+        draw.redraw(store=store)
+    assert path.is_file()  # all that can be drawn is, before it complains
+    shutil.rmtree(store.path(histories[1].config))
+    with pytest.raises(fedlib.Error, match="fedlib reproduce 23_fair_synthetic") as caught:
+        draw.redraw([FIGURE], store=store)
+    assert histories[1].config.digest in str(caught.value)
+    with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
+        draw.redraw(["fedopt/figure1"], store=store)
+    with pytest.raises(fedlib.Error, match="01_client_drift"):
+        draw.redraw(["theory/client_drift"], store=store)
+
+
+def test_draw_refuses_what_it_cannot_show(store, histories):
+    with pytest.raises(fedlib.Error, match="unknown task of figure fedopt/figure_1 'synthetic'"):
+        draw.draw("fedopt/figure_1", histories, store=store)
+    with pytest.raises(fedlib.Error, match="no runs"):
+        draw.draw("fedopt/figure_1", [], store=store)
+
+
+def test_redraw_from_published_runs(quick_pictures, store, histories, tmp_path):
+    draw.draw(FIGURE, histories, store=store)
+    store.root.rename(tmp_path / "results")
+    elsewhere = Store(tmp_path / "runs")
+    assert draw.redraw([FIGURE], store=elsewhere)
+    assert not elsewhere.root.exists()
+
+
+def test_what_is_published_of_a_figure(quick_pictures, store, histories, tmp_path):
+    draw.draw(FIGURE, histories, store=store)
+    entry = draw.entry(FIGURE)
+    known = memory.known(store, entry, ["synthetic", "fair_femnist"])
+    assert known == {"synthetic": [h.config.digest for h in histories]}
+    assert memory.known(store, entry, ["fair_femnist"]) == {}
+    memory.publish(tmp_path / "results", entry, {"fair_femnist": ["0" * 16]})
+    memory.publish(tmp_path / "results", entry, known)
+    memory.publish(tmp_path / "results", entry, {})
+    elsewhere = Store(tmp_path / "empty", published=[tmp_path / "results"])
+    assert memory.remembered(elsewhere, entry) == {"fair_femnist": ["0" * 16], **known}
+
+
+def test_notebooks_that_draw_into_one_figure_at_once_lose_nothing(
+    quick_pictures, store, histories, monkeypatch
+):
+    """The first waits in the middle of drawing until the second had every chance to overtake."""
+    one = [put(store, as_task(h, "cifar100")) for h in histories]
+    two = [put(store, as_task(h, "cifar10")) for h in histories]
+    second = threading.Thread(
+        target=draw.draw, args=("fedopt/figure_1", two), kwargs={"store": store}
+    )
+    plain = memory.remember
+
+    def slow(*given):
+        if not second.is_alive() and second.ident is None:
+            second.start()
+            second.join(0.5)
+        plain(*given)
+
+    monkeypatch.setattr(draw, "remember", slow)
+    draw.draw("fedopt/figure_1", one, store=store)
+    second.join(60)
+    entry = draw.entry("fedopt/figure_1")
+    assert set(memory.remembered(store, entry)) == {"cifar100", "cifar10"}
+
+
+def test_printed_marks_belong_to_the_runs_with_the_cells_method(store, synthetic):
+    cells = [
+        Cell(name, "fedavg", "avg", printed, {"client_optimizer": name}, column="1")
+        for name, printed in (("sgdm", 80.0), ("delta_sgd", 90.0))
+    ]
+    cells.append(Cell("x", "fedavg", "avg", 9.0))
+    what = ("own", "Table 9", "synthetic", "Synthetic")
+    table = Table(*what, tuple(cells), "23_fair_synthetic", 9, None, 10)
+    requests = [{"overrides": {"client_optimizer": name}} for name in ("delta_sgd", "sgdm")]
+    runs = store.runs(synthetic, requests, algorithm="fedavg", rounds=2)
+    ax = Figure().subplots()
+    data = printed_curves(table, runs, "avg", column="1", by=reading.client_label, ax=ax)
+    assert data.groupby("algorithm")["printed"].first().to_dict() == {"delta_sgd": 90, "sgdm": 80}
+    assert lines(ax)["_printed sgdm"].get_ydata()[0] == 80.0
+    assert ax.get_title() == "Synthetic" and (data["printed_rounds"] == 9).all()
+
+
+def test_the_stored_runs_are_whole_after_all_this(made):
+    assert all(open_run(path) for path in made[0].root.glob("synthetic/*-*"))

@@ -1,0 +1,174 @@
+"""Published archives: the numbers are the runs' own, and nothing damaged is ever read."""
+
+import json
+import os
+import random
+import zipfile
+
+import pandas as pd
+import pytest
+
+import fedlib
+from fedlib.reproduction.compare import compare
+from fedlib.results import Store
+from fedlib.results.archives import open_archive, thin, write_archive
+from fedlib.results.selection import training_score
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
+    task = fedlib.load_task("synthetic", clients=6)
+    requests = [{"algorithm": a, "seed": s} for a in ("fedavg", "fedadam") for s in (0, 1)]
+    runs = store.runs(task, requests, rounds=3, overrides={"local_epochs": (1, 3)})
+    short = store.run(task, "fedavg", rounds=1)
+    other = store.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    return [*runs, short, other]
+
+
+@pytest.fixture
+def results(made, tmp_path):
+    """A folder of published runs with an archive."""
+    write_archive(tmp_path / "results", "own", [*made, made[0]], {"synthetic"})
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def place(results, tmp_path):
+    """A store without runs beside it."""
+    return Store(tmp_path / "runs", published=[results])
+
+
+def digests(runs):
+    return {run.config.digest for run in runs}
+
+
+@pytest.mark.parametrize("unpacked", [False, True])
+def test_a_published_run_equals_the_stored_one(made, place, results, unpacked):
+    if unpacked:
+        with zipfile.ZipFile(results / "own.zip") as archive:
+            archive.extractall(results)
+        (results / "own.zip").unlink()
+    for history in made:
+        read = place.load(history.config.digest)
+        kept = history.clients if history.config.task["name"] == "synthetic" else []
+        pd.testing.assert_frame_equal(read.frame, history.frame, check_exact=True)
+        assert list(read.clients) == list(history.clients) and len(read.clients) == len(kept)
+        assert len(kept) == 0 or read.clients.equals(kept)
+        assert read.config == history.config and read.params == {} and read.diverged is None
+        kept = {k: v for k, v in history.meta.items() if k not in ("files", "parameters")}
+        assert kept.items() <= read.meta.items() and read.meta["thinned"]
+    assert isinstance(place.load(made[0].config.digest).config.local_epochs, tuple)
+
+
+def test_the_store_lists_archived_runs_as_published(made, place):
+    assert digests(place.stored(published=True)) == digests(made)
+    assert digests(place.stored("quadratic", published=True)) == digests(made[-1:])
+    assert place.stored() == [] and not place.has(made[-1].config.digest)
+    assert not place.load(made[-1].config.digest).params
+    place.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    assert place.load(made[-1].config.digest).params  # the store's own comes first
+    frame = compare(place)
+    found = frame[(frame["task"] == "synthetic") & (frame["seeds"] > 0)]
+    assert len(found) and (found["preset"] == "quick").all()
+
+
+@pytest.mark.parametrize("rounds, eval_every", [(230, 50), (230, 7), (40, 10), (3, 3)])
+def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every):
+    task = fedlib.load_task("quadratic")
+    full = fedlib.run(task, "fedavg", rounds=rounds, eval_every=eval_every)
+    thinned = thin(full, clients=False)
+    assert thinned.meta["thinned"] and "thinned" not in full.meta
+    assert thinned.clients.empty and not thinned.params and len(full.clients) and full.params
+    for metric in full.frame.query("split == 'test'")["metric"].unique():
+        pd.testing.assert_series_equal(thinned.series(metric), full.series(metric))
+    for paper_rounds in (None, 100, 1500, 4000):
+        assert training_score(thinned, paper_rounds) == training_score(full, paper_rounds)
+    first, last = (full.frame["round"] == 1), (full.frame["round"] > rounds - 100)
+    kept = first | last | (full.frame["round"] % eval_every == 0)
+    pd.testing.assert_frame_equal(thinned.frame, full.frame[kept].reset_index(drop=True))
+    pd.testing.assert_frame_equal(thin(thinned).frame, thinned.frame)
+
+
+def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 2e9)  # another day
+    again = write_archive(tmp_path / "again", "own", made[::-1], {"synthetic"})
+    assert again.read_bytes() == (results / "own.zip").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["changed", "cut"])
+def test_whatever_byte_changes_the_numbers_never_do(made, results, tmp_path, caplog, how):
+    good = (results / "own.zip").read_bytes()
+    known = {history.config.digest: history.frame for history in made}
+    draw, noticed = random.Random(0), 0
+    for number, place in enumerate(draw.sample(range(len(good)), 60)):
+        path, bad = tmp_path / f"{number}.zip", bytearray(good)
+        if how == "cut":
+            del bad[place:]
+        else:
+            bad[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(bad)
+        caplog.clear()
+        read = {}
+        try:
+            for digest, run in open_archive(path).items():
+                read[digest] = run.history().frame
+                assert read[digest].equals(known[digest])
+        except fedlib.Error as problem:
+            lines = [*caplog.messages, str(problem)]
+        else:
+            lines = caplog.messages
+            assert lines or len(read) == len(known)
+        for line in lines:
+            assert line.startswith("damaged") and str(path) in line and "\n" not in line
+            assert line.endswith("and publish it again")
+        noticed += bool(lines)
+    assert noticed > 40
+
+
+def test_what_is_damaged_is_named_and_left_out(made, place, results, caplog):
+    with zipfile.ZipFile(results / "own.zip") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(results / "own.zip", "w") as archive:
+        for name, data in contents.items():
+            if name.endswith(f"{made[0].config.digest}/config.json"):
+                data = json.dumps({**json.loads(data), "format": 9}).encode()
+            archive.writestr(name, data)
+    for _ in range(2):
+        assert digests(place.stored(published=True)) == digests(made[1:])
+    (message,) = caplog.messages  # an archive is read once
+    assert "format 9" in message and made[0].config.digest in message and "own.zip" in message
+    (results / "own.zip").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    write_archive(results, "sound", made[:1])
+    assert digests(place.stored(published=True)) == digests(made[:1])
+    assert f"damaged archive {results / 'own.zip'}" in caplog.text
+    with pytest.raises(fedlib.Error, match="no run"):
+        place.load(made[1].config.digest)
+
+
+def test_an_archive_is_replaced_whole_and_read_again(made, place, results):
+    assert len(place.stored(published=True)) == len(made)
+    write_archive(results, "own", made[:1])
+    assert digests(place.stored(published=True)) == digests(made[:1])
+    assert place.load(made[0].config.digest).clients.empty
+    assert [path.name for path in results.iterdir()] == ["own.zip"]
+
+
+def test_a_crash_while_writing_keeps_the_old_one(made, place, results, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_archive(results, "own", made[:1])
+    assert len(place.stored(published=True)) == len(made)
+    assert [path.name for path in results.iterdir()] == ["own.zip"]
+
+
+def test_what_cannot_be_published(tmp_path):
+    with pytest.raises(fedlib.Error, match="no runs to publish"):
+        write_archive(tmp_path, "own", [])
+    fresh = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    with pytest.raises(fedlib.Error, match="does not come from a store"):
+        write_archive(tmp_path, "own", [fresh])
+    assert not list(tmp_path.rglob("*.zip"))

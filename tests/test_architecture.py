@@ -1,0 +1,120 @@
+"""The rules of docs/architecture.md, read from the imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "fedlib"
+# Rooms from the ground up; a room is a folder, or a file of the package itself.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("errors", "paths", "files", "threads", "randomness", "losses", "component", "task"),
+    ("models", "datasets", "partitioners", "papers"),
+    ("tasks", "optimizers"),
+    ("algorithms",),
+    ("engine",),
+    ("results", "figures"),
+    ("reproduction",),
+    ("cli", "notebook", "__main__"),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+NOTEBOOKS = {path.stem for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")}
+
+
+def room(module: str) -> str:
+    """``fedlib.engine.run`` -> ``engine``."""
+    return module.split(".")[1] if "." in module else ""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the package and its file."""
+    files = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text(encoding="utf-8"))
+
+
+def imports(module: str) -> Iterator[str]:
+    """The modules of fedlib that a module imports, wherever in its code."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module}: relative import in line {node.lineno}"
+            base = node.module or ""
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            while name and name not in modules():
+                name = name.rpartition(".")[0]
+            if name.startswith("fedlib") and name != module:
+                yield name
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {room(module) for module in modules()} - {""} == set(FLOOR)
+
+
+@pytest.mark.parametrize("name", sorted(set(modules()) - {"fedlib"}))
+def test_no_import_runs_upwards(name: str) -> None:
+    here = room(name)
+    for imported in imports(name):
+        there = room(imported)
+        # `from fedlib import __version__` or a package's own root: nothing but names of the top.
+        assert there, f"{name} imports the package's root; import the module that has it"
+        if there == here:
+            continue
+        assert FLOOR[there] <= FLOOR[here], f"{name} ({here}) imports {imported}, which is above it"
+        alike = FLOOR[there] == FLOOR[here] and FLOOR[here] not in (0, FLOOR["cli"])
+        allowed = (here, there) == ("figures", "results")
+        assert allowed or not alike, f"{name} imports {imported}, of another room of its floor"
+
+
+def test_there_are_no_circles() -> None:
+    """Depth first over the files; a package's __init__ counts where the package is imported."""
+    graph = {name: sorted(set(imports(name))) for name in modules()}
+    done: set[str] = set()
+    path: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in path:
+            raise AssertionError("circle: " + " -> ".join([*path[path.index(name) :], name]))
+        if name in done:
+            return
+        path.append(name)
+        for imported in graph[name]:
+            visit(imported)
+        path.pop()
+        done.add(name)
+
+    for name in graph:
+        visit(name)
+
+
+def test_only_tasks_and_the_reproduction_read_the_papers_numbers() -> None:
+    readers = {room(name) for name in modules() if "fedlib.papers" in imports(name)}
+    assert readers <= {"tasks", "reproduction", "papers"}
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_only_the_reproduction_names_a_notebook(name: str) -> None:
+    if FLOOR.get(room(name), 0) >= FLOOR["reproduction"]:
+        return
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = set(re.findall(r"\b[0-9]{2}_[a-z0-9_]+", node.value)) & NOTEBOOKS
+            assert not named, f"{name}, line {node.lineno}: {named}"
