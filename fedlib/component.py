@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from functools import cache
+from typing import Any, Self, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -18,19 +19,30 @@ from torch import Tensor
 from fedlib.errors import require
 
 
+def field_types(component: type[Component]) -> dict[str, tuple[type, ...]]:
+    """For each field of a component the types that its values may have."""
+    kind: Any = component
+    return _field_types(kind)
+
+
+@cache
+def _field_types(component: Any) -> dict[str, tuple[type, ...]]:
+    hints = get_type_hints(component)
+    return {
+        field.name: get_args(hints[field.name]) or (hints[field.name],)
+        for field in fields(component)
+    }
+
+
 @dataclass(frozen=True)
 class Component:
     """Base of client optimizers, server optimizers, objectives and algorithms."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if (
-                "float" in str(field.type)
-                and isinstance(value, int)
-                and not isinstance(value, bool)
-            ):
-                object.__setattr__(self, field.name, float(value))
+        for name, types in field_types(type(self)).items():
+            value = getattr(self, name)
+            if float in types and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))
         self.validate()
 
     def validate(self) -> None:

@@ -8,15 +8,14 @@ server=...)``.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 from fedlib.algorithms.adaalter import AdaAlter
-from fedlib.algorithms.adafedadam import AdaFedAdam, adafedadam
+from fedlib.algorithms.adafedadam import AdaFedAdam
 from fedlib.algorithms.base import Algorithm, Client
 from fedlib.algorithms.budget import clients_for_budget
-from fedlib.algorithms.centralized import Centralized, centralized
+from fedlib.algorithms.centralized import Centralized
 from fedlib.algorithms.fedadagrad import fedadagrad
 from fedlib.algorithms.fedadam import fedadam
 from fedlib.algorithms.fedavg import fedavg
@@ -25,22 +24,25 @@ from fedlib.algorithms.fednova import FedNova
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.algorithms.fedprox import fedprox
 from fedlib.algorithms.fedyogi import fedyogi
-from fedlib.algorithms.loc_mime import LocMime, loc_mime
+from fedlib.algorithms.loc_mime import LocMime
 from fedlib.algorithms.lookahead import Lookahead, lookahead
-from fedlib.algorithms.mime import Mime, mime
+from fedlib.algorithms.mime import Mime
 from fedlib.algorithms.mime_mvr import MimeMVR
-from fedlib.algorithms.mimelite import MimeLite, mimelite
+from fedlib.algorithms.mimelite import MimeLite
 from fedlib.algorithms.mimelite_mvr import MimeLiteMVR
 from fedlib.algorithms.moon import moon
 from fedlib.algorithms.n_accadam import NAccAdam
 from fedlib.algorithms.objectives import Moon, Objective, Proximal
-from fedlib.algorithms.qfedavg import QFedAvg, qfedavg
+from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.algorithms.server_only import ServerOnly
+from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
+from fedlib.optimizers import mime as bases
 
-METHODS: dict[str, Callable[..., Algorithm]] = {
+# name -> what makes the method with its defaults: its class, or a function that composes it.
+METHODS: dict[str, Callable[[], Algorithm]] = {
     "fedavg": fedavg,
     "fedavgm": fedavgm,
     "fedadagrad": fedadagrad,
@@ -48,17 +50,17 @@ METHODS: dict[str, Callable[..., Algorithm]] = {
     "fedyogi": fedyogi,
     "fedprox": fedprox,
     "fednova": FedNova,
-    "qfedavg": qfedavg,
-    "adafedadam": adafedadam,
+    "qfedavg": QFedAvg,
+    "adafedadam": AdaFedAdam,
     "moon": moon,
     "n_accadam": NAccAdam,
     "scaffold": Scaffold,
     "lookahead": lookahead,
     "adaalter": AdaAlter,
-    "centralized": centralized,
-    "mime": mime,
-    "mimelite": mimelite,
-    "loc_mime": loc_mime,
+    "centralized": Centralized,
+    "mime": Mime,
+    "mimelite": MimeLite,
+    "loc_mime": LocMime,
     "mime_mvr": MimeMVR,
     "mimelite_mvr": MimeLiteMVR,
 }
@@ -103,42 +105,19 @@ __all__ = [
 def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
     """The hyperparameters of a named algorithm and their defaults.
 
+    They are the fields of the method and of its parts, by their names, but ``client_lr`` and
+    ``server_lr`` for the ``lr`` of client and server. Fields of the client optimizer that the
+    server has, too, are ``client_momentum`` and so on. Where the method has a base optimizer,
+    ``base`` is its name, and the fields of all bases are known.
+
     Args:
         name: the algorithm, for instance ``"fedadam"``.
-        client_optimizer: adds that optimizer's own, for instance ``client_momentum`` of ``"sgdm"``.
+        client_optimizer: adds that optimizer's own, for instance ``momentum`` of ``"sgdm"``.
 
     Raises:
         Error: unknown algorithm or client optimizer, or one that has no meaning in the algorithm.
     """
-    if name not in METHODS:
-        raise unknown("algorithm", name, METHODS)
-    if client_optimizer not in CLIENT_OPTIMIZERS:
-        raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
-    own = {p.name: p.default for p in inspect.signature(METHODS[name]).parameters.values()}
-    method = METHODS[name]()
-    if hasattr(method, "client"):
-        optimizer = CLIENT_OPTIMIZERS[client_optimizer]
-        if not optimizer.takes_lr:
-            own.pop("client_lr", None)
-        elif not optimizer.rate_of_sgd:
-            own["client_lr"] = optimizer().lr
-        for field in dataclasses.fields(optimizer):
-            if field.name != "lr":
-                own[_client_key(field.name, own)] = field.default
-        own["client_optimizer"] = client_optimizer
-    elif client_optimizer != "sgd":
-        raise Error(
-            f"client_optimizer is {client_optimizer!r}, but {name} defines the clients' steps "
-            "itself; leave client_optimizer out"
-        )
-    if hasattr(method, "client_schedule"):
-        own["client_schedule"] = "constant"
-    return own
-
-
-def _client_key(field: str, own: dict[str, Any]) -> str:
-    """A client optimizer's field goes by its own name unless the server has one of that name."""
-    return f"client_{field}" if field in own else field
+    return {key: place.default for key, place in _places(name, client_optimizer).items()}
 
 
 def build(name: str, **values: Any) -> Algorithm:
@@ -152,54 +131,86 @@ def build(name: str, **values: Any) -> Algorithm:
         Error: unknown name, unknown key, a value of the wrong type or out of its range.
     """
     optimizer = values.pop("client_optimizer", "sgd")
-    schedule = values.pop("client_schedule", None)
-    known = hyperparameters(name, optimizer)
+    if values.get("client_schedule", "") is None:
+        del values["client_schedule"]
+    places = _places(name, optimizer)
+    changes: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        if key not in known:
-            raise unknown(f"override for {name}", key, known)
-        _check_type(key, value, known[key])
-    own = inspect.signature(METHODS[name]).parameters
-    method = METHODS[name](**{key: value for key, value in values.items() if key in own})
-    parts: dict[str, Any] = {}
+        if key not in places:
+            raise unknown(f"override for {name}", key, places)
+        places[key].check(key, value)
+        changes.setdefault(places[key].part, {})[places[key].field] = value
+    method = METHODS[name]()
+    own = changes.pop("", {})
     if optimizer != "sgd":
-        optimizer_class = CLIENT_OPTIMIZERS[optimizer]
-        settings: dict[str, Any] = {}
-        if optimizer_class.takes_lr:
-            settings["lr"] = values.get("client_lr", known["client_lr"])
-        for field in dataclasses.fields(optimizer_class):
-            key = _client_key(field.name, dict(own))
-            if field.name != "lr" and key in values:
-                settings[field.name] = values[key]
-        parts["client"] = optimizer_class(**settings)
-    if schedule is not None:
-        if "client_schedule" not in known:
-            raise unknown(f"override for {name}", "client_schedule", known)
-        parts["client_schedule"] = schedule
-    return dataclasses.replace(method, **parts) if parts else method
+        own["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
+    if "base" in changes:
+        numbers = changes.pop("base")
+        own["base"] = bases.make(numbers.pop("type", "sgd"), **numbers)
+    for part, fields in changes.items():
+        own[part] = dataclasses.replace(getattr(method, part), **fields)
+    return dataclasses.replace(method, **own) if own else method
 
 
-_WORDS = {"base", "form", "first_step"}
-_SWITCHES = {
-    "split",
-    "lean",
-    "reset",
-    "bias_correction",
-    "nesterov",
-    "reuse_gradient",
-    "shared_masks",
-    "relative_loss",
-}
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where an override belongs: a field of the method (part ``""``) or of one of its parts."""
+
+    part: str
+    field: str
+    types: tuple[type, ...]
+    default: Any
+
+    def check(self, key: str, value: Any) -> None:
+        """Require a value of the field's type; the part itself checks its range."""
+        if value is None and self.default is None:
+            return
+        if bool in self.types:
+            good, allowed = isinstance(value, bool), "true or false"
+        elif str in self.types:
+            good, allowed = isinstance(value, str), "a word"
+        else:
+            good = isinstance(value, (int, float)) and not isinstance(value, bool)
+            allowed = "a number"
+        if not good:
+            raise Error(f"override {key} is {value!r}; allowed: {allowed}")
 
 
-def _check_type(key: str, value: Any, default: Any) -> None:
-    if value is None and default is None:
-        return
-    if key in _SWITCHES:
-        good, allowed = isinstance(value, bool), "true or false"
-    elif key in _WORDS:
-        good, allowed = isinstance(value, str), "a word"
-    else:
-        good = isinstance(value, (int, float)) and not isinstance(value, bool)
-        allowed = "a number"
-    if not good:
-        raise Error(f"override {key} is {value!r}; allowed: {allowed}")
+def _places(name: str, client_optimizer: str) -> dict[str, _Place]:
+    """The places of a method's hyperparameters, by override key."""
+    if name not in METHODS:
+        raise unknown("algorithm", name, METHODS)
+    if client_optimizer not in CLIENT_OPTIMIZERS:
+        raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
+    method = METHODS[name]()
+    places: dict[str, _Place] = {}
+
+    def add(part: str, owner: Component) -> None:
+        for field, types in field_types(type(owner)).items():
+            default = getattr(owner, field)
+            if isinstance(default, Component) or field in getattr(owner, "unused", ()):
+                continue
+            key = field
+            if field == "lr":
+                key = "client_lr" if part == "client" else "server_lr"
+            elif part == "client" and field in places:
+                key = f"client_{field}"
+            places.setdefault(key, _Place(part, field, types, default))
+
+    add("", method)
+    for part in ("server", "objective"):
+        if hasattr(method, part):
+            add(part, getattr(method, part))
+    if hasattr(method, "base"):
+        places["base"] = _Place("base", "type", (str,), "sgd")
+        for kind in bases.BASES.values():
+            add("base", kind())
+    if hasattr(method, "client"):
+        add("client", CLIENT_OPTIMIZERS[client_optimizer]())
+        places["client_optimizer"] = _Place("", "client", (str,), client_optimizer)
+    elif client_optimizer != "sgd":
+        raise Error(
+            f"client_optimizer is {client_optimizer!r}, but {name} defines the clients' steps "
+            "itself; leave client_optimizer out"
+        )
+    return places

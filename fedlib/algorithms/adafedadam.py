@@ -133,18 +133,3 @@ class AdaFedAdam(LocalTraining):
         new = {"x": x, "x0": server["x0"], "m": m, "v": v, "c_m": c_m, "c_v": c_v}
         # Where nobody has a direction, nothing changes.
         return {name: torch.where(known, new[name], server[name]) for name in new}
-
-
-def adafedadam(
-    client_lr: float = 0.1,
-    server_lr: float = 1e-3,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    eps: float = 1e-8,
-    alpha: float = 1.0,
-    form: str = "code",
-    relative_loss: bool = True,
-) -> AdaFedAdam:
-    """:class:`AdaFedAdam` with SGD clients of rate ``client_lr``; ``server_lr`` is its ``lr``."""
-    sgd = clients.SGD(lr=client_lr)
-    return AdaFedAdam(server_lr, beta1, beta2, eps, alpha, form, relative_loss, client=sgd)

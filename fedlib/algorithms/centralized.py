@@ -69,24 +69,3 @@ class Centralized(Algorithm):
 
     def communication(self, size: int) -> tuple[int, int]:
         return 0, 0
-
-
-def centralized(
-    client_lr: float = 0.1,
-    base: str = "sgd",
-    momentum: float = 0.9,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    eps: float = 1e-3,
-    v0: float | None = None,
-    bias_correction: bool = False,
-) -> Centralized:
-    """:class:`Centralized` with a base optimizer by name.
-
-    Args:
-        client_lr: the step size.
-        base, momentum, beta1, beta2, eps, v0, bias_correction: see
-            :func:`fedlib.optimizers.mime.make`.
-    """
-    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
-    return Centralized(base=optimizer, client_lr=client_lr)

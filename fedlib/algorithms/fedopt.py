@@ -51,22 +51,11 @@ class FedOpt(LocalTraining):
 
     @classmethod
     def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Self:
-        """One method of ``C``; where their servers differ, each kind steps its own rows."""
-        kinds: dict[str, list[int]] = {}
-        for position, part in enumerate(parts):
-            kinds.setdefault(part.server.structure(), []).append(position)
-        if len(kinds) == 1:
-            return super().stack(parts, dtype, device)
-        stacked = super().stack(
-            [replace(part, server=servers.SGD()) for part in parts], dtype, device
-        )
-        several = []
-        for rows in kinds.values():
-            own = type(parts[rows[0]].server).stack(
-                [parts[one].server for one in rows], dtype, device
-            )
-            several.append((torch.tensor(rows, device=device), own))
-        object.__setattr__(stacked, "server", servers.Together(parts=tuple(several)))
+        """One method of ``C``, whose servers may be of different kinds."""
+        server = servers.together([part.server for part in parts], dtype, device)
+        alike = [replace(part, server=servers.SGD()) for part in parts]
+        stacked = super().stack(alike, dtype, device)
+        object.__setattr__(stacked, "server", server)
         return stacked
 
     def server_init(self, params: Tensor) -> State:

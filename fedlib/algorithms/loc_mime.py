@@ -7,7 +7,6 @@ from typing import Any
 
 from fedlib.algorithms.base import Client, State, ValueAndGrad
 from fedlib.algorithms.mime import Mime
-from fedlib.optimizers import mime as bases
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,3 @@ class LocMime(Mime):
         g = g - at_anchor + state["c"]
         x = state["x"] - state["lr"] * self.base.step(g, state["base"])
         return {**state, "x": x, "base": self.base.advance(g, state["base"]), "loss": loss}
-
-
-def loc_mime(
-    client_lr: float = 0.1,
-    server_lr: float = 1.0,
-    base: str = "sgd",
-    momentum: float = 0.9,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    eps: float = 1e-3,
-    v0: float | None = None,
-    bias_correction: bool = False,
-    split: bool = False,
-    lean: bool = False,
-) -> LocMime:
-    """:class:`LocMime` with a base optimizer by name; the arguments are those of ``mime``."""
-    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
-    return LocMime(base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean)

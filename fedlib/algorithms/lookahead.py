@@ -11,7 +11,6 @@ from torch import Tensor
 from fedlib.algorithms.base import Client, State
 from fedlib.algorithms.fedopt import FedOpt
 from fedlib.errors import require
-from fedlib.optimizers import client as clients
 from fedlib.optimizers import server as servers
 
 
@@ -67,13 +66,6 @@ def count_vectors(state: dict[str, Any]) -> int:
     return sum(leaf.shape[-1] == 2 for leaf in state.values())
 
 
-def lookahead(client_lr: float = 0.1, server_lr: float = 0.5, reset: bool = False) -> Lookahead:
-    """:class:`Lookahead` with SGD, or the ``client_optimizer`` of your choice, inside.
-
-    Args:
-        client_lr: the inner optimizer's learning rate.
-        server_lr: alpha, the outer rate; Lookahead's authors take 0.5.
-        reset: see :class:`Lookahead`.
-    """
-    client, server = clients.SGD(lr=client_lr), servers.SGD(lr=server_lr)
-    return Lookahead(client=client, server=server, reset=reset)
+def lookahead() -> Lookahead:
+    """:class:`Lookahead` with SGD inside; its authors take 0.5 as the outer rate, ``server_lr``."""
+    return Lookahead(server=servers.SGD(lr=0.5))

@@ -68,27 +68,3 @@ class Mime(TwoPhase):
     def server_update(self, server: State, mean: State) -> State:
         new = self.base.advance(server["c"], server["base"])
         return {"x": self.moved(server, mean), "c": server["c"], "base": new}
-
-
-def mime(
-    client_lr: float = 0.1,
-    server_lr: float = 1.0,
-    base: str = "sgd",
-    momentum: float = 0.9,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    eps: float = 1e-3,
-    v0: float | None = None,
-    bias_correction: bool = False,
-    split: bool = False,
-    lean: bool = False,
-) -> Mime:
-    """:class:`Mime` with a base optimizer by name.
-
-    Args:
-        client_lr, server_lr, split, lean: see :class:`TwoPhase`.
-        base, momentum, beta1, beta2, eps, v0, bias_correction: see
-            :func:`fedlib.optimizers.mime.make`.
-    """
-    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
-    return Mime(base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean)

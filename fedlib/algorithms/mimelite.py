@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from fedlib.algorithms.base import Client, State, ValueAndGrad
 from fedlib.algorithms.mime import Mime
-from fedlib.optimizers import mime as bases
 
 
 @dataclass(frozen=True)
@@ -34,23 +33,3 @@ class MimeLite(Mime):
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         loss, g = value_and_grad(state["x"], batch)
         return {**state, "x": state["x"] - state["scale"] * g - state["shift"], "loss": loss}
-
-
-def mimelite(
-    client_lr: float = 0.1,
-    server_lr: float = 1.0,
-    base: str = "sgd",
-    momentum: float = 0.9,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    eps: float = 1e-3,
-    v0: float | None = None,
-    bias_correction: bool = False,
-    split: bool = False,
-    lean: bool = False,
-) -> MimeLite:
-    """:class:`MimeLite` with a base optimizer by name; the arguments are those of ``mime``."""
-    optimizer = bases.make(base, momentum, beta1, beta2, eps, v0, bias_correction)
-    return MimeLite(
-        base=optimizer, client_lr=client_lr, server_lr=server_lr, split=split, lean=lean
-    )

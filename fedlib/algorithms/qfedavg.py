@@ -86,13 +86,3 @@ class QFedAvg(LocalTraining):
 
     def server_update(self, server: State, mean: State) -> State:
         return {"x": server["x"] - mean["delta"] / mean["h"]}
-
-
-def qfedavg(client_lr: float = 0.1, q: float = 1.0, L: float | None = None) -> QFedAvg:
-    """:class:`QFedAvg` with SGD clients.
-
-    Args:
-        client_lr: learning rate of the clients' SGD, eta_l.
-        q, L: see :class:`QFedAvg`.
-    """
-    return QFedAvg(q=q, L=L, client=clients.SGD(lr=client_lr))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Conv2d, Dropout, Dropout2d, Flatten, Linear, MaxPool2d, scaled
 
 
-class DeltaCNN(nn.Module):
+class DeltaCNN(Architecture):
     """Two 5x5 convolutions and two dense layers with dropout; 21,840 parameters.
 
     The paper says "two convolutional and two fully connected layers with dropout and ReLU"; sizes
@@ -23,8 +24,6 @@ class DeltaCNN(nn.Module):
 
     Input ``[..., 1, 28, 28]``, output logits ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(self, classes: int = 10, width: float = 1.0) -> None:
         super().__init__()
@@ -48,6 +47,3 @@ class DeltaCNN(nn.Module):
         """Logits ``[..., classes]`` from :meth:`features`."""
         logits: Tensor = self.dense2(self.dropout2(features))
         return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

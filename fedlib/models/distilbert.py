@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib.errors import Error, require
+from fedlib.models.architecture import Architecture
 from fedlib.models.attention import SelfAttention
 from fedlib.models.layers import Dropout, LayerNorm, Linear, scaled
 from fedlib.models.recurrent import Embedding
@@ -50,7 +51,7 @@ class Block(nn.Module):
         return y
 
 
-class DistilBERT(nn.Module):
+class DistilBERT(Architecture):
     """The transformer of Sanh et al. (2019) with its usual classification head.
 
     Sums of word and position vectors, normed; blocks of self-attention; from the first token's
@@ -70,8 +71,6 @@ class DistilBERT(nn.Module):
     Input integers ``[..., T]``, where 0 is padding that nothing attends to; output logits
     ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(
         self,
@@ -119,9 +118,6 @@ class DistilBERT(nn.Module):
         """Logits ``[..., classes]`` from :meth:`features`."""
         logits: Tensor = self.classifier(self.head_dropout(features))
         return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
 
     def load_pretrained(self, name: str = "distilbert-base-uncased") -> DistilBERT:
         """Take published weights for everything but the classification head; returns itself.

@@ -7,10 +7,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Linear, glorot_uniform_, scaled
 
 
-class EMNISTAutoencoder(nn.Module):
+class EMNISTAutoencoder(Architecture):
     """784-1000-500-250-30-250-500-1000-784; 2,837,314 parameters.
 
     All layers end with a sigmoid but the 30 code units, which are linear in the authors' code (the
@@ -22,8 +23,6 @@ class EMNISTAutoencoder(nn.Module):
 
     Input and output ``[..., 784]``, pixels in [0, 1].
     """
-
-    carries_rows = True
 
     def __init__(self, width: float = 1.0) -> None:
         super().__init__()
@@ -49,6 +48,3 @@ class EMNISTAutoencoder(nn.Module):
         for layer in self.decoder:
             features = torch.sigmoid(layer(features))
         return features
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import (
     Conv2d,
     Dropout,
@@ -16,7 +17,7 @@ from fedlib.models.layers import (
 )
 
 
-class EMNISTCNN(nn.Module):
+class EMNISTCNN(Architecture):
     """Two 3x3 convolutions, max-pooling and two dense layers; 1,206,590 parameters for 62 classes.
 
     The table does not show the activations; the authors' code has a ReLU after both convolutions
@@ -30,8 +31,6 @@ class EMNISTCNN(nn.Module):
 
     Input ``[..., 1, 28, 28]``, output logits ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(self, classes: int = 62, width: float = 1.0) -> None:
         super().__init__()
@@ -61,6 +60,3 @@ class EMNISTCNN(nn.Module):
         """Logits ``[..., classes]`` from :meth:`features`."""
         logits: Tensor = self.dense2(self.dropout2(features))
         return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

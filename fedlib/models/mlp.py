@@ -8,10 +8,11 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Linear, glorot_uniform_, scaled
 
 
-class MLP(nn.Module):
+class MLP(Architecture):
     """Dense layers with ReLU between them.
 
     ``MLP(784, (300, 100), 62)`` has 271,862 parameters: Mime's "300u-100" network, read as LeNet
@@ -27,8 +28,6 @@ class MLP(nn.Module):
 
     Input ``[..., features]``, output logits ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(
         self,
@@ -55,6 +54,3 @@ class MLP(nn.Module):
         """Logits ``[..., classes]`` from :meth:`features`."""
         logits: Tensor = self.output(features)
         return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

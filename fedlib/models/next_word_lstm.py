@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Linear, glorot_uniform_, scaled
 from fedlib.models.recurrent import LSTM, Embedding
 
 SPECIAL = 4  # padding (0), unknown words, and a sentence's beginning and end
 
 
-class NextWordLSTM(nn.Module):
+class NextWordLSTM(Architecture):
     """Embedding of 96, LSTM of 670, linear layer of 96, dense layer; 4,050,748 parameters.
 
     Word 0 is padding: the LSTM skips it and carries its output on. Input and output words do not
@@ -23,8 +24,6 @@ class NextWordLSTM(nn.Module):
     Input integers ``[..., T]`` (20 in the paper), output logits ``[..., T, words + 4]`` of the next
     words.
     """
-
-    carries_rows = True
 
     def __init__(self, words: int = 10_000, width: float = 1.0) -> None:
         super().__init__()
@@ -46,6 +45,3 @@ class NextWordLSTM(nn.Module):
         """Logits ``[..., T, words + 4]`` from :meth:`features`."""
         logits: Tensor = self.dense2(features)
         return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib.errors import unknown
+from fedlib.models.architecture import Architecture
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, GroupNorm, Linear, scaled
 
@@ -66,7 +67,7 @@ class Block(nn.Module):
         return F.relu(y + (x if self.shortcut is None else self.shortcut(x)))
 
 
-class ResNet(nn.Module):
+class ResNet(Architecture):
     """ResNet with a 3x3 stem and no pooling after it, as the authors' code has it.
 
     Stages of 64, 128, 256 and 512 channels (times 4 in bottlenecks), the last three with stride 2:
@@ -94,8 +95,6 @@ class ResNet(nn.Module):
 
     Input ``[..., 3, 32, 32]``, output logits ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(
         self,
@@ -131,11 +130,3 @@ class ResNet(nn.Module):
         """The pooled features, ``[..., 512]`` (ResNet-50: 2048) at full width."""
         pooled: Tensor = self.average(self.blocks(F.relu(self.norm(self.conv(x)))))
         return pooled
-
-    def head(self, features: Tensor) -> Tensor:
-        """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.dense(features)
-        return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

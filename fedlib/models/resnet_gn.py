@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import (
     Conv2d,
     GlobalAvgPool2d,
@@ -47,7 +48,7 @@ class BasicBlock(nn.Module):
         return total
 
 
-class ResNet18GN(nn.Module):
+class ResNet18GN(Architecture):
     """ResNet-18 v2 with group normalisation, as FedOpt's published code builds it for 24x24 crops.
 
     Stem: conv7x7, stride 2, no bias - norm - ReLU - maxpool3x3, stride 2, both with TensorFlow's
@@ -67,8 +68,6 @@ class ResNet18GN(nn.Module):
 
     Input ``[..., 3, H, W]`` (24x24 in the paper), output logits ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(self, classes: int = 10, width: float = 1.0, groups: int = 2) -> None:
         super().__init__()
@@ -97,11 +96,3 @@ class ResNet18GN(nn.Module):
         x = self.pool(F.relu(self.norm1(self.conv(x))))
         pooled: Tensor = self.average(F.relu(self.norm2(self.blocks(x))))
         return pooled
-
-    def head(self, features: Tensor) -> Tensor:
-        """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.dense(features)
-        return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

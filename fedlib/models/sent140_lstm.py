@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Linear, scaled
 from fedlib.models.recurrent import LSTM, Embedding
 
 
-class Sent140LSTM(nn.Module):
+class Sent140LSTM(Architecture):
     """Frozen vectors, two LSTMs of 100, and a dense layer on the last step.
 
     With vectors of 300 there are 241,802 parameters to train. The paper's appendix C.1 names the
@@ -23,8 +24,6 @@ class Sent140LSTM(nn.Module):
     Input integers ``[..., T]`` (25 in LEAF), output logits ``[..., 2]``.
     """
 
-    carries_rows = True
-
     def __init__(self, vectors: Tensor, width: float = 1.0) -> None:
         super().__init__()
         words, size = vectors.shape
@@ -38,11 +37,3 @@ class Sent140LSTM(nn.Module):
         """The second LSTM's output at the last step, ``[..., 100]`` at full width."""
         h: Tensor = self.lstm2(self.lstm1(self.embedding(x)))
         return h[..., -1, :]
-
-    def head(self, features: Tensor) -> Tensor:
-        """Logits ``[..., 2]`` from :meth:`features`."""
-        logits: Tensor = self.dense(features)
-        return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Linear, glorot_uniform_, scaled
 from fedlib.models.recurrent import LSTM, Embedding
 
 
-class ShakespeareLSTM(nn.Module):
+class ShakespeareLSTM(Architecture):
     """Embedding of 8, two LSTMs of 256 and a dense layer at each step; 820,522 parameters.
 
     Character 0 is padding: the LSTMs skip it and carry their outputs on. As in the authors' code
@@ -21,8 +22,6 @@ class ShakespeareLSTM(nn.Module):
     Input integers ``[..., T]`` (80 in the paper), output logits ``[..., T, vocab]`` of the next
     characters.
     """
-
-    carries_rows = True
 
     def __init__(self, vocab: int = 90, width: float = 1.0) -> None:
         super().__init__()
@@ -39,11 +38,3 @@ class ShakespeareLSTM(nn.Module):
         mask = x != 0
         h: Tensor = self.lstm2(self.lstm1(self.embedding(x), mask), mask)
         return h
-
-    def head(self, features: Tensor) -> Tensor:
-        """Logits ``[..., T, vocab]`` from :meth:`features`."""
-        logits: Tensor = self.dense(features)
-        return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

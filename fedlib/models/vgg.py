@@ -7,13 +7,14 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Conv2d, Dropout, Flatten, Linear, MaxPool2d, scaled
 
 # Configuration A of Simonyan and Zisserman (2014): channels, and "M" for max-pooling.
 CONFIGURATION = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
 
 
-class VGG11(nn.Module):
+class VGG11(Architecture):
     """Eight 3x3 convolutions and three dense layers for 32x32 images; 9,750,922 parameters.
 
     AdaFedAdam's text says "VGG11 with slight modifications" and leaves the architecture to its
@@ -28,8 +29,6 @@ class VGG11(nn.Module):
 
     Input ``[..., 3, 32, 32]``, output logits ``[..., classes]``.
     """
-
-    carries_rows = True
 
     def __init__(self, classes: int = 10, width: float = 1.0) -> None:
         super().__init__()
@@ -65,6 +64,3 @@ class VGG11(nn.Module):
         """Logits ``[..., classes]`` from :meth:`features`."""
         logits: Tensor = self.dense3(features)
         return logits
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))

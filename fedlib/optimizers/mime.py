@@ -34,7 +34,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, decay, non_negative, positive
+from fedlib.component import Component, decay, field_types, non_negative, positive
 from fedlib.errors import Error, unknown
 
 State = dict[str, Any]
@@ -193,35 +193,18 @@ BASES: dict[str, type[Base]] = {
 }
 
 
-def make(
-    name: str,
-    momentum: float = 0.9,
-    beta1: float = 0.9,
-    beta2: float = 0.99,
-    eps: float = 1e-3,
-    v0: float | None = None,
-    bias_correction: bool = False,
-) -> Base:
+def make(name: str, **numbers: Any) -> Base:
     """A base optimizer by name; each takes the numbers that it has and leaves the others.
 
     Args:
         name: one of :data:`BASES`.
-        momentum: beta of ``"momentum"``.
-        beta1, beta2: decay of m and of v of ``"adam"`` and ``"yogi"``.
-        eps: added to sqrt(v) by ``"adam"``, ``"yogi"`` and ``"adagrad"``.
-        v0: their v at the start; default: V of the first gradient.
-        bias_correction: of ``"adam"`` and ``"yogi"``.
+        **numbers: fields of the bases: ``momentum``, ``beta1``, ``beta2``, ``eps``, ``v0`` and
+            ``bias_correction``.
 
     Raises:
         Error: an unknown name, or a number out of its range.
     """
     if name not in BASES:
         raise unknown("base", name, BASES)
-    if name == "sgd":
-        return SGD()
-    if name == "momentum":
-        return Momentum(momentum=momentum)
-    if name == "adagrad":
-        return Adagrad(eps=eps, v0=v0)
-    kind = Yogi if name == "yogi" else Adam
-    return kind(eps=eps, v0=v0, beta1=beta1, beta2=beta2, bias_correction=bias_correction)
+    kind = BASES[name]
+    return kind(**{key: numbers[key] for key in field_types(kind) if key in numbers})

@@ -20,8 +20,9 @@ of the typesetting.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -85,6 +86,22 @@ class Together(ServerOptimizer):
         return new, states
 
 
+def together(
+    optimizers: Sequence[ServerOptimizer], dtype: torch.dtype, device: torch.device
+) -> ServerOptimizer:
+    """One optimizer for ``C`` configurations; each kind of them steps its own rows."""
+    kinds: dict[str, list[int]] = {}
+    for position, optimizer in enumerate(optimizers):
+        kinds.setdefault(optimizer.structure(), []).append(position)
+    parts = [
+        (rows, type(optimizers[rows[0]]).stack([optimizers[row] for row in rows], dtype, device))
+        for rows in kinds.values()
+    ]
+    if len(parts) == 1:
+        return parts[0][1]
+    return Together(parts=tuple((torch.tensor(rows, device=device), part) for rows, part in parts))
+
+
 @dataclass(frozen=True)
 class SGD(ServerOptimizer):
     """x <- x - lr g. With lr = 1 the server of FedAvg."""
@@ -119,6 +136,14 @@ class Adaptive(ServerOptimizer):
     with m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t) where bias correction is on, t from 1.
     tau is not rescaled by the correction: the step is lr sqrt(1 - beta2^t) / (1 - beta1^t) m /
     (sqrt(v) + tau).
+
+    Args:
+        tau: degree of adaptivity, outside the square root; smaller is more adaptive.
+        beta1, beta2: decay of m and of v.
+        v0: v before round 0; default 0 (``form="code"``) or tau^2 (``form="printed"``).
+        bias_correction: default on for ``form="code"``, as in the code behind the printed numbers,
+            and off for ``form="printed"``.
+        form: ``"printed"`` squares the momentum m in v, as Algorithms 2 and 5 are printed.
     """
 
     lr: float = 1e-2
@@ -170,6 +195,9 @@ class Adaptive(ServerOptimizer):
 @dataclass(frozen=True)
 class Adagrad(Adaptive):
     """v <- v + g^2. FedAdagrad's server; beta1 = 0 in the paper, and no bias to correct."""
+
+    # Fields without a meaning here, which no override may set.
+    unused: ClassVar[tuple[str, ...]] = ("beta2", "bias_correction")
 
     def corrects_bias(self) -> bool:
         return bool(self.bias_correction)

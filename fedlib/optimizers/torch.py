@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component
-from fedlib.errors import Error
+from fedlib.errors import Error, unknown
 from fedlib.optimizers import client, server
 
 __all__ = ["SPS", "DeltaSGD", "Yogi"]
@@ -39,12 +39,19 @@ Group = dict[str, Any]
 
 
 class _Backed(torch.optim.Optimizer):
-    """An optimizer whose groups' options are the fields of a component."""
+    """An optimizer whose options, and their defaults, are the fields of a component."""
 
     rule: type[Component]
+    without: tuple[str, ...] = ()  # fields that are no options here
 
     def __init__(self, params: Iterable[Any], **options: Any) -> None:
-        super().__init__(params, options)
+        defaults = {field.name: field.default for field in dataclasses.fields(self.rule)}
+        for name in self.without:
+            del defaults[name]
+        for name in options:
+            if name not in defaults:
+                raise unknown(f"option of {type(self).__name__}", name, defaults)
+        super().__init__(params, {**defaults, **options})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
@@ -90,28 +97,7 @@ class DeltaSGD(_Backed):
     """
 
     rule = client.DeltaSGD
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        delta: float = 0.1,
-        gamma: float = 2.0,
-        eta0: float = 0.2,
-        theta0: float = 1.0,
-        eps: float = 1e-8,
-        first_step: str = "grown",
-        reuse_gradient: bool = False,
-    ) -> None:
-        super().__init__(
-            params,
-            delta=delta,
-            gamma=gamma,
-            eta0=eta0,
-            theta0=theta0,
-            eps=eps,
-            first_step=first_step,
-            reuse_gradient=reuse_gradient,
-        )
+    without = ("shared_masks",)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:  # type: ignore[override]
@@ -160,16 +146,6 @@ class SPS(_Backed):
 
     rule = client.SPS
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        f_star: float = 0.0,
-        c: float = 0.5,
-        eta_max: float | None = None,
-        eps: float = 1e-8,
-    ) -> None:
-        super().__init__(params, f_star=f_star, c=c, eta_max=eta_max, eps=eps)
-
     @torch.no_grad()
     def step(  # type: ignore[override]
         self, closure: Closure | None = None, loss: Tensor | float | None = None
@@ -198,27 +174,8 @@ class Yogi(_Backed):
 
     rule = server.Yogi
 
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-2,
-        tau: float = 1e-3,
-        beta1: float = 0.9,
-        beta2: float = 0.99,
-        v0: float | None = None,
-        bias_correction: bool | None = None,
-        form: str = "code",
-    ) -> None:
-        super().__init__(
-            params,
-            lr=lr,
-            tau=tau,
-            beta1=beta1,
-            beta2=beta2,
-            v0=v0,
-            bias_correction=bias_correction,
-            form=form,
-        )
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, **options: Any) -> None:
+        super().__init__(params, lr=lr, **options)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:  # type: ignore[override]

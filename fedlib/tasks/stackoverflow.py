@@ -29,37 +29,30 @@ QUICK: Preset = {"clients": AtMost(40), "words": 1000, "validation": 400}
 COPIED = 1_000_000
 
 
-@dataclass(frozen=True)
-class Source:
-    """Posts and where they come from; the fingerprint is that of the encoded posts."""
+def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
+    """The posts of both splits, and their ``name``, ``stand_in``, ``source`` and ``fingerprint``.
 
-    name: str
-    train: Posts
-    test: Posts
-    stand_in: bool
-    source: str
-    fingerprint: str
-
-
-def load_source(given: Given) -> Source:
-    """The data asked for; else Stack Overflow, else prepared Stack Exchange posts, else a stand-in.
+    The data asked for; else Stack Overflow, else prepared Stack Exchange posts, else a stand-in.
 
     Raises:
         Error: no such data, or data that are not posts.
     """
     root = given.data_root
-    data = given.data or texts.choose("stackoverflow", "stackexchange", root)
-    card = datasets.info(data, root)
+    name = given.data or texts.choose("stackoverflow", "stackexchange", root)
+    card = datasets.info(name, root)
     if card["prepared"] and card.get("kind") == "posts":
-        splits = datasets.load_posts(data, root)
-        train, test = splits["train"], splits["test"]
-        return Source(data, train, test, False, card["source"], card["fingerprint"])
-    dataset = datasets.load_text(data, root)
+        fields = {field: card[field] for field in ("source", "fingerprint")}
+        return datasets.load_posts(name, root), {"name": name, "stand_in": False, **fields}
+    dataset = datasets.load_text(name, root)
     train, test = _encoded(dataset)
     if not (len(train) and len(test)):
         raise Error(f"no posts with words in both splits of {dataset.name!r}")
-    source = texts.source(dataset, "stackoverflow", "Stack Overflow")
-    return Source(data, train, test, dataset.stand_in, source, _fingerprint(train, test))
+    return {"train": train, "test": test}, {
+        "name": name,
+        "stand_in": dataset.stand_in,
+        "source": texts.source(dataset, "stackoverflow", "Stack Overflow"),
+        "fingerprint": _fingerprint(train, test),
+    }
 
 
 # The last data set that was encoded, by fingerprint: a notebook loads a task many times.
@@ -144,9 +137,10 @@ def _chosen(posts: Posts, clients: np.ndarray, starts: np.ndarray, sizes: np.nda
 
 @dataclass(frozen=True)
 class Selection:
-    """What a task takes: all posts, the first words of their vocabulary, and clients."""
+    """What a task takes: posts, the first words of their vocabulary, and clients of both splits."""
 
-    source: Source
+    posts: dict[str, Posts]
+    card: dict[str, Any]
     words: int
     train: Chosen
     test: Chosen
@@ -157,33 +151,29 @@ class Selection:
         The fingerprint is the SHA-256 (hex) of what determines the task's examples: all posts, the
         sizes of the vocabulary, and which posts are taken.
         """
-        name = np.frombuffer(self.source.fingerprint.encode(), dtype=np.uint8)
         arrays = {
-            f"{split}_{field}": getattr(getattr(self, split), field)
-            for split in ("train", "test")
+            f"{split}_{field}": getattr(chosen, field)
+            for split, chosen in (("train", self.train), ("test", self.test))
             for field in ("starts", "sizes")
         }
+        arrays["posts"] = np.frombuffer(self.card["fingerprint"].encode(), dtype=np.uint8)
+        arrays["vocabulary"] = np.array((self.words, *outputs))
+        data = {"data": self.card["name"], "clients": len(self.train.ids), "words": self.words}
         return {
-            "options": {
-                "data": self.source.name,
-                "clients": len(self.train.ids),
-                "words": self.words,
-            },
-            "stand_in": self.source.stand_in,
-            "source": self.source.source,
-            "fingerprint": texts.encoded_fingerprint(
-                posts=name, vocabulary=np.array((self.words, *outputs)), **arrays
-            ),
+            "options": data,
+            "stand_in": self.card["stand_in"],
+            "source": self.card["source"],
+            "fingerprint": texts.encoded_fingerprint(**arrays),
         }
 
 
 def select(given: Given) -> Selection:
     """The posts, vocabulary and clients that the options ask for."""
     whole(given.words, "words", 1)
-    source = load_source(given)
-    train = training_clients(source.train, given.clients, given.cap, given.seed)
-    test = test_clients(source.test, given.validation, given.seed)
-    return Selection(source, min(given.words, len(source.train.word_list)), train, test)
+    posts, card = load_posts(given)
+    train = training_clients(posts["train"], given.clients, given.cap, given.seed)
+    test = test_clients(posts["test"], given.validation, given.seed)
+    return Selection(posts, card, min(given.words, len(posts["train"].word_list)), train, test)
 
 
 def smaller_vocabulary(sentences: np.ndarray, known: int, words: int) -> np.ndarray:

@@ -89,7 +89,7 @@ def load(given: Given) -> Task:
     """
     whole(given.tags, "tags", 1)
     chosen = stackoverflow.select(given)
-    train, test = chosen.source.train, chosen.source.test
+    train, test = chosen.posts["train"], chosen.posts["test"]
     return Task(
         name=given.name,
         model=lambda: TagModel(chosen.words, given.tags),

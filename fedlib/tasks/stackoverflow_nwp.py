@@ -39,7 +39,7 @@ def load(given: Given) -> Task:
         width: factor on embedding and hidden units.
     """
     chosen = stackoverflow.select(given)
-    train, test = chosen.source.train, chosen.source.test
+    train, test = chosen.posts["train"], chosen.posts["test"]
     weights = train.targets(given.cap)[chosen.train.clients].astype(np.float64)
     special = (PAD, chosen.words + 1, chosen.words + 3)
     return Task(

@@ -9,27 +9,22 @@ import pytest
 import torch
 
 import fedlib
+from tests.algorithms.quadratics import BACKENDS, cohort, end, positive_problem, step_decay
 
 ROUNDS = 30
 M, D = 6, 4
 STEPS = [1, 2, 3, 5, 0, 4]
-BACKENDS = ["vectorized", "reference"]
 
 
 class Problem:
     """Quadratics whose losses are positive everywhere."""
 
     def __init__(self, seed: int) -> None:
-        draw = np.random.default_rng(seed)
-        roots = draw.standard_normal((M, D, D))
-        self.A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-        self.b, self.weights = draw.standard_normal((M, D)), draw.uniform(0.5, 3, M)
-        self.x0 = draw.standard_normal(D)
-        least = [0.5 * b @ np.linalg.solve(A, b) for A, b in zip(self.A, self.b, strict=True)]
-        self.offset = np.array(least) + draw.uniform(0.5, 2, M)
+        self.given = positive_problem(seed)
+        self.A, self.b, self.weights, self.x0, self.offset = self.given.values()
 
     def task(self) -> fedlib.Task:
-        return fedlib.quadratic_task(self.A, self.b, self.weights, self.x0, self.offset)
+        return fedlib.quadratic_task(**self.given)
 
     def loss(self, i: int, x: np.ndarray) -> float:
         return float(0.5 * x @ self.A[i] @ x - self.b[i] @ x + self.offset[i])
@@ -38,20 +33,13 @@ class Problem:
         return self.A[i] @ x - self.b[i]
 
 
-def cohort(seed: int, t: int, size: int) -> np.ndarray:
-    if size == M:
-        return np.arange(M)
-    draw = fedlib.randomness.numpy_generator(seed, "cohort", t)
-    return np.sort(draw.choice(M, size, replace=False))
-
-
 def numpy_adafedadam(problem: Problem, size: int, seed: int, **h: Any) -> np.ndarray:
     x = problem.x0.copy()
     m, v, c_m, c_v = np.zeros(D), np.zeros(D), 1.0, 1.0
     for t in range(ROUNDS):
         rate = h["client_lr"]
         if h.get("client_schedule") == "step_decay":
-            rate /= [1, 10, 100][(t >= ROUNDS / 2) + (t >= 3 * ROUNDS / 4)]
+            rate *= step_decay(t, ROUNDS)
         total, g, C = 0.0, np.zeros(D), 0.0
         for k in cohort(seed, t, size):
             y, u = x.copy(), np.zeros(D)
@@ -99,19 +87,10 @@ CASES: list[dict[str, Any]] = [
 def test_equals_numpy(settings: dict[str, Any], size: int, backend: str) -> None:
     problem = Problem(size)
     settings = {"client_lr": 0.05, "server_lr": 0.05, **settings}
-    history = fedlib.run(
-        problem.task(),
-        "adafedadam",
-        rounds=ROUNDS,
-        eval_every=ROUNDS,
-        seed=4,
-        dtype="float64",
-        backend=backend,
-        clients_per_round=size,
-        overrides={**settings, "local_steps": STEPS},
-    )
+    how = {"seed": 4, "backend": backend, "size": size}
+    x = end(problem.task(), "adafedadam", ROUNDS, **how, **settings, local_steps=STEPS)
     expected = numpy_adafedadam(problem, size, 4, **settings)
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-8
+    assert np.abs(x - expected).max() < 1e-8
     assert np.abs(expected - problem.x0).max() > 0.1
 
 
@@ -119,15 +98,8 @@ def test_equals_numpy(settings: dict[str, Any], size: int, backend: str) -> None
 def test_one_full_batch_step_is_adam(backend: str) -> None:
     """Then C = 1 and U_k = grad F_k (remark below Theorem 2)."""
     problem = Problem(1)
-    history = fedlib.run(
-        problem.task(),
-        "adafedadam",
-        rounds=ROUNDS,
-        eval_every=ROUNDS,
-        dtype="float64",
-        backend=backend,
-        overrides={"client_lr": 0.03, "server_lr": 0.1, "alpha": 0, "local_steps": 1},
-    )
+    keys = {"client_lr": 0.03, "server_lr": 0.1, "alpha": 0, "local_steps": 1}
+    ours = end(problem.task(), "adafedadam", ROUNDS, backend=backend, **keys)
     p = problem.weights / problem.weights.sum()
     A, b = torch.tensor(np.tensordot(p, problem.A, 1)), torch.tensor(p @ problem.b)
     x = torch.tensor(problem.x0, requires_grad=True)
@@ -136,7 +108,7 @@ def test_one_full_batch_step_is_adam(backend: str) -> None:
         adam.zero_grad()
         (0.5 * x @ A @ x - b @ x).backward()
         adam.step()
-    assert torch.allclose(history.params["x"], x.detach(), atol=1e-9)
+    assert np.abs(ours - x.detach().numpy()).max() < 1e-9
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -144,43 +116,27 @@ def test_the_certainty_is_kept_above_a_tenth(backend: str) -> None:
     """Two steps that nearly return make C about -2; uncorrected, beta^C would exceed 1."""
     A, b = np.eye(2)[None], np.zeros((1, 2))
     task = fedlib.quadratic_task(A, b, x0=[3.0, -4.0], offset=[1.0])
-    settings = {"client_lr": 1.95, "server_lr": 0.1, "local_steps": 2}
-    history = fedlib.run(
-        task, "adafedadam", rounds=1, dtype="float64", backend=backend, overrides=settings
-    )
+    keys = {"client_lr": 1.95, "server_lr": 0.1, "local_steps": 2}
+    x = end(task, "adafedadam", 1, backend=backend, **keys)
     # The first step of Adam is lr in every coordinate, here C lr with C = 0.1.
-    assert torch.allclose(history.params["x"], torch.tensor([2.99, -3.99]).double(), atol=1e-8)
+    assert x == pytest.approx([2.99, -3.99], abs=1e-8)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rounds_without_a_direction_change_nothing(backend: str) -> None:
     """Nobody steps in one run; in the other, everybody starts at the minimum."""
-    idle = fedlib.run(
-        Problem(0).task(),
-        "adafedadam",
-        rounds=2,
-        backend=backend,
-        overrides={"local_steps": [0] * M},
-    )
-    assert np.allclose(idle.params["x"].numpy(), Problem(0).x0)
+    idle = end(Problem(0).task(), "adafedadam", 2, backend=backend, local_steps=[0] * M)
+    assert np.allclose(idle, Problem(0).x0)
     still = fedlib.quadratic_task(np.eye(2)[None], np.zeros((1, 2)), x0=[0.0, 0.0], offset=[1.0])
-    history = fedlib.run(still, "adafedadam", rounds=2, backend=backend)
-    assert history.params["x"].tolist() == [0, 0] and history.diverged is None
+    assert end(still, "adafedadam", 2, backend=backend).tolist() == [0, 0]
 
 
 def test_more_fairness_brings_the_clients_losses_together() -> None:
     problem = Problem(7)
     spread = []
     for alpha in (0, 4):
-        history = fedlib.run(
-            problem.task(),
-            "adafedadam",
-            rounds=100,
-            eval_every=100,
-            dtype="float64",
-            overrides={"client_lr": 0.01, "server_lr": 0.06, "alpha": alpha, "local_steps": 3},
-        )
-        x = history.params["x"].numpy()
+        keys = {"client_lr": 0.01, "server_lr": 0.06, "alpha": alpha, "local_steps": 3}
+        x = end(problem.task(), "adafedadam", 100, **keys)
         spread.append(np.std([problem.loss(k, x) / problem.loss(k, problem.x0) for k in range(M)]))
     assert spread[1] < 0.8 * spread[0]
 

@@ -17,6 +17,33 @@ def test_defaults_of_a_named_algorithm_are_its_documented_ones(name: str) -> Non
         assert {"server_lr", "client_optimizer", "client_schedule"} <= set(known)
 
 
+WITHOUT_OPTIMIZER = (
+    *("fednova", "n_accadam", "scaffold", "adaalter", "centralized"),
+    *("mime", "mimelite", "loc_mime", "mime_mvr", "mimelite_mvr"),
+)
+
+
+@pytest.mark.parametrize("name", fedlib.list_algorithms())
+def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name: str) -> None:
+    if name not in WITHOUT_OPTIMIZER:
+        assert algorithms.build(name, client_optimizer="adam").client == fedlib.client.Adam()
+        return
+    with pytest.raises(fedlib.Error, match=f"{name} defines the clients' steps itself"):
+        algorithms.build(name, client_optimizer="adam")
+
+
+@pytest.mark.parametrize("name", fedlib.list_algorithms())
+def test_overrides_have_the_types_of_their_fields(name: str) -> None:
+    for key, default in algorithms.hyperparameters(name).items():
+        if key == "client_optimizer":
+            continue
+        allowed = {bool: "true or false", str: "a word"}.get(
+            type(default), "a number|true or false"
+        )
+        with pytest.raises(fedlib.Error, match=f"override {key} is \\[1\\]; allowed: ({allowed})"):
+            algorithms.build(name, **{key: [1]})
+
+
 def test_client_optimizers_by_name() -> None:
     built = algorithms.build("fedavg", client_lr=0.3, client_optimizer="sgdm", momentum=0.8)
     assert built == fedlib.FedOpt(client=fedlib.SGDM(lr=0.3, momentum=0.8))

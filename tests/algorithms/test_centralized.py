@@ -9,16 +9,9 @@ import pytest
 import torch
 
 import fedlib
+from tests.algorithms.quadratics import BACKENDS, end, problem
 
-M, D, STEPS = 5, 4, 36
-BACKENDS = ["vectorized", "reference"]
-
-
-def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(seed)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
+D, STEPS = 4, 36
 
 
 def numpy_base(base: str, seed: int, lr: float, b1: float, b2: float, eps: float) -> np.ndarray:
@@ -60,17 +53,10 @@ def test_equals_numpy_however_the_steps_are_cut_into_rounds(
     """The optimizer's state lives on from step to step and from round to round."""
     A, b, weights, x0 = problem(2)
     settings = {"client_lr": 0.05, "base": base, "eps": 0.01, "beta1": 0.8, "beta2": 0.95}
-    history = fedlib.run(
-        fedlib.quadratic_task(A, b, weights, x0),
-        "centralized",
-        rounds=rounds,
-        dtype="float64",
-        backend=backend,
-        eval_every=rounds,
-        overrides={**settings, "momentum": 0.8, "local_steps": STEPS // rounds},
-    )
-    expected = numpy_base(base, 2, 0.05, 0.8, 0.95, 0.01)
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-10
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    keys = {**settings, "momentum": 0.8, "local_steps": STEPS // rounds}
+    x = end(task, "centralized", rounds, backend=backend, **keys)
+    assert np.abs(x - numpy_base(base, 2, 0.05, 0.8, 0.95, 0.01)).max() < 1e-10
 
 
 def test_sgd_on_batches_is_torch_on_all_data() -> None:
@@ -104,19 +90,12 @@ def test_schedules_and_grids() -> None:
     A, b, _, x0 = problem(0)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
     settings = {"client_lr": 0.1, "client_schedule": "step_decay", "local_steps": 2}
-    history = fedlib.run(task, "centralized", rounds=4, dtype="float64", overrides=settings)
-    x = x0
+    ours, x = end(task, "centralized", 4, **settings), x0
     for rate in (0.1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.001, 0.001):
         x = x - rate * (A[0] @ x - b[0])
-    assert np.abs(history.params["x"].numpy() - x).max() < 1e-12
-    frame = fedlib.grid(
-        task,
-        "centralized",
-        rounds=3,
-        dtype="float64",
-        base=["momentum", "adam"],
-        client_lr=[0.01, 0.1],
-    )
+    assert np.abs(ours - x).max() < 1e-12
+    grid = {"base": ["momentum", "adam"], "client_lr": [0.01, 0.1]}
+    frame = fedlib.grid(task, "centralized", rounds=3, dtype="float64", **grid)
     ends = frame[(frame["round"] == 3) & (frame["metric"] == "loss") & (frame["split"] == "test")]
     assert ends["value"].nunique() == 4
 
@@ -126,12 +105,12 @@ def test_bias_correction_counts_the_passes_of_both_moments() -> None:
     task = fedlib.quadratic_task([[[1.0]]], [[0.0]], x0=[1.0])
     settings = {"client_lr": 0.1, "base": "adam", "beta1": 0.5, "beta2": 0.75, "eps": 0.25}
     settings = {**settings, "bias_correction": True}
-    first = fedlib.run(task, "centralized", rounds=1, dtype="float64", overrides=settings)
+    first = end(task, "centralized", 1, **settings)
     # m = 0.5, v = 0.25 after V(1); m^ = 0.75 / 0.75 and v^ = 0.25 / 0.25 in the first U.
-    assert float(first.params["x"][0]) == pytest.approx(1 - 0.1 * 1 / (1 + 0.25), abs=1e-15)
-    second = fedlib.run(task, "centralized", rounds=2, dtype="float64", overrides=settings)
+    assert float(first[0]) == pytest.approx(1 - 0.1 * 1 / (1 + 0.25), abs=1e-15)
+    second = end(task, "centralized", 2, **settings)
     g = 0.92
     m, v = 0.75, 0.75 * 0.25 + 0.25  # after V(1) twice, n = 2
     up = (0.5 * g + 0.5 * m) / (1 - 0.5**3)
     down = np.sqrt(v / (1 - 0.75**2)) + 0.25
-    assert float(second.params["x"][0]) == pytest.approx(g - 0.1 * up / down, abs=1e-15)
+    assert float(second[0]) == pytest.approx(g - 0.1 * up / down, abs=1e-15)

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 import fedlib
 from fedlib.algorithms import build
+from tests.algorithms.quadratics import BACKENDS, end, problem
 
 M, D, ROUNDS = 5, 4, 30
 STEPS = [1, 2, 3, 0, 2]
-BACKENDS = ["vectorized", "reference"]
-
-
-def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(seed)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
-
-
-def run(task: fedlib.Task, method: Any, backend: str = "vectorized", **overrides: Any) -> Any:
-    history = fedlib.run(
-        task,
-        method,
-        rounds=ROUNDS,
-        dtype="float64",
-        backend=backend,
-        eval_every=ROUNDS,
-        overrides=overrides,
-    )
-    return history.params["x"].numpy()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_lookahead_averages_and_broadcasts_the_inner_state(backend: str) -> None:
-    A, b, weights, x = problem(0)
+    A, b, weights, x = problem(0, M)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.05, "server_lr": 0.6, "client_optimizer": "sgdm", "momentum": 0.7}
-    ours = run(task, "lookahead", backend, **keys, local_steps=STEPS)
+    ours = end(task, "lookahead", ROUNDS, backend=backend, **keys, local_steps=STEPS)
     p, mean = weights / weights.sum(), np.zeros(D)
     for _ in range(ROUNDS):
         ends, states = [], []
@@ -68,9 +46,9 @@ INNER = {
 @pytest.mark.parametrize("inner", list(INNER))
 def test_lookahead_with_one_client_is_lookahead(inner: str) -> None:
     """Slow weights around a torch optimizer that keeps its state, k = 4, alpha = 0.5."""
-    A, b, _, x0 = problem(1)
+    A, b, _, x0 = problem(1, M)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
-    ours = run(task, "lookahead", client_lr=0.05, client_optimizer=inner, local_steps=4)
+    ours = end(task, "lookahead", ROUNDS, client_lr=0.05, client_optimizer=inner, local_steps=4)
     slow = torch.tensor(x0)
     fast = slow.clone().requires_grad_()
     matrix, vector = torch.tensor(A[0]), torch.tensor(b[0])
@@ -87,17 +65,17 @@ def test_lookahead_with_one_client_is_lookahead(inner: str) -> None:
 
 
 def test_lookahead_is_fedopt_with_an_sgd_server() -> None:
-    A, b, weights, x0 = problem(2)
+    A, b, weights, x0 = problem(2, M)
     task = fedlib.quadratic_task(A, b, weights, x0)
     keys = {"client_lr": 0.05, "server_lr": 0.6, "local_steps": STEPS}
-    fedavg = run(task, "fedavg", **keys)
-    assert np.abs(run(task, "lookahead", **keys) - fedavg).max() == 0
+    fedavg = end(task, "fedavg", ROUNDS, **keys)
+    assert np.abs(end(task, "lookahead", ROUNDS, **keys) - fedavg).max() == 0
     inner = fedlib.client.Adam(lr=0.05)
     composed = fedlib.FedOpt(client=inner, server=fedlib.server.SGD(lr=0.6))
-    plain = run(task, composed, local_steps=STEPS)
+    plain = end(task, composed, ROUNDS, local_steps=STEPS)
     adam = {**keys, "client_optimizer": "adam"}
-    assert np.abs(run(task, "lookahead", **adam, reset=True) - plain).max() == 0
-    assert np.abs(run(task, "lookahead", **adam) - plain).max() > 1e-4
+    assert np.abs(end(task, "lookahead", ROUNDS, **adam, reset=True) - plain).max() == 0
+    assert np.abs(end(task, "lookahead", ROUNDS, **adam) - plain).max() > 1e-4
 
 
 def test_what_lookahead_sends() -> None:
@@ -111,10 +89,10 @@ def test_what_lookahead_sends() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_adaalter_equals_numpy(backend: str) -> None:
-    A, b, weights, x = problem(3)
+    A, b, weights, x = problem(3, M)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.3, "server_lr": 0.9, "eps": 0.5, "v0": 0.2}
-    ours = run(task, "adaalter", backend, **keys, local_steps=STEPS)
+    ours = end(task, "adaalter", ROUNDS, backend=backend, **keys, local_steps=STEPS)
     p, B = weights / weights.sum(), np.full(D, 0.2)
     for _ in range(ROUNDS):
         ends, sums = [], []
@@ -133,9 +111,9 @@ def test_adaalter_equals_numpy(backend: str) -> None:
 
 def test_adaalter_with_one_step_is_fedopt_with_a_lagging_adagrad() -> None:
     """One client, one step: Adagrad that divides by the squares before this step, plus eps^2."""
-    A, b, _, x = problem(4)
+    A, b, _, x = problem(4, M)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x)
-    ours = run(task, "adaalter", client_lr=0.3, eps=1.0, v0=0.0, local_steps=1)
+    ours = end(task, "adaalter", ROUNDS, client_lr=0.3, eps=1.0, v0=0.0, local_steps=1)
     squares = np.zeros(D)
     for _ in range(ROUNDS):
         g = A[0] @ x - b[0]
@@ -145,16 +123,12 @@ def test_adaalter_with_one_step_is_fedopt_with_a_lagging_adagrad() -> None:
 
 
 def test_adaalter_with_a_huge_accumulator_is_fedavg() -> None:
-    A, b, weights, x0 = problem(5)
+    A, b, weights, x0 = problem(5, M)
     task = fedlib.quadratic_task(A, b, weights, x0)
     keys = {"server_lr": 0.8, "local_steps": STEPS}
-    ours = run(task, "adaalter", client_lr=0.05 * 1e8, v0=1e16, **keys)
-    assert np.abs(ours - run(task, "fedavg", client_lr=0.05, **keys)).max() < 1e-11
+    ours = end(task, "adaalter", ROUNDS, client_lr=0.05 * 1e8, v0=1e16, **keys)
+    assert np.abs(ours - end(task, "fedavg", ROUNDS, client_lr=0.05, **keys)).max() < 1e-11
 
 
-def test_adaalter_sends_its_accumulator_and_takes_no_other_optimizer() -> None:
+def test_adaalter_sends_its_accumulator() -> None:
     assert fedlib.AdaAlter().communication(10) == (20, 20)
-    with pytest.raises(fedlib.Error, match="adaalter defines the clients' steps itself"):
-        fedlib.run(
-            fedlib.load_task("quadratic"), "adaalter", overrides={"client_optimizer": "adam"}
-        )

@@ -6,21 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import fedlib
+from tests.algorithms.quadratics import BACKENDS, end, problem, step_decay
 
 ROUNDS = 30
 M, D = 6, 4
 STEPS = [1, 2, 3, 5, 0, 7]
-BACKENDS = ["vectorized", "reference"]
-
-
-def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(seed)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
 
 
 def coefficients(steps: int, lr: float, momentum: float, mu: float, nesterov: bool) -> np.ndarray:
@@ -40,7 +32,7 @@ def numpy_fednova(seed: int, **h: Any) -> np.ndarray:
     for t in range(ROUNDS):
         lr = h["client_lr"]
         if h.get("client_schedule") == "step_decay":
-            lr /= [1, 10, 100][(t >= ROUNDS / 2) + (t >= 3 * ROUNDS / 4)]
+            lr *= step_decay(t, ROUNDS)
         tau_eff, direction = 0.0, np.zeros(D)
         for i in range(M):
             y, u = x.copy(), np.zeros(D)
@@ -76,17 +68,9 @@ CASES: list[dict[str, Any]] = [
 def test_equals_numpy(settings: dict[str, Any], backend: str) -> None:
     A, b, weights, x0 = problem(2)
     settings = {"client_lr": 0.05, **settings}
-    history = fedlib.run(
-        fedlib.quadratic_task(A, b, weights, x0),
-        "fednova",
-        rounds=ROUNDS,
-        eval_every=ROUNDS,
-        dtype="float64",
-        backend=backend,
-        overrides={**settings, "local_steps": STEPS},
-    )
-    expected = numpy_fednova(2, **settings)
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-8
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    x = end(task, "fednova", ROUNDS, backend=backend, **settings, local_steps=STEPS)
+    assert np.abs(x - numpy_fednova(2, **settings)).max() < 1e-8
 
 
 def test_the_accumulated_weights_of_the_published_code() -> None:
@@ -107,10 +91,9 @@ def test_the_accumulated_weights_of_the_published_code() -> None:
 def test_equal_plain_steps_are_fedavg(backend: str) -> None:
     A, b, weights, x0 = problem(3)
     task = fedlib.quadratic_task(A, b, weights, x0)
-    common: dict[str, Any] = {"rounds": 9, "dtype": "float64", "backend": backend}
-    common["overrides"] = {"client_lr": 0.05, "local_steps": 4}
-    nova, average = (fedlib.run(task, name, **common) for name in ("fednova", "fedavg"))
-    assert torch.allclose(nova.params["x"], average.params["x"], atol=1e-12)
+    keys = {"backend": backend, "client_lr": 0.05, "local_steps": 4}
+    nova, average = (end(task, name, 9, **keys) for name in ("fednova", "fedavg"))
+    assert np.abs(nova - average).max() < 1e-12
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
@@ -118,13 +101,10 @@ def test_one_client_is_its_own_sgd(nesterov: bool) -> None:
     """With one client tau_eff / ||a||_1 = 1, so the model is the client's."""
     A, b, _, x0 = problem(4)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
-    common: dict[str, Any] = {"rounds": 5, "dtype": "float64", "overrides": {"local_steps": 6}}
-    nova = fedlib.run(
-        task, fedlib.FedNova(client_lr=0.05, momentum=0.9, nesterov=nesterov), **common
-    )
-    sgdm = fedlib.SGDM(lr=0.05, momentum=0.9, nesterov=nesterov)
-    average = fedlib.run(task, fedlib.FedOpt(client=sgdm), **common)
-    assert torch.allclose(nova.params["x"], average.params["x"], atol=1e-12)
+    nova = fedlib.FedNova(client_lr=0.05, momentum=0.9, nesterov=nesterov)
+    sgdm = fedlib.FedOpt(client=fedlib.SGDM(lr=0.05, momentum=0.9, nesterov=nesterov))
+    a, b_ = (end(task, method, 5, local_steps=6) for method in (nova, sgdm))
+    assert np.abs(a - b_).max() < 1e-12
 
 
 def test_unequal_steps_do_not_move_the_optimum() -> None:
@@ -133,15 +113,8 @@ def test_unequal_steps_do_not_move_the_optimum() -> None:
     p = weights / weights.sum()
     optimum = np.linalg.solve(np.tensordot(p, A, 1), p @ b)
     task = fedlib.quadratic_task(A, b, weights, optimum)
-    common: dict[str, Any] = {"rounds": 60, "dtype": "float64", "eval_every": 60}
-    common["overrides"] = {"client_lr": 0.01, "local_steps": [1, 2, 3, 5, 1, 7]}
+    keys = {"client_lr": 0.01, "local_steps": [1, 2, 3, 5, 1, 7]}
     average, nova = (
-        np.linalg.norm(fedlib.run(task, name, **common).params["x"].numpy() - optimum)
-        for name in ("fedavg", "fednova")
+        np.linalg.norm(end(task, name, 60, **keys) - optimum) for name in ("fedavg", "fednova")
     )
     assert average > 0.1 and nova < 0.2 * average
-
-
-def test_it_has_no_other_client_optimizer() -> None:
-    with pytest.raises(fedlib.Error, match="fednova defines the clients' steps itself"):
-        fedlib.run(fedlib.load_task("quadratic"), "fednova", overrides={"client_optimizer": "adam"})

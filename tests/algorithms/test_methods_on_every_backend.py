@@ -1,4 +1,4 @@
-"""Control variates and Mime's family: one result however they are executed, and they learn."""
+"""One result however a method is executed, whatever the clients' order; and they learn."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.run import execute
+from fedlib.models import MLP
+from tests.algorithms.quadratics import difference
 
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "scaffold": ("scaffold", {}),
@@ -27,54 +29,75 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mime_mvr": ("mime_mvr", {}),
     "mimelite_mvr in halves": ("mimelite_mvr", {"split": True}),
 }
+# Client optimizers, and methods that train with one; each client draws one or two epochs a round.
+CLIENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "sgdm": ("fedavg", {"client_optimizer": "sgdm", "nesterov": True}),
+    "adam": ("fedadam", {"client_optimizer": "adam"}),
+    "adagrad": ("fedprox", {"client_optimizer": "adagrad", "mu": 0.1, "eps": 1e-6}),
+    "sps": ("fedprox", {"client_optimizer": "sps", "mu": 0.1, "eta_max": 0.5}),
+    "delta_sgd": ("fedadam", {"client_optimizer": "delta_sgd"}),
+    "qfedavg": ("qfedavg", {"client_optimizer": "sgdm", "L": 1.0}),
+    "adafedadam": ("adafedadam", {"client_optimizer": "sgdm"}),
+    "fednova": ("fednova", {"momentum": 0.9, "mu": 0.1}),
+    "moon": ("moon", {}),
+}
+EVERY = {**SETTINGS, **CLIENTS}
 COMMON: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 4, "seed": 1}
+RATES = {"sps": "c", "delta_sgd": "eta0"}
 
 
-def difference(a: fedlib.History, b: fedlib.History) -> float:
+def small_task(clients: int) -> fedlib.Task:
+    """Synthetic with a hidden layer."""
+    task = fedlib.load_task("synthetic", clients=clients)
+    return dataclasses.replace(task, model=lambda: MLP(60, (5,), 10))
+
+
+def largest(a: fedlib.History, b: fedlib.History) -> float:
     """The largest difference in parameters and in recorded values."""
-    params = max(float((a.params[n] - b.params[n]).abs().max()) for n in a.params)
     assert a.frame[["round", "split", "metric"]].equals(b.frame[["round", "split", "metric"]])
-    return max(params, float((a.frame["value"] - b.frame["value"]).abs().max()))
+    return max(difference(a, b), float((a.frame["value"] - b.frame["value"]).abs().max()))
 
 
-@pytest.mark.parametrize("case", list(SETTINGS))
+@pytest.mark.parametrize("case", list(EVERY))
 def test_backends_chunks_and_grids_agree(case: str) -> None:
-    name, settings = SETTINGS[case]
-    task = fedlib.load_task("synthetic", clients=7)
-    settings = {"client_lr": 0.01, **settings, "local_steps": [3, 1, 4, 2, 0, 2, 3]}
-    if name == "centralized":
-        settings["local_steps"] = 4
+    name, settings = EVERY[case]
+    task, rate = small_task(7), RATES.get(case, "client_lr")
+    work: dict[str, Any] = {"local_steps": [3, 1, 4, 2, 0, 2, 3]}
+    if case in CLIENTS:
+        work = {"local_epochs": (1, 2)}
+    elif name == "centralized":
+        work["local_steps"] = 4
+    settings = {rate: 0.01, **settings, **work}
     common = {**COMMON, "overrides": settings}
     rows = fedlib.run(task, name, **common)
     assert rows.diverged is None
-    assert difference(rows, fedlib.run(task, name, backend="reference", **common)) < 1e-10
-    assert difference(rows, fedlib.run(task, name, chunk_clients=2, **common)) < 1e-10
-    rates = [0.3 * settings["client_lr"], settings["client_lr"]]
-    cells = [{**settings, "client_lr": lr} for lr in rates]
+    assert largest(rows, fedlib.run(task, name, backend="reference", **common)) < 1e-10
+    assert largest(rows, fedlib.run(task, name, chunk_clients=2, **common)) < 1e-10
+    cells = [{**settings, rate: factor * settings[rate]} for factor in (0.3, 1)]
     requests = [configure(task, name, overrides=cell, **COMMON) for cell in cells]
     together = execute(task, requests)
     assert together[1].meta["configurations"] == 2
-    assert difference(rows, together[1]) < 1e-10 and difference(rows, together[0]) > 1e-6
+    assert largest(rows, together[1]) < 1e-10 and largest(rows, together[0]) > 1e-6
 
 
-def with_clients(task: fedlib.Task, order: list[int], extra: int) -> fedlib.Task:
-    """The clients in another order, and ``extra`` empty ones."""
-    data = task.train
-    parts = [data.index[data.starts[i] : data.starts[i] + data.sizes[i]].numpy() for i in order]
-    parts += [np.array([], dtype=np.int64)] * extra
-    return dataclasses.replace(task, train=fedlib.ClientData(data.x, data.y, parts))
-
-
-@pytest.mark.parametrize("case", [c for c in SETTINGS if "halves" not in c])
+@pytest.mark.parametrize("case", [c for c in EVERY if "halves" not in c])
 def test_order_and_empty_clients_change_nothing(case: str) -> None:
-    """Full-batch steps, so that no random order is involved."""
-    name, settings = SETTINGS[case]
-    task = fedlib.load_task("synthetic", clients=5)
-    other = with_clients(task, [3, 0, 4, 1, 2], extra=2)
+    """Full-batch steps, so that no random order is involved, only that of sums."""
+    name, settings = EVERY[case]
+    task = small_task(5)
+    data = task.train
+    parts = [
+        data.index[data.starts[i] : data.starts[i] + data.sizes[i]].numpy() for i in (3, 0, 4, 1, 2)
+    ]
+    parts += [np.array([], dtype=np.int64)] * 2
+    other = dataclasses.replace(task, train=fedlib.ClientData(data.x, data.y, parts))
     common = {**COMMON, "clients_per_round": None}
-    common["overrides"] = {"client_lr": 0.01, **settings, "batch_size": None, "local_steps": 2}
+    common["overrides"] = {RATES.get(case, "client_lr"): 0.01, **settings}
+    common["overrides"] |= {"batch_size": None, "local_steps": 2}
     a, b = (fedlib.run(one, name, **common) for one in (task, other))
-    assert max(float((a.params[n] - b.params[n]).abs().max()) for n in a.params) < 1e-11
+    assert difference(a, b) < 1e-11
+    losses = [history.series("loss", "train").tolist() for history in (a, b)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-11)
 
 
 @pytest.mark.parametrize("case", list(SETTINGS))

@@ -9,31 +9,15 @@ import pytest
 import torch
 
 import fedlib
+from tests.algorithms.quadratics import BACKENDS, end, problem
 
 ROUNDS = 30
 M, D = 5, 4
-BACKENDS = ["vectorized", "reference"]
-
-
-def problem() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(6)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
 
 
 def run(steps: int, backend: str, **settings: Any) -> np.ndarray:
-    history = fedlib.run(
-        fedlib.quadratic_task(*problem()),
-        "n_accadam",
-        rounds=ROUNDS,
-        eval_every=ROUNDS,
-        dtype="float64",
-        backend=backend,
-        overrides={"client_lr": 0.05, "server_lr": 0.05, "local_steps": steps, **settings},
-    )
-    assert not history.series("floats_up", "communication").any()
-    return history.params["x"].numpy()
+    keys = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": steps, **settings}
+    return end(fedlib.quadratic_task(*problem(6, M)), "n_accadam", ROUNDS, backend=backend, **keys)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -41,7 +25,7 @@ def run(steps: int, backend: str, **settings: Any) -> np.ndarray:
     "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
 )
 def test_equals_numpy_on_the_pooled_objective(settings: dict[str, Any], backend: str) -> None:
-    A, b, weights, x = problem()
+    A, b, weights, x = problem(6, M)
     p = weights / weights.sum()
     A, b = np.tensordot(p, A, 1), p @ b
     h = {"client_lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **settings}
@@ -59,7 +43,7 @@ def test_equals_numpy_on_the_pooled_objective(settings: dict[str, Any], backend:
 
 
 def test_one_step_is_adam() -> None:
-    A, b, weights, x0 = problem()
+    A, b, weights, x0 = problem(6, M)
     p = weights / weights.sum()
     matrix, vector = torch.tensor(np.tensordot(p, A, 1)), torch.tensor(p @ b)
     x = torch.tensor(x0, requires_grad=True)
@@ -82,3 +66,4 @@ def test_one_client_holds_all_examples() -> None:
     a, b = (h.params["linear.weight"] for h in histories)
     assert torch.allclose(a, b, atol=1e-12)
     assert len(set(histories[0].clients["client"])) == 6
+    assert not histories[0].series("floats_up", "communication").any()

@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 
 import fedlib
+from tests.algorithms.quadratics import BACKENDS, end, problem
 
 ROUNDS = 50
 M, D = 6, 4
 STEPS = [1, 2, 3, 5, 2, 4]
-
-
-def problem(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(seed)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    return A, draw.standard_normal((M, D)), draw.uniform(0.5, 3, M), draw.standard_normal(D)
 
 
 def numpy_fedopt(name: str, seed: int, **h: Any) -> np.ndarray:
@@ -77,26 +71,24 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "settings"), CASES)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_numpy(name: str, settings: dict[str, Any], seed: int, backend: str) -> None:
     A, b, weights, x0 = problem(seed)
     task = fedlib.quadratic_task(A, b, weights, x0)
     settings = {"client_lr": 0.05, "server_lr": 1.0, **settings}
-    history = fedlib.run(
-        task,
-        name,
-        rounds=ROUNDS,
-        dtype="float64",
-        backend=backend,
-        overrides={**settings, "local_steps": STEPS},
-    )
-    expected = numpy_fedopt(name, seed, **settings)
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
-    p = weights / weights.sum()
-    loss = sum(p[i] * (0.5 * expected @ A[i] @ expected - b[i] @ expected) for i in range(M))
-    assert history.series("loss").iloc[-1] == pytest.approx(loss, abs=1e-9)
+    x = end(task, name, ROUNDS, backend=backend, **settings, local_steps=STEPS)
+    assert np.abs(x - numpy_fedopt(name, seed, **settings)).max() < 1e-9
+
+
+def test_the_test_loss_is_the_clients_weighted_mean() -> None:
+    A, b, weights, x0 = problem(0)
+    task = fedlib.quadratic_task(A, b, weights, x0)
+    history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
+    x, p = history.params["x"].numpy(), weights / weights.sum()
+    loss = sum(p[i] * (0.5 * x @ A[i] @ x - b[i] @ x) for i in range(M))
+    assert history.series("loss").iloc[-1] == pytest.approx(loss, abs=1e-12)
 
 
 def test_sgd_client_momentum_equals_torch() -> None:
@@ -106,7 +98,7 @@ def test_sgd_client_momentum_equals_torch() -> None:
     A, b, _, x0 = problem(3)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
     method = fedlib.FedOpt(client=fedlib.SGDM(lr=0.05, momentum=0.8))
-    history = fedlib.run(task, method, rounds=4, dtype="float64", overrides={"local_steps": 3})
+    ours = end(task, method, 4, local_steps=3)
     x = torch.tensor(x0, requires_grad=True)
     matrix, vector = torch.tensor(A[0]), torch.tensor(b[0])
     for _ in range(4):
@@ -115,27 +107,22 @@ def test_sgd_client_momentum_equals_torch() -> None:
             optimizer.zero_grad()
             (0.5 * x @ matrix @ x - vector @ x).backward()
             optimizer.step()
-    assert torch.allclose(history.params["x"], x.detach(), atol=1e-12)
+    assert np.abs(ours - x.detach().numpy()).max() < 1e-12
 
 
 def test_fedavg_with_one_client_and_one_step_is_sgd() -> None:
     A, b, _, x0 = problem(4)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
-    history = fedlib.run(
-        task, "fedavg", rounds=7, dtype="float64", overrides={"client_lr": 0.1, "local_steps": 1}
-    )
-    x = x0
+    ours, x = end(task, "fedavg", 7, client_lr=0.1, local_steps=1), x0
     for _ in range(7):
         x = x - 0.1 * (A[0] @ x - b[0])
-    assert np.abs(history.params["x"].numpy() - x).max() < 1e-12
+    assert np.abs(ours - x).max() < 1e-12
 
 
 def test_fedprox_with_mu_zero_is_fedavg() -> None:
     task = fedlib.load_task("quadratic")
     same = {"client_lr": 0.3, "local_steps": 4}
-    a = fedlib.run(task, "fedavg", rounds=5, dtype="float64", overrides=same)
-    b = fedlib.run(task, "fedprox", rounds=5, dtype="float64", overrides={**same, "mu": 0})
-    assert np.array_equal(a.params["x"], b.params["x"])
+    assert np.array_equal(end(task, "fedavg", 5, **same), end(task, "fedprox", 5, **same, mu=0))
 
 
 def test_client_schedules() -> None:
@@ -149,14 +136,8 @@ def test_client_schedules() -> None:
     )
     A, b, _, x0 = problem(5)
     task = fedlib.quadratic_task(A, b, x0=x0)
-    history = fedlib.run(
-        task,
-        "fedavg",
-        rounds=4,
-        dtype="float64",
-        overrides={"client_lr": 0.1, "client_schedule": "step_decay", "local_steps": 1},
-    )
-    x = x0
+    keys = {"client_lr": 0.1, "client_schedule": "step_decay", "local_steps": 1}
+    ours, x = end(task, "fedavg", 4, **keys), x0
     for rate in (0.1, 0.1, 0.01, 0.001):
         x = x - rate * np.mean([A[i] @ x - b[i] for i in range(M)], axis=0)
-    assert np.abs(history.params["x"].numpy() - x).max() < 1e-12
+    assert np.abs(ours - x).max() < 1e-12

@@ -9,27 +9,11 @@ import pytest
 import torch
 
 import fedlib
+from tests.algorithms.quadratics import BACKENDS, cohort, end, positive_problem
 
 ROUNDS = 30
 M, D = 6, 4
 STEPS = [1, 2, 3, 5, 0, 7]
-BACKENDS = ["vectorized", "reference"]
-
-
-def problem(seed: int) -> dict[str, np.ndarray]:
-    """Quadratics whose losses are positive everywhere."""
-    draw = np.random.default_rng(seed)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    b = draw.standard_normal((M, D))
-    least = np.array([0.5 * b[i] @ np.linalg.solve(A[i], b[i]) for i in range(M)])
-    return {
-        "A": A,
-        "b": b,
-        "weights": draw.uniform(0.5, 3, M),
-        "x0": draw.standard_normal(D),
-        "offset": least + draw.uniform(0.1, 1, M),
-    }
 
 
 def numpy_qfedavg(given: dict[str, np.ndarray], size: int, seed: int, **h: Any) -> np.ndarray:
@@ -37,12 +21,8 @@ def numpy_qfedavg(given: dict[str, np.ndarray], size: int, seed: int, **h: Any) 
     q, lr = h.get("q", 1.0), h["client_lr"]
     L = h.get("L") or 1 / lr
     for t in range(ROUNDS):
-        cohort = np.arange(M)
-        if size < M:
-            draw = fedlib.randomness.numpy_generator(seed, "cohort", t)
-            cohort = np.sort(draw.choice(M, size, replace=False))
         deltas, hs = np.zeros(D), 0.0
-        for k in cohort:
+        for k in cohort(seed, t, size):
             F = 0.5 * x @ A[k] @ x - b[k] @ x + offset[k] + 1e-10
             y, u = x.copy(), np.zeros(D)
             for _ in range(STEPS[k]):
@@ -70,35 +50,22 @@ CASES: list[dict[str, Any]] = [
     + [(case, 3, "reference") for case in CASES[::2]],
 )
 def test_equals_numpy(settings: dict[str, Any], size: int, backend: str) -> None:
-    given = problem(size)
+    given = positive_problem(size)
     settings = {"client_lr": 0.05, **settings}
-    history = fedlib.run(
-        fedlib.quadratic_task(**given),
-        "qfedavg",
-        rounds=ROUNDS,
-        eval_every=ROUNDS,
-        seed=3,
-        dtype="float64",
-        backend=backend,
-        clients_per_round=size,
-        overrides={**settings, "local_steps": STEPS},
-    )
+    task, how = fedlib.quadratic_task(**given), {"seed": 3, "backend": backend, "size": size}
+    x = end(task, "qfedavg", ROUNDS, **how, **settings, local_steps=STEPS)
     expected = numpy_qfedavg(given, size, 3, **settings)
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-8
+    assert np.abs(x - expected).max() < 1e-8
     assert np.abs(expected - given["x0"]).max() > 0.01
 
 
 @pytest.mark.parametrize("L", [None, 1.0])
 def test_without_fairness_it_is_fedavg_with_equal_weights(L: float | None) -> None:
-    given = problem(1)
-    common: dict[str, Any] = {"rounds": 7, "dtype": "float64"}
+    given = positive_problem(1)
     steps = {"client_lr": 0.1, "local_steps": [1, 2, 3, 4, 5, 6]}
-    fair = fedlib.run(
-        fedlib.quadratic_task(**given), "qfedavg", overrides={**steps, "q": 0, "L": L}, **common
-    )
+    fair = end(fedlib.quadratic_task(**given), "qfedavg", 7, **steps, q=0, L=L)
     equal = fedlib.quadratic_task(**{**given, "weights": None})
-    average = fedlib.run(equal, "fedavg", overrides=steps, **common)
-    assert torch.allclose(fair.params["x"], average.params["x"], atol=1e-12)
+    assert np.abs(fair - end(equal, "fedavg", 7, **steps)).max() < 1e-12
 
 
 def test_the_loss_is_that_of_all_local_data() -> None:
@@ -134,6 +101,6 @@ def test_L_is_needed_where_clients_have_no_learning_rate() -> None:
     with pytest.raises(fedlib.Error, match=r"L is None.*DeltaSGD has none"):
         fedlib.QFedAvg(client=fedlib.DeltaSGD())
     settings = {"client_optimizer": "delta_sgd", "L": 1.0, "local_steps": 3}
-    task = fedlib.quadratic_task(**problem(2))
+    task = fedlib.quadratic_task(**positive_problem(2))
     history = fedlib.run(task, "qfedavg", rounds=20, overrides=settings)
     assert history.series("loss").iloc[-1] < history.series("loss").iloc[0]

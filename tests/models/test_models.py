@@ -1,89 +1,41 @@
-"""Models with rows against the same networks written out with torch.nn.functional, row by row."""
+"""All architectures: with rows and without against their oracles, sizes and initial values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib import randomness
 from fedlib.errors import Error
-from fedlib.models import EMNISTCNN, ResNet18GN, Softmax
-
-Weights = dict[str, Tensor]
-ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
-
-
-def softmax(w: Weights, x: Tensor) -> Tensor:
-    return x @ w["linear.weight"].T + w["linear.bias"]
-
-
-def emnist_cnn(w: Weights, x: Tensor) -> Tensor:
-    x = F.relu(F.conv2d(x, w["conv1.weight"], w["conv1.bias"]))
-    x = F.relu(F.conv2d(x, w["conv2.weight"], w["conv2.bias"]))
-    x = F.max_pool2d(x, 2).flatten(1)
-    x = F.relu(x @ w["dense1.weight"].T + w["dense1.bias"])
-    return x @ w["dense2.weight"].T + w["dense2.bias"]
-
-
-def resnet18_gn(w: Weights, x: Tensor) -> Tensor:
-    def norm(name: str, value: Tensor) -> Tensor:
-        return F.group_norm(value, 2, w[name + ".weight"], w[name + ".bias"], 1e-3)
-
-    x = F.conv2d(F.pad(x, (2, 3, 2, 3)), w["conv.weight"], stride=2)
-    x = F.relu(norm("norm1", x))
-    x = F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 3, 2)  # zeros: what comes in is not negative
-    assert x.shape[-2:] == (6, 6)
-    for block in range(8):
-        at = f"blocks.{block}."
-        y = x if block == 0 else F.relu(norm(at + "norm1", x))
-        y = F.conv2d(y, w[at + "conv1.weight"], padding=1)
-        y = F.conv2d(F.relu(norm(at + "norm2", y)), w[at + "conv2.weight"], padding=1)
-        if block in (2, 4, 6):
-            x = norm(at + "shortcut.1", F.conv2d(x, w[at + "shortcut.0.weight"]))
-        x = x + y
-        assert x.shape[-2:] == (6, 6)
-    x = F.relu(norm("norm2", x)).mean((2, 3))
-    return x @ w["dense.weight"].T + w["dense.bias"]
-
-
-Oracle = Callable[[Weights, Tensor], Tensor]
-MODELS: dict[str, tuple[Callable[[], nn.Module], Oracle, tuple[int, ...], int]] = {
-    "softmax": (Softmax, softmax, (60,), 10),
-    "emnist_cnn": (lambda: EMNISTCNN(width=0.125), emnist_cnn, (1, 28, 28), 62),
-    "resnet18_gn": (lambda: ResNet18GN(width=0.0625), resnet18_gn, (3, 24, 24), 10),
-}
-
-
-def split(model: nn.Module, flat: Tensor) -> Weights:
-    """A tensor [R, P] as strided views in the parameters' shapes, with rows."""
-    parts = torch.split(flat, [p.numel() for p in model.parameters()], dim=1)
-    named = zip(model.named_parameters(), parts, strict=True)
-    return {name: part.view(len(flat), *p.shape) for (name, p), part in named}
-
-
-def flat_rows(model: nn.Module, rows: int) -> tuple[Tensor, Weights]:
-    """The model's parameters, disturbed differently in each row: a tensor [R, P], and its views."""
-    base = torch.cat([p.detach().flatten() for p in model.parameters()]).double()
-    noise = torch.randn(rows, len(base), dtype=torch.float64)
-    flat = (base + 0.05 * noise).requires_grad_()
-    return flat, split(model, flat)
-
-
-def call(model: nn.Module, views: Weights, x: Tensor) -> Tensor:
-    """The model with its parameters replaced by views, as the engine does."""
-    original = dict(model.named_parameters())
-    for source in (views, original):
-        if source is original:
-            y: Tensor = model(x)
-        for name, value in source.items():
-            owner, _, leaf = name.rpartition(".")
-            model.get_submodule(owner)._parameters[leaf] = value  # type: ignore[assignment]
-    return y
+from fedlib.models import (
+    EMNISTCNN,
+    MLP,
+    VGG11,
+    DeltaCNN,
+    DistilBERT,
+    EMNISTAutoencoder,
+    NextWordLSTM,
+    ResNet,
+    ResNet18GN,
+    Sent140LSTM,
+    ShakespeareLSTM,
+    Softmax,
+    TagModel,
+)
+from tests.models.oracles import (
+    BATCH,
+    MODELS,
+    ROWS,
+    VECTORS,
+    call,
+    count,
+    flat_rows,
+    without_dropout,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -94,41 +46,47 @@ def _seeded() -> None:
 @pytest.mark.parametrize(("rows", "groups"), ROWS)
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_equal_a_loop_over_the_written_out_network(name: str, rows: int, groups: int) -> None:
-    make, oracle, shape, classes = MODELS[name]
-    model = make().eval()
+    make, oracle, inputs, outputs, _ = MODELS[name]
+    model = without_dropout(make())
     flat, views = flat_rows(model, rows)
-    x = torch.randn(groups, 3, *shape, dtype=torch.float64)
+    x = inputs(groups)
     expected = torch.stack(
         [
             oracle({key: value[row] for key, value in views.items()}, x[row // (rows // groups)])
             for row in range(rows)
         ]
     )
-    assert expected.shape == (rows, 3, classes)
+    assert expected.shape == (rows, BATCH, *outputs)
     direction = torch.randn_like(expected)
     (wanted,) = torch.autograd.grad((expected * direction).sum(), flat, retain_graph=True)
 
     got = call(model, views, x)
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
     (gradient,) = torch.autograd.grad((got * direction).sum(), flat)
-    torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-9, atol=1e-9)
     assert (gradient != 0).any(dim=1).all()
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_is_an_ordinary_module(name: str) -> None:
-    make, oracle, shape, _ = MODELS[name]
-    model = make().double().eval()
-    x = torch.randn(4, *shape, dtype=torch.float64)
+def test_a_model_is_an_ordinary_module_and_its_head_on_its_features(name: str) -> None:
+    make, oracle, inputs, _, features = MODELS[name]
+    model = without_dropout(make())
+    x = inputs(1)[0]
     expected = oracle(dict(model.named_parameters()), x)
     torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-10)
-    assert model.carries_rows
+    assert model.carries_rows and hasattr(model, "features") == bool(features)
+    if features:
+        z = model.features(x)
+        assert z.shape == (*(expected.shape[:-1]), features)
+        assert torch.equal(model.head(z), model(x))
 
 
-def test_dropout_is_a_rows_own_and_shared_by_a_clients_configurations() -> None:
-    model = EMNISTCNN(width=0.125)
+@pytest.mark.parametrize("name", ["emnist_cnn", "delta_cnn", "vgg11", "distilbert"])
+def test_dropout_is_a_clients_own_and_shared_by_its_configurations(name: str) -> None:
+    make, _, inputs, _, _ = MODELS[name]
+    model = make().double()
     _, views = flat_rows(model, 4)
-    x = torch.rand(2, 3, 1, 28, 28, dtype=torch.float64)
+    x = inputs(2)
     keys = torch.tensor([21, 22], dtype=torch.int64)
     with randomness.masks(keys):
         together = call(model, views, x)
@@ -138,31 +96,94 @@ def test_dropout_is_a_rows_own_and_shared_by_a_clients_configurations() -> None:
         torch.testing.assert_close(together[row], alone, rtol=0, atol=1e-10)
     with randomness.masks(keys + 2):
         assert not torch.allclose(together, call(model, views, x))
+    assert not torch.allclose(together, call(model.eval(), views, x))
 
 
-def count(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
+@pytest.mark.parametrize(
+    ("model", "order"),
+    [
+        (DeltaCNN(), "Conv2d MaxPool2d Conv2d Dropout2d MaxPool2d Flatten Linear Dropout Linear"),
+        (EMNISTCNN(width=0.1), "Conv2d Conv2d MaxPool2d Dropout Flatten Linear Dropout Linear"),
+    ],
+)
+def test_layers_are_called_in_the_authors_order(model: nn.Module, order: str) -> None:
+    called = []
+    for layer in model.children():
+        layer.register_forward_hook(lambda layer, *_: called.append(type(layer).__name__))
+    model(torch.rand(2, 1, 28, 28))
+    assert called == order.split()
 
 
 def test_parameter_counts_are_the_papers() -> None:
-    assert count(Softmax()) == 610
+    assert count(Softmax()) == 610 and count(Softmax(784, 62)) == 48_670
     assert count(EMNISTCNN()) == 1_206_590
+    assert count(EMNISTAutoencoder()) == 2_837_314
+    assert count(MLP(784, (300, 100), 62)) == 271_862
+    assert count(MLP(784, (128,), 62)) == 784 * 128 + 128 + 128 * 62 + 62 == 108_478
+    assert count(VGG11()) == 9_750_922
+    assert count(DeltaCNN()) == 21_840
     assert count(ResNet18GN(classes=10)) == 11_181_642
     assert count(ResNet18GN(classes=100)) == 11_227_812
+    for norm in ("group", "batch"):
+        assert count(ResNet(18, 10, norm=norm)) == 11_173_962
+        assert count(ResNet(50, 10, norm=norm)) == 23_520_842
+    # 90 more classes on 512 and on 2048 features
+    assert count(ResNet(18, 100)) == 11_173_962 + 90 * 513
+    assert count(ResNet(50, 100)) == 23_520_842 + 90 * 2049
+    assert count(ShakespeareLSTM()) == 820_522
+    assert count(NextWordLSTM()) == 4_050_748
+    assert count(Sent140LSTM(torch.zeros(50, 300))) == 241_802
+    assert count(TagModel()) == 5_000_500
+    # Table 5 and Table 6 of FedOpt, layer by layer.
+    layers = dict(ShakespeareLSTM().named_children())
+    assert [count(layer) for layer in layers.values()] == [720, 271_360, 525_312, 23_130]
+    layers = dict(NextWordLSTM().named_children())
+    assert [count(layer) for layer in layers.values()] == [960_384, 2_055_560, 64_416, 970_388]
+    with torch.device("meta"):
+        assert count(DistilBERT(classes=4)) == 66_956_548
+        assert count(DistilBERT(classes=14)) == 66_964_238
 
 
-def test_width_scales_channels_in_multiples_of_the_groups() -> None:
-    model = ResNet18GN(width=0.05, groups=4)
-    channels = [layer.num_channels for layer in model.modules() if isinstance(layer, nn.GroupNorm)]
-    assert sorted(set(channels)) == [4, 8, 12, 24]
-    assert model(torch.rand(2, 3, 24, 24)).shape == (2, 10)
+def test_autoencoder_has_the_tables_layers() -> None:
+    shapes = [tuple(p.shape) for n, p in EMNISTAutoencoder().named_parameters() if "weight" in n]
+    sizes = [784, 1000, 500, 250, 30, 250, 500, 1000, 784]
+    assert shapes == [(after, before) for before, after in pairwise(sizes)]
+
+
+def test_width_scales_hidden_layers_alone() -> None:
+    assert count(MLP(784, (300, 100), 62, width=0.1)) == 784 * 30 + 30 + 30 * 10 + 10 + 10 * 62 + 62
     narrow = EMNISTCNN(classes=10, width=0.25)
     assert count(narrow) == (9 * 8 + 8) + (9 * 8 * 16 + 16) + (2304 * 32 + 32) + (32 * 10 + 10)
-    with pytest.raises(Error, match="width"):
-        EMNISTCNN(width=-1.0)
+    first = [tuple(p.shape) for p in ResNet(50, width=1 / 16, groups=4).blocks[0].parameters()]
+    assert first[0] == (4, 4, 1, 1) and (16, 4, 1, 1) in first
+    model = ResNet18GN(width=0.05, groups=4)  # in multiples of the groups
+    channels = [layer.num_channels for layer in model.modules() if isinstance(layer, nn.GroupNorm)]
+    assert sorted(set(channels)) == [4, 8, 12, 24]
+    assert VGG11(3, width=0.25).dense3.weight.shape == (3, 128)
+    assert EMNISTAutoencoder(0.1).encoder[-1].weight.shape == (3, 25)
+    chars = ShakespeareLSTM(width=0.25)
+    assert chars.embedding.weight.shape == (90, 2) and chars.lstm2.units == 64
+    words = NextWordLSTM(100, width=0.1)
+    assert words.embedding.weight.shape == (104, 10) and words.lstm.units == 67
+    assert words.dense1.out_features == 10 and words.dense2.out_features == 104
+    assert Sent140LSTM(VECTORS, width=0.5).lstm1.weight_ih.shape == (200, 5)
+    bert = DistilBERT(vocab=9, width=0.25, layers=1)
+    assert bert.words.weight.shape == (9, 192) and bert.blocks[0].attention.heads == 3
+    assert bert.blocks[0].dense1.out_features == 768
+    makes = (EMNISTCNN, MLP, EMNISTAutoencoder, VGG11, DeltaCNN, ResNet)
+    for make in (*makes, ShakespeareLSTM, NextWordLSTM, DistilBERT):
+        with pytest.raises(Error, match="width is 0"):
+            make(width=0)
 
 
-def test_initial_values() -> None:
+def test_unknown_depths_and_norms_are_refused() -> None:
+    with pytest.raises(Error, match=r"unknown depth of ResNet.*34.*18, 50"):
+        ResNet(34)
+    with pytest.raises(Error, match="unknown norm of ResNet 'layer'"):
+        ResNet(18, norm="layer")
+
+
+def test_initial_values_of_the_cnn_and_the_group_norm_resnet() -> None:
     model = ResNet18GN()
     for name, parameter in model.named_parameters():
         if "norm" in name or "shortcut.1" in name or name.endswith("bias"):
@@ -177,6 +198,42 @@ def test_initial_values() -> None:
     assert 0.999 * bound < cnn.dense1.weight.abs().max() <= bound
 
 
+def test_initial_values_of_dense_networks_and_vgg() -> None:
+    for model in (MLP(), EMNISTAutoencoder()):
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                assert (parameter == 0).all()
+            else:
+                bound = math.sqrt(6 / sum(parameter.shape))
+                assert 0.98 * bound < parameter.abs().max() <= bound
+    for name, parameter in VGG11().named_parameters():
+        if name.startswith("convolutions") and name.endswith("weight"):
+            std = math.sqrt(2 / (9 * len(parameter)))
+            assert parameter.std().item() == pytest.approx(std, rel=0.05)
+        elif name.startswith("convolutions"):
+            assert (parameter == 0).all()
+
+
+def test_initial_values_of_text_models() -> None:
+    model = ShakespeareLSTM(width=0.5)
+    assert model.lstm2.weight_ih.std().item() == pytest.approx((2 / 128) ** 0.5, rel=0.02)
+    assert model.lstm1.bias.sum() == 128  # the forget gates'
+    assert model.embedding.weight.abs().max() <= 0.05
+    assert not model.dense.bias.any()
+    sent = Sent140LSTM(VECTORS)
+    assert torch.equal(sent.embedding.weight, VECTORS)
+    assert sent.lstm2.bias_hh is not None and 0.09 < sent.lstm2.bias_hh.abs().max() <= 0.1
+    bert = DistilBERT(vocab=500, width=0.25, layers=1)
+    for name, parameter in bert.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif "norm" in name:
+            assert (parameter == 1).all(), name
+        else:
+            assert parameter.std().item() == pytest.approx(0.02, rel=0.05), name
+    assert not bert.words.weight[0].any() and bert.words.weight[1].any()
+
+
 def test_initialisation_repeats_with_torchs_seed() -> None:
     first = EMNISTCNN(width=0.125)
     torch.manual_seed(0)
@@ -185,25 +242,3 @@ def test_initialisation_repeats_with_torchs_seed() -> None:
     third = EMNISTCNN(width=0.125)
     assert torch.equal(first.conv1.weight, second.conv1.weight)
     assert not torch.equal(first.conv1.weight, third.conv1.weight)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_one_step_lowers_every_rows_loss(name: str) -> None:
-    make, _, shape, classes = MODELS[name]
-    model = make().eval()
-    flat, views = flat_rows(model, 4)
-    x = torch.randn(2, 8, *shape, dtype=torch.float64)
-    y = torch.randint(classes, (2, 8)).repeat_interleave(2, dim=0)
-
-    def losses(values: Weights) -> Tensor:
-        logits = call(model, values, x)
-        return (
-            F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(4, 8).mean(1)
-        )
-
-    before = losses(views)
-    (gradient,) = torch.autograd.grad(before.sum(), flat)
-    step = 1e-3 / gradient.norm(dim=1, keepdim=True)
-    after = losses(split(model, (flat - step * gradient).detach()))
-    # To first order a step of length s along -g / |g| lowers the loss by s |g|.
-    assert (after < before - 0.5e-3 * gradient.norm(dim=1)).all()

@@ -13,26 +13,14 @@ from torch import Tensor
 import fedlib
 from fedlib import algorithms
 from fedlib.engine.config import configure
+from tests.algorithms.quadratics import BACKENDS, positive_problem
 
 M, D = 4, 3
 STEPS = [1, 4, 6, 3]
-BACKENDS = ["vectorized", "reference"]
 
 
-def problem(seed: int = 0) -> dict[str, np.ndarray]:
-    """Quadratics whose losses are positive everywhere."""
-    draw = np.random.default_rng(seed)
-    roots = draw.standard_normal((M, D, D))
-    A = roots @ roots.transpose(0, 2, 1) / D + 0.1 * np.eye(D)
-    b = draw.standard_normal((M, D))
-    least = np.array([0.5 * b[i] @ np.linalg.solve(A[i], b[i]) for i in range(M)])
-    return {
-        "A": A,
-        "b": b,
-        "weights": draw.uniform(0.5, 3, M),
-        "x0": draw.standard_normal(D),
-        "offset": least + draw.uniform(0.1, 1, M),
-    }
+def problem() -> dict[str, np.ndarray]:
+    return positive_problem(0, M, D)
 
 
 # The local objective of one client: (value, gradient) at a point.
@@ -315,36 +303,3 @@ def test_mistakes_have_one_clear_line(
     with pytest.raises(fedlib.Error, match=message) as caught:
         fedlib.run(fedlib.load_task("quadratic"), algorithm, overrides=overrides)
     assert "\n" not in str(caught.value)
-
-
-PAIRS = [
-    ("fedavg", "sgdm", {"nesterov": True}),
-    ("fedadam", "adam", {}),
-    ("fedprox", "adagrad", {"mu": 0.1, "eps": 1e-6}),
-    ("fedprox", "sps", {"mu": 0.1, "eta_max": 0.5}),
-    ("fedadam", "delta_sgd", {}),
-    ("qfedavg", "sgdm", {}),
-    ("adafedadam", "sgdm", {}),
-    ("fednova", "sgd", {"momentum": 0.9, "mu": 0.1}),
-]
-
-
-@pytest.mark.parametrize(("algorithm", "optimizer", "settings"), PAIRS)
-def test_backends_chunks_and_grids_agree(
-    algorithm: str, optimizer: str, settings: dict[str, Any]
-) -> None:
-    task = fedlib.load_task("synthetic", clients=7)
-    common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 5, "seed": 1}
-    common["overrides"] = {"local_epochs": (1, 2), **settings}
-    if optimizer != "sgd":
-        common["overrides"]["client_optimizer"] = optimizer
-    key = "eta0" if optimizer == "delta_sgd" else "c" if optimizer == "sps" else "client_lr"
-    cells = [{**common["overrides"], key: value} for value in (0.01, 0.03)]
-    requests = [configure(task, algorithm, **{**common, "overrides": cell}) for cell in cells]
-    together = fedlib.engine.execute(task, requests)
-    assert together[0].meta["configurations"] == 2
-    for cell, history in zip(cells, together, strict=True):
-        for how in ({"backend": "reference"}, {"chunk_clients": 2}):
-            other = fedlib.run(task, algorithm, **{**common, "overrides": cell}, **how)
-            for name, value in history.params.items():
-                assert float((value - other.params[name]).abs().max()) < 1e-10

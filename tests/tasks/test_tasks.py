@@ -11,16 +11,6 @@ from fedlib import randomness
 from fedlib.tasks import images
 
 
-@pytest.mark.parametrize("name", fedlib.list_tasks())
-def test_quick_tasks_load_offline_and_repeat(name: str) -> None:
-    a, b, other = (fedlib.load_task(name, seed=seed) for seed in (0, 0, 1))
-    held = [task.train.places(task.train.all_places()) for task in (a, b, other)]
-    assert torch.equal(held[0], held[1]) and a.fingerprint == b.fingerprint
-    assert a.fingerprint and a.source
-    assert a.stand_in == (name not in ("quadratic", "synthetic"))
-    assert name == "quadratic" or not torch.equal(held[0], held[2])
-
-
 def test_bad_requests() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "cifra10"}, "unknown task 'cifra10': did you mean 'cifar10'"),
@@ -101,32 +91,6 @@ def test_standardize_is_per_image_with_a_floor() -> None:
     assert torch.equal(out[2], torch.zeros(24, 24, 3))
     assert torch.equal(images.centre_crop(x, 20), x[:, 2:22, 2:22])
     assert images.channels_first(x).shape == (3, 3, 24, 24)
-
-
-def test_quadratic_task_checks_its_input() -> None:
-    A, b = np.stack([np.eye(2)] * 3), np.zeros((3, 2))
-    for change, message in (
-        ({"A": A[:2]}, "A is"),
-        ({"b": b[0]}, "need A"),
-        ({"weights": [1, 2]}, "weights has shape"),
-        ({"weights": [-1, 1, 1]}, "weights must be >= 0"),
-        ({"weights": [0, 0, 0]}, "not all zero"),
-        ({"x0": [1.0]}, "x0 has shape"),
-        ({"offset": 1.0}, "offset has shape"),
-    ):
-        with pytest.raises(fedlib.Error, match=message):
-            fedlib.quadratic_task(**{"A": A, "b": b, **change})
-
-
-def test_quadratic_offsets_add_to_the_loss_only() -> None:
-    draw = np.random.default_rng(0)
-    A, b = np.stack([np.eye(2), 2 * np.eye(2)]), draw.standard_normal((2, 2))
-    plain = fedlib.quadratic_task(A, b, weights=[1, 3])
-    shifted = fedlib.quadratic_task(A, b, weights=[1, 3], offset=[4, 8])
-    settings: dict[str, Any] = {"rounds": 3, "dtype": "float64", "overrides": {"local_steps": 2}}
-    a, s = (fedlib.run(task, "fedavg", **settings) for task in (plain, shifted))
-    assert torch.equal(a.params["x"], s.params["x"])
-    assert np.allclose(s.series("loss") - a.series("loss"), 7)
 
 
 def test_client_data_refuses_what_does_not_fit() -> None:

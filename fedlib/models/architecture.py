@@ -1,0 +1,28 @@
+"""What the architectures share: features, a head on them, and the promise to carry rows."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class Architecture(nn.Module):
+    """Base of networks made of the layers of :mod:`fedlib.models.layers`.
+
+    The output is :meth:`head` of :meth:`features`; methods such as MOON use them apart. The head is
+    the last layer, ``dense``, unless an architecture says otherwise.
+    """
+
+    carries_rows = True
+    dense: nn.Module
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head classifies, ``[..., F]`` or for each step ``[..., T, F]``."""
+        raise NotImplementedError
+
+    def head(self, features: Tensor) -> Tensor:
+        """The output from :meth:`features`."""
+        output: Tensor = self.dense(features)
+        return output
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))

@@ -1,0 +1,148 @@
+"""Batch statistics of real examples, and dropout of channels."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedlib import randomness
+from fedlib.errors import Error
+from fedlib.models.batch_norm import EVALUATION_BATCH, BatchNorm2d
+from fedlib.models.layers import Dropout2d, real_examples
+from tests.models.oracles import ROWS, put
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+def norm_rows(rows: int, channels: int) -> tuple[BatchNorm2d, list[Tensor]]:
+    """A layer whose weight and bias have rows, and these two as leaves."""
+    layer = BatchNorm2d(channels)
+    leaves = [
+        torch.randn(rows, channels, dtype=torch.float64, requires_grad=True) for _ in range(2)
+    ]
+    put(layer, dict(zip(("weight", "bias"), leaves, strict=True)))
+    return layer, leaves
+
+
+@pytest.mark.parametrize("layout", ["rows first", "as a convolution leaves it"])
+@pytest.mark.parametrize(("rows", "groups"), [*ROWS, (6, 2)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_batch_norm_is_torchs_on_the_real_examples(
+    padded: bool, rows: int, groups: int, layout: str
+) -> None:
+    layer, leaves = norm_rows(rows, 3)
+    x = torch.randn(groups, 5, 3, 4, 2, dtype=torch.float64)
+    if layout != "rows first":
+        x = x.transpose(0, 1).contiguous().transpose(0, 1)
+    x.requires_grad_()
+    real = [[5, 2, 3, 1][group % 4] if padded else 5 for group in range(groups)]
+    mask = torch.tensor([[slot < own for slot in range(5)] for own in real])
+    with real_examples(mask if padded else None):
+        got = layer(x)
+    directions, wanted, seen = [], [], []
+    for row in range(rows):
+        group = row // (rows // groups)
+        part = x[group, : real[group]]
+        weight, bias = (leaf[row] for leaf in leaves)
+        expected = F.batch_norm(part, None, None, weight, bias, training=True)
+        torch.testing.assert_close(got[row, : real[group]], expected, rtol=0, atol=1e-10)
+        direction = torch.randn_like(expected)
+        directions.append(direction)
+        wanted.append((expected * direction).sum())
+        seen.append((got[row, : real[group]] * direction).sum())
+    inputs = [*leaves, x]
+    expected_gradients = torch.autograd.grad(sum(wanted), inputs, retain_graph=True)
+    for one, other in zip(torch.autograd.grad(sum(seen), inputs), expected_gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+def test_batch_norm_of_padding_alone_stays_finite() -> None:
+    layer, leaves = norm_rows(2, 3)
+    x = torch.randn(2, 4, 3, 2, 2, dtype=torch.float64)
+    with real_examples(torch.tensor([[True] * 4, [False] * 4])):
+        y = layer(x)
+    gradients = torch.autograd.grad(y[0].square().sum() + 0 * y[1].sum(), leaves)
+    assert all(torch.isfinite(g).all() for g in (y, *gradients))
+
+
+def test_batch_norm_evaluates_in_batches_of_a_fixed_size() -> None:
+    layer = BatchNorm2d(3).double().eval()
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    count = 2 * EVALUATION_BATCH + 7
+    x = torch.randn(count, 3, 2, 2, dtype=torch.float64)
+    expected = torch.cat(
+        [
+            F.batch_norm(part, None, None, layer.weight, layer.bias, training=True)
+            for part in (x[:128], x[128:256], x[256:])
+        ]
+    )
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(layer(x.unsqueeze(0))[0], expected, rtol=0, atol=1e-10)
+    # so the images before a boundary do not depend on those after it, and nothing is remembered
+    torch.testing.assert_close(layer(x[:EVALUATION_BATCH]), expected[:128], rtol=0, atol=1e-12)
+    assert not list(layer.buffers())
+    # The clients' whole data come padded: only the real ones count, piece by piece.
+    mask = torch.arange(count) < 140
+    with real_examples(mask):
+        padded = layer(x)
+    torch.testing.assert_close(padded[:128], expected[:128], rtol=0, atol=1e-10)
+    rest = F.batch_norm(x[128:140], None, None, layer.weight, layer.bias, training=True)
+    torch.testing.assert_close(padded[128:140], rest, rtol=0, atol=1e-10)
+    assert torch.isfinite(padded).all()
+
+
+def test_batch_norm_refuses_a_mask_that_does_not_fit() -> None:
+    layer, _ = norm_rows(4, 3)
+    x = torch.randn(2, 5, 3, 2, 2, dtype=torch.float64)
+    for shape in ((3, 5), (2, 4)):
+        with real_examples(torch.ones(shape, dtype=torch.bool)):
+            with pytest.raises(Error, match="BatchNorm2d has an input of 4 rows of 5 examples"):
+                layer(x)
+
+
+def test_real_examples_end_with_their_block() -> None:
+    outer, inner = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
+    with real_examples(outer):
+        with real_examples(inner):
+            assert real_examples.active() is inner
+        with pytest.raises(ZeroDivisionError), real_examples(None):
+            assert real_examples.active() is None
+            1 / 0  # noqa: B018
+        assert real_examples.active() is outer
+    assert real_examples.active() is None
+
+
+# ------------------------------------------------------------------------------ dropout of channels
+
+
+def test_dropout2d_drops_whole_channels_by_key() -> None:
+    layer = Dropout2d(0.5)
+    keys = torch.tensor([11, 12], dtype=torch.int64)
+    x = torch.rand(4, 30, 40, 3, 3) + 0.5  # two configurations on each of two clients
+    with randomness.masks(keys):
+        y = layer(x)
+    kept = (y != 0).float()
+    assert torch.equal(kept.amax((-2, -1)), kept.amin((-2, -1)))
+    torch.testing.assert_close(y, 2 * x * kept)
+    channels = kept[..., 0, 0]
+    assert torch.equal(channels[0], channels[1]) and torch.equal(channels[2], channels[3])
+    assert not torch.equal(channels[0], channels[2])
+    share = channels[::2].mean().item()
+    assert abs(share - 0.5) < 4 * math.sqrt(0.25 / channels[::2].numel())
+    with randomness.masks(keys[1]):
+        assert torch.equal(layer(x[3]), y[3])
+    # A short batch has the mask of the long one's beginning, so padding changes nothing.
+    with randomness.masks(keys):
+        assert torch.equal(layer(x[:, :7]), y[:, :7])
+    layer.eval()
+    assert layer(x) is x
+    with pytest.raises(Error, match="0 <= p < 1"):
+        Dropout2d(-0.1)
