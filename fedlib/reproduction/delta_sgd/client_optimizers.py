@@ -97,8 +97,8 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    size, shared = (2.5 * len(shown), 4.6), {"sharex": "col", "sharey": "col"}
-    with style.panels(2, len(shown), size, **shared) as (figure, drawn):
+    size = (2.5 * len(shown), 4.6)
+    with style.panels(2, len(shown), size, sharex="col", sharey="col") as (figure, drawn):
         axes = drawn.reshape(2, -1)
         for column, (title, places) in zip(axes.T, shown.items(), strict=True):
             frame = _profile(places, histories)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -37,7 +38,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         if frame.duplicated(["algorithm", *AXES]).any():
             raise Error("heat maps: several runs for one pair of rates; choose one tau and seed")
         spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
-        how = {"sharex": True, "sharey": True, "gridspec_kw": spaces}
+        how: dict[str, Any] = {"sharex": True, "sharey": True, "gridspec_kw": spaces}
         with style.panels(2, len(shown), (5.5, 3.4), **how) as (figure, panels):
             # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
             figure.set_layout_engine("none")
@@ -53,7 +54,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
     return draw
 
 
-def _row(axes: Sequence[Axes], frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
+def _row(axes: np.ndarray, frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
     """The maps of one column of ``frame``, and their colour bar."""
     high = frame[column].max()
     if column == "loss":
