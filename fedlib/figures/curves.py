@@ -68,20 +68,22 @@ def learning_curves(
     Raises:
         Error: no runs, or a run without this metric.
     """
-    data = curve_data(histories, metric, split, percent, by)
+    data = _data(histories, metric, split, percent, by)
     with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
-            mean_line(ax, part, (looks or {}).get(str(key)) or style.look(str(key)))
+            look = (looks or {}).get(str(key)) or style.look(str(key))
+            every = max(1, len(part) // MARKERS)
+            # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
+            ax.plot(part["round"], part["mean"], label=look.label, markevery=every, **look.line())
+            if (part["seeds"] > 1).any():
+                low, high = part["mean"] - part["std"], part["mean"] + part["std"]
+                ax.fill_between(part["round"], low, high, color=look.color, alpha=0.2, linewidth=0)
         marks = {name: value for name, value in (printed or {}).items() if np.isfinite(value)}
         for name, value in marks.items():
             # Along the right edge, outside the curves; the axis still makes room for the values.
-            look: dict[str, Any] = {
-                "color": style.look(name).color,
-                "linewidth": 2,
-                "clip_on": False,
-            }
-            edge = ax.get_yaxis_transform()
-            ax.plot([1, 1.035], [value] * 2, transform=edge, label=f"_printed {name}", **look)
+            edge: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "clip_on": False}
+            color, label = style.look(name).color, f"_printed {name}"
+            ax.plot([1, 1.035], [value] * 2, color=color, linewidth=2, label=label, **edge)
         handles = ax.get_legend_handles_labels()[0]
         if marks:
             handles.append(printed_key(printed_rounds))
@@ -94,14 +96,13 @@ def learning_curves(
     return figure_of(ax), data
 
 
-def curve_data(
+def _data(
     histories: Sequence[History],
-    metric: str = "accuracy",
-    split: str = "test",
-    percent: bool = True,
-    by: Callable[[History], str] = algorithm,
+    metric: str,
+    split: str,
+    percent: bool,
+    by: Callable[[History], str],
 ) -> pd.DataFrame:
-    """What a learning curve shows: task, algorithm, round, mean, std, seeds."""
     if not histories:
         raise Error("no runs to draw; give at least one history")
     frames = []
@@ -114,18 +115,6 @@ def curve_data(
     every = pd.concat(frames, ignore_index=True)
     grouped = every.groupby(["task", "algorithm", "round"], sort=False)["value"]
     return grouped.agg(mean="mean", std="std", seeds="count").reset_index()
-
-
-def mean_line(ax: Axes, data: pd.DataFrame, look: style.Look) -> None:
-    """A line of :func:`curve_data`, and a band of ± one std where there are several seeds.
-
-    Not seaborn's ``lineplot``: on a logarithmic axis it takes the mean of the logarithms.
-    """
-    every = max(1, len(data) // MARKERS)
-    ax.plot(data["round"], data["mean"], label=look.label, markevery=every, **look.line())
-    if (data["seeds"] > 1).any():
-        low, high = data["mean"] - data["std"], data["mean"] + data["std"]
-        ax.fill_between(data["round"], low, high, color=look.color, alpha=0.2, linewidth=0)
 
 
 def printed_key(*rounds: int | None) -> Line2D:
@@ -146,7 +135,11 @@ def shared_legend(figure: Figure, *more: Line2D) -> None:
 
 
 def axis_label(metric: str, split: str, percent: bool) -> str:
-    """For instance ``"test accuracy (%)"``."""
+    """What an axis says of a metric.
+
+    >>> axis_label("recall_at_5", "test", percent=True)
+    'test recall at 5 (%)'
+    """
     name = METRIC_NAMES.get(metric, metric.replace("_", " "))
     return f"{split} {name}{' (%)' if percent else ''}"
 

@@ -14,8 +14,7 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import MARKERS, Drawing, algorithm, axis_label, figure_of
 
-# Of the kernel of a density, in percentage points.
-BANDWIDTH = 5.0
+BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 
 
 def client_distribution(
@@ -59,19 +58,18 @@ def client_density(
     split: str = "test",
     *,
     title: str = "",
-    bandwidth: float = BANDWIDTH,
     legend: bool = True,
     by: Callable[[History], str] = algorithm,
     ax: Axes | None = None,
 ) -> Drawing:
     """The density of the clients' final values, a line per algorithm (seeds pooled).
 
-    A Gaussian kernel around each client's value, reflected at 0 and at 100 %, so that the density
-    is one between them (seaborn's ``kdeplot`` cannot reflect). Clients count alike.
+    A Gaussian kernel with a standard deviation of 5 points around each client's value, reflected at
+    0 and at 100 %, so that the density is one between them (seaborn's ``kdeplot`` cannot reflect).
+    Clients count alike.
 
     Args:
         metric: per client, a fraction.
-        bandwidth: the kernel's standard deviation, in percentage points.
 
     Returns:
         the figure, and what is drawn: task, algorithm, value (percent), density (per point).
@@ -83,7 +81,7 @@ def client_density(
     frames = []
     with style.axes(ax) as ax:
         for key, values in _client_values(histories, metric, split, by).items():
-            density = _density(100.0 * values, at, bandwidth)
+            density = _density(100.0 * values, at)
             look = style.look(key)
             ax.plot(at, density, label=look.label, markevery=len(at) // MARKERS, **look.line())
             frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
@@ -112,10 +110,10 @@ def _client_values(
     return {key: np.concatenate(values) for key, values in parts.items()}
 
 
-def _density(values: np.ndarray, at: np.ndarray, bandwidth: float) -> np.ndarray:
+def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     mirrored = np.concatenate([values, -values, 200.0 - values])
-    kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / bandwidth) ** 2)
-    return kernels.sum(1) / (len(values) * bandwidth * np.sqrt(2 * np.pi))
+    kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / BANDWIDTH) ** 2)
+    return kernels.sum(1) / (len(values) * BANDWIDTH * np.sqrt(2 * np.pi))
 
 
 def _of_task(histories: Sequence[History], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -119,7 +119,11 @@ def draw_cells(
 
 
 def short(value: float) -> str:
-    """A number in at most five letters: one digit after the point from 10 on, two below."""
+    """A number in at most five letters: one digit after the point from 10 on, two below.
+
+    >>> [short(value) for value in (0, 0.04, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
+    ['0.0', '0.04', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
+    """
     if abs(value) >= 1000:
         return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
     return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.2f}"

@@ -114,8 +114,8 @@ def unique_labels(
     if not len(partitions):
         raise Error("no partitions to draw")
     unique = [(partition.label_counts(labels, parts) > 0).sum(axis=1) for parts in partitions]
-    top = max(int(one.max()) for one in unique)
-    heights = pd.DataFrame([np.bincount(one, minlength=top + 1) for one in unique])
+    bins = 1 + max(int(counts.max()) for counts in unique)
+    heights = pd.DataFrame([np.bincount(counts, minlength=bins) for counts in unique])
     each = heights.melt(var_name="unique_labels", value_name="clients")
     with style.axes(ax) as ax:
         spread = ("pi", 100) if len(partitions) > 1 else None

@@ -186,9 +186,9 @@ def _words(runs: Sequence[History]) -> str:
         clients = {run.config.task["options"].get("clients") for run in reduced} - {None}
         words += [f"{_values(clients)} clients"] if clients else []
     # The task's own rounds, if the run comes from the store.
-    own = [run for run in runs if run.config.task["preset"] == "paper"]
-    usual = {run: int(run.meta.get("settings", {}).get("rounds", 0)) for run in own}
-    cut = [run for run in own if run.config.rounds < usual[run]]
+    full = [run for run in runs if run.config.task["preset"] == "paper"]
+    usual = {run: int(run.meta.get("settings", {}).get("rounds", 0)) for run in full}
+    cut = [run for run in full if run.config.rounds < usual[run]]
     if cut:
         rounds = _values(run.config.rounds for run in cut)
         words.append(f"{rounds} of {_values(usual[run] for run in cut)} rounds")

@@ -106,15 +106,19 @@ def axes(ax: Axes | None = None, size: tuple[float, float] = (5.5, 3.0)) -> Iter
 
 @contextmanager
 def panels(
-    rows: int, columns: int, size: tuple[float, float], **options: Any
+    rows: int, columns: int, size: tuple[float, float], count: int | None = None, **options: Any
 ) -> Iterator[tuple[Figure, np.ndarray]]:
     """A new figure and its panels, row after row; the style inside the ``with`` block only.
 
     Args:
         rows, columns: of panels.
         size: of the figure, in inches.
+        count: how many panels are needed, the last ones are removed; default all.
         **options: of ``Figure.subplots``, for instance ``sharey=True``.
     """
     with context():
         figure = Figure(figsize=size)
-        yield figure, figure.subplots(rows, columns, squeeze=False, **options).ravel()
+        every = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+        for ax in every[len(every) if count is None else count :]:
+            ax.remove()
+        yield figure, every[:count]

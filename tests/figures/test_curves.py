@@ -38,11 +38,11 @@ def test_lines_equal_the_data_and_the_histories(histories):
     (ax,) = figure.axes
     assert set(lines(ax)) == {"FedAvg", "FedAdam"}
     for name in ALGORITHMS:
-        own = [h.series() for h in histories if h.config.algorithm == name]
-        values = 100 * np.array([series.to_numpy() for series in own])
+        seeds = [h.series() for h in histories if h.config.algorithm == name]
+        values = 100 * np.array([series.to_numpy() for series in seeds])
         part = data[data["algorithm"] == name]
         line = lines(ax)[style.look(name).label]
-        np.testing.assert_array_equal(line.get_xdata(), own[0].index)
+        np.testing.assert_array_equal(line.get_xdata(), seeds[0].index)
         np.testing.assert_allclose(line.get_ydata(), values.mean(0), rtol=1e-12)
         np.testing.assert_array_equal(part["mean"], line.get_ydata())
         np.testing.assert_allclose(part["std"], values.std(0, ddof=1), atol=1e-12)
@@ -55,10 +55,7 @@ def test_lines_equal_the_data_and_the_histories(histories):
     assert len(ax.collections) == 2  # a band each
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("round", "test accuracy (%)")
     assert ax.get_title() == "Synthetic"
-
-
-def test_one_seed_has_no_band(histories):
-    figure, data = figures.learning_curves(histories[:1])
+    figure, data = figures.learning_curves(histories[:1])  # one seed has no band
     assert not figure.axes[0].collections and data["std"].isna().all()
 
 
@@ -182,13 +179,6 @@ def test_every_algorithm_has_its_own_look():
 
 def test_table_style():
     frame = pd.DataFrame({"name": ["a<b", "c"], "value": [1.234, np.nan], "count": [1, 2]})
-    how = {"caption": "Cap", "bold_max": "value", "labels": {"value": "v"}}
-    text = figures.table(frame, **how).to_html()
+    text = figures.table(frame, caption="Cap").to_html()
     assert "a&lt;b" in text and "1.23" in text and "–" in text and "Cap" in text
-    assert "bold" in text and ">v<" in text and "1.00" not in text
-    assert text == figures.table(frame, **how).to_html()
-    frame = pd.DataFrame({"group": [1, 1, 2, 2], "value": [1.0, 2.0, 4.0, 3.0]})
-    for by, bold in ((None, [2]), ("group", [1, 2])):
-        html = figures.table(frame, bold_max="value", by=by).to_html()
-        (rule,) = [part for part in html.split("}") if "bold" in part]
-        assert [row for row in range(4) if f"row{row}_col1" in rule] == bold
+    assert "1.00" not in text and text == figures.table(frame, caption="Cap").to_html()

@@ -4,12 +4,9 @@ import dataclasses
 import os
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
-import torch
 from matplotlib.figure import Figure
-from torch import nn
 
 import fedlib
 from fedlib import figures
@@ -112,21 +109,17 @@ def test_the_note_tells_stand_ins_and_presets(histories):
     assert note([*fake, *other]).startswith("another: quick preset: 4 rounds, 10 clients; synth")
     many = [as_task(histories[0], name=name) for name in "abcd"]
     assert note(many) == note(histories)  # tasks that are reduced alike share the words
+    assert note(many[:3]).count("quick preset") == 3
+    mixed = note([as_task(many[0], stand_in=True), *many[1:]])  # one has to say so itself
+    assert mixed.startswith("a: stand-in data, quick") and mixed.count("quick") == 4
     paper = [as_task(h, preset="paper") for h in histories]
     for rounds, text in ((100, "4 of 100 rounds"), (4, "")):
         for history in paper:  # what the task itself runs is stored with the run
             history.meta = {**history.meta, "settings": {"rounds": rounds}}
         assert note(paper) == text
+    narrow = as_task(paper[0], options={"width": 0.125})
+    assert note([narrow]) == "0.125 of the network's width"
     figure = Figure()
     for text in ("one", "another", ""):
         render(figure, text)
         assert corner(figure) == ([text] if text else [])
-
-
-def test_a_narrowed_network_is_named_in_the_note():
-    data = fedlib.ClientData(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), [np.arange(2)])
-    task = fedlib.Task("own", lambda: nn.Linear(3, 2), data, data, preset="paper", rounds=1)
-    settings = {"rounds": 1, "clients_per_round": 1}
-    assert note([fedlib.run(task, "fedavg", **settings)]) == ""
-    task.options = {"width": 0.125}
-    assert note([fedlib.run(task, "fedavg", **settings)]) == "0.125 of the network's width"

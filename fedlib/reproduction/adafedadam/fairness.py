@@ -38,27 +38,25 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     if not shown:
         raise Error("adafedadam/figure_2: none of these runs is of its tasks")
     frames = []
-    with style.context():
-        figure = Figure(figsize=(5.5, 0.6 + 1.9 * len(shown)))
-        rows = figure.subplots(len(shown), 3, squeeze=False)
-        for (left, middle, right), table in zip(rows, shown, strict=True):
+    with style.panels(len(shown), 3, (5.5, 0.6 + 1.9 * len(shown))) as (figure, panels):
+        for (left, middle, right), table in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, table.task))
-            panels = {"average": printed_curves(table, runs, "avg", ax=left)}
+            drawn = {"average": printed_curves(table, runs, "avg", ax=left)}
             series = "accuracy_worst_30"
             # Runs that an early version stored have no series of the worst clients.
             recorded = [run for run in runs if (run.frame["metric"] == series).any()]
             if recorded:
                 worst = printed_curves(table, recorded, "worst30", series=series, ax=middle)
-                panels["worst 30 %"] = worst
+                drawn["worst 30 %"] = worst
             else:
                 middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
-            panels["clients"] = client_density(runs, legend=False, ax=right)[1]
+            drawn["clients"] = client_density(runs, legend=False, ax=right)[1]
             for ax, word in ((left, "average"), (middle, "worst 30 %"), (right, "clients")):
                 ax.set(title=f"{table.label}: {word}", ylabel="")
                 ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
             left.set(ylabel="test accuracy (%)")
             right.set(xlabel="client accuracy (%)", ylabel="density")
-            frames += [frame.assign(panel=panel) for panel, frame in panels.items()]
+            frames += [frame.assign(panel=panel) for panel, frame in drawn.items()]
         shared_legend(figure, printed_key(*(table.rounds for table in shown)))
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]

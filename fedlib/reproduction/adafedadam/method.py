@@ -80,9 +80,7 @@ def server_paths() -> dict[str, np.ndarray]:
 def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's way to the optimum beside FedAdam's."""
     first, best, walked = one_round(START), optimum(), server_paths()
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.9))
-        left, right = figure.subplots(1, 2)
+    with style.panels(1, 2, (5.5, 2.9)) as (figure, (left, right)):
         for ax in (left, right):
             _landscape(ax, best)
         for k, color in enumerate(COLORS):

@@ -86,9 +86,7 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
     curves = _curves(adafedadam)
     table = tradeoff(histories)
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.7))
-        left, middle, right = figure.subplots(1, 3)
+    with style.panels(1, 3, (5.5, 2.7)) as (figure, (left, middle, right)):
         colors = _colors(curves["setting"].unique())
         for alpha, part in curves.groupby("setting"):
             for ax, name in ((left, "error"), (middle, "rsd")):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
@@ -63,8 +64,7 @@ def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) ->
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    with style.context():
-        figure, axes = _panels(len(shown), 3.2)
+    with _panels(len(shown), 3.2) as (figure, axes):
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             data = printed_curves(
                 *(TABLE_1[task], runs, "avg"),
@@ -97,9 +97,9 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    with style.context():
-        figure = Figure(figsize=(2.5 * len(shown), 4.6))
-        axes = figure.subplots(2, len(shown), squeeze=False, sharex="col", sharey="col")
+    size = (2.5 * len(shown), 4.6)
+    with style.panels(2, len(shown), size, sharex="col", sharey="col") as (figure, drawn):
+        axes = drawn.reshape(2, -1)
         for column, (title, places) in zip(axes.T, shown.items(), strict=True):
             frame = _profile(places, histories)
             for ax, source in zip(column, ("printed", "ours"), strict=True):
@@ -137,8 +137,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     by_task = group(histories, "task")
     tables = [TABLE_1[task] for task in by_task]
     frames = []
-    with style.context():
-        figure, panels = _panels(len(by_task), 2.7)
+    with _panels(len(by_task), 2.7) as (figure, panels):
         for ax, table in zip(panels, tables, strict=True):
             rows = []
             for runs in settings(by_task[table.task]):
@@ -169,8 +168,7 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     """Delta-SGD's test accuracy over rounds for several local epochs, a panel per alpha."""
     by_alpha = sorted(group(histories, "option.alpha").items())
     frames = []
-    with style.context():
-        figure, panels = _panels(len(by_alpha), 2.7)
+    with _panels(len(by_alpha), 2.7) as (figure, panels):
         for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
             _, data = learning_curves(runs, title=f"α = {alpha:g}", legend=False, by=_epochs, ax=ax)
             frames.append(data.assign(alpha=alpha))
@@ -202,9 +200,8 @@ def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
     return None, pd.DataFrame(rows)
 
 
-def _panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(max(3.2, 2.5 * count), height))
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
+    return style.panels(1, count, (max(3.2, 2.5 * count), height))
 
 
 def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:

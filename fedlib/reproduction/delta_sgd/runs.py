@@ -62,7 +62,11 @@ def _uneven(sizes: Any) -> bool:
 
 
 def client_of(row: str) -> str:
-    """A printed row's key in :data:`CLIENTS`: ``"Delta-SGD"`` -> ``"delta_sgd"``."""
+    """A printed row's key in :data:`CLIENTS`.
+
+    >>> client_of("Delta-SGD")
+    'delta_sgd'
+    """
     return row.lower().replace("-", "_")
 
 
@@ -155,12 +159,12 @@ def _common(task: str, seed: int, numbers: Numbers, **options: Any) -> dict[str,
     since the ResNets cost so much more than the CNN.
     """
     prefix = "resnet_" if task in RESNETS else ""
-    own = {key: numbers.get(prefix + key) for key in ("rounds", "sizes", "width")}
-    small = given({**numbers, **own}, "clients", "sizes", "width", "test_examples")
-    rounds = number(own, "rounds", (TABLE_1 | TABLE_2A)[task].rounds)
+    scale = {key: numbers.get(prefix + key) for key in ("rounds", "sizes", "width")}
+    small = given({**numbers, **scale}, "clients", "sizes", "width", "test_examples")
+    rounds = number(scale, "rounds", (TABLE_1 | TABLE_2A)[task].rounds)
     return {
         "options": {**small, **options},
-        "rounds": own["rounds"],
+        "rounds": scale["rounds"],
         "seed": seed,
         "eval_every": max(1, rounds // (TEXT_POINTS if task in TABLE_2A else POINTS)),
         "clients_per_round": numbers.get("clients_per_round"),

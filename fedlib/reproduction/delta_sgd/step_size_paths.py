@@ -43,8 +43,8 @@ def softmax_paths() -> dict[str, pd.DataFrame]:
         # All draws of a round before its steps, client by client: notebook 05's order.
         drawn = [[draw.permutation(len(y))[:BATCH] for _ in range(LOCAL_STEPS)] for _, y in owned]
         ends = [
-            client_round(w, [(x[i], y[i]) for i in map(torch.from_numpy, own)])
-            for (x, y), own in zip(owned, drawn, strict=True)
+            client_round(w, [(x[i], y[i]) for i in map(torch.from_numpy, places)])
+            for (x, y), places in zip(owned, drawn, strict=True)
         ]
         shares = (sizes / sizes.sum()).tolist()
         w = torch.stack([share * end for share, (end, _) in zip(shares, ends, strict=True)]).sum(0)

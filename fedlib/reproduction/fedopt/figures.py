@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from fedlib import papers
@@ -46,12 +45,8 @@ def convergence(histories: Sequence[History]) -> Drawing:
     rows = -(-len(shown) // columns)
     size = (5.5, 3.4) if len(shown) == 1 else (2.9 * columns, 2.4 * rows + 0.8)
     frames = []
-    with style.context():
-        figure = Figure(figsize=size)
-        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for ax in panels[len(shown) :]:
-            ax.remove()
-        for ax, table in zip(panels, shown, strict=False):
+    with style.panels(rows, columns, size, len(shown)) as (figure, panels):
+        for ax, table in zip(panels, shown, strict=True):
             metric = table.cells[0].metric
             runs = of_task(histories, table.task)
             data = printed_curves(table, runs, metric, series=metric, ax=ax)

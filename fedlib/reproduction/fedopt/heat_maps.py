@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -37,26 +37,24 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         frame = frame[frame["algorithm"].isin(shown)].reset_index(drop=True)
         if frame.duplicated(["algorithm", *AXES]).any():
             raise Error("heat maps: several runs for one pair of rates; choose one tau and seed")
-        with style.context():
+        spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
+        how: dict[str, Any] = {"sharex": True, "sharey": True, "gridspec_kw": spaces}
+        with style.panels(2, len(shown), (5.5, 3.4), **how) as (figure, panels):
             # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
-            figure = Figure(figsize=(5.5, 3.4))
             figure.set_layout_engine("none")
-            spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
-            panels = figure.subplots(
-                2, len(shown), squeeze=False, sharex=True, sharey=True, gridspec_kw=spaces
-            )
-            for axes, column in zip(panels, ("performance", "loss"), strict=True):
+            above, below = panels.reshape(2, -1)
+            for axes, column in ((above, "performance"), (below, "loss")):
                 _row(axes, frame, shown, column)
                 axes[0].set_ylabel("log10 server rate")
-            for ax, name in zip(panels[0], shown, strict=True):
+            for ax, name in zip(above, shown, strict=True):
                 ax.set_title(style.look(name).label, fontsize=8)
-            panels[1, len(shown) // 2].set_xlabel("log10 client learning rate")
+            below[len(shown) // 2].set_xlabel("log10 client learning rate")
         return figure, frame.drop(columns=["preset"])
 
     return draw
 
 
-def _row(axes: Sequence[Axes], frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
+def _row(axes: np.ndarray, frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
     """The maps of one column of ``frame``, and their colour bar."""
     high = frame[column].max()
     if column == "loss":

@@ -77,8 +77,7 @@ def label(frame: pd.DataFrame, column: str) -> str:
 
 def smaller_is_better(frame: pd.DataFrame, column: str) -> bool:
     """Whether the small values of a column of :func:`collect` are the good ones."""
-    own = METRICS[frame["metric"].iloc[0]].smaller
-    return own if column == "performance" else True
+    return column != "performance" or METRICS[frame["metric"].iloc[0]].smaller
 
 
 def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:

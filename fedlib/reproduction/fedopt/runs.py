@@ -32,8 +32,6 @@ CENTRALIZED: dict[str, tuple[float, float]] = {
     "momentum": (-1.0, 1.5),
     "sgd": (-2.0, 0.5),
 }
-
-
 _DATA = STATED["datasets"]
 # Both CIFARs (Table 2).
 _CIFAR = {
@@ -44,10 +42,14 @@ _CIFAR = {
     "groups": STATED["models"]["group_norm_groups"],
 }
 _EMNIST = {"clients": _DATA["emnist"]["clients"], "width": 1.0}
+_PLAYS = {
+    **{"clients": _DATA["shakespeare"]["clients"], "rows": 0, "width": 1.0},
+    "length": _DATA["shakespeare"]["sequence_length"],
+}
+_USERS = _DATA["stackoverflow"]
 _POSTS = {
-    "clients": _DATA["stackoverflow"]["clients"],
-    "words": _DATA["stackoverflow"]["vocab_words"],
-    "cap": _DATA["stackoverflow"]["nwp_max_sentences_per_client"],
+    **{"clients": _USERS["clients"], "words": _USERS["vocab_words"]},
+    "cap": _USERS["nwp_max_sentences_per_client"],
     "validation": STATED["validation"]["stackoverflow_validation_examples"],
 }
 # The notebook of a task's column of Table 1, and the task's options in the paper.
@@ -57,17 +59,8 @@ SETUPS: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar100": ("11_cifar100", _CIFAR),
     "emnist_cr": ("12_emnist_cr", _EMNIST),
     "emnist_ae": ("13_emnist_ae", {**_EMNIST, "reduction": "sum"}),
-    "shakespeare": (
-        "14_shakespeare",
-        {
-            **{"clients": _DATA["shakespeare"]["clients"], "rows": 0, "width": 1.0},
-            "length": _DATA["shakespeare"]["sequence_length"],
-        },
-    ),
-    "stackoverflow_lr": (
-        "16_stackoverflow_lr",
-        {**_POSTS, "tags": _DATA["stackoverflow"]["lr_tags"]},
-    ),
+    "shakespeare": ("14_shakespeare", _PLAYS),
+    "stackoverflow_lr": ("16_stackoverflow_lr", {**_POSTS, "tags": _USERS["lr_tags"]}),
     "stackoverflow_nwp": ("15_stackoverflow_nwp", {**_POSTS, "width": 1.0}),
 }
 
@@ -196,7 +189,7 @@ def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
         taus = {"tau": grids.axis(task, "tau")} if cell.algorithm in ADAPTIVE else {}
         return {"tuned": {**grids.rates(task, points), **taus}}
 
-    def own_grid(cell: Cell) -> Numbers:
+    def centralized_grid(cell: Cell) -> Numbers:
         first, last = CENTRALIZED[cell.overrides["base"]]
         values = [10 ** (first + half / 2) for half in range(round(2 * (last - first)) + 1)]
         return {"tuned": {"client_lr": grids.middle(values, numbers.get("rates"))}}
@@ -207,7 +200,7 @@ def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
         requests += replace(federated, cells=falling).requests("decay", printed_grid, **common)
     epochs = number(numbers, "epochs", centralized.rounds)
     common |= {"rounds": epochs, "eval_every": 1, "clients_per_round": None}
-    return [*requests, *centralized.requests("centralized", own_grid, **common)]
+    return [*requests, *centralized.requests("centralized", centralized_grid, **common)]
 
 
 def _of_table_1(task: str, **quick: Any) -> Experiment:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,7 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
         if frame.empty:
             raise Error("performance against tau: no run of an adaptive optimizer")
         chosen = []
-        with style.context():
-            figure, panels = _panels(frame)
+        with _panels(frame) as (figure, panels):
             for ax, part in panels:
                 column = outcomes.measure(part)
                 by = "train_loss" if rule == "train_loss" else column
@@ -63,8 +63,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
     best = outcomes.best_server_rates(frame)
     if best.empty:
         raise Error("server against client rates: no run lowered the test loss by 10 %")
-    with style.context():
-        figure, panels = _panels(frame)
+    with _panels(frame) as (figure, panels):
         for ax, part in panels:
             points = best[best["task"] == part["task"].iloc[0]]
             for place, name in enumerate(part["algorithm"].unique()):
@@ -114,18 +113,16 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
     return draw
 
 
-def _panels(frame: pd.DataFrame) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+@contextmanager
+def _panels(frame: pd.DataFrame) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """A panel per task, at most four in a row, and its part of the frame."""
     groups = list(frame.groupby("task", sort=False))
     columns = min(4, len(groups))
     rows = -(-len(groups) // columns)
-    figure = Figure(figsize=(5.5, 1.0 + 1.4 * rows))
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for ax in axes[len(groups) :]:
-        ax.set_axis_off()
-    for ax, (task, _) in zip(axes, groups, strict=False):
-        ax.set_title(TASKS[task], fontsize=8)
-        ax.tick_params(labelsize=6)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.label.set_size(7)
-    return figure, [(ax, part) for ax, (_, part) in zip(axes, groups, strict=False)]
+    with style.panels(rows, columns, (5.5, 1.0 + 1.4 * rows), len(groups)) as (figure, axes):
+        for ax, (task, _) in zip(axes, groups, strict=True):
+            ax.set_title(TASKS[task], fontsize=8)
+            ax.tick_params(labelsize=6)
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.label.set_size(7)
+        yield figure, [(ax, part) for ax, (_, part) in zip(axes, groups, strict=True)]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
@@ -71,11 +70,9 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
         missing = sorted(set(PANELS["all methods"]) - set(best))
         raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
     frames = {}
-    with style.context():
-        size = (2.6 if len(shown) == 1 else 0.6) + 1.9 * len(shown)
-        figure = Figure(figsize=(size, 3.1))
-        axes = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
-        for ax, (title, names) in zip(axes, shown.items(), strict=True):
+    size = ((2.6 if len(shown) == 1 else 0.6) + 1.9 * len(shown), 3.1)
+    with style.panels(1, len(shown), size, sharey=True) as (figure, panels):
+        for ax, (title, names) in zip(panels, shown.items(), strict=True):
             frames[title] = _draw(ax, {name: best[name] for name in names}, line_of, LOOKS)
             ax.set_title(title)
             ax.label_outer()
@@ -108,9 +105,8 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
         best[name] = best_setting(runs)
         looks[name] = style.Look(label, color, marker, "-" if mu else "--")
     frames = {}
-    with style.context():
-        figure = Figure(figsize=(5.5, 2.8))
-        for ax, metric in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
+    with style.panels(1, 2, (5.5, 2.8)) as (figure, panels):
+        for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
             frames[metric] = _draw(ax, best, _mu_line, looks, metric)
         shared_legend(figure)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()

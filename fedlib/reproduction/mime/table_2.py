@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import pandas as pd
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from fedlib.engine.history import History
@@ -61,9 +60,8 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
     panels = {base: [run for row, run in best.items() if row[0] == base] for base, _ in best}
     frames = {}
     percent = metric == "accuracy"
-    with style.context():
-        figure = Figure(figsize=(1.1 + 1.4 * len(panels), 2.7))
-        axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    size = (1.1 + 1.4 * len(panels), 2.7)
+    with style.panels(1, len(panels), size, sharey=True) as (figure, axes):
         for ax, (base, runs) in zip(axes, panels.items(), strict=True):
             _, frames[base] = learning_curves(
                 *(runs, metric),

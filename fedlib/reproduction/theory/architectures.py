@@ -46,14 +46,10 @@ def adafedadam_figure_4() -> Drawing:
     return _drawn("VGG11", models.VGG11, torch.zeros(1, 3, 32, 32))
 
 
-def adafedadam_figure_5(words: int = 400_000) -> Drawing:
-    """The two-layer LSTM for the Sent140 setup.
-
-    Args:
-        words: with a vector; 400,000 in the GloVe file that others use for Sent140.
-    """
+def adafedadam_figure_5() -> Drawing:
+    """The two-layer LSTM for the Sent140 setup, with the 400,000 words of the GloVe file."""
     # Padding and unknown words are one more. A view of one zero takes no memory.
-    vectors = torch.zeros(1).expand(words + 1, 300)
+    vectors = torch.zeros(1).expand(400_001, 300)
     example = torch.zeros(1, 25, dtype=torch.int64)
     return _drawn("Two-layer LSTM", lambda: models.Sent140LSTM(vectors), example)
 

@@ -90,16 +90,14 @@ def animate_paths(
     id: str,
     *,
     optimum: ArrayLike | None = None,
-    frames_per_second: int = 12,
     root: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """A GIF of the clients' local steps, round after round, a panel per method.
+    """A GIF of the clients' local steps, twelve in a second, a panel per method.
 
     Args:
         paths: title -> ``[rounds, clients, K + 1, 2]``, all of one shape.
         id: ``<paper>/<name>``; the file is ``<figures>/<id>.gif``.
         optimum: ``[2]``, of the mean objective.
-        frames_per_second: a frame is one local step.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
     Raises:
@@ -137,7 +135,7 @@ def animate_paths(
         target = folders.figures_root(root) / f"{id}.gif"
         target.parent.mkdir(parents=True, exist_ok=True)
         movie = FuncAnimation(figure, draw, frames=rounds * points, blit=False)
-        movie.save(str(target), writer=PillowWriter(fps=frames_per_second), dpi=100)
+        movie.save(str(target), writer=PillowWriter(fps=12), dpi=100)
     return target
 
 

@@ -37,6 +37,9 @@ def readable(formula: str) -> str:
 
     Args:
         formula: LaTeX with fractions, square roots of one letter and the letters of the table.
+
+    >>> readable(r"\frac{\delta G}{\sqrt{S}\epsilon^{3/2}}")
+    'δG/(√S ε^1.5)'
     """
     for latex, text in SYMBOLS.items():
         formula = formula.replace(latex, text)

@@ -108,13 +108,13 @@ def test_figure_1_data_holds_the_drawn_paths(tmp_path):
 
 
 def test_a_density_is_one_and_sits_where_the_clients_are(histories):
-    figure, data = client_density(histories[:1], bandwidth=4.0)
+    figure, data = client_density(histories[:1])
     values = 100 * histories[0].clients.query("metric == 'accuracy' and examples > 0")["value"]
     at, density = data["value"].to_numpy(), data["density"].to_numpy()
     assert np.trapezoid(density, at) == pytest.approx(1, abs=1e-3)
 
     def bell(x):
-        return np.exp(-(x**2) / 32) / np.sqrt(32 * np.pi)
+        return np.exp(-(x**2) / 50) / np.sqrt(50 * np.pi)
 
     x = 37.5
     expected = np.mean([bell(x - v) + bell(x + v) + bell(200 - v - x) for v in values])

@@ -14,9 +14,8 @@ from fedlib import papers
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.figures import style
-from fedlib.figures.heat_map import short
 from fedlib.figures.save import note, render
-from fedlib.reproduction import draw, tables
+from fedlib.reproduction import draw
 from fedlib.reproduction.fedopt import figures, grids, heat_maps, outcomes, tuning
 from fedlib.reproduction.fedopt.runs import TABLES_1
 from fedlib.results import selection
@@ -105,13 +104,6 @@ def test_panels_are_those_of_the_tasks_that_were_run(every):
     assert len(figures.convergence(four)[0].axes) == 4  # two places of the grid stay empty
     with pytest.raises(fedlib.Error, match="none of these runs"):
         figures.convergence([])
-
-
-def test_the_catalogue_names_a_notebook_for_each_panel():
-    one, four = (draw.entry(f"fedopt/figure_{number}").notebooks for number in (1, 4))
-    assert list(one) + list(four) == [*(t for t in TABLES_1 if t != "emnist_cr"), "emnist_cr"]
-    assert {**one, **four} == dict(draw.entry("fedopt/table_1").notebooks)
-    assert {**one, **four} == tables.notebooks("fedopt", "Table 1")
 
 
 @pytest.fixture(scope="module")
@@ -289,30 +281,12 @@ def test_losses_above_the_start_do_not_take_the_colours():
     assert "1e30" in {text.get_text() for text in figure.axes[1].texts}
 
 
-def test_changing_one_run_changes_the_picture():
-    runs = planted(algorithms=("fedavg",))
-    before = render(heat_maps.grids("fedavg")(runs)[0])
-    last(runs[3], "test", 0.8)
-    assert render(heat_maps.grids("fedavg")(runs)[0]) != before
-
-
 def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error():
     runs = planted()
     with pytest.raises(fedlib.Error, match="several runs for one pair"):
         heat_maps.grids("fedavg")([*runs, runs[-1]])
     with pytest.raises(fedlib.Error, match="none of these runs is of fedyogi"):
         heat_maps.grids("fedyogi")(runs)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *[(0.0, "0.0"), (0.04, "0.04"), (2.306, "2.31"), (77.44, "77.4"), (200.6, "200.6")],
-        *[(2000.0, "2e3"), (1.6e30, "2e30"), (-0.5, "-0.50")],
-    ],
-)
-def test_numbers_in_cells_are_short(value, text):
-    assert short(value) == text
 
 
 def test_the_maps_of_all_tasks_are_in_the_catalogue():
@@ -396,15 +370,3 @@ def test_tables_8_and_9_set_the_selected_values_beside_the_printed_ones():
     _, table = draw.entry("fedopt/table_9").draw([*taus("cifar10"), *planted("cifar100")[-9:]])
     assert table["method"].tolist() == ["FedAdagrad", "FedAdam"]  # FedAvg has no tau
     assert table["tau printed"].tolist() == [-2, -3] and table["tau ours"].tolist() == [-3, -3]
-
-
-def test_many_tasks_that_are_reduced_alike_share_one_note():
-    names = ("cifar10", "cifar100", "emnist_cr", "shakespeare")
-    runs = [made(name, "fedavg", (2.0, 2.0, 1.0), client_lr=1.0, server_lr=1.0) for name in names]
-    assert note(runs) == "quick preset: 2 rounds, 3 clients, 0.5 of the network's width"
-    assert note(runs[:3]).count("quick preset") == 3
-    config = runs[0].config
-    real = dataclasses.replace(config, task={**config.task, "stand_in": True})
-    runs[0] = dataclasses.replace(runs[0], config=real)
-    # Only one of them is a stand-in: it has to say so itself.
-    assert note(runs).startswith("cifar10: stand-in data, quick") and note(runs).count("quick") == 4

@@ -32,8 +32,8 @@ def test_local_paths_draws_clients_and_server(paths):
     np.testing.assert_array_equal(lines["optimum"].get_xydata(), [[1.0, 2.0]])
     drawn = data[data["path"] == "server"]
     np.testing.assert_array_equal(drawn[["x1", "x2"]], server)
-    own = data.query("path == '1' and round == 1")
-    np.testing.assert_array_equal(own[["x1", "x2"]], paths[1, 1])
+    second = data.query("path == '1' and round == 1")
+    np.testing.assert_array_equal(second[["x1", "x2"]], paths[1, 1])
     assert set(data.query("path != 'server'")["round"]) == {0, 1}
 
 
@@ -99,11 +99,6 @@ def test_drift_corrected_is_in_the_catalogue_and_draws_the_squared_gradient(tmp_
     assert draw.redraw(["theory/drift_corrected"], store=store) == [drawn.path]
 
 
-def test_server_path_needs_no_more_than_the_clients_ends(paths):
-    assert drift.server_path(paths).shape == (4, 2)
-    np.testing.assert_allclose(drift.server_path(paths)[1], paths[0, :, -1].mean(0))
-
-
 def quadratic_runs(name, rounds=3, **values):
     """FedAvg and FedAdam on two equal quadratics in one dimension, from 1 towards 0."""
     task = fedlib.quadratic_task([[[1.0]]] * 2, [[0.0]] * 2, x0=[1.0], name=name)
@@ -120,9 +115,9 @@ def test_server_adaptivity_has_a_panel_for_each_problem_that_was_run():
     assert [ax.get_title() for ax in figure.axes] == list(adaptivity.PANELS.values())
     assert list(data["task"].unique()) == ["sparse_features", "dense_features"]
     drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
-    own = drawn[style.look("fedavg").label].get_ydata()
-    np.testing.assert_allclose(own, sparse[0].series("loss"), rtol=1e-12)
-    np.testing.assert_allclose(own, 0.5 * 0.25 ** np.arange(4), rtol=1e-12)
+    losses = drawn[style.look("fedavg").label].get_ydata()
+    np.testing.assert_allclose(losses, sparse[0].series("loss"), rtol=1e-12)
+    np.testing.assert_allclose(losses, 0.5 * 0.25 ** np.arange(4), rtol=1e-12)
     assert len(adaptivity.server_adaptivity(dense)[0].axes) == 1
     with pytest.raises(fedlib.Error, match="give runs of sparse_features or dense_features"):
         adaptivity.server_adaptivity(quadratic_runs("other"))

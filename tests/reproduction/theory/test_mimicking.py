@@ -30,7 +30,6 @@ def squared_task(name, **options):
     [
         (r"\frac{LG^2}{S\epsilon^2} + \frac{L}{\epsilon}", "LG²/(Sε²) + L/ε"),
         (r"\left(\frac{N}{S}\right)^{\frac{2}{3}} \frac{L}{\epsilon}", "(N/S)^(2/3) L/ε"),
-        (r"\frac{\delta G}{\sqrt{S}\epsilon^{3/2}}", "δG/(√S ε^1.5)"),
         (r"\frac{G^2+\sigma^2}{\epsilon}", "(G² + σ²)/ε"),
         (r"\frac{\delta(G+\sigma)}{\epsilon^{3/2}}", "δ(G + σ)/(ε^1.5)"),
         (r"\frac{L\sqrt{S}}{\epsilon - G^2/S}", "L√S/(ε - G²/S)"),
@@ -153,8 +152,8 @@ def test_similarity_tunes_the_step_size_and_averages_over_seeds(store):
         rounds = {}
         for h in histories:
             steps, name = h.config.local_steps, h.config.algorithm
-            own = "server-only MVR" if steps == 1 else name
-            if (own, h.config.task["options"]["delta"]) != (method, delta):
+            line = "server-only MVR" if steps == 1 else name
+            if (line, h.config.task["options"]["delta"]) != (method, delta):
                 continue
             series = h.series("squared_gradient").to_numpy()
             reached = np.nonzero(series <= 1e-4 * series[0])[0]
