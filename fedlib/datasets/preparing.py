@@ -153,7 +153,7 @@ def _about(name: str, source: sources.Source) -> dict[str, Any]:
                 "name": file.name,
                 "url": file.urls[0],
                 "sha256": file.sha256,
-                "sha256_from": file.hash_from,
+                "sha256_from": source.hash_from,
             }
             for file in source.files
         ],

@@ -1,5 +1,6 @@
 """Preparing: files of the official formats become arrays; anything else leaves nothing behind."""
 
+import dataclasses
 import gzip
 import hashlib
 import io
@@ -42,7 +43,9 @@ def offer(site, monkeypatch):
             site.files[f"/{file.name}"] = content
             url, sha256 = f"{site.url}/{file.name}", hashlib.sha256(content).hexdigest()
             offered.append(sources.File(file.name, (url,), sha256, len(content)))
-        small = sources.Source(tuple(offered), original.members, 1000, 1000, original.origin)
+        small = dataclasses.replace(
+            original, files=tuple(offered), unpacked=1000, prepared=1000
+        )
         monkeypatch.setitem(sources.SOURCES, name, small)
         return small
 
