@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    """A TOML file of this package, by the data sets' names."""
+    """A TOML file of this package."""
     return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
