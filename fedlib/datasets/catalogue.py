@@ -45,6 +45,11 @@ class Description:
     stand_in: str = ""
     tasks: tuple[str, ...] = ()
 
+    def origin(self) -> dict[str, Any]:
+        """What a prepared or imported copy's card takes over."""
+        keys = ("name", "title", "about", "source", "licence")
+        return {key: getattr(self, key) for key in keys}
+
     def card(self) -> dict[str, Any]:
         """The description as a JSON-able dict."""
         card = asdict(self)

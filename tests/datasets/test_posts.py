@@ -1,5 +1,8 @@
 """Posts as word numbers: every rule against a slow, independent encoding, written or in memory."""
 
+import itertools
+from operator import itemgetter
+
 import numpy as np
 import pytest
 import torch
@@ -56,13 +59,6 @@ def check(found, rows):
         assert list(mine) == [i for i, row in enumerate(rows) if row[0] == client]
 
 
-def by_client(rows):
-    grouped = {}
-    for client, *texts in rows:
-        grouped.setdefault(client, []).append(texts)
-    return grouped
-
-
 def opened(folder, split="train"):
     arrays = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
     return from_arrays(arrays, split)
@@ -85,11 +81,8 @@ def test_special_words_of_short_exact_and_long_sentences():
     assert found.lengths.tolist() == [2, 20, 20, 20]
     # The bag keeps what the sentence cuts off.
     assert np.diff(found.word_offsets).tolist() == [1, 19, 20, 21]
-
-
-def test_the_real_sizes_give_the_paper_codes():
-    found = encode([("c", "w9999 w10000", "", "")], [f"w{i}" for i in range(10_000)], ["t"])
-    assert found.sentences[0, :4].tolist() == [10_002, 10_000, 10_001, 10_003]
+    found = encode([("c", "w0 w1 w2", "", ""), ("c", "w0", "", "")], VOCABULARY, TAGS, length=2)
+    assert found.sentences.tolist() == [[BOS, 1, 2], [BOS, 1, EOS]]
 
 
 def test_encoding_follows_the_rules_word_by_word():
@@ -107,11 +100,6 @@ def test_no_posts_and_posts_without_words_or_tags():
     # An empty text has one empty, unknown word for the sentence, and none for the bag.
     assert found.sentences[0, :4].tolist() == [BOS, OOV, EOS, 0]
     assert len(found.words) == len(found.tags) == 0
-
-
-def test_a_shorter_length():
-    found = encode([("c", "w0 w1 w2", "", ""), ("c", "w0", "", "")], VOCABULARY, TAGS, length=2)
-    assert found.sentences.tolist() == [[BOS, 1, 2], [BOS, 1, EOS]]
 
 
 def test_unusable_input_is_refused_in_one_line():
@@ -137,7 +125,8 @@ def test_writing_in_pieces_equals_encoding_in_memory(tmp_path, monkeypatch, piec
     monkeypatch.setattr(posts, "_PIECE", piece)
     rows = random_posts(seed=piece)
     with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-        for client, texts in by_client(rows).items():
+        for client, its_rows in itertools.groupby(rows, key=itemgetter(0)):
+            texts = [texts for _, *texts in its_rows]
             # A client in two calls, as bytes and as strings.
             half = (len(texts) + 1) // 2
             as_bytes = [[text.encode() for text in row] for row in texts[:half]]
@@ -171,9 +160,6 @@ def test_posts_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(Error, match="1 tokens, 2 title, 1 tags"):
         with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
             writer.add("a", ["w1"], ["", ""], [""])
-
-
-def test_missing_arrays_are_named():
     with pytest.raises(Error, match="the posts have no train_sentences"):
         from_arrays({}, "train")
 
@@ -190,9 +176,6 @@ def test_targets_count_the_first_sentences_only():
         assert found.targets(cap).tolist() == [sum(lengths[:cap]), sum(lengths[30:][:cap])]
     with pytest.raises(Error, match="cap is 0"):
         found.targets(0)
-
-
-def test_the_default_cap_is_a_thousand():
     found = encode([("a", "w1", "", "")] * 1001 + [("b", "w1", "", "")], VOCABULARY, TAGS)
     assert found.targets().tolist() == [2000, 2]
     assert found.targets(2000).tolist() == [2002, 2]
@@ -215,12 +198,9 @@ def test_bag_of_words_divides_by_all_words():
     torch.testing.assert_close(bag, expected, rtol=0, atol=0)
 
 
-def test_bag_of_words_of_any_posts_in_any_shape(tmp_path):
+def test_bag_of_words_of_any_posts_in_any_shape():
     rows = random_posts(seed=3)
-    with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-        for client, texts in by_client(rows).items():
-            writer.add(client, *zip(*texts, strict=True))
-    found = opened(tmp_path)
+    found = encode(rows, VOCABULARY, TAGS)
     index = torch.from_numpy(np.random.default_rng(0).integers(0, len(rows), (3, 1, 8)))
     bag = bag_of_words(index, *tensors(found), len(VOCABULARY))
     assert bag.shape == (3, 1, 8, len(VOCABULARY))

@@ -51,17 +51,18 @@ def prepare(name, files, root):
 EMNIST = {"pixels": np.zeros((0, 28, 28), np.float32), "label": np.zeros(0, np.int32)}
 
 
-def emnist(exact=True, seed=0):
+def emnist(seed=0):
     """Writers in one split only, one without examples, ids whose order is not their numbers'."""
     random = np.random.default_rng(seed)
 
     def images(n):
         levels = random.integers(0, 256, (n, 28, 28)).astype(np.float32)
         levels[:, 0] = 255  # paper is bright
-        pixels = levels / np.float32(255) if exact else random.random((n, 28, 28), np.float32)
         return [
             {"pixels": image, "label": int(label)}
-            for image, label in zip(pixels, random.integers(0, 62, n), strict=True)
+            for image, label in zip(
+                levels / np.float32(255), random.integers(0, 62, n), strict=True
+            )
         ]
 
     return {
@@ -91,15 +92,6 @@ def test_emnist_bit_for_bit(tmp_path):
     assert datasets.verify("emnist", tmp_path)["fingerprint"] == data.fingerprint
 
 
-def test_emnist_of_other_pixels_stays_float(tmp_path):
-    splits = emnist(exact=False)
-    prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
-    data = datasets.load("emnist", tmp_path)
-    expected = [row["pixels"] for c in sorted(splits["train"]) for row in splits["train"][c]]
-    assert data.train_x.dtype == data.test_x.dtype == np.float32
-    np.testing.assert_array_equal(data.train_x, np.stack(expected))
-
-
 @pytest.mark.parametrize("value", [-0.0, np.nextafter(np.float32(0.2), np.float32(1)), 1.5])
 def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, value):
     splits = emnist()
@@ -107,6 +99,8 @@ def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, value):
     prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
     data = datasets.load("emnist", tmp_path)
     assert data.train_x.dtype == data.test_x.dtype == np.float32
+    expected = [row["pixels"] for c in sorted(splits["train"]) for row in splits["train"][c]]
+    np.testing.assert_array_equal(data.train_x, np.stack(expected))
     where = data.test_client.tolist().index(data.clients.index("f99"))
     assert data.test_x[where, 5, 5].tobytes() == np.float32(value).tobytes()
 
@@ -169,15 +163,17 @@ def test_shakespeare_as_texts(tmp_path):
     assert card["counts"] == {"train": 4, "train_clients": 2, "test": 3, "test_clients": 2}
     data = datasets.load_text("shakespeare", tmp_path)
     assert data.clients == ("HAMLET_GHOST", "HAMLET_NOBODY", "OTHELLO_CLOWN", "THE_TEMPEST_ARIEL")
-    train = [(data.clients[c], data.text("train", i)) for i, c in enumerate(data.client("train"))]
-    assert train == [
+
+    def rows(split):
+        return [(data.clients[c], data.text(split, i)) for i, c in enumerate(data.client(split))]
+
+    assert rows("train") == [
         ("HAMLET_GHOST", "Adieu."),
         ("THE_TEMPEST_ARIEL", "All hail, great master!"),
         ("THE_TEMPEST_ARIEL", ""),
         ("THE_TEMPEST_ARIEL", "Où — 海\n"),
     ]
-    test = [(data.clients[c], data.text("test", i)) for i, c in enumerate(data.client("test"))]
-    assert test == [
+    assert rows("test") == [
         ("HAMLET_GHOST", "Remember me."),
         ("OTHELLO_CLOWN", "a\r"),
         ("OTHELLO_CLOWN", "b"),
