@@ -44,6 +44,25 @@ def test_a_partition_depends_on_the_seed_alone(draw):
     assert all(part.dtype == np.int64 for part in first)
 
 
+@pytest.mark.parametrize(
+    "deal", [lambda n: iid(n, 10, 0), lambda n: quantity(n, [n // 10] * 10, 0)]
+)
+def test_examples_are_shuffled(deal):
+    # The mean index of 1000 out of 10000 has standard deviation 2887 / sqrt(1000).
+    means = [part.mean() for part in deal(10_000)]
+    assert np.abs(np.array(means) - 4999.5).max() < 5 * 2887 / np.sqrt(1000)
+
+
+def test_sizes_are_exact_and_only_overlapping_clients_share_examples():
+    sizes = [0, *uniform_sizes(7, 10, 50, seed=3).tolist()]
+    shared = dirichlet_overlapping(LABELS, 8, 0.1, sizes, seed=0)
+    apart = dirichlet(LABELS, 8, 0.1, sizes, seed=0)
+    tree = pachinko(LABELS // 2, LABELS, 8, sizes, 0.1, 10, seed=0)
+    for parts, share in ((shared, True), (apart, False), (tree, False)):
+        assert [len(part) for part in parts] == sizes
+        assert (len(set(np.concatenate(parts).tolist())) < sum(sizes)) == share
+
+
 TREE = {"coarse": [0, 0, 1, 1], "fine": [0, 1, 2, 2], "clients": 2, "examples_per_client": 2}
 TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
 

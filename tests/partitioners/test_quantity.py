@@ -5,11 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from fedlib.partitioners import (
-    dirichlet,
-    dirichlet_overlapping,
     local_split,
     lognormal_sizes,
-    pachinko,
     quantity,
     uniform_sizes,
 )
@@ -47,22 +44,6 @@ def test_quantity_deals_exact_sizes_and_no_index_twice():
     assert everything.dtype == np.int64
     assert len(set(everything.tolist())) == 36 and 0 <= everything.min() <= everything.max() < 40
     assert sorted(np.concatenate(quantity(6, [2, 4], 0))) == list(range(6))
-
-
-def test_quantity_is_random():
-    means = [part.mean() for part in quantity(10_000, [1000] * 10, seed=0)]
-    assert np.abs(np.array(means) - 4999.5).max() < 5 * 2887 / np.sqrt(1000)
-
-
-def test_sizes_combine_with_the_other_partitioners():
-    labels = np.repeat(np.arange(10), 300)
-    sizes = uniform_sizes(8, 10, 50, seed=3)
-    for parts in (
-        dirichlet(labels, 8, 0.1, sizes, seed=0),
-        dirichlet_overlapping(labels, 8, 0.1, sizes, seed=0),
-        pachinko(labels // 2, labels, 8, sizes, 0.1, 10, seed=0),
-    ):
-        assert [len(part) for part in parts] == sizes.tolist()
 
 
 def test_local_split_divides_each_client():
