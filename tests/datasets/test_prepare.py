@@ -251,31 +251,31 @@ def sent140_csv(text):
 
 def by_user(root):
     data = datasets.load_text("sent140", root)
-    found = {}
+    tweets_of = {}
     for split in ("train", "test"):
         for i, client in enumerate(data.client(split)):
             tweet = (data.text(split, i), int(data.labels(split)[i]))
-            found.setdefault((data.clients[client], split), []).append(tweet)
-    return found
+            tweets_of.setdefault((data.clients[client], split), []).append(tweet)
+    return tweets_of
 
 
 def test_sent140_by_user(root, offer):
     sizes = {"zoe": 40, "Ann": 35, "bob": 29, "cy": 3}
     offer("sent140", tweets(sizes))
     card = prepare("sent140", root)
-    found = by_user(root)
-    assert {user for user, _ in found} == {"zoe", "Ann"}
+    tweets_of = by_user(root)
+    assert {user for user, _ in tweets_of} == {"zoe", "Ann"}
     assert datasets.load_text("sent140", root).clients == ("Ann", "zoe")
     for user, train in (("zoe", 32), ("Ann", 28)):
-        assert len(found[user, "train"]) == train
-        both = sorted(found[user, "train"] + found[user, "test"])
+        assert len(tweets_of[user, "train"]) == train
+        both = sorted(tweets_of[user, "train"] + tweets_of[user, "test"])
         expected = [(f"tweet {i} & café", int(i % 3 == 0)) for i in range(sizes[user])]
         assert both == sorted(expected)
     assert card["options"] == {"min_tweets": 30, "train_fraction": 0.8}
     # The draw of a user does not depend on who else is there.
     prepare("sent140", root, overwrite=True, min_tweets=3)
     more = by_user(root)
-    assert len(more) == 8 and {key: more[key] for key in found} == found
+    assert len(more) == 8 and {key: more[key] for key in tweets_of} == tweets_of
     assert (len(more["cy", "train"]), len(more["cy", "test"])) == (2, 1)
     prepare("sent140", root, overwrite=True, min_tweets=35, train_fraction=0.01)
     assert len(by_user(root)["zoe", "train"]) == 1

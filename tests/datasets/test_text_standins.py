@@ -135,10 +135,10 @@ class C:
             return None
         '''
     )
-    found = {
+    docs = {
         doc.name: (doc.text, doc.function, doc.returns) for doc in text_standins._docs(tree, "m")
     }
-    assert found == {
+    assert docs == {
         "m.a": ("First words here.\n\nMore.", True, True),
         "m.b": ("Second words here.", True, False),
         "m.b.inner": ("Third words here.", True, True),

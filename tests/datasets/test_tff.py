@@ -245,7 +245,7 @@ def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
     assert list(loaded) == ["train", "heldout", "test"]
     # Rank by count, then by the file's order; the last of the 500 is tag498.
     tag_list = ["tag600", "tag5", *(f"tag{i}" for i in range(499) if i != 5)]
-    for split, found in loaded.items():
+    for split, posts_of_split in loaded.items():
         rows = [
             (client, row["tokens"], row["title"], row["tags"])
             for client in sorted(splits[split])
@@ -254,11 +254,13 @@ def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
         expected = posts.encode(rows, WORD_LIST, tag_list)
         fields = ("sentences", "lengths", "words", "word_offsets", "tags", "tag_offsets")
         for field in fields:
-            np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
-        assert list(found.clients) == sorted(splits[split])
-        sizes = [len(splits[split][client]) for client in found.clients]
-        assert np.diff(found.starts).tolist() == sizes
-        assert found.word_list == tuple(WORD_LIST) and found.tag_list == tuple(tag_list)
+            np.testing.assert_array_equal(getattr(posts_of_split, field), getattr(expected, field))
+        assert list(posts_of_split.clients) == sorted(splits[split])
+        sizes = [len(splits[split][client]) for client in posts_of_split.clients]
+        assert np.diff(posts_of_split.starts).tolist() == sizes
+        assert posts_of_split.word_list == tuple(WORD_LIST) and posts_of_split.tag_list == tuple(
+            tag_list
+        )
     train = loaded["train"]
     assert set(np.unique(train.tags)) <= {0, 1, 2, 499} and 499 in train.tags
     for field in fields:
