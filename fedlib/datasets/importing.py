@@ -67,14 +67,14 @@ def import_file(
     if known is not None and known.kind != kind:
         wanted = ".npz file of arrays" if known.kind == "arrays" else ".jsonl file of texts"
         raise Error(f"{name!r} is imported from a {wanted}, not from {path.name}")
-    about = {
-        "name": name,
-        "title": known.title if known else name,
-        "about": known.about if known else "imported by the user",
-        "source": known.source if known else f"imported by the user from {path.name}",
-        "licence": known.licence if known else "as the user knows it",
-        "file": path.name,
-    }
+    said = known or Description(
+        name=name,
+        title=name,
+        about="imported by the user",
+        source=f"imported by the user from {path.name}",
+        licence="as the user knows it",
+    )
+    about = {**said.origin(), "file": path.name}
     with store.writing(name, data_root, overwrite) as folder:
         card = _arrays(path, folder, known) if kind == "arrays" else _texts(path, folder, known)
         return store.write_card(folder, {**about, **card})

@@ -141,20 +141,10 @@ def _readable(
 
 def _about(name: str, source: sources.Source) -> dict[str, Any]:
     """The part of the card that does not depend on what is in the files."""
+    fetched = [
+        {"name": file.name, "url": file.urls[0]}
+        | {"sha256": file.sha256, "sha256_from": source.hash_from}
+        for file in source.files
+    ]
     known = CATALOGUE[name]
-    return {
-        "name": name,
-        "title": known.title,
-        "about": known.about,
-        "source": source.origin or known.source,
-        "licence": known.licence,
-        "files": [
-            {
-                "name": file.name,
-                "url": file.urls[0],
-                "sha256": file.sha256,
-                "sha256_from": file.hash_from,
-            }
-            for file in source.files
-        ],
-    }
+    return {**known.origin(), "source": source.origin or known.source, "files": fetched}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedlib.errors import Error
+from fedlib.errors import require
 
 
 def leaf_synthetic(
@@ -35,12 +35,15 @@ def leaf_synthetic(
 
     Raises:
         Error: a count below 1, or a seed that is not in ``0 .. 2**32 - 1``.
+
+    Example:
+        >>> xs, ys = leaf_synthetic()
+        >>> len(xs), sum(map(len, ys)), xs[0].shape[1]
+        (100, 10376, 60)
     """
     for what, value in (("clients", clients), ("classes", classes), ("dimension", dimension)):
-        if value < 1:
-            raise Error(f"{what} is {value}; allowed: 1 or more")
-    if not 0 <= seed < 2**32:
-        raise Error(f"seed is {seed}; allowed: 0 to {2**32 - 1}")
+        require(value >= 1, what, value, "1 or more")
+    require(0 <= seed < 2**32, "seed", seed, f"0 to {2**32 - 1}")
     sizes = np.random.RandomState(seed).lognormal(3, 2, clients).astype(int)
     sizes = np.minimum(sizes + 5, 1000)
 

@@ -67,7 +67,11 @@ def shakespeare_chunks(
 
 
 def tweet_words(text: str) -> list[str]:
-    """Words and the marks ``. , ! ? ;`` of a tweet; capitals stay, as in LEAF's Sent140."""
+    """Words and the marks ``. , ! ? ;`` of a tweet; capitals stay, as in LEAF's Sent140.
+
+    >>> tweet_words("@Ann I'm SO sad... why?! #no_way :-(")
+    ['Ann', "I'm", 'SO', 'sad', '.', '.', '.', 'why', '?', '!', 'no_way']
+    """
     return _TWEET.findall(text)
 
 
@@ -84,12 +88,20 @@ def post_words(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """A post's sentences: cut after ``. ! ?`` before white space, and at blank lines."""
+    """A post's sentences: cut after ``. ! ?`` before white space, and at blank lines.
+
+    >>> sentences("One. Two! e.g.this stays  Three")
+    ['One.', 'Two!', 'e.g.this stays  Three']
+    """
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
 
 
 def most_frequent(words: Iterable[str], size: int) -> list[str]:
-    """The ``size`` most frequent words, most frequent first; ties in alphabetical order."""
+    """The ``size`` most frequent words, most frequent first; ties in alphabetical order.
+
+    >>> most_frequent(["b", "a", "c", "b", "d", "a"], 3)
+    ['a', 'b', 'c']
+    """
     counts = Counter(words)
     return sorted(counts, key=lambda word: (-counts[word], word))[:size]
 
@@ -104,6 +116,9 @@ def word_rows(
         numbers: of the known words.
         length: of a row.
         unknown: number of all other words.
+
+    >>> word_rows([["a", "b", "c"], ["x"], []], {"a": 1, "b": 2}, length=2, unknown=9).tolist()
+    [[1, 2], [9, 0], [0, 0]]
     """
     rows = [[numbers.get(word, unknown) for word in words[:length]] for words in texts]
     out = np.zeros((len(rows), length), dtype=np.int32)

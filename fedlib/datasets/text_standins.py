@@ -22,54 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets.catalogue import CATALOGUE, read_toml
 from fedlib.datasets.dataset import TextDataset, describe, fingerprint
 from fedlib.datasets.text import post_words
 from fedlib.errors import Error
 
-# The labels of the news stand-ins, and which packages and modules each holds. A module that is
-# missing from the installed Python is passed over.
-TOPICS: dict[str, tuple[str, ...]] = {
-    "mail": ("email", "imaplib", "mailbox", "nntplib", "poplib", "smtplib"),
-    "web": ("cgi", "http", "urllib", "wsgiref", "xmlrpc"),
-    "network": (
-        *("ftplib", "ipaddress", "selectors", "socket", "socketserver", "ssl", "telnetlib", "uuid"),
-    ),
-    "windows": ("curses", "tkinter", "turtle"),
-    "numbers": ("_pydecimal", "bisect", "fractions", "heapq", "numbers", "random", "statistics"),
-    "text": ("codecs", "csv", "difflib", "json", "re", "textwrap", "xml"),
-    "time and logging": ("_pydatetime", "_strptime", "calendar", "datetime", "logging", "sched"),
-    "files": (
-        *("_pyio", "base64", "bz2", "dbm", "filecmp", "fileinput", "glob", "gzip", "lzma"),
-        *("mimetypes", "os", "pathlib", "posixpath", "shelve", "shutil", "tarfile", "tempfile"),
-        *("wave", "zipfile"),
-    ),
-    "coroutines": ("asyncio",),
-    "processes": ("concurrent", "ctypes", "platform", "queue", "subprocess", "threading"),
-    "tests": (
-        *("bdb", "doctest", "pdb", "profile", "pstats", "timeit", "trace", "traceback", "unittest"),
-    ),
-    "packages": (
-        *("compileall", "importlib", "pkgutil", "py_compile", "runpy", "site", "sysconfig"),
-        *("venv", "zipapp", "zipimport"),
-    ),
-    "language": (
-        *("_collections_abc", "abc", "ast", "collections", "contextlib", "copy", "dis", "enum"),
-        *("functools", "graphlib", "inspect", "operator", "symtable", "tokenize", "types"),
-        *("typing", "weakref"),
-    ),
-    "programs": (
-        *("argparse", "cmd", "code", "codeop", "configparser", "getopt", "optparse", "pydoc"),
-        *("rlcompleter", "warnings"),
-    ),
-}
-# The four classes of the AG News stand-in are unions of these.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Internet": ("mail", "web", "network"),
-    "Data": ("numbers", "text", "time and logging"),
-    "System": ("files", "coroutines", "processes"),
-    "Language": ("tests", "packages", "language"),
-}
+_LABELS = read_toml("topics.toml")
+# The labels of the news stand-ins: which modules a topic holds, which topics a group of AG News.
+TOPICS: dict[str, list[str]] = _LABELS["topics"]
+GROUPS: dict[str, list[str]] = _LABELS["groups"]
 MOST_TAGS = 5  # of a post, as on Stack Overflow
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NAMED = (ast.ClassDef, *_FUNCTION)
@@ -105,7 +66,7 @@ def make(name: str) -> TextDataset:
         return _dataset(name, _posts(), 5)
     if name in ("sent140", "tweets"):
         return _dataset(name, _balanced(_summaries()), 5, _RETURNS)
-    topics = GROUPS if name == "ag_news" else {topic: (topic,) for topic in TOPICS}
+    topics = GROUPS if name == "ag_news" else {topic: [topic] for topic in TOPICS}
     return _dataset(name, _topical(topics), 5, tuple(topics))
 
 
@@ -274,7 +235,7 @@ def _balanced(texts: Iterable[_Text]) -> Iterator[_Text]:
             yield text
 
 
-def _topical(topics: Mapping[str, tuple[str, ...]]) -> Iterator[_Text]:
+def _topical(topics: Mapping[str, list[str]]) -> Iterator[_Text]:
     """Paragraphs of at least 8 words; the target is the position of their module's topic."""
     labels = {
         top: label

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import platform
 import tarfile
 import zipfile
 import zlib
@@ -46,11 +47,16 @@ def unpack(
         The unpacked files by name, without folders.
 
     Raises:
-        Failure: the archive is damaged or not safe, or there is no space; some of its files may be
-            in the folder then.
+        Failure: the archive is damaged or not safe, or there is no space (some of its files may be
+            in the folder then), or this Python is older than 3.11.4.
     """
     if not archive.name.endswith((*_TAR, ".zip")):
         raise Error(f"{archive.name} is no archive by its name; allowed: {', '.join(_TAR)}, .zip")
+    if not hasattr(tarfile, "data_filter"):
+        raise Failure(
+            f"cannot unpack {archive.name} safely: this is Python {platform.python_version()}, "
+            "whose tarfile has no data filter; use Python 3.11.4 or later"
+        )
     members = _zip_members if archive.suffix == ".zip" else _tar_members
     bar = {"desc": f"unpacking {archive.name}", "leave": False, "disable": not progress}
     files: dict[str, Path] = {}

@@ -44,11 +44,8 @@ def test_round_trip_with_every_optional_array(tmp_path):
         if key != "classes":
             assert (getattr(data, key) == value).all(), key
     assert data.classes == ("a", "b", "c")
-    assert (data.train_x.dtype, data.train_y.dtype, data.test_client.dtype) == (
-        np.uint8,
-        np.int64,
-        np.int64,
-    )
+    assert data.train_x.dtype == np.uint8
+    assert data.train_y.dtype == data.test_client.dtype == np.int64
     assert isinstance(data.train_x, np.memmap) and not data.train_x.flags.writeable
     assert not data.stand_in and data.polarity is None
     assert card["counts"] == {"train": 6, "test": 4, "train_clients": 3, "test_clients": 3}
@@ -61,13 +58,8 @@ def test_card_on_disk_holds_hashes_of_the_values(tmp_path):
     card = json.loads((tmp_path / "prepared/own/card.json").read_text())
     want = hashlib.sha256(good()["train_x"].tobytes()).hexdigest()
     assert card["arrays"]["train_x"] == {"dtype": "|u1", "shape": [6, 3, 2], "sha256": want}
-    assert sorted(p.name for p in (tmp_path / "prepared/own").iterdir()) == [
-        "card.json",
-        "test_x.npy",
-        "test_y.npy",
-        "train_x.npy",
-        "train_y.npy",
-    ]
+    stored = {path.name for path in (tmp_path / "prepared/own").iterdir()}
+    assert stored == {"card.json", *(f"{key}.npy" for key in good())}
     assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
 
 
@@ -102,10 +94,6 @@ def test_same_values_same_fingerprint_other_values_another(tmp_path):
     assert first["fingerprint"] == same["fingerprint"] != other["fingerprint"]
 
 
-def object_labels():
-    return np.array([1, None, 2, 0, 1, 2], dtype=object)
-
-
 REFUSED = [
     ({"test_y": None}, "lacks test_y"),
     ({"train_x": None, "test_x": None}, "lacks train_x, test_x"),
@@ -114,7 +102,7 @@ REFUSED = [
     ({"train_x": np.zeros(6, dtype=np.uint8)}, "train_x has 1 dimensions; needed: 2 to 4"),
     ({"train_x": np.zeros((6, 1, 1, 1, 1), dtype=np.uint8)}, "train_x has 5 dimensions"),
     ({"train_y": np.zeros((6, 1), dtype=int)}, "train_y has 2 dimensions; needed: 1"),
-    ({"train_y": object_labels()}, "'train_y' is damaged, or holds Python objects"),
+    ({"train_y": np.array([None] * 6)}, "'train_y' is damaged, or holds Python objects"),
     ({"train_x": np.full((6, 3, 2), np.nan), "test_x": np.zeros((4, 3, 2))}, "train_x has values"),
     ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
     (
@@ -168,24 +156,20 @@ def test_a_damaged_archive_is_refused(tmp_path):
     assert not (tmp_path / "root").exists()
 
 
-def test_an_array_shorter_than_its_header_says_is_refused(tmp_path):
-    path = tmp_path / "short.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        for key, array in good().items():
-            data = io.BytesIO()
-            np.save(data, array)
-            cut = -5 if key == "test_x" else None
-            archive.writestr(f"{key}.npy", data.getvalue()[:cut])
-    with pytest.raises(Error, match="'test_x' is damaged"):
-        datasets.import_file("own", path, tmp_path)
-
-
-def test_members_that_are_no_arrays_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("key", "change", "words"),
+    [
+        ("test_x", lambda content: content[:-5], "'test_x' is damaged"),
+        ("train_x", lambda content: b"hello", "'train_x' is not a NumPy array"),
+    ],
+)
+def test_members_that_are_cut_or_no_arrays_are_refused(tmp_path, key, change, words):
     path = tmp_path / "odd.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        for key in good():
-            archive.writestr(f"{key}.npy", b"hello")
-    with pytest.raises(Error, match="'train_x' is not a NumPy array"):
+    with zipfile.ZipFile(write(tmp_path)) as whole, zipfile.ZipFile(path, "w") as archive:
+        for member in whole.namelist():
+            content = whole.read(member)
+            archive.writestr(member, change(content) if member == f"{key}.npy" else content)
+    with pytest.raises(Error, match=words):
         datasets.import_file("own", path, tmp_path)
 
 

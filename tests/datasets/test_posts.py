@@ -1,5 +1,8 @@
 """Posts as word numbers: every rule against a slow, independent encoding, written or in memory."""
 
+import itertools
+from operator import itemgetter
+
 import numpy as np
 import pytest
 import torch
@@ -39,28 +42,23 @@ def random_posts(clients=7, seed=0):
     return rows
 
 
-def check(found, rows):
-    assert found.sentences.dtype == found.words.dtype == found.tags.dtype == np.int16
-    assert found.word_offsets.dtype == found.tag_offsets.dtype == found.starts.dtype == np.int64
-    assert len(found) == len(rows)
+def check(encoded, rows):
+    assert encoded.sentences.dtype == encoded.words.dtype == encoded.tags.dtype == np.int16
+    assert (
+        encoded.word_offsets.dtype == encoded.tag_offsets.dtype == encoded.starts.dtype == np.int64
+    )
+    assert len(encoded) == len(rows)
     for i, (_, *texts) in enumerate(rows):
         sentence, bag, tags = slow(*texts)
-        assert found.sentences[i].tolist() == sentence
-        assert found.words[found.word_offsets[i] : found.word_offsets[i + 1]].tolist() == bag
-        assert found.tags[found.tag_offsets[i] : found.tag_offsets[i + 1]].tolist() == tags
-        assert found.lengths[i] == np.count_nonzero(sentence[1:])
-    assert found.word_offsets[-1] == len(found.words)
-    assert found.tag_offsets[-1] == len(found.tags)
-    for code, client in enumerate(found.clients):
-        mine = range(found.starts[code], found.starts[code + 1])
+        assert encoded.sentences[i].tolist() == sentence
+        assert encoded.words[encoded.word_offsets[i] : encoded.word_offsets[i + 1]].tolist() == bag
+        assert encoded.tags[encoded.tag_offsets[i] : encoded.tag_offsets[i + 1]].tolist() == tags
+        assert encoded.lengths[i] == np.count_nonzero(sentence[1:])
+    assert encoded.word_offsets[-1] == len(encoded.words)
+    assert encoded.tag_offsets[-1] == len(encoded.tags)
+    for code, client in enumerate(encoded.clients):
+        mine = range(encoded.starts[code], encoded.starts[code + 1])
         assert list(mine) == [i for i, row in enumerate(rows) if row[0] == client]
-
-
-def by_client(rows):
-    grouped = {}
-    for client, *texts in rows:
-        grouped.setdefault(client, []).append(texts)
-    return grouped
 
 
 def opened(folder, split="train"):
@@ -74,44 +72,36 @@ def opened(folder, split="train"):
 def test_special_words_of_short_exact_and_long_sentences():
     words = " ".join(["w0"] * 25)
     texts = {n: words[: max(3 * n - 1, 0)] for n in (1, 19, 20, 21)}
-    found = encode([("c", text, "", "") for text in texts.values()], VOCABULARY, TAGS)
-    assert found.sentences.tolist() == [
+    encoded = encode([("c", text, "", "") for text in texts.values()], VOCABULARY, TAGS)
+    assert encoded.sentences.tolist() == [
         [BOS, 1, EOS] + [0] * 18,
         [BOS] + [1] * 19 + [EOS],
         [BOS] + [1] * 20,
         [BOS] + [1] * 20,
     ]
     assert (BOS, EOS, OOV) == (OOV + 1, OOV + 2, len(VOCABULARY) + 1)
-    assert found.lengths.tolist() == [2, 20, 20, 20]
+    assert encoded.lengths.tolist() == [2, 20, 20, 20]
     # The bag keeps what the sentence cuts off.
-    assert np.diff(found.word_offsets).tolist() == [1, 19, 20, 21]
-
-
-def test_the_real_sizes_give_the_paper_codes():
-    found = encode([("c", "w9999 w10000", "", "")], [f"w{i}" for i in range(10_000)], ["t"])
-    assert found.sentences[0, :4].tolist() == [10_002, 10_000, 10_001, 10_003]
+    assert np.diff(encoded.word_offsets).tolist() == [1, 19, 20, 21]
+    encoded = encode([("c", "w0 w1 w2", "", ""), ("c", "w0", "", "")], VOCABULARY, TAGS, length=2)
+    assert encoded.sentences.tolist() == [[BOS, 1, 2], [BOS, 1, EOS]]
 
 
 def test_encoding_follows_the_rules_word_by_word():
     rows = random_posts()
-    found = encode(rows, VOCABULARY, TAGS)
-    check(found, rows)
-    assert (found.word_list, found.tag_list) == (tuple(VOCABULARY), tuple(TAGS))
+    encoded = encode(rows, VOCABULARY, TAGS)
+    check(encoded, rows)
+    assert (encoded.word_list, encoded.tag_list) == (tuple(VOCABULARY), tuple(TAGS))
 
 
 def test_no_posts_and_posts_without_words_or_tags():
     none = encode([], VOCABULARY, TAGS)
     assert none.sentences.shape == (0, 21) and none.starts.tolist() == [0]
     assert none.targets().tolist() == []
-    found = encode([("c", "", "", "sql||")], VOCABULARY, TAGS)
+    encoded = encode([("c", "", "", "sql||")], VOCABULARY, TAGS)
     # An empty text has one empty, unknown word for the sentence, and none for the bag.
-    assert found.sentences[0, :4].tolist() == [BOS, OOV, EOS, 0]
-    assert len(found.words) == len(found.tags) == 0
-
-
-def test_a_shorter_length():
-    found = encode([("c", "w0 w1 w2", "", ""), ("c", "w0", "", "")], VOCABULARY, TAGS, length=2)
-    assert found.sentences.tolist() == [[BOS, 1, 2], [BOS, 1, EOS]]
+    assert encoded.sentences[0, :4].tolist() == [BOS, OOV, EOS, 0]
+    assert len(encoded.words) == len(encoded.tags) == 0
 
 
 def test_unusable_input_is_refused_in_one_line():
@@ -137,19 +127,20 @@ def test_writing_in_pieces_equals_encoding_in_memory(tmp_path, monkeypatch, piec
     monkeypatch.setattr(posts, "_PIECE", piece)
     rows = random_posts(seed=piece)
     with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-        for client, texts in by_client(rows).items():
+        for client, its_rows in itertools.groupby(rows, key=itemgetter(0)):
+            texts = [texts for _, *texts in its_rows]
             # A client in two calls, as bytes and as strings.
             half = (len(texts) + 1) // 2
             as_bytes = [[text.encode() for text in row] for row in texts[:half]]
             writer.add(client, *zip(*as_bytes, strict=True))
             if texts[half:]:
                 writer.add(client, *zip(*texts[half:], strict=True))
-    found = opened(tmp_path)
-    check(found, rows)
-    assert len(writer) == len(rows) and writer.clients == len(found.clients)
+    encoded = opened(tmp_path)
+    check(encoded, rows)
+    assert len(writer) == len(rows) and writer.clients == len(encoded.clients)
     memory = encode(rows, VOCABULARY, TAGS)
     for field in ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(memory, field))
+        np.testing.assert_array_equal(getattr(encoded, field), getattr(memory, field))
 
 
 def test_clients_without_posts_keep_their_place(tmp_path):
@@ -157,10 +148,10 @@ def test_clients_without_posts_keep_their_place(tmp_path):
         writer.add("none", [], [], [])
         writer.add("one", ["w1"], ["w2"], ["git"])
         writer.add("ünï", [], [], [])
-    found = opened(tmp_path, "test")
-    assert found.clients == ("none", "one", "ünï")
-    assert found.starts.tolist() == [0, 0, 1, 1]
-    assert found.targets().tolist() == [0, 2, 0]
+    encoded = opened(tmp_path, "test")
+    assert encoded.clients == ("none", "one", "ünï")
+    assert encoded.starts.tolist() == [0, 0, 1, 1]
+    assert encoded.targets().tolist() == [0, 2, 0]
 
 
 def test_posts_that_do_not_fit_are_refused(tmp_path):
@@ -171,9 +162,6 @@ def test_posts_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(Error, match="1 tokens, 2 title, 1 tags"):
         with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
             writer.add("a", ["w1"], ["", ""], [""])
-
-
-def test_missing_arrays_are_named():
     with pytest.raises(Error, match="the posts have no train_sentences"):
         from_arrays({}, "train")
 
@@ -183,19 +171,16 @@ def test_missing_arrays_are_named():
 
 def test_targets_count_the_first_sentences_only():
     rows = [("a", "w1 " * n + "w1", "", "") for n in range(30)] + [("b", "w1", "", "")] * 4
-    found = encode(rows, VOCABULARY, TAGS)
+    encoded = encode(rows, VOCABULARY, TAGS)
     lengths = [np.count_nonzero(slow(*row[1:])[0][1:]) for row in rows]
-    assert found.targets().tolist() == [sum(lengths[:30]), sum(lengths[30:])]
+    assert encoded.targets().tolist() == [sum(lengths[:30]), sum(lengths[30:])]
     for cap in (1, 3, 4, 29):
-        assert found.targets(cap).tolist() == [sum(lengths[:cap]), sum(lengths[30:][:cap])]
+        assert encoded.targets(cap).tolist() == [sum(lengths[:cap]), sum(lengths[30:][:cap])]
     with pytest.raises(Error, match="cap is 0"):
-        found.targets(0)
-
-
-def test_the_default_cap_is_a_thousand():
-    found = encode([("a", "w1", "", "")] * 1001 + [("b", "w1", "", "")], VOCABULARY, TAGS)
-    assert found.targets().tolist() == [2000, 2]
-    assert found.targets(2000).tolist() == [2002, 2]
+        encoded.targets(0)
+    encoded = encode([("a", "w1", "", "")] * 1001 + [("b", "w1", "", "")], VOCABULARY, TAGS)
+    assert encoded.targets().tolist() == [2000, 2]
+    assert encoded.targets(2000).tolist() == [2002, 2]
 
 
 def test_bag_of_words_divides_by_all_words():
@@ -205,9 +190,9 @@ def test_bag_of_words_divides_by_all_words():
         ("c", "unknown", "", ""),
         ("c", "", "", ""),  # no word at all
     ]
-    found = encode(rows, VOCABULARY, TAGS)
+    encoded = encode(rows, VOCABULARY, TAGS)
     size = len(VOCABULARY)
-    bag = bag_of_words(torch.arange(4), *tensors(found), size)
+    bag = bag_of_words(torch.arange(4), *tensors(encoded), size)
     assert bag.shape == (4, size) and bag.dtype == torch.float32
     expected = torch.zeros(4, size)
     expected[0, :3] = torch.tensor([0.5, 0.25, 0.25])
@@ -215,23 +200,20 @@ def test_bag_of_words_divides_by_all_words():
     torch.testing.assert_close(bag, expected, rtol=0, atol=0)
 
 
-def test_bag_of_words_of_any_posts_in_any_shape(tmp_path):
+def test_bag_of_words_of_any_posts_in_any_shape():
     rows = random_posts(seed=3)
-    with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-        for client, texts in by_client(rows).items():
-            writer.add(client, *zip(*texts, strict=True))
-    found = opened(tmp_path)
+    encoded = encode(rows, VOCABULARY, TAGS)
     index = torch.from_numpy(np.random.default_rng(0).integers(0, len(rows), (3, 1, 8)))
-    bag = bag_of_words(index, *tensors(found), len(VOCABULARY))
+    bag = bag_of_words(index, *tensors(encoded), len(VOCABULARY))
     assert bag.shape == (3, 1, 8, len(VOCABULARY))
     for i, row in zip(index.flatten().tolist(), bag.flatten(0, 2), strict=True):
         ids = np.array(slow(*rows[i][1:])[1], dtype=int)
         expected = np.bincount(ids, minlength=OOV + 1)[1:OOV] / max(len(ids), 1)
         np.testing.assert_array_equal(row.numpy(), expected.astype(np.float32))
-    empty = bag_of_words(index[:0], *tensors(found), len(VOCABULARY))
+    empty = bag_of_words(index[:0], *tensors(encoded), len(VOCABULARY))
     assert empty.shape == (0, 1, 8, len(VOCABULARY))
 
 
-def tensors(found):
+def tensors(encoded):
     # Copies, because torch warns about memory that may not be written.
-    return torch.from_numpy(found.words.copy()), torch.from_numpy(found.word_offsets.copy())
+    return torch.from_numpy(encoded.words.copy()), torch.from_numpy(encoded.word_offsets.copy())

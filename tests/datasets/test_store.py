@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 
 import numpy as np
 import pytest
@@ -20,12 +19,9 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_an_untouched_copy_is_right(root):
-    assert datasets.verify("own", root)["name"] == "own"
-
-
 @pytest.mark.parametrize("key", ["train_x", "train_y", "test_x", "test_y"])
 def test_a_changed_byte_is_noticed_and_the_array_named(root, key):
+    assert datasets.verify("own", root)["name"] == "own"
     path = root / f"prepared/own/{key}.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -122,14 +118,10 @@ def test_the_data_root_can_come_from_the_environment(root, monkeypatch):
 
 
 def test_a_failure_while_replacing_keeps_the_old_copy(root, monkeypatch):
-    real = os.rename
+    def full(*_):
+        raise OSError(28, "No space left on device")
 
-    def fails_for_the_new_one(source, target):
-        if target.name == "own" and not source.name.endswith(".old"):
-            raise OSError(28, "No space left on device")
-        real(source, target)
-
-    monkeypatch.setattr(files.os, "rename", fails_for_the_new_one)
+    monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(Error, match="No space left"):
         datasets.import_file("own", root / "own.npz", root, overwrite=True)
     datasets.verify("own", root)

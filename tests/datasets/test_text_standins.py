@@ -89,10 +89,10 @@ def test_shakespeares_paragraphs_are_those_of_the_module() -> None:
     data = text_standins.make("shakespeare")
     root = Path(sysconfig.get_path("stdlib"))
     code = data.clients.index("textwrap")
-    own = [data.text("train", i) for i in np.flatnonzero(data.client("train") == code)]
+    texts = [data.text("train", i) for i in np.flatnonzero(data.client("train") == code)]
     source = " ".join((root / "textwrap.py").read_text(encoding="utf-8").split())
-    assert len(own) >= 5
-    assert all(" ".join(text.split())[:30] in source for text in own)
+    assert len(texts) >= 5
+    assert all(" ".join(text.split())[:30] in source for text in texts)
 
 
 def test_tags_are_modules_that_the_client_imports() -> None:
@@ -135,10 +135,10 @@ class C:
             return None
         '''
     )
-    found = {
+    docs = {
         doc.name: (doc.text, doc.function, doc.returns) for doc in text_standins._docs(tree, "m")
     }
-    assert found == {
+    assert docs == {
         "m.a": ("First words here.\n\nMore.", True, True),
         "m.b": ("Second words here.", True, False),
         "m.b.inner": ("Third words here.", True, True),
@@ -167,8 +167,5 @@ def test_without_sources_of_the_library(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(text_standins.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(Error, match="no source files of Python's standard library"):
         text_standins._library.__wrapped__()
-
-
-def test_unknown_stand_in() -> None:
     with pytest.raises(Error, match="no offline stand-in for 'reddit'"):
         text_standins.make("reddit")

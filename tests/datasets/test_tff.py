@@ -51,17 +51,18 @@ def prepare(name, files, root):
 EMNIST = {"pixels": np.zeros((0, 28, 28), np.float32), "label": np.zeros(0, np.int32)}
 
 
-def emnist(exact=True, seed=0):
+def emnist(seed=0):
     """Writers in one split only, one without examples, ids whose order is not their numbers'."""
     random = np.random.default_rng(seed)
 
     def images(n):
         levels = random.integers(0, 256, (n, 28, 28)).astype(np.float32)
         levels[:, 0] = 255  # paper is bright
-        pixels = levels / np.float32(255) if exact else random.random((n, 28, 28), np.float32)
         return [
             {"pixels": image, "label": int(label)}
-            for image, label in zip(pixels, random.integers(0, 62, n), strict=True)
+            for image, label in zip(
+                levels / np.float32(255), random.integers(0, 62, n), strict=True
+            )
         ]
 
     return {
@@ -91,15 +92,6 @@ def test_emnist_bit_for_bit(tmp_path):
     assert datasets.verify("emnist", tmp_path)["fingerprint"] == data.fingerprint
 
 
-def test_emnist_of_other_pixels_stays_float(tmp_path):
-    splits = emnist(exact=False)
-    prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
-    data = datasets.load("emnist", tmp_path)
-    expected = [row["pixels"] for c in sorted(splits["train"]) for row in splits["train"][c]]
-    assert data.train_x.dtype == data.test_x.dtype == np.float32
-    np.testing.assert_array_equal(data.train_x, np.stack(expected))
-
-
 @pytest.mark.parametrize("value", [-0.0, np.nextafter(np.float32(0.2), np.float32(1)), 1.5])
 def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, value):
     splits = emnist()
@@ -107,6 +99,8 @@ def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, value):
     prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
     data = datasets.load("emnist", tmp_path)
     assert data.train_x.dtype == data.test_x.dtype == np.float32
+    expected = [row["pixels"] for c in sorted(splits["train"]) for row in splits["train"][c]]
+    np.testing.assert_array_equal(data.train_x, np.stack(expected))
     where = data.test_client.tolist().index(data.clients.index("f99"))
     assert data.test_x[where, 5, 5].tobytes() == np.float32(value).tobytes()
 
@@ -169,15 +163,17 @@ def test_shakespeare_as_texts(tmp_path):
     assert card["counts"] == {"train": 4, "train_clients": 2, "test": 3, "test_clients": 2}
     data = datasets.load_text("shakespeare", tmp_path)
     assert data.clients == ("HAMLET_GHOST", "HAMLET_NOBODY", "OTHELLO_CLOWN", "THE_TEMPEST_ARIEL")
-    train = [(data.clients[c], data.text("train", i)) for i, c in enumerate(data.client("train"))]
-    assert train == [
+
+    def rows(split):
+        return [(data.clients[c], data.text(split, i)) for i, c in enumerate(data.client(split))]
+
+    assert rows("train") == [
         ("HAMLET_GHOST", "Adieu."),
         ("THE_TEMPEST_ARIEL", "All hail, great master!"),
         ("THE_TEMPEST_ARIEL", ""),
         ("THE_TEMPEST_ARIEL", "Où — 海\n"),
     ]
-    test = [(data.clients[c], data.text("test", i)) for i, c in enumerate(data.client("test"))]
-    assert test == [
+    assert rows("test") == [
         ("HAMLET_GHOST", "Remember me."),
         ("OTHELLO_CLOWN", "a\r"),
         ("OTHELLO_CLOWN", "b"),
@@ -249,7 +245,7 @@ def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
     assert list(loaded) == ["train", "heldout", "test"]
     # Rank by count, then by the file's order; the last of the 500 is tag498.
     tag_list = ["tag600", "tag5", *(f"tag{i}" for i in range(499) if i != 5)]
-    for split, found in loaded.items():
+    for split, posts_of_split in loaded.items():
         rows = [
             (client, row["tokens"], row["title"], row["tags"])
             for client in sorted(splits[split])
@@ -258,11 +254,13 @@ def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
         expected = posts.encode(rows, WORD_LIST, tag_list)
         fields = ("sentences", "lengths", "words", "word_offsets", "tags", "tag_offsets")
         for field in fields:
-            np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
-        assert list(found.clients) == sorted(splits[split])
-        sizes = [len(splits[split][client]) for client in found.clients]
-        assert np.diff(found.starts).tolist() == sizes
-        assert found.word_list == tuple(WORD_LIST) and found.tag_list == tuple(tag_list)
+            np.testing.assert_array_equal(getattr(posts_of_split, field), getattr(expected, field))
+        assert list(posts_of_split.clients) == sorted(splits[split])
+        sizes = [len(splits[split][client]) for client in posts_of_split.clients]
+        assert np.diff(posts_of_split.starts).tolist() == sizes
+        assert posts_of_split.word_list == tuple(WORD_LIST) and posts_of_split.tag_list == tuple(
+            tag_list
+        )
     train = loaded["train"]
     assert set(np.unique(train.tags)) <= {0, 1, 2, 499} and 499 in train.tags
     for field in fields:

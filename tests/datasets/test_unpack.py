@@ -131,6 +131,14 @@ def test_damaged_archives(tmp_path, out, name):
         refused(archive, out, "damaged or cut off")
 
 
+@pytest.mark.parametrize("name", ["x.tar", "x.zip"])
+def test_a_python_without_the_data_filter_is_told(tmp_path, out, monkeypatch, name):
+    archive = (zipped if name == "x.zip" else tar)(tmp_path / name)
+    monkeypatch.delattr(tarfile, "data_filter")
+    monkeypatch.delattr(tarfile, "FilterError")
+    refused(archive, out, r"cannot unpack x\..* safely: .*use Python 3\.11\.4 or later")
+
+
 def test_a_full_disk_and_other_suffixes(tmp_path, out, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")

@@ -51,10 +51,14 @@ DELTA_TABLES = [name for paper, name in ROWS if paper == "delta_sgd"]
 FAIR_TABLES = [name for paper, name in ROWS if paper == "adafedadam" and name != "table4_setups"]
 
 
-def test_the_papers_and_their_tables():
+def test_the_papers_their_tables_and_all_59_figures():
     assert papers.papers() == ("fedopt", "mime", "adafedadam", "delta_sgd")
     listed = {(paper, name) for paper in papers.papers() for name in papers.tables(paper)}
     assert listed == set(ROWS)
+    frame = papers.figures()
+    count = {"fedopt": 25, "mime": 5, "adafedadam": 13, "delta_sgd": 16}
+    assert frame["paper"].value_counts().to_dict() == count
+    assert not frame.duplicated(["paper", "id"]).any()
 
 
 @pytest.mark.parametrize(("paper", "name"), ROWS)
@@ -63,17 +67,6 @@ def test_every_table_is_complete_and_names_each_cell_once(paper, name):
     assert len(frame) == ROWS[paper, name]
     keys = [column for column in KEYS if column in frame]
     assert not frame.duplicated(keys).any()
-
-
-def test_figures_lists_all_59_of_the_papers():
-    frame = papers.figures()
-    assert frame["paper"].value_counts().to_dict() == {
-        "fedopt": 25,
-        "mime": 5,
-        "adafedadam": 13,
-        "delta_sgd": 16,
-    }
-    assert not frame.duplicated(["paper", "id"]).any()
 
 
 def test_every_cell_that_is_not_plainly_read_is_listed_as_unclear():
@@ -102,25 +95,17 @@ def convolution(inputs, outputs, kernel=3):
     return (kernel * kernel * inputs + 1) * outputs
 
 
+AE = [784, 1000, 500, 250, 30, 250, 500, 1000, 784]
+CR = [convolution(1, 32), convolution(32, 64), dense(64 * 12 * 12, 128), dense(128, 62)]
+
+
 @pytest.mark.parametrize(
     ("model", "layers"),
     [
-        (
-            "EMNIST AE",
-            [
-                dense(*pair)
-                for pair in itertools.pairwise([784, 1000, 500, 250, 30, 250, 500, 1000, 784])
-            ],
-        ),
-        (
-            "EMNIST CR",
-            [convolution(1, 32), convolution(32, 64), dense(64 * 12 * 12, 128), dense(128, 62)],
-        ),
+        ("EMNIST AE", [dense(*pair) for pair in itertools.pairwise(AE)]),
+        ("EMNIST CR", CR),
         ("Shakespeare", [90 * 8, lstm(8, 256), lstm(256, 256), dense(256, 90)]),
-        (
-            "StackOverflow NWP",
-            [10004 * 96, lstm(96, 670), dense(670, 96), dense(96, 10004)],
-        ),
+        ("StackOverflow NWP", [10004 * 96, lstm(96, 670), dense(670, 96), dense(96, 10004)]),
     ],
 )
 def test_printed_parameter_counts_follow_from_the_layers(model, layers):
@@ -165,9 +150,8 @@ def test_fedopt_settings_agree_with_its_tables():
     assert set(settings["rounds"]) == set(papers.table("fedopt", "table1_validation")["task"])
     for dataset, key in (("CIFAR-10", "cifar10"), ("CIFAR-100", "cifar100")):
         split = settings["datasets"][key]
-        examples = papers.printed(
-            "fedopt", "table2_datasets", dataset=dataset, quantity="train_examples"
-        )
+        where = {"dataset": dataset, "quantity": "train_examples"}
+        examples = papers.printed("fedopt", "table2_datasets", **where)
         assert split["train_clients"] * split["examples_per_client"] == examples == 50_000
 
 
@@ -252,42 +236,31 @@ def test_printed_returns_the_one_cell_asked_for():
     assert papers.printed("fedopt", "table3_6_models", **where) == 18_496
 
 
+MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("function", "arguments", "where", "message"),
     [
-        (lambda: papers.tables("fedop"), "did you mean 'fedopt'"),
-        (lambda: papers.settings("../fedopt"), "unknown paper"),
-        (lambda: papers.table("fedopt", "table1_validaton"), "did you mean 'table1_validation'"),
-        (lambda: papers.table("mime", "table1_validation"), "unknown table of mime"),
-        (lambda: papers.printed("fedopt", "table1_validation", task="CIFAR-10"), "5 cells"),
+        ("tables", "fedop", {}, "did you mean 'fedopt'"),
+        ("settings", "../fedopt", {}, "unknown paper"),
+        ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
+        ("table", "mime table1_validation", {}, "unknown table of mime"),
+        ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
+        ("printed", "fedopt table1_validation", {"task": "CIFAR10"}, "did you mean 'CIFAR-10'"),
+        ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
         (
-            lambda: papers.printed("fedopt", "table1_validation", task="CIFAR10"),
-            "did you mean 'CIFAR-10'",
+            *("printed", "fedopt table11_lr_decay"),
+            *({"algorithm": "Yogi", "setting": "federated"}, "selects 0 cells"),
         ),
-        (lambda: papers.printed("fedopt", "table1_validation", taks="x"), "did you mean 'task'"),
-        (
-            lambda: papers.printed(
-                "fedopt", "table11_lr_decay", algorithm="Yogi", setting="federated"
-            ),
-            "selects 0 cells",
-        ),
-        (lambda: papers.printed("fedopt", "table8_learning_rates"), "log10_client_lr"),
-        (lambda: papers.printed("fedopt", "table9_tau", column="task"), "holds text"),
-        (
-            lambda: papers.printed(
-                "adafedadam",
-                "table1_resource_heterogeneity",
-                setup="Cifar10",
-                algorithm="FedAvg",
-                metric="avg",
-            ),
-            "could not be read",
-        ),
+        ("printed", "fedopt table8_learning_rates", {}, "log10_client_lr"),
+        ("printed", "fedopt table9_tau", {"column": "task"}, "holds text"),
+        ("printed", "adafedadam table1_resource_heterogeneity", MISSING, "could not be read"),
     ],
 )
-def test_a_wrong_question_gets_one_clear_line(call, message):
+def test_a_wrong_question_gets_one_clear_line(function, arguments, where, message):
     with pytest.raises(Error, match=re.escape(message)) as caught:
-        call()
+        getattr(papers, function)(*arguments.split(), **where)
     assert "\n" not in str(caught.value)
 
 

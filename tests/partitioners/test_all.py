@@ -1,0 +1,145 @@
+"""Every partitioner: the seed alone decides, and bad input is refused in one line."""
+
+import numpy as np
+import pytest
+
+from fedlib.errors import Error
+from fedlib.partitioners import (
+    by_user,
+    dirichlet,
+    dirichlet_overlapping,
+    iid,
+    label_counts,
+    local_split,
+    lognormal_sizes,
+    pachinko,
+    quantity,
+    silos,
+    uniform_sizes,
+)
+
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 50))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda seed: iid(50, 5, seed),
+        lambda seed: quantity(100, [50], seed),
+        lambda seed: dirichlet(LABELS, 5, 0.5, 50, seed),
+        lambda seed: dirichlet_overlapping(LABELS, 5, 0.5, 9, seed),
+        lambda seed: pachinko(LABELS // 2, LABELS, 5, 50, 0.1, 10.0, seed),
+        lambda seed: silos(LABELS, 4, 1.0, seed),
+        lambda seed: [uniform_sizes(9, 0, 10**6, seed)],
+        lambda seed: [lognormal_sizes(9, seed, cap=10**9)],
+    ],
+)
+def test_a_partition_depends_on_the_seed_alone(draw):
+    np.random.seed(1)
+    first = draw(3)
+    np.random.seed(2)
+    again, other = draw(3), draw(4)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+    assert all(part.dtype == np.int64 for part in first)
+
+
+@pytest.mark.parametrize(
+    "deal", [lambda n: iid(n, 10, 0), lambda n: quantity(n, [n // 10] * 10, 0)]
+)
+def test_examples_are_shuffled(deal):
+    # The mean index of 1000 out of 10000 has standard deviation 2887 / sqrt(1000).
+    means = [part.mean() for part in deal(10_000)]
+    assert np.abs(np.array(means) - 4999.5).max() < 5 * 2887 / np.sqrt(1000)
+
+
+def test_sizes_are_exact_and_only_overlapping_clients_share_examples():
+    sizes = [0, *uniform_sizes(7, 10, 50, seed=3).tolist()]
+    shared = dirichlet_overlapping(LABELS, 8, 0.1, sizes, seed=0)
+    apart = dirichlet(LABELS, 8, 0.1, sizes, seed=0)
+    tree = pachinko(LABELS // 2, LABELS, 8, sizes, 0.1, 10, seed=0)
+    for parts, share in ((shared, True), (apart, False), (tree, False)):
+        assert [len(part) for part in parts] == sizes
+        assert (len(set(np.concatenate(parts).tolist())) < sum(sizes)) == share
+
+
+TREE = {"coarse": [0, 0, 1, 1], "fine": [0, 1, 2, 2], "clients": 2, "examples_per_client": 2}
+TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: iid(10, 0, 0), "clients is 0"),
+        (lambda: iid(3, 5, 0), "3 examples among 5 clients"),
+        (lambda: by_user(np.zeros((2, 2))), "2 dimensions"),
+        (lambda: iid(10, 2.5, 0), "clients is 2.5; allowed: a whole number, 1 or more"),
+        (lambda: dirichlet([0, 1], 0, 1.0, 1, 0), "clients is 0"),
+        (lambda: dirichlet([0, 1], 1, "0.1", 1, 0), "alpha is '0.1'; allowed: a finite number"),
+        (lambda: dirichlet([0, 1], 1, 0.0, 1, 0), "alpha is 0.0"),
+        (lambda: dirichlet([0, 1], 1, float("nan"), 1, 0), "alpha is nan"),
+        (lambda: dirichlet([0, 1], 2, 1.0, 5, 0), "ask for 10 examples in all, .* only 2"),
+        (lambda: dirichlet([0, 1], 2, 1.0, [1], 0), "2 numbers"),
+        (lambda: dirichlet([0, 1], 2, 1.0, -1, 0), "is -1"),
+        (lambda: dirichlet([0, -1], 1, 1.0, 1, 0), "smallest is -1"),
+        (lambda: dirichlet([0.5, 1.0], 1, 1.0, 1, 0), "integers"),
+        (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[1.0]]), r"needed: \(1, 2\)"),
+        (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[0.0, 0.0]]), "positive sum"),
+        (lambda: uniform_sizes(0, 1, 2, 0), "clients is 0"),
+        (lambda: uniform_sizes(3, 5, 2, 0), "high is 2, below low, which is 5"),
+        (lambda: uniform_sizes(3, -1, 2, 0), "low is -1"),
+        (lambda: lognormal_sizes(0, 0), "clients is 0"),
+        (lambda: lognormal_sizes(3, 0, sigma=-1.0), "sigma is -1.0"),
+        (lambda: lognormal_sizes(3, 0, mean=float("nan")), "mean is nan"),
+        (lambda: lognormal_sizes(3, 0, cap=-1), "cap is -1"),
+        (lambda: quantity(5, [3, 3], 0), "2 clients ask for 6 examples in all, .* only 5"),
+        (lambda: quantity(5, [], 0), "one number per client"),
+        (lambda: quantity(5, 3, 0), "one number per client"),
+        (lambda: quantity(5, [1.5], 0), "integers, 0 or more"),
+        (lambda: quantity(-1, [1], 0), "n is -1"),
+        (lambda: local_split([np.arange(3)], 1.5, 0), "test_fraction is 1.5; allowed: 0 to 1"),
+        (lambda: dirichlet_overlapping([0, 1], 2, 0.0, 5, 0), "alpha is 0.0"),
+        (lambda: dirichlet_overlapping([0, 1], 0, 1.0, 5, 0), "clients is 0"),
+        (lambda: dirichlet_overlapping([0, 1], 2, 1.0, [5], 0), "2 numbers"),
+        (lambda: dirichlet_overlapping(np.zeros(0, int), 2, 1.0, 5, 0), "labels is empty"),
+        (lambda: silos([0, 1], 3, 1.0, 0), "2 examples among 3 clients"),
+        (lambda: silos([0, 1], 2, -0.5, 0), "beta is -0.5"),
+        (lambda: silos([[0, 1]], 2, 0.5, 0), "one-dimensional"),
+        (lambda: label_counts([0, 1], []), "parts is empty"),
+        (lambda: label_counts([0, 1], [np.array([2])]), "client 0 has index 2, .* 2 labels"),
+        (lambda: label_counts([0, 1], [[0], np.array([1, -1])]), "client 1 has index -1"),
+        (
+            lambda: pachinko(**TREE | {"examples_per_client": 3}),
+            "2 clients ask for 6 examples in all, but there are only 4",
+        ),
+        (
+            lambda: pachinko(**TREE | {"clients": 5, "examples_per_client": 1}),
+            "5 clients ask for 5 examples in all, .* only 4",
+        ),
+        (lambda: pachinko(**TREE | {"fine": [0, 1, 2]}), "4 coarse labels but 3 fine labels"),
+        (
+            lambda: pachinko(**TREE | {"fine": [0, 1, 1, 2]}),
+            "fine label 1 is in two coarse labels, 0 and 1",
+        ),
+        (
+            lambda: pachinko(**TREE | {"alpha": 0.0}),
+            "alpha is 0.0; allowed: a finite number above 0",
+        ),
+        (lambda: pachinko(**TREE | {"beta": -1}), "beta is -1"),
+        (lambda: pachinko(**TREE | {"beta": float("inf")}), "beta is inf"),
+        (lambda: pachinko(**TREE | {"alpha": float("nan")}), "alpha is nan"),
+        (lambda: pachinko(**TREE | {"clients": 0}), "clients is 0"),
+        (lambda: pachinko(**TREE | {"examples_per_client": [1]}), "2 numbers, one per client"),
+        (lambda: pachinko(**TREE | {"examples_per_client": -1}), "examples_per_client is -1"),
+        (lambda: pachinko(**TREE | {"examples_per_client": 1.5}), "examples_per_client is 1.5"),
+        (lambda: pachinko(**TREE | {"coarse": [0, 0, 1, -1]}), "coarse must be 0 or more"),
+        (
+            lambda: pachinko(**TREE | {"fine": [0.0, 1.0, 2.0, 2.0]}),
+            "fine must be one-dimensional integers",
+        ),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(call, words):
+    with pytest.raises(Error, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
