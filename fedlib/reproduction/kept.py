@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedlib import algorithms
-from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
 from fedlib.reproduction import tables
 from fedlib.reproduction.matching import (
@@ -22,7 +20,7 @@ from fedlib.reproduction.matching import (
     same_method,
 )
 from fedlib.reproduction.table import Cell
-from fedlib.results.selection import settings
+from fedlib.results.selection import settings, shared
 from fedlib.results.store import Store
 
 
@@ -97,12 +95,14 @@ def longest(
         if config.algorithm in algorithms.METHODS and _printed_method(
             run, config.algorithm in tuned
         ):
-            group = groups.setdefault(_shared(config), {})
+            group = groups.setdefault(shared(config, "algorithm", "method"), {})
             group.setdefault(config.algorithm, []).append(run)
     every = [group for group in groups.values() if len(group) >= least]
-    if not every:
-        return []
-    chosen = max(every, key=lambda group: (_rounds(group), len(group)))
+
+    def length(group: dict[str, list[Run]]) -> tuple[int, int]:
+        return next(iter(group.values()))[0].config.rounds, len(group)
+
+    chosen = max(every, key=length, default={})
     histories: list[History] = []
     for name in algorithms.METHODS:
         histories += min(settings(read(chosen.get(name, []))), key=mean_score, default=[])
@@ -114,16 +114,3 @@ def _printed_method(run: Run, tuned: bool) -> bool:
     name = run.config.algorithm
     rates: dict[str, tuple[Any, ...]] = {"client_lr": (), "server_lr": ()} if tuned else {}
     return same_method(Cell(name, name, "accuracy", math.nan, tuned=rates), run)
-
-
-def _shared(config: RunConfig) -> str:
-    """What the runs of a comparison have in common."""
-    plain: dict[str, Any] = config.as_dict()
-    for name in ("algorithm", "method", "seeds"):
-        plain.pop(name)
-    plain["task"].pop("seed")
-    return json.dumps(plain, sort_keys=True)
-
-
-def _rounds(group: dict[str, list[Run]]) -> int:
-    return next(iter(group.values()))[0].config.rounds

@@ -166,27 +166,23 @@ class Store:
         refresh: bool,
         execution: dict[str, Any],
     ) -> list[History]:
-        found: dict[str, History] = {}
+        histories: dict[str, History] = {}
         missing: dict[str, engine.Configured] = {}
-        for run in configured:
-            digest = run.config.digest
-            if digest in found or digest in missing:
-                continue
+        for digest, run in {run.config.digest: run for run in configured}.items():
             stored = None if refresh else self._sound(run.config)
             if stored is None:
                 missing[digest] = run
             else:
-                found[digest] = stored
+                histories[digest] = stored
         execution = {**execution, "checkpoint": self.root / ".checkpoints", "together": True}
         # One call per program: nothing is shared across programs, and what is finished is safe.
         wanted = list(missing.values())
         for positions in engine.programs(wanted, task, execution.get("device", "auto")):
             program = [wanted[position] for position in positions]
             for history in engine.execute(task, program, **execution):
-                found[history.config.digest] = write_run(
-                    self.root, task, history, keep_params, refresh
-                )
-        return [found[run.config.digest] for run in configured]
+                stored = write_run(self.root, task, history, keep_params, refresh)
+                histories[history.config.digest] = stored
+        return [histories[run.config.digest] for run in configured]
 
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""
@@ -235,7 +231,7 @@ class Store:
             task: only runs of this task.
             published: the published runs as well.
         """
-        found: dict[str, Stored] = {}
+        runs: dict[str, Stored] = {}
         for folder in (self.root, *(self.published if published else ())):
             for path in folders(folder, task):
                 try:
@@ -243,20 +239,21 @@ class Store:
                 except Error as problem:
                     log.warning("%s", problem)
                     continue
-                found.setdefault(run.config.digest, run)
+                runs.setdefault(run.config.digest, run)
         for archive in self._archives() if published else ():
             for digest, packed in archive.items():
                 if task in (None, packed.config.task["name"]):
-                    found.setdefault(digest, packed)
-        return sorted(found.values(), key=lambda run: (run.meta["created"], run.config.digest))
+                    runs.setdefault(digest, packed)
+        return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
     def _archives(self) -> Iterator[Mapping[str, Stored]]:
         """The published archives; a damaged one is logged and left out."""
-        for path in [path for folder in self.published for path in sorted(folder.glob("*.zip"))]:
-            try:
-                yield open_archive(path)
-            except Error as problem:
-                log.warning("%s", problem)
+        for folder in self.published:
+            for path in sorted(folder.glob("*.zip")):
+                try:
+                    yield open_archive(path)
+                except Error as problem:
+                    log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.

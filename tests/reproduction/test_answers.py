@@ -97,15 +97,6 @@ def test_a_survey_counts_what_is_missing(store, requests, trained):
     assert not any(program.missing for program in answers.survey(store, requests, "quick"))
 
 
-def test_every_program_is_in_one_shard(store, requests):
-    programs = answers.survey(store, requests, "quick")
-    for of in (1, 2, 4, 9):
-        shards = [answers.shard(programs, number, of) for number in range(1, of + 1)]
-        digests = [program.digests for one in shards for program in one]
-        assert sorted(digests) == sorted(program.digests for program in programs)
-        assert max(map(len, shards)) - min(map(len, shards)) <= 1
-
-
 def test_a_refused_request_says_so_before_anything_trains(store, trained):
     bad = [Request("quadratic", "fedavg", "a"), Request("quadratic", "fedavg", "a", {"tau": 1.0})]
     with pytest.raises(fedlib.Error, match="unknown override for fedavg 'tau'"):
