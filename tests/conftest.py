@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedlib import cli
+from fedlib import cli, engine
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +40,16 @@ def command(
         return int(stop.value.code or 0), captured.out, captured.err
 
     return fedlib
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on nothing can be trained."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("trained")
+
+    return lambda: monkeypatch.setattr(engine, "execute", refuse)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedlib import cli
 from fedlib.datasets import download, sources
 
 Command = Callable[..., tuple[int, str, str]]
@@ -189,11 +188,6 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_par
     names = sorted(path.name for path in raw.iterdir())
     assert names == ["test.csv.part", "test.csv.wrong", "train.csv"] and not prepared.exists()
     assert command("data", "prepare", "ag_news")[0] == 0
-
-
-def test_values_on_the_command_line() -> None:
-    words = ["1", "1e-3", "0.5", "true", "None", "[1, 2]", "sgdm"]
-    assert [cli.parse_value(w) for w in words] == [1, 1e-3, 0.5, True, None, [1, 2], "sgdm"]
 
 
 def test_doctor_list_and_compare_answer_programs(command: Command) -> None:

@@ -13,7 +13,11 @@ from fedlib.errors import Error
 
 
 def parse_value(text: str) -> Any:
-    """A number, true, false, none, a JSON list, or else the text itself."""
+    """A number, true, false, none, a JSON list, or else the text itself.
+
+    >>> [parse_value(text) for text in ("1", "1e-3", "true", "None", "[1, 2]", "sgdm")]
+    [1, 0.001, True, None, [1, 2], 'sgdm']
+    """
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -25,10 +25,6 @@ log = logging.getLogger("fedlib")
 # What makes a run (decides its digest) and what only says how to compute it.
 SETTINGS = tuple(Settings.__annotations__)
 EXECUTION = tuple(Execution.__annotations__)
-TABLE = (
-    *("digest", "task", "preset", "algorithm", "rounds", "seed", "stand_in", "diverged"),
-    *("created", "path"),
-)
 
 
 class Keywords(Settings, Execution, total=False):
@@ -262,22 +258,22 @@ class Store:
         ``seed`` is one number, or text such as ``"init=0 sampling=1 batches=0"`` where they differ;
         ``diverged`` is the round or missing; ``created`` is UTC.
         """
-        rows = []
-        for run in self.stored():
-            task, seeds = run.config.task, run.config.seeds
+
+        def seed(seeds: Mapping[str, int]) -> int | str:
             alike = len(set(seeds.values())) == 1
-            rows.append(
-                (
-                    run.config.digest,
-                    task["name"],
-                    task["preset"],
-                    run.config.algorithm,
-                    run.config.rounds,
-                    seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items()),
-                    bool(task["stand_in"]),
-                    run.meta["diverged"],
-                    run.meta["created"],
-                    str(run.path),
-                )
-            )
-        return pd.DataFrame(rows, columns=list(TABLE)).astype({"diverged": "Int64"})
+            return seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items())
+
+        runs = self.stored()
+        columns = {
+            "digest": [run.config.digest for run in runs],
+            "task": [run.config.task["name"] for run in runs],
+            "preset": [run.config.task["preset"] for run in runs],
+            "algorithm": [run.config.algorithm for run in runs],
+            "rounds": [run.config.rounds for run in runs],
+            "seed": [seed(run.config.seeds) for run in runs],
+            "stand_in": [bool(run.config.task["stand_in"]) for run in runs],
+            "diverged": pd.array([run.meta["diverged"] for run in runs], dtype="Int64"),
+            "created": [run.meta["created"] for run in runs],
+            "path": [str(run.path) for run in runs],
+        }
+        return pd.DataFrame(columns)
