@@ -66,9 +66,9 @@ def test_help_everywhere(command: Command) -> None:
     status, out, _ = command()
     assert status == 0
     commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
-    for command in (*commands, "compare", "doctor", "bench"):
-        assert command in out
-        status, text, _ = command(command, "--help")
+    for name in (*commands, "compare", "doctor", "bench"):
+        assert name in out
+        status, text, _ = command(name, "--help")
         assert status == 0 and "Usage" in text
 
 
