@@ -66,22 +66,17 @@ def start(
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     where = resolve_device(device)
+    filled = experiments.filled(name, preset, numbers)
+    for key in filled:
+        if key not in numbers:
+            raise unknown(f"small number of {name}", key, numbers)
     _show_figures()
     style.apply()
     print(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    return Session(preset, seed, device, Store(), _filled(name, preset, numbers), name)
-
-
-def _filled(name: str, preset: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The notebook's numbers, those that are None from its small ones if the preset is quick."""
-    every = experiments.filled(name, preset, numbers)
-    for key in every:
-        if key not in numbers:
-            raise unknown(f"small number of {name}", key, numbers)
-    return every
+    return Session(preset, seed, device, Store(), filled, name)
 
 
 def _show_figures() -> None:
@@ -205,8 +200,8 @@ class Session:
         Args:
             caption: default the catalogue's, if it knows the figure.
         """
-        known = {entry.id: entry.caption for entry in draw.entries()}
-        caption = caption or known.get(id, "")
+        if not caption and id in draw.ENTRIES:
+            caption = draw.ENTRIES[id].caption
         return figures.save(figure, id, data, caption=caption, histories=histories)
 
     def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:

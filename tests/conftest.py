@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+
+from fedlib import cli, engine
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +22,34 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     yield tmp_path
+
+
+@pytest.fixture
+def command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """The command line in this process: exit status, standard output and standard error of
+    ``command("run", "synthetic", "fedavg")``.
+    """
+
+    def fedlib(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fedlib", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return fedlib
+
+
+@pytest.fixture
+def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on nothing can be trained."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("trained")
+
+    return lambda: monkeypatch.setattr(engine, "execute", refuse)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedlib import cli
 from fedlib.datasets import download, sources
 
-
-def fedlib(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error of a command."""
-    before, sys.argv = sys.argv, ["fedlib", *words]
-    try:
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-    finally:
-        sys.argv = before
-    captured = capsys.readouterr()
-    return int(stop.value.code or 0), captured.out, captured.err
+Command = Callable[..., tuple[int, str, str]]
 
 
 MISTAKES = [
@@ -65,53 +54,49 @@ MISTAKES = [
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
 def test_mistakes_exit_2_with_one_line(
-    capsys: pytest.CaptureFixture[str], own_folders: Path, words: list[str], message: str
+    command: Command, own_folders: Path, words: list[str], message: str
 ) -> None:
-    status, out, err = fedlib(capsys, *words)
+    status, out, err = command(*words)
     assert status == 2
     assert message in err and err.count("\n") == 1 and "Traceback" not in err
     assert not list(own_folders.rglob("history.csv")), out
 
 
-def test_help_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = fedlib(capsys)
+def test_help_everywhere(command: Command) -> None:
+    status, out, _ = command()
     assert status == 0
     commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
-    for command in (*commands, "compare", "doctor", "bench"):
-        assert command in out
-        status, text, _ = fedlib(capsys, command, "--help")
+    for name in (*commands, "compare", "doctor", "bench"):
+        assert name in out
+        status, text, _ = command(name, "--help")
         assert status == 0 and "Usage" in text
 
 
-def test_run_stores_and_answers_from_the_store(
-    capsys: pytest.CaptureFixture[str], own_folders: Path
-) -> None:
+def test_run_stores_and_answers_from_the_store(command: Command, own_folders: Path) -> None:
     words = ["run", "synthetic", "fedadam", "--rounds", "2", "--set", "client_lr=0.02", "--json"]
-    status, out, _ = fedlib(capsys, *words)
+    status, out, _ = command(*words)
     first = json.loads(out)
     assert status == 0 and 0 < first["final"]["test accuracy"] < 1
     assert len(list(own_folders.rglob("history.csv"))) == 1
-    status, out, _ = fedlib(capsys, *words)
+    status, out, _ = command(*words)
     assert json.loads(out) == first
-    status, out, _ = fedlib(capsys, "run", "synthetic", "fedadam", "--rounds", "2")
+    status, out, _ = command("run", "synthetic", "fedadam", "--rounds", "2")
     assert status == 0 and "2 rounds" in out and "test accuracy" in out
     assert len(list(own_folders.rglob("history.csv"))) == 2
 
 
-def test_grid_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_grid_prints_a_table_and_json(command: Command) -> None:
     words = ["grid", "quadratic", "fedavg", "client_lr=0.1,0.2", "server_lr=1,0.5,0.1"]
-    status, out, _ = fedlib(capsys, *words, "--rounds", "2", "--set", "local_steps=2")
+    status, out, _ = command(*words, "--rounds", "2", "--set", "local_steps=2")
     assert status == 0 and "0.5" in out and "test loss" in out
-    status, out, _ = fedlib(capsys, *words, "--rounds", "2", "--set", "local_steps=2", "--json")
+    status, out, _ = command(*words, "--rounds", "2", "--set", "local_steps=2", "--json")
     rows = json.loads(out)
     assert {(row["client_lr"], row["server_lr"]) for row in rows} == {
         (a, b) for a in (0.1, 0.2) for b in (1, 0.5, 0.1)
     }
 
 
-def test_import_list_and_verify_own_data(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_import_list_and_verify_own_data(command: Command, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     file = tmp_path / "own.npz"
     arrays = {
@@ -121,18 +106,18 @@ def test_import_list_and_verify_own_data(
         "test_y": draw.integers(0, 2, 6),
     }
     np.savez(file, **arrays)
-    status, out, _ = fedlib(capsys, "data", "import", "own", str(file))
+    status, out, _ = command("data", "import", "own", str(file))
     assert status == 0 and "imported own" in out
-    status, out, _ = fedlib(capsys, "data", "list", "--json")
+    status, out, _ = command("data", "list", "--json")
     assert "own" in {card["name"] for card in json.loads(out)}
-    status, out, _ = fedlib(capsys, "data", "verify")
+    status, out, _ = command("data", "verify")
     assert status == 0 and "own: unchanged" in out
-    status, _, err = fedlib(capsys, "data", "import", "own", str(file))
+    status, _, err = command("data", "import", "own", str(file))
     assert status == 2 and "own" in err
     np.savez(tmp_path / "bad.npz", **{**arrays, "train_y": arrays["train_y"][:5]})
-    status, _, err = fedlib(capsys, "data", "import", "bad", str(tmp_path / "bad.npz"))
+    status, _, err = command("data", "import", "bad", str(tmp_path / "bad.npz"))
     assert status == 2 and err.count("\n") == 1
-    status, out, _ = fedlib(capsys, "data", "list", "--json")
+    status, out, _ = command("data", "list", "--json")
     assert "bad" not in {card["name"] for card in json.loads(out)}
 
 
@@ -152,37 +137,35 @@ def news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_prepare_list_and_verify(
-    capsys: pytest.CaptureFixture[str], news: Path, own_folders: Path
-) -> None:
-    status, out, err = fedlib(capsys, "data", "prepare", "ag_news")
+def test_prepare_list_and_verify(command: Command, news: Path, own_folders: Path) -> None:
+    status, out, err = command("data", "prepare", "ag_news")
     assert (status, err) == (0, "")
     assert out.startswith("prepared ag_news: 2,000 train, 2,000 test, 1 train clients")
-    status, out, _ = fedlib(capsys, "data", "list")
+    status, out, _ = command("data", "list")
     (line,) = [line for line in out.splitlines() if line.startswith("ag_news")]
     folder = own_folders / "data" / "prepared" / "ag_news"
     size = sum(file.stat().st_size for file in folder.iterdir())
     shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
     assert line.split() == shown
-    status, out, _ = fedlib(capsys, "data", "list", "--json")
+    status, out, _ = command("data", "list", "--json")
     cards = {card["name"]: card for card in json.loads(out)}
     assert cards["ag_news"]["bytes"] == size
     assert cards["ag_news"]["tasks"] == ["ag_news"] and cards["femnist"]["downloads"] == []
     assert cards["emnist"]["downloads"] == ["fed_emnist.tar.bz2"]
     assert not cards["emnist"]["prepared"]
-    status, _, err = fedlib(capsys, "data", "prepare", "ag_news")
+    status, _, err = command("data", "prepare", "ag_news")
     assert status == 2 and "pass overwrite" in err
     words = ["--overwrite", "--from", str(news), "--json"]
-    status, out, _ = fedlib(capsys, "data", "prepare", "ag_news", *words)
+    status, out, _ = command("data", "prepare", "ag_news", *words)
     card = json.loads(out)
     assert status == 0 and card["counts"]["train"] == 2000
     (folder / "train_label.npy").write_bytes(b"x")
-    status, _, err = fedlib(capsys, "data", "verify", "ag_news")
+    status, _, err = command("data", "verify", "ag_news")
     assert status == 2 and "altered" in err and err.count("\n") == 1
 
 
 def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_part(
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
     news: Path,
     own_folders: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -193,31 +176,26 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_par
 
     whole = (news / "test.csv").read_bytes()
     (news / "test.csv").write_bytes(whole[:-2] + b"x\n")
-    status, _, err = fedlib(capsys, "data", "prepare", "ag_news")
+    status, _, err = command("data", "prepare", "ag_news")
     assert status == 1 and "nothing was prepared" in err and err.count("\n") == 1
     (news / "test.csv").write_bytes(whole)
     with monkeypatch.context() as patched:
         patched.setattr(download, "_PIECE", 100)
         patched.setattr(download, "tqdm", Bar)
-        status, _, err = fedlib(capsys, "data", "prepare", "ag_news")
+        status, _, err = command("data", "prepare", "ag_news")
     assert (status, err) == (130, "fedlib: interrupted\n")
     raw, prepared = own_folders / "data" / "raw" / "ag_news", own_folders / "data" / "prepared"
     names = sorted(path.name for path in raw.iterdir())
     assert names == ["test.csv.part", "test.csv.wrong", "train.csv"] and not prepared.exists()
-    assert fedlib(capsys, "data", "prepare", "ag_news")[0] == 0
+    assert command("data", "prepare", "ag_news")[0] == 0
 
 
-def test_values_on_the_command_line() -> None:
-    words = ["1", "1e-3", "0.5", "true", "None", "[1, 2]", "sgdm"]
-    assert [cli.parse_value(w) for w in words] == [1, 1e-3, 0.5, True, None, [1, 2], "sgdm"]
-
-
-def test_doctor_list_and_compare_answer_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = fedlib(capsys, "doctor", "--json")
+def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
+    status, out, _ = command("doctor", "--json")
     assert status == 0 and json.loads(out)["stored runs"] == 0
-    status, out, _ = fedlib(capsys, "list", "algorithms", "--json")
+    status, out, _ = command("list", "algorithms", "--json")
     assert set(json.loads(out)) >= {"fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"}
-    status, out, _ = fedlib(capsys, "compare", "fedopt", "--json")
+    status, out, _ = command("compare", "fedopt", "--json")
     rows = json.loads(out)
     assert status == 0 and {row["algorithm"] for row in rows} >= {"fedavg", "fedyogi"}
     assert all(row["ours"] is None for row in rows)

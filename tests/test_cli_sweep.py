@@ -6,28 +6,19 @@ import dataclasses
 import json
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedlib import cli, engine
+from fedlib import engine
 from fedlib.reproduction import draw, experiments, memory
 from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
-
-def fedlib(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Exit status, standard output and standard error of a command."""
-    before, sys.argv = sys.argv, ["fedlib", *words]
-    try:
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-    finally:
-        sys.argv = before
-    captured = capsys.readouterr()
-    return int(stop.value.code or 0), captured.out, captured.err
+Command = Callable[..., tuple[int, str, str]]
 
 
 def own(preset: str, seed: int, numbers: Any) -> list[Request]:
@@ -67,15 +58,15 @@ WORDS = ["sweep", "23_fair_synthetic", "-p", "rounds=2"]
 
 
 def test_a_sweep_trains_what_is_missing_and_then_nothing(
-    capsys: pytest.CaptureFixture[str], own_folders: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, own_folders: Path, no_training: Callable[[], None]
 ) -> None:
-    status, out, _ = fedlib(capsys, *WORDS, "--dry-run", "--json")
+    status, out, _ = command(*WORDS, "--dry-run", "--json")
     count = json.loads(out)
     assert status == 0 and not list(own_folders.rglob("history.csv"))
     assert (count["runs"], count["missing"], count["programs_missing"]) == (4, 4, 3)
-    status, out, _ = fedlib(capsys, *WORDS, "--part", "mu", "--json")
+    status, out, _ = command(*WORDS, "--part", "mu", "--json")
     assert status == 0 and json.loads(out)["stored"] == 2
-    status, out, err = fedlib(capsys, *WORDS)
+    status, out, err = command(*WORDS)
     assert status == 0 and out.splitlines()[-1].split() == ["all", "3", "0", "4", "4", "0"]
     assert "Traceback" not in err
     store = Store(own_folders / "data" / "runs")
@@ -83,27 +74,21 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(
         *("fedadam", "fedavg", "fedprox", "fedprox")
     ]
     assert {run.config.rounds for run in store.stored()} == {2}
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("trained")
-
-    monkeypatch.setattr(engine, "execute", refuse)
-    assert fedlib(capsys, *WORDS)[0] == 0
+    no_training()
+    assert command(*WORDS)[0] == 0
 
 
-def test_runs_that_notebooks_share_count_once(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = fedlib(capsys, "sweep", "--dry-run", "--json")
+def test_runs_that_notebooks_share_count_once(command: Command) -> None:
+    status, out, _ = command("sweep", "--dry-run", "--json")
     assert status == 0 and json.loads(out)["runs"] == 4
-    status, out, _ = fedlib(capsys, "sweep", "10", "23", "--seed", "3", "--dry-run", "--json")
+    status, out, _ = command("sweep", "10", "23", "--seed", "3", "--dry-run", "--json")
     assert status == 0 and json.loads(out)["runs"] == 4
 
 
-def test_shards_share_the_programs_out(
-    capsys: pytest.CaptureFixture[str], own_folders: Path
-) -> None:
+def test_shards_share_the_programs_out(command: Command, own_folders: Path) -> None:
     counts = []
     for number in (1, 2):
-        status, out, _ = fedlib(capsys, *WORDS, "--shard", f"{number}/2", "--json")
+        status, out, _ = command(*WORDS, "--shard", f"{number}/2", "--json")
         assert status == 0
         counts.append(json.loads(out))
     assert [count["programs"] for count in counts] == [2, 1]
@@ -112,9 +97,9 @@ def test_shards_share_the_programs_out(
 
 
 def test_a_program_that_fails_does_not_stop_the_others(
-    capsys: pytest.CaptureFixture[str], broken: None, own_folders: Path
+    command: Command, broken: None, own_folders: Path
 ) -> None:
-    status, out, err = fedlib(capsys, *WORDS, "--json")
+    status, out, err = command(*WORDS, "--json")
     assert status == 1 and "Traceback" not in err
     count = json.loads(out)
     assert count["missing"] == 1
@@ -135,7 +120,7 @@ MISTAKES = [
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["sweep", "23", "-p", "rounds"], "is not KEY=VALUE"),
     (["publish"], "Missing argument"),
-    (["publish", "99_nothing"], "unknown notebook with a plan"),
+    (["publish", "99_nothing"], "unknown notebook '99_nothing'"),
     (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),
@@ -147,23 +132,22 @@ MISTAKES = [
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
 def test_mistakes_exit_2_with_one_line(
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
     own_folders: Path,
-    monkeypatch: pytest.MonkeyPatch,
     words: list[str],
     message: str,
 ) -> None:
-    status, _, err = fedlib(capsys, *words)
+    status, _, err = command(*words)
     assert status == 2
     assert message in err and err.count("\n") == 1 and "Traceback" not in err
     assert not list(own_folders.rglob("history.csv"))
 
 
 def test_slurm_without_submitit_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    status, _, err = fedlib(capsys, *WORDS, "--executor", "slurm")
+    status, _, err = command(*WORDS, "--executor", "slurm")
     assert status == 2 and "needs submitit" in err and err.count("\n") == 1
 
 
@@ -193,39 +177,39 @@ class Slurm:
 
 
 def test_slurm_gets_a_job_per_shard(
-    capsys: pytest.CaptureFixture[str], own_folders: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Slurm()
     monkeypatch.setitem(sys.modules, "submitit", cluster.module())
     slurm = ["--executor", "slurm", "--jobs", "2", "--slurm", "partition=gpu", "--slurm=time=60"]
-    status, out, _ = fedlib(capsys, *WORDS, *slurm, "--preset", "paper")
+    status, out, _ = command(*WORDS, *slurm, "--preset", "paper")
     assert status == 0 and "2 jobs submitted: 101, 102" in out
     assert cluster.parameters == {"slurm_partition": "gpu", "slurm_time": 60}
     ends = []
-    for command in cluster.commands:
-        assert command[:3] == [sys.executable, "-m", "fedlib"]
-        assert command[3:-2] == [*WORDS, "--preset", "paper"]
-        ends.append(command[-2:])
+    for words in cluster.commands:
+        assert words[:3] == [sys.executable, "-m", "fedlib"]
+        assert words[3:-2] == [*WORDS, "--preset", "paper"]
+        ends.append(words[-2:])
     assert ends == [["--shard", "1/2"], ["--shard", "2/2"]]
     assert not list(own_folders.rglob("history.csv"))
-    status, _, err = fedlib(capsys, *WORDS, "--executor", "slurm", "--jobs", "0")
+    status, _, err = command(*WORDS, "--executor", "slurm", "--jobs", "0")
     assert status == 2 and "--jobs is 0" in err
     cluster.problem = RuntimeError("no sbatch\nhere")
-    status, _, err = fedlib(capsys, *WORDS, "--executor", "slurm")
+    status, _, err = command(*WORDS, "--executor", "slurm")
     assert status == 2 and "Slurm did not take the jobs: no sbatch here" in err
 
 
 def test_publish_packs_runs_and_what_figures_were_drawn_from(
-    capsys: pytest.CaptureFixture[str], own_folders: Path
+    command: Command, own_folders: Path
 ) -> None:
 
-    assert fedlib(capsys, *WORDS)[0] == 0
+    assert command(*WORDS)[0] == 0
     store = Store(own_folders / "data" / "runs")
     drawn = [run.history() for run in store.stored() if run.config.algorithm != "fedprox"]
     draw.draw("adafedadam/figure_2", drawn, store=store)
     to = own_folders / "published"
     words = ["publish", "23", "-p", "rounds=2", "--to", str(to)]
-    status, out, _ = fedlib(capsys, *words, "--json")
+    status, out, _ = command(*words, "--json")
     (one,) = json.loads(out)
     assert status == 0 and (one["notebook"], one["runs"], one["missing"]) == (
         *("23_fair_synthetic", 4, 0),
@@ -238,7 +222,7 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
     assert len(first.clients) == len(drawn[0].clients) > 0  # figure 2 shows the clients
     made = draw.redraw(["adafedadam/figure_2"], store=elsewhere)
     assert made[0].is_file()
-    status, out, _ = fedlib(capsys, *words, "--seed", "1", "--partial", "--name", "more")
+    status, out, _ = command(*words, "--seed", "1", "--partial", "--name", "more")
     assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(4 missing)" in out
     assert sorted(path.name for path in to.glob("*.zip")) == [
         *("23_fair_synthetic.zip", "more.zip")
@@ -246,7 +230,7 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
 
 
 def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_from(
-    capsys: pytest.CaptureFixture[str], own_folders: Path
+    command: Command, own_folders: Path
 ) -> None:
 
     entry = draw.entry("theory/server_adaptivity")
@@ -256,10 +240,10 @@ def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_
     run = store.run(task, "fedavg", rounds=1)
     memory.remember(store, entry.id, [run])
     to = own_folders / "published"
-    status, out, _ = fedlib(capsys, "publish", "02", "--to", str(to))
+    status, out, _ = command("publish", "02", "--to", str(to))
     assert status == 0 and out.startswith("02_server_adaptivity: 1 runs")
     elsewhere = Store(own_folders / "nothing", published=[to])
     assert memory.remembered(elsewhere, entry).runs == {name: [run.config.digest]}
     assert elsewhere.load(run.config.digest, params=False).config == run.config
-    status, _, err = fedlib(capsys, "publish", "06", "--to", str(to))
+    status, _, err = command("publish", "06", "--to", str(to))
     assert status == 2 and "06_partitions: no runs to publish" in err

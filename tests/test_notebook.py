@@ -5,7 +5,7 @@ import nbformat
 import pytest
 
 import fedlib
-from fedlib import engine, figures, notebook
+from fedlib import figures, notebook
 from fedlib.reproduction import experiments
 from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import reading
@@ -14,8 +14,6 @@ from fedlib.results import reading
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
     monkeypatch.setenv("FEDLIB_PROGRESS", "0")
     monkeypatch.delenv("FEDLIB_PRESET", raising=False)
 
@@ -45,7 +43,7 @@ def test_a_stand_in_is_said_loudly(capsys):
     assert "STAND-IN" not in capsys.readouterr().out
 
 
-def test_a_whole_notebook(monkeypatch, capsys, tmp_path):
+def test_a_whole_notebook(no_training, capsys, tmp_path):
     session = notebook.start(seed=2)
     task = session.task("synthetic", clients=6)
     histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}], rounds=2)
@@ -61,11 +59,7 @@ def test_a_whole_notebook(monkeypatch, capsys, tmp_path):
     path = session.save(drawn, "theory/client_drift", data, "Drift.", histories)
     assert path.is_file() and path.is_relative_to(tmp_path / "figures")
     assert not capsys.readouterr().err  # FEDLIB_PROGRESS=0
-
-    def refuse(*_, **__):
-        raise AssertionError("trained")
-
-    monkeypatch.setattr(engine, "execute", refuse)
+    no_training()
     session.run(task, "fedavg", rounds=2)
 
 
@@ -84,7 +78,7 @@ def planned(monkeypatch):
     monkeypatch.setitem(experiments.EXPERIMENTS, "10_own", Experiment("10_own", {}, plan))
 
 
-def test_an_experiment_trains_its_plan_once(planned, capsys, monkeypatch):
+def test_an_experiment_trains_its_plan_once(planned, capsys, no_training):
     session = notebook.start("10_own", seed=2, rounds=2)
     curves = session.experiment("curves")
     assert [h.config.algorithm for h in curves] == ["fedavg", "fedadam", "fedavg"]
@@ -97,11 +91,7 @@ def test_an_experiment_trains_its_plan_once(planned, capsys, monkeypatch):
     task = session.task("synthetic", clients=6)
     assert task is session.task("synthetic", clients=6) is not session.task("synthetic", clients=5)
     assert capsys.readouterr().out.count("Task('synthetic'") == 2  # each task is told once
-
-    def refuse(*_, **__):
-        raise AssertionError("trained")
-
-    monkeypatch.setattr(engine, "execute", refuse)
+    no_training()
     again = notebook.start("10_own", seed=2, rounds=2).experiment()
     assert [h.config.digest for h in again] == [h.config.digest for h in [*curves, *cells]]
     with pytest.raises(fedlib.Error, match="unknown part of this notebook's plan 'curve'"):

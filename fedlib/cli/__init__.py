@@ -12,10 +12,7 @@ import typer
 import typer.core
 
 from fedlib.cli import data, reports, runs, sweep
-from fedlib.cli.options import parse_value
 from fedlib.errors import Error, Failure
-
-__all__ = ["app", "main", "parse_value"]
 
 
 class _Interrupted(Exception):

@@ -7,14 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedlib.cli.options import (
-    DataRoot,
-    Json,
-    columns,
-    parse_pairs,
-    progress,
-    show,
-)
+from fedlib.cli.options import DataRoot, Json, Overwrite
+from fedlib.cli.terminal import columns, parse_pairs, progress, show
 from fedlib.errors import Error
 
 app = typer.Typer(
@@ -53,9 +47,7 @@ def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
 @app.command("prepare")
 def data_prepare(
     name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a prepared copy.")
-    ] = False,
+    overwrite: Overwrite = False,
     from_folder: Annotated[
         Path | None,
         typer.Option("--from", metavar="FOLDER", help="Official files, downloaded by hand."),
@@ -104,9 +96,7 @@ def data_import(
     file: Annotated[
         Path, typer.Argument(help=".npz (images, arrays) or .jsonl (texts); see data/README.md.")
     ],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a prepared copy.")
-    ] = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:

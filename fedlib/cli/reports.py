@@ -6,23 +6,15 @@ import importlib.util
 import json
 import os
 import sys
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedlib.cli.options import (
-    Backend,
-    DataRoot,
-    Device,
-    Json,
-    Preset,
-    columns,
-    parse_pairs,
-    show,
-    store_root,
-)
+from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset
+from fedlib.cli.terminal import columns, parse_pairs, show, store_root
 
 if TYPE_CHECKING:
     import torch
@@ -75,12 +67,7 @@ def reproduce(
         list[str] | None, typer.Argument(help="Notebooks, e.g. 10_cifar10 or 10; default all.")
     ] = None,
     preset: Preset = "quick",
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-p", "--parameter", metavar="KEY=VALUE", help="Notebook parameter. Repeatable."
-        ),
-    ] = None,
+    parameter: Parameters = None,
     output: Annotated[
         Path | None, typer.Option(help="Executed copies; default build/executed.")
     ] = None,
@@ -92,23 +79,13 @@ def reproduce(
     ] = 1,
 ) -> None:
     """Execute the notebooks with papermill; figures land in figures/."""
-    from fedlib.errors import unknown
     from fedlib.reproduction import reproduce as runner
-    from fedlib.tasks import PRESETS
 
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+    given = parse_pairs(parameter, "--parameter")
     total = len(runner.notebooks(names or ()))
-    failed, count = [], 0
-    for done in runner.reproduce(
-        names or (),
-        preset=preset,
-        given=parse_pairs(parameter, "--parameter"),
-        output=output,
-        log=verbose,
-        jobs=jobs,
-    ):
-        count += 1
+    failed = []
+    series = runner.reproduce(names or (), preset, given, output, log=verbose, jobs=jobs)
+    for count, done in enumerate(series, 1):
         state = f"FAILED: {done.error}" if done.error else "ok"
         typer.echo(f"[{count}/{total}] {done.name}  {done.seconds:.1f} s  {state}")
         if done.error:
@@ -182,21 +159,19 @@ def doctor(
     where = resolve_device(device)
     if calibrate:
         measure = checkout_module("calibration").calibrate
-        found, seconds = measure(where, progress=not as_json)
-        strategy.keep(where, found)
+        measured, seconds = measure(where, progress=not as_json)
+        strategy.keep(where, measured)
         if not as_json:
-            show(seconds, False, columns([tuple(one.values()) for one in seconds]))
+            typer.echo(columns([tuple(timing.values()) for timing in seconds]))
     limits = strategy.limits(where)
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
+    packages = ("torch", "torchvision", "numpy", "pandas", "papermill")
     root = paths.data_root(data_root)
     facts: dict[str, Any] = {
         "fedlib": version("fedlib"),
         "python": platform.python_version(),
-        **{
-            name: version(name) for name in ("torch", "torchvision", "numpy", "pandas", "papermill")
-        },
-        "cuda": torch.cuda.get_device_name()
-        if torch.cuda.is_available()
-        else "no GPU that torch sees",
+        **{name: version(name) for name in packages},
+        "cuda": gpu,
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
         "execution": _execution(where, limits),
@@ -280,30 +255,25 @@ def bench(
             rivals=rivals,
             memory=memory,
         )
-        for name in workloads or ["W1", "W2", "W3", "W4", "W5"]
-        for cohort in cohorts
-        for count in configurations or [1]
-        for factor in width or [1.0]
+        for name, cohort, count, factor in product(
+            workloads or ["W1", "W2", "W3", "W4", "W5"],
+            cohorts,
+            configurations or [1],
+            width or [1.0],
+        )
     ]
+    rows = [_timings(result, memory) for result in results]
+    show(results, as_json, columns([tuple(rows[0]), *(tuple(row.values()) for row in rows)]))
+
+
+def _timings(result: dict[str, Any], memory: bool) -> dict[str, Any]:
+    """A row of the table for people, by heading."""
     names = ("workload", "clients", "configurations", "width", "backend")
-    ways = [*results[0]["seconds"]]
-    rows: list[tuple[Any, ...]] = [
-        (
-            *names,
-            *(f"{way} s" for way in ways),
-            *(f"{way} / fedlib" for way in ways[1:]),
-            *(f"{way} MiB" for way in ways if memory),
-            "padding",
-        )
-    ]
-    for one in results:
-        rows.append(
-            (
-                *(one[name] for name in names),
-                *(f"{one['seconds'][way]:.4f}" for way in ways),
-                *(f"{one['ratios'][way]:.2f}" for way in ways[1:]),
-                *(f"{one['bytes'][way] / 2**20:.1f}" for way in ways if memory),
-                f"{one['padding']:.1%}",
-            )
-        )
-    show(results, as_json, columns(rows))
+    ways = [*result["seconds"]]
+    return {
+        **{name: result[name] for name in names},
+        **{f"{way} s": f"{result['seconds'][way]:.4f}" for way in ways},
+        **{f"{way} / fedlib": f"{result['ratios'][way]:.2f}" for way in ways[1:]},
+        **{f"{way} MiB": f"{result['bytes'][way] / 2**20:.1f}" for way in ways if memory},
+        "padding": f"{result['padding']:.1%}",
+    }

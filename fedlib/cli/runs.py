@@ -2,62 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedlib.cli.options import (
-    Backend,
-    Cohort,
-    DataRoot,
-    Device,
-    Dtype,
-    Json,
-    Preset,
-    Rounds,
-    Seed,
-    Set,
-    TaskOptions,
-    announce,
-    columns,
-    parse_pairs,
-    parse_value,
-    progress,
-    show,
-    store_root,
-)
+from fedlib.cli import options
+from fedlib.cli.terminal import columns, parse_pairs, parse_value, progress, show, store_root
 from fedlib.errors import Error
+
+if TYPE_CHECKING:
+    from fedlib.task import Task
 
 
 def run(
-    task: Annotated[str, typer.Argument(help="Task; see 'fedlib list tasks'.")],
-    algorithm: Annotated[str, typer.Argument(help="Algorithm; see 'fedlib list algorithms'.")],
-    preset: Preset = "quick",
-    rounds: Rounds = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    backend: Backend = "auto",
-    dtype: Dtype = "float32",
+    task: options.TaskName,
+    algorithm: options.AlgorithmName,
+    preset: options.Preset = "quick",
+    rounds: options.Rounds = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    backend: options.Backend = "auto",
+    dtype: options.Dtype = "float32",
     eval_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
-    clients_per_round: Cohort = None,
-    set_: Set = None,
-    option: TaskOptions = None,
+    clients_per_round: options.Cohort = None,
+    set_: options.Set = None,
+    option: options.TaskOptions = None,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Train again although it is stored.")
     ] = False,
-    as_json: Json = False,
-    data_root: DataRoot = None,
+    as_json: options.Json = False,
+    data_root: options.DataRoot = None,
 ) -> None:
     """Train one algorithm on one task and store the run; a stored run is answered from disk."""
     from fedlib.results import Store
-    from fedlib.tasks import load_task
 
     overrides = parse_pairs(set_, "--set")
-    loaded = load_task(task, preset, seed, data_root, **parse_pairs(option, "--option"))
-    announce(loaded, as_json)
-    store = Store(store_root(data_root))
-    history = store.run(
-        loaded,
+    history = Store(store_root(data_root)).run(
+        _load(task, preset, seed, data_root, option, as_json),
         algorithm,
         rounds=rounds,
         seed=seed,
@@ -70,15 +52,11 @@ def run(
         progress=progress(as_json),
         refresh=refresh,
     )
-    names = history.frame[["split", "metric"]].drop_duplicates().itertuples(index=False)
-    values = {
-        f"{split} {metric}": {
-            "last": history.series(metric, split).iloc[-1],
-            "final": history.final(metric, split),
-        }
-        for split, metric in names
-    }
-    config = history.config
+    last, final = {}, {}
+    for split, metric in history.frame[["split", "metric"]].drop_duplicates().to_numpy():
+        last[f"{split} {metric}"] = history.series(metric, split).iloc[-1]
+        final[f"{split} {metric}"] = history.final(metric, split)
+    config, seconds = history.config, history.meta["seconds"]
     result = {
         "task": task,
         "algorithm": algorithm,
@@ -86,40 +64,39 @@ def run(
         "stand_in": history.stand_in,
         "rounds": config.rounds,
         "diverged": history.diverged,
-        "seconds": history.meta["seconds"],
-        "last": {name: value["last"] for name, value in values.items()},
-        "final": {name: value["final"] for name, value in values.items()},
+        "seconds": seconds,
+        "last": last,
+        "final": final,
     }
     rows: list[tuple[Any, ...]] = [("", "last", f"last {history.window()} rounds")]
-    rows += [(name, f"{v['last']:.4f}", f"{v['final']:.4f}") for name, v in values.items()]
+    rows += [(name, f"{value:.4f}", f"{final[name]:.4f}") for name, value in last.items()]
     state = f"diverged in round {history.diverged}" if history.diverged else "done"
-    took = f"{config.rounds} rounds in {history.meta['seconds']:.1f} s"
+    took = f"{config.rounds} rounds in {seconds:.1f} s"
     text = f"{algorithm} on {task}: {state}, {took}, run {config.digest}\n{columns(rows)}"
     show(result, as_json, text)
 
 
 def grid(
-    task: Annotated[str, typer.Argument(help="Task; see 'fedlib list tasks'.")],
-    algorithm: Annotated[str, typer.Argument(help="Algorithm; see 'fedlib list algorithms'.")],
+    task: options.TaskName,
+    algorithm: options.AlgorithmName,
     axes: Annotated[
         list[str],
         typer.Argument(help="KEY=V1,V2,... for each axis, e.g. client_lr=0.01,0.1 server_lr=1,10."),
     ],
-    preset: Preset = "quick",
-    rounds: Rounds = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    backend: Backend = "auto",
-    dtype: Dtype = "float32",
-    clients_per_round: Cohort = None,
-    set_: Set = None,
-    option: TaskOptions = None,
-    as_json: Json = False,
-    data_root: DataRoot = None,
+    preset: options.Preset = "quick",
+    rounds: options.Rounds = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    backend: options.Backend = "auto",
+    dtype: options.Dtype = "float32",
+    clients_per_round: options.Cohort = None,
+    set_: options.Set = None,
+    option: options.TaskOptions = None,
+    as_json: options.Json = False,
+    data_root: options.DataRoot = None,
 ) -> None:
     """Train all combinations of hyperparameters as one batched program, and store every run."""
     from fedlib.results import Store
-    from fedlib.tasks import load_task
 
     parsed: dict[str, Any] = {}
     for axis in axes:
@@ -127,10 +104,8 @@ def grid(
         if not sign or not values:
             raise Error(f"axis {axis!r} is not KEY=V1,V2,...; for instance client_lr=0.01,0.1")
         parsed[key] = [parse_value(value) for value in values.split(",")]
-    loaded = load_task(task, preset, seed, data_root, **parse_pairs(option, "--option"))
-    announce(loaded, as_json)
     frame = Store(store_root(data_root)).grid(
-        loaded,
+        _load(task, preset, seed, data_root, option, as_json),
         algorithm,
         rounds=rounds,
         seed=seed,
@@ -147,8 +122,22 @@ def grid(
     names = list(parsed)
     cells = last[last["metric"] == metric].set_index(names)["value"]
     table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
-    show(
-        frame.to_dict("records"),
-        as_json,
-        f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}",
-    )
+    text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
+    show(frame.to_dict("records"), as_json, text)
+
+
+def _load(
+    name: str,
+    preset: str,
+    seed: int,
+    data_root: Path | None,
+    option: list[str] | None,
+    as_json: bool,
+) -> Task:
+    """The task, which people are told about."""
+    from fedlib.tasks import load_task
+
+    task = load_task(name, preset, seed, data_root, **parse_pairs(option, "--option"))
+    if not as_json:
+        typer.echo(repr(task))
+    return task

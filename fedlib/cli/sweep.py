@@ -10,30 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedlib.cli.options import (
-    Backend,
-    DataRoot,
-    Device,
-    Json,
-    Preset,
-    Seed,
-    columns,
-    parse_pairs,
-    show,
-    store_root,
-)
-from fedlib.errors import Error, unknown
+from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset, Seed
+from fedlib.cli.terminal import parse_pairs, show, store_root
+from fedlib.errors import Error, require, unknown
 
 if TYPE_CHECKING:
-    from fedlib.reproduction.answers import Program
-    from fedlib.reproduction.request import Request
+    import pandas as pd
+
+    from fedlib.reproduction.answers import RunGroup
 
 Notebooks = Annotated[
     list[str] | None, typer.Argument(help="Notebooks, e.g. 10_cifar10 or 10; default all.")
-]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option("-p", "--parameter", metavar="KEY=VALUE", help="Notebook parameter. Repeatable."),
 ]
 Parts = Annotated[
     list[str] | None, typer.Option("--part", help="Only this part of the plans. Repeatable.")
@@ -68,138 +55,64 @@ def sweep(
     Stopped at any moment, the same command goes on where it was. Runs that train together stay in
     one shard.
     """
-    from fedlib.reproduction import answers
+    from fedlib.reproduction import sweep
+    from fedlib.reproduction.answers import survey
     from fedlib.results import Store
 
     number, of = _shard(shard)
     given = parse_pairs(parameter, "--parameter")
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ("local", "slurm"))
-    requests = [one for _, one in _requests(names, preset, seed, given, part)]
+    plans = sweep.plans(names or (), preset, seed, given, part or ())
     if executor == "slurm" and not dry_run:
         if of > 1:
             raise Error("--shard and --executor slurm do not go together; give --jobs N")
         _submit(jobs, parse_pairs(slurm, "--slurm"), as_json, data_root)
         return
     store = Store(store_root(data_root))
-    programs = answers.shard(answers.survey(store, requests, preset, data_root), number, of)
-    if dry_run:
-        show(_count(programs, shard), as_json, _table(programs))
-        return
-    failed = _train(store, programs, preset, device, backend, as_json, data_root)
-    done = answers.shard(answers.survey(store, requests, preset, data_root), number, of)
-    show({**_count(done, shard), "failed": failed}, as_json, _table(done))
+    requests = [request for requests in plans.values() for request in requests]
+    groups = survey(store, requests, preset, data_root)[number - 1 :: of]
+    facts: dict[str, Any] = {"shard": shard}
+    failed: list[str] = []
+    if not dry_run:
+        failed = sweep.train(
+            store, groups, preset, data_root, as_json, device=device, backend=backend
+        )
+        facts["failed"] = failed
+        groups = survey(store, requests, preset, data_root)[number - 1 :: of]
+    counts = _counts(groups)
+    show({**facts, **counts.loc["all"].to_dict()}, as_json, counts.to_string())
     if failed:
         typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
-def _requests(
-    names: Sequence[str] | None,
-    preset: str,
-    seed: int,
-    given: dict[str, Any],
-    parts: Sequence[str] | None,
-) -> list[tuple[str, Request]]:
-    """The requests of the notebooks' plans, each with its notebook."""
-    from fedlib.reproduction import experiments, reproduce
-    from fedlib.tasks import PRESETS
-
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    if seed < 0:
-        raise Error(f"seed is {seed}; allowed: a whole number >= 0")
-    planned = experiments.planned()
-    chosen: list[str] = []
-    for name in names or planned:
-        stem = Path(name).stem
-        found = [one for one in planned if one == stem or one.split("_")[0] == stem]
-        if not found:
-            raise unknown("notebook with a plan", name, planned)
-        chosen += [one for one in found if one not in chosen]
-    if given:
-        for path in reproduce.notebooks(chosen):
-            reproduce.check_parameters(path, given)
-    every = [
-        (name, one) for name in chosen for one in experiments.plan(name, preset, seed, **given)
-    ]
-    known = dict.fromkeys(one.part for _, one in every)
-    for part in parts or ():
-        if part not in known:
-            raise unknown("part of these plans", part, known)
-    return [(name, one) for name, one in every if not parts or one.part in parts]
-
-
 def _shard(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     number, of = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 1 <= number <= of:
-        raise Error(f"--shard is {text!r}; allowed: I/N with 1 <= I <= N, for instance 1/8")
+    require(1 <= number <= of, "--shard", text, "I/N with 1 <= I <= N, for instance 1/8")
     return number, of
 
 
-def _count(programs: Sequence[Program], shard: str) -> dict[str, Any]:
-    runs = sum(len(program.digests) for program in programs)
-    missing = sum(program.missing for program in programs)
-    return {
-        "shard": shard,
-        "programs": len(programs),
-        "programs_missing": sum(program.missing > 0 for program in programs),
-        "runs": runs,
-        "stored": runs - missing,
-        "missing": missing,
-    }
+def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
+    """Programs and runs by task, and all of them in the last row."""
+    import pandas as pd
 
-
-def _table(programs: Sequence[Program]) -> str:
-    """Programs and runs, by task."""
-    tasks: dict[str, list[Program]] = {}
-    for program in programs:
-        tasks.setdefault(program.requests[0].task, []).append(program)
-    rows: list[tuple[Any, ...]] = [("task", "programs", "missing", "runs", "stored", "missing")]
-    for task, own in [*tasks.items(), ("all", list(programs))]:
-        count = _count(own, "")
-        keys = ("programs", "programs_missing", "runs", "stored", "missing")
-        rows.append((task, *(count[key] for key in keys)))
-    return columns(rows)
-
-
-def _train(
-    store: Any,
-    programs: Sequence[Program],
-    preset: str,
-    device: str,
-    backend: str,
-    as_json: bool,
-    data_root: Path | None,
-) -> list[str]:
-    """Train what is missing, program after program; returns what failed, a line each."""
-    from tqdm import tqdm
-
-    from fedlib.reproduction.answers import answer
-    from fedlib.reproduction.request import task_key
-    from fedlib.tasks import load_task
-
-    last: dict[str, Any] = {}
-
-    def load(name: str, **options: Any) -> Any:
-        key = task_key(name, options)
-        if key not in last:  # programs of a task follow each other
-            last.clear()
-            last[key] = load_task(name, data_root=data_root, **options)
-        return last[key]
-
-    failed = []
-    missing = [program for program in programs if program.missing]
-    quiet = as_json or None  # None: shown on a terminal only
-    for program in tqdm(missing, unit="program", disable=quiet, dynamic_ncols=True):
-        first = program.requests[0]
-        try:
-            answer(store, program.requests, preset, load, device=device, backend=backend)
-        except Exception as problem:  # the other programs do not depend on this one
-            line = " ".join(str(problem).split()) or type(problem).__name__
-            failed.append(f"{first.algorithm} on {first.task}: {line}")
-    return failed
+    rows = [
+        {
+            "task": group.requests[0].task,
+            "programs": 1,
+            "programs_missing": int(group.missing > 0),
+            "runs": len(group.digests),
+            "stored": sum(group.stored),
+            "missing": group.missing,
+        }
+        for group in groups
+    ]
+    columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
+    counts = pd.DataFrame(rows, columns=columns).groupby("task", sort=False).sum()
+    counts.loc["all"] = counts.sum()
+    return counts
 
 
 def _submit(jobs: int, options: dict[str, Any], as_json: bool, data_root: Path | None) -> None:
@@ -213,8 +126,7 @@ def _submit(jobs: int, options: dict[str, Any], as_json: bool, data_root: Path |
         ) from None
     from fedlib.paths import project_root
 
-    if jobs < 1:
-        raise Error(f"--jobs is {jobs}; allowed: a whole number >= 1")
+    require(jobs >= 1, "--jobs", jobs, "a whole number >= 1")
     words = _without(sys.argv[1:], ("--executor", "--jobs", "--slurm"))
     folder = store_root(data_root) / ".slurm"
     try:
@@ -269,88 +181,27 @@ def publish(
     Of a notebook without a plan, what its figures were drawn from.
     """
     from fedlib.paths import project_root
+    from fedlib.reproduction import experiments, sweep
+    from fedlib.reproduction.answers import survey
+    from fedlib.reproduction.reproduce import named, notebooks
     from fedlib.results import Store
 
     store, results = Store(store_root(data_root)), to or project_root() / "data" / "results"
-    unplanned = _without_plan(names)
-    planned = [name for name in names if name not in unplanned]
-    given = parse_pairs(parameter, "--parameter")
-    notebooks: dict[str, list[Request]] = {}
-    for notebook, request in _requests(planned, preset, seed, given, part) if planned else ():
-        notebooks.setdefault(notebook, []).append(request)
-    notebooks |= {notebook: [] for notebook in unplanned.values()}
-    if name is not None and (len(notebooks) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
+    planned = experiments.planned()
+    chosen = named(names, sorted({*planned, *(path.stem for path in notebooks())}))
+    if name is not None and (len(chosen) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
+    with_plan = [notebook for notebook in chosen if notebook in planned]
+    given = parse_pairs(parameter, "--parameter")
+    plans = sweep.plans(with_plan, preset, seed, given, part or ()) if with_plan else {}
     made = []
-    for notebook, requests in notebooks.items():
-        made.append(
-            _publish(
-                store, results, notebook, name or notebook, requests, preset, partial, data_root
-            )
-        )
+    for notebook in chosen:
+        if notebook in plans or notebook not in planned:
+            groups = survey(store, plans.get(notebook, []), preset, data_root)
+            made.append(sweep.publish(store, results, notebook, name or notebook, groups, partial))
     text = "\n".join(
-        f"{one['notebook']}: {one['runs']} runs, {one['bytes'] / 1e3:.0f} kB, {one['path']}"
-        + (f" ({one['missing']} missing)" if one["missing"] else "")
-        for one in made
+        f"{archive['notebook']}: {archive['runs']} runs, {archive['bytes'] / 1e3:.0f} kB, "
+        f"{archive['path']}" + (f" ({archive['missing']} missing)" if archive["missing"] else "")
+        for archive in made
     )
     show(made, as_json, text)
-
-
-def _without_plan(names: Sequence[str]) -> dict[str, str]:
-    """Those of the names that are of notebooks without a plan, and these notebooks."""
-    from fedlib.reproduction import experiments, reproduce
-
-    planned = experiments.planned()
-    every = [path.stem for path in reproduce.notebooks() if path.stem not in planned]
-    return {
-        name: stem
-        for name in names
-        for stem in every
-        if Path(name).stem in (stem, stem.split("_")[0])
-    }
-
-
-def _publish(
-    store: Any,
-    results: Path,
-    notebook: str,
-    name: str,
-    requests: Sequence[Request],
-    preset: str,
-    partial: bool,
-    data_root: Path | None,
-) -> dict[str, Any]:
-    from fedlib.reproduction import answers, draw, memory
-    from fedlib.results.archives import write_archive
-
-    programs = answers.survey(store, requests, preset, data_root)
-    missing = sum(program.missing for program in programs)
-    if missing and not partial:
-        raise Error(
-            f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
-            "(or publish what there is with --partial)"
-        )
-    digests = [
-        digest
-        for program in programs
-        for digest, there in zip(program.digests, program.stored, strict=True)
-        if there
-    ]
-    clients_of: set[str] = set()
-    drawn = []
-    for entry in draw.entries():
-        tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
-        drawn.append((entry, memory.known(store, entry, tasks)))
-        digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
-        clients_of |= set(tasks if entry.clients else ())
-    histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
-    archive = write_archive(results, name, histories, clients_of)
-    for entry, remembered in drawn:
-        memory.publish(results, entry, remembered)
-    return {
-        "notebook": notebook,
-        "path": str(archive),
-        "runs": len(histories),
-        "missing": missing,
-        "bytes": archive.stat().st_size,
-    }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from fedlib import engine
@@ -16,12 +17,20 @@ from fedlib.task import Task
 from fedlib.tasks import load_task
 
 
-def by_task(requests: Sequence[Request], preset: str) -> list[list[int]]:
-    """The positions of requests that share a task, in order of the tasks' first requests."""
+def by_task(
+    requests: Sequence[Request], preset: str, load: Callable[..., Task] = load_task
+) -> Iterator[tuple[Task, list[int]]]:
+    """The tasks of some requests, each loaded once, with the positions of its requests.
+
+    Args:
+        load: as :func:`fedlib.load_task`.
+    """
     groups: dict[str, list[int]] = {}
     for position, request in enumerate(requests):
         groups.setdefault(request.task_key(preset), []).append(position)
-    return list(groups.values())
+    for positions in groups.values():
+        first = requests[positions[0]]
+        yield load(first.task, **first.task_options(preset)), positions
 
 
 def answer(
@@ -43,9 +52,7 @@ def answer(
             :meth:`Store.runs`.
     """
     histories: dict[int, History] = {}
-    for positions in by_task(requests, preset):
-        first = requests[positions[0]]
-        task = load(first.task, **first.task_options(preset))
+    for task, positions in by_task(requests, preset, load):
         for keep in (True, False):
             chosen = [p for p in positions if requests[p].keeps == keep]
             wanted = [requests[p].settings(task.rounds) for p in chosen]
@@ -68,20 +75,18 @@ def kept(store: Store, requests: Sequence[Request], preset: str) -> list[History
         none if one is missing.
     """
     histories: dict[int, History] = {}
-    for positions in by_task(requests, preset):
-        first = requests[positions[0]]
-        task = load_task(first.task, **first.task_options(preset))
+    for task, positions in by_task(requests, preset):
         for position in positions:
-            config, _ = configured(task, requests[position])
+            digest = configured(task, requests[position]).config.digest
             try:
-                histories[position] = store.load(config.digest, params=False)
+                histories[position] = store.load(digest, params=False)
             except Error:  # not there
                 return []
     return [labelled(histories[p], request.plan) for p, request in enumerate(requests)]
 
 
 @dataclass(frozen=True)
-class Program:
+class RunGroup:
     """Runs that train together.
 
     Attributes:
@@ -102,41 +107,33 @@ class Program:
 
 def survey(
     store: Store,
-    requests: Iterable[Request],
+    requests: Sequence[Request],
     preset: str,
     data_root: str | os.PathLike[str] | None = None,
-) -> list[Program]:
-    """The programs of some requests, equal runs once. Loads the tasks, one after the other.
+) -> list[RunGroup]:
+    """Which of some requests train together, equal runs once. Loads the tasks one by one.
 
-    The order and the programs depend on the requests alone, not on what is stored.
+    The order and the groups depend on the requests alone, not on what is stored.
 
     Raises:
         Error: a request that :func:`fedlib.run` refuses.
     """
-    listed = list(requests)
-    programs = []
-    for positions in by_task(listed, preset):
-        first = listed[positions[0]]
-        task = load_task(first.task, data_root=data_root, **first.task_options(preset))
+    groups = []
+    load = partial(load_task, data_root=data_root)
+    for task, positions in by_task(requests, preset, load):
         unique: dict[str, tuple[Request, engine.Configured]] = {}
         for position in positions:
-            run = configured(task, listed[position])
-            unique.setdefault(run.config.digest, (listed[position], run))
+            run = configured(task, requests[position])
+            unique.setdefault(run.config.digest, (requests[position], run))
         chosen, runs = zip(*unique.values(), strict=True)
         for members in engine.programs(runs):
             digests = tuple(runs[member].config.digest for member in members)
             stored = tuple(store.has(digest) for digest in digests)
-            programs.append(Program(tuple(chosen[one] for one in members), digests, stored))
-    return programs
+            groups.append(RunGroup(tuple(chosen[member] for member in members), digests, stored))
+    return groups
 
 
 def configured(task: Task, request: Request) -> engine.Configured:
     """The configuration and the method of a request."""
-    settings: Mapping[str, Any] = request.settings(task.rounds)
-    rest = {key: value for key, value in settings.items() if key != "algorithm"}
-    return engine.configure(task, request.algorithm, **rest)
-
-
-def shard(programs: Sequence[Program], number: int, of: int) -> list[Program]:
-    """The programs of one of ``of`` shards; ``number`` counts from 1. Every program is in one."""
-    return [program for place, program in enumerate(programs) if place % of == number - 1]
+    settings = request.settings(task.rounds)
+    return engine.configure(task, settings.pop("algorithm"), **settings)

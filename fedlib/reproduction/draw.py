@@ -80,8 +80,7 @@ def draw(
         if histories:
             raise Error(f"figure {id} is drawn without runs; it takes none")
         return _draw(chosen, (), store, root)
-    if chosen.draw is None:
-        raise Error(f"figure {id} is drawn by notebooks/{chosen.notebook}.ipynb itself")
+    _drawable(chosen)
     if not histories:
         raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
     for history in histories:
@@ -151,20 +150,23 @@ def _draw(chosen: Entry, histories: Sequence[History], store: Store, root: Any) 
     if chosen.make is not None:
         figure, data = chosen.make(store.root.parent)
     else:
-        assert chosen.draw is not None
         # The order of the entry's tasks, then as given: the same whichever notebook ran last.
         order = list(chosen.notebooks)
         histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
-        figure, data = chosen.draw(histories)
+        figure, data = _drawable(chosen)(histories)
     path = save(figure, chosen.id, data, caption=chosen.caption, histories=histories, root=root)
     return Drawn(figure, data, path)
 
 
-def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[History]:
+def _drawable(chosen: Entry) -> Callable[[Sequence[History]], Drawing]:
     if chosen.draw is None:
-        raise Error(
-            f"figure {chosen.id} is drawn by its notebook itself: {how_to_make(chosen.notebook)}"
-        )
+        way = how_to_make(chosen.notebook)
+        raise Error(f"figure {chosen.id} is drawn by its notebook itself; {way}")
+    return chosen.draw
+
+
+def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[History]:
+    _drawable(chosen)
     histories = []
     memory = remembered(store, chosen)
     for task, notebook in chosen.notebooks.items():

@@ -57,14 +57,10 @@ def plan(notebook: str, preset: str = "quick", seed: int = 0, **numbers: Any) ->
     return experiment.requests(preset, seed, filled(notebook, preset, numbers))
 
 
-def quick(notebook: str) -> dict[str, Any]:
-    """A notebook's small numbers; none for a notebook that is the same under all presets."""
-    return dict(EXPERIMENTS[notebook].quick) if notebook in EXPERIMENTS else {}
-
-
 def filled(notebook: str, preset: str, numbers: Numbers) -> dict[str, Any]:
     """A notebook's numbers, those that are absent or None from its small ones under ``quick``."""
-    small = quick(notebook) if preset == "quick" else {}
+    known = preset == "quick" and notebook in EXPERIMENTS
+    small = EXPERIMENTS[notebook].quick if known else {}
     set_here = {key: value for key, value in numbers.items() if value is not None}
     return {**dict.fromkeys(numbers), **small, **set_here}
 

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedlib import algorithms
-from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
-from fedlib.reproduction import tables
-from fedlib.reproduction.matching import (
-    Run,
-    best_runs,
-    complete,
-    index,
-    mean_score,
-    read,
-    same_method,
-)
+from fedlib.reproduction import matching, tables
+from fedlib.reproduction.matching import Run, read
 from fedlib.reproduction.table import Cell
-from fedlib.results.selection import settings
+from fedlib.results.selection import settings, shared
 from fedlib.results.store import Store
 
 
@@ -38,9 +28,9 @@ def with_kept(store: Store, histories: Sequence[History], paper: str, *names: st
     kept: dict[str, Run] = {}
     for name in names:
         for table in tables.find(paper, name):
-            known = index(_proper(store.stored(table.task, published=True)))
+            known = matching.index(_proper(store.stored(table.task, published=True)))
             for cell in table.rows:
-                kept |= {run.config.digest: run for run in best_runs(table, cell, known)}
+                kept |= {run.config.digest: run for run in matching.best_runs(table, cell, known)}
     for history in histories:
         kept.pop(history.config.digest, None)
     return [*histories, *read(kept.values())]
@@ -60,7 +50,9 @@ def kept_table(
     """
     (table,) = tables.find(paper, name, task)
     cells = tuple(cell for cell in table.cells if column in (None, cell.column))
-    return complete(replace(table, cells=cells), _proper(store.stored(task, published=True)))
+    return matching.complete(
+        replace(table, cells=cells), _proper(store.stored(task, published=True))
+    )
 
 
 def _proper(runs: Iterable[Run]) -> list[Run]:
@@ -94,36 +86,19 @@ def longest(
         config = run.config
         if config.task["stand_in"] or config.eval_every >= config.rounds:
             continue
-        if config.algorithm in algorithms.METHODS and _printed_method(
-            run, config.algorithm in tuned
-        ):
-            group = groups.setdefault(_shared(config), {})
-            group.setdefault(config.algorithm, []).append(run)
+        name = config.algorithm
+        rates: dict[str, Any] = {"client_lr": (), "server_lr": ()} if name in tuned else {}
+        cell = Cell(name, name, "accuracy", math.nan, tuned=rates)
+        if name in algorithms.METHODS and matching.same_method(cell, run):
+            group = groups.setdefault(shared(config, "algorithm", "method"), {})
+            group.setdefault(name, []).append(run)
     every = [group for group in groups.values() if len(group) >= least]
-    if not every:
-        return []
-    chosen = max(every, key=lambda group: (_rounds(group), len(group)))
+
+    def length(group: dict[str, list[Run]]) -> tuple[int, int]:
+        return next(iter(group.values()))[0].config.rounds, len(group)
+
+    chosen = max(every, key=length, default={})
     histories: list[History] = []
     for name in algorithms.METHODS:
-        histories += min(settings(read(chosen.get(name, []))), key=mean_score, default=[])
+        histories += min(settings(read(chosen.get(name, []))), key=matching.mean_score, default=[])
     return histories
-
-
-def _printed_method(run: Run, tuned: bool) -> bool:
-    """Whether a run has the task's own hyperparameters, or any rates where they are tuned."""
-    name = run.config.algorithm
-    rates: dict[str, tuple[Any, ...]] = {"client_lr": (), "server_lr": ()} if tuned else {}
-    return same_method(Cell(name, name, "accuracy", math.nan, tuned=rates), run)
-
-
-def _shared(config: RunConfig) -> str:
-    """What the runs of a comparison have in common."""
-    plain: dict[str, Any] = config.as_dict()
-    for name in ("algorithm", "method", "seeds"):
-        plain.pop(name)
-    plain["task"].pop("seed")
-    return json.dumps(plain, sort_keys=True)
-
-
-def _rounds(group: dict[str, list[Run]]) -> int:
-    return next(iter(group.values()))[0].config.rounds

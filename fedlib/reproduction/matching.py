@@ -21,7 +21,7 @@ from fedlib.errors import Error
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters
-from fedlib.results.selection import configuration, training_score
+from fedlib.results.selection import settings, training_score
 
 log = logging.getLogger("fedlib")
 
@@ -90,8 +90,8 @@ def same_method(cell: Cell, run: Run) -> bool:
     if cell.tuned:
         values = hyperparameters(run)
         overrides |= {key: values[key] for key in cell.tuned if key in values}
-    own = [run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})]
-    return _described(_text([run.config.algorithm, overrides, *own])) == run.config.method
+    of_task = [run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})]
+    return _described(_text([run.config.algorithm, overrides, *of_task])) == run.config.method
 
 
 @lru_cache(maxsize=4096)
@@ -105,15 +105,12 @@ def _described(arguments: str) -> dict[str, Any] | None:
 
 def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:
     """The best runs for a cell: one configuration, all its seeds; maybe none."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs.get((table.task, cell.algorithm), ()):
-        if belongs(cell, run):
-            groups.setdefault(configuration(run.config), []).append(run)
+    candidates = runs.get((table.task, cell.algorithm), ())
+    groups = settings(run for run in candidates if belongs(cell, run))
     if not groups:
         return []
-    ranks = {name: _rank(table, cell, group[0].config) for name, group in groups.items()}
-    best = max(ranks.values())
-    top = [group for name, group in groups.items() if ranks[name] == best]
+    ranks = [_rank(table, cell, group[0].config) for group in groups]
+    top = [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
     if cell.tuned and len(top) > 1:
         return min(top, key=mean_score)
     return max(top, key=lambda group: (len(group), max(r.meta.get("created", "") for r in group)))
@@ -149,11 +146,11 @@ def complete(table: Table, runs: Iterable[Run]) -> list[History]:
     known = index(runs)
     rows = [best_runs(table, cell, known) for cell in table.rows]
     chosen = [run for row in rows for run in row]
-    settings = set()
+    common = set()
     for run in chosen:
         task = {key: value for key, value in run.config.task.items() if key not in ("seed", "data")}
-        settings.add(_text([task, run.config.rounds, run.config.clients_per_round]))
-    return list(read(chosen)) if all(rows) and len(settings) == 1 else []
+        common.add(_text([task, run.config.rounds, run.config.clients_per_round]))
+    return list(read(chosen)) if all(rows) and len(common) == 1 else []
 
 
 def read(runs: Iterable[Run]) -> Iterator[History]:

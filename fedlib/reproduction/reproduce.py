@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import nbformat
 from fedlib.errors import Error, require, unknown
 from fedlib.paths import project_root
 from fedlib.reproduction import kernels
-from fedlib.reproduction.experiments import quick
+from fedlib.reproduction.experiments import filled
+from fedlib.tasks import PRESETS
 
 # Notebooks from this number on read what the others have made, and run after them.
 LATE = 90
@@ -34,29 +37,43 @@ class Executed:
     error: str | None = None
 
 
-def notebooks_folder() -> Path:
-    """The folder of the notebook series.
+def notebooks(names: Sequence[str] = ()) -> list[Path]:
+    """The notebooks of these names, or all, in order; see :func:`named`.
 
     Raises:
-        Error: there is none; the notebooks belong to a checkout, not to the installed package.
+        Error: an unknown name, or no notebooks here: they belong to a checkout, not to the
+            installed package.
     """
     folder = project_root() / "notebooks"
     if not folder.is_dir():
         raise Error(f"no notebooks in {folder}; run this in a checkout of fedlib")
-    return folder
+    every = {path.stem: path for path in folder.glob("[0-9][0-9]_*.ipynb")}
+    return [every[name] for name in sorted(named(names, every))]
 
 
-def notebooks(names: Sequence[str] = ()) -> list[Path]:
-    """The notebooks of these names (``10_cifar10``, ``10`` or a file name), or all, in order."""
-    every = {path.stem: path for path in sorted(notebooks_folder().glob("[0-9][0-9]_*.ipynb"))}
-    chosen = []
+def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") -> list[str]:
+    """The known notebooks that names mean, each once; all without names.
+
+    Args:
+        names: ``10_cifar10``, ``10`` or a file name.
+        kind: what the known ones are, for the message.
+
+    Raises:
+        Error: a name that means none of them.
+
+    Example:
+        >>> named(["notebooks/10_cifar10.ipynb", "02"], ["02_theory", "10_cifar10", "11_cifar100"])
+        ['10_cifar10', '02_theory']
+    """
+    known = list(known)
+    chosen: list[str] = [] if names else known
     for name in names:
         stem = Path(name).stem
-        matches = [one for one in every if one == stem or one.split("_")[0] == stem]
-        if not matches:
-            raise unknown("notebook", name, every)
-        chosen += matches
-    return [every[stem] for stem in (sorted(set(chosen)) if names else every)]
+        meant = [notebook for notebook in known if stem in (notebook, notebook.split("_")[0])]
+        if not meant:
+            raise unknown(kind, name, known)
+        chosen += meant
+    return list(dict.fromkeys(chosen))
 
 
 def parameters(notebook: Path) -> dict[str, Any]:
@@ -65,8 +82,6 @@ def parameters(notebook: Path) -> dict[str, Any]:
     Raises:
         Error: no such cell, or a line in it that is not ``name = literal``.
     """
-    import ast
-
     for cell in nbformat.read(notebook, as_version=4).cells:
         if "parameters" in cell.metadata.get("tags", []):
             values = {}
@@ -86,18 +101,18 @@ def parameters(notebook: Path) -> dict[str, Any]:
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
     """Refuse a parameter that the notebook does not have; papermill itself only logs it."""
-    own = parameters(notebook)
+    known = parameters(notebook)
     for name in given:
-        if name not in own:
-            raise unknown(f"parameter of {notebook.stem}", name, own)
+        if name not in known:
+            raise unknown(f"parameter of {notebook.stem}", name, known)
 
 
 def reproduce(
     names: Sequence[str] = (),
-    *,
     preset: str = "quick",
     given: Mapping[str, Any] | None = None,
     output: Path | None = None,
+    *,
     log: bool = False,
     jobs: int = 1,
 ) -> Iterator[Executed]:
@@ -113,33 +128,31 @@ def reproduce(
         jobs: how many run at once, each on one thread if they are several. Those that read what
             others have made (from number 90) run after the others.
     """
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
     require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
-    chosen = notebooks(names)
     output = output or project_root() / "build" / "executed"
     work = []
-    for notebook in chosen:
-        small = quick(notebook.stem) if preset == "quick" else {}
-        values = {**small, "preset": preset, **(given or {})}
+    for notebook in notebooks(names):
+        values = {**filled(notebook.stem, preset, {}), "preset": preset, **(given or {})}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
     output.mkdir(parents=True, exist_ok=True)
     if jobs == 1:
-        for one in work:
-            yield _execute(*one, None)
+        for task in work:
+            yield _execute(*task, None)
         return
-    late = [one for one in work if int(one[0].stem.split("_")[0]) >= LATE]
+    late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
     context = kernels.processes()
     manager = kernels.ForkedKernelManager if kernels.CAN_FORK else None
     pool = ThreadPoolExecutor(jobs)  # a thread only waits for a notebook's own process
     running: set[Any] = set()
     stopped = threading.Event()
 
-    def submit(one: tuple[Any, ...]) -> Future[Executed]:
-        return pool.submit(_in_own_process, context, running, stopped, *one, manager)
-
+    execute = partial(_in_own_process, context, running, stopped, manager)
     try:
-        for group in ([one for one in work if one not in late], late):
-            for future in [submit(one) for one in group]:
+        for group in ([task for task in work if task not in late], late):
+            for future in [pool.submit(execute, *task) for task in group]:
                 yield future.result()
     finally:
         stopped.set()
@@ -149,11 +162,11 @@ def reproduce(
 
 
 def _in_own_process(
-    context: Any, running: set[Any], stopped: threading.Event, notebook: Path, *rest: Any
+    context: Any, running: set[Any], stopped: threading.Event, manager: Any, *task: Any
 ) -> Executed:
     receive, send = context.Pipe(duplex=False)
     environment = {**os.environ, **kernels.ONE_THREAD}
-    process = context.Process(target=_send, args=(send, environment, notebook, *rest))
+    process = context.Process(target=_send, args=(send, environment, *task, manager))
     process.start()
     running.add(process)
     if stopped.is_set():
@@ -167,7 +180,7 @@ def _in_own_process(
     running.remove(process)
     if result is None:
         raise Error(
-            f"{notebook.stem}: its process ended with exit status {process.exitcode}; run again, "
+            f"{task[0].stem}: its process ended with exit status {process.exitcode}; run again, "
             "with fewer jobs if memory is short"
         )
     if isinstance(result, Exception):
@@ -175,13 +188,13 @@ def _in_own_process(
     return result  # type: ignore[no-any-return]
 
 
-def _send(send: Any, environment: Mapping[str, str], *work: Any) -> None:
+def _send(send: Any, environment: Mapping[str, str], *task: Any) -> None:
     """In the notebook's process: execute it and send what became of it."""
     kernels.interruptible()
     os.environ.clear()
     os.environ.update(environment)
     try:
-        send.send(_execute(*work))
+        send.send(_execute(*task))
     except KeyboardInterrupt:
         pass  # the one who waits has been interrupted too
     except Exception as problem:

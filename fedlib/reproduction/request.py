@@ -7,14 +7,12 @@ small numbers for the quick preset. A number that is None is the paper's own.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from fedlib.errors import Error
+from fedlib.engine.run import combinations
 
 Numbers = Mapping[str, Any]
 
@@ -66,7 +64,7 @@ class Request:
     @property
     def plan(self) -> dict[str, str]:
         """What ``History.meta["plan"]`` says of its run: the part, and the fields of its place."""
-        return {"part": self.part, **(dataclasses.asdict(self.place) if self.place else {})}
+        return {"part": self.part, **(asdict(self.place) if self.place else {})}
 
     def task_options(self, preset: str) -> dict[str, Any]:
         """The keywords of :func:`fedlib.load_task` under a preset."""
@@ -120,7 +118,11 @@ def tuned(task: str, algorithms: Iterable[str], part: str, **settings: Any) -> l
 
 
 def given(numbers: Numbers, *names: str) -> dict[str, Any]:
-    """Those of the numbers that are not None, for instance the options of a task."""
+    """Those of the numbers that are not None, for instance the options of a task.
+
+    >>> given({"width": 0.5, "alpha": None, "rounds": 3}, "width", "alpha")
+    {'width': 0.5}
+    """
     return {name: numbers[name] for name in names if numbers.get(name) is not None}
 
 
@@ -140,13 +142,9 @@ def grid(
         settings: the other fields of :class:`Request`; ``overrides`` are common to all cells.
     """
     common = dict(settings.pop("overrides", {}))
-    values = [list(one) for one in axes.values()]
-    for name, one in zip(axes, values, strict=True):
-        if not one:
-            raise Error(f"grid: axis {name} has no values; give at least one")
-    cells = [dict(zip(axes, cell, strict=True)) for cell in product(*values)]
     return [
-        Request(task, algorithm, part, overrides={**common, **cell}, **settings) for cell in cells
+        Request(task, algorithm, part, overrides={**common, **cell}, **settings)
+        for cell in combinations(axes)
     ]
 
 
@@ -155,14 +153,14 @@ def repeated(requests: Iterable[Request], seeds: int | Sequence[int] | None) -> 
 
     Args:
         seeds: how many, counted up from each request's own; or the seeds themselves; None: one.
+
+    Example:
+        >>> [run.seed for run in repeated([Request("mnist", "fedavg", "curves", seed=3)], 2)]
+        [3, 4]
     """
     listed = list(requests)
     if seeds is None:
         return listed
     if isinstance(seeds, int):
-        return [
-            dataclasses.replace(one, seed=one.seed + step)
-            for step in range(seeds)
-            for one in listed
-        ]
-    return [dataclasses.replace(one, seed=seed) for seed in seeds for one in listed]
+        return [replace(run, seed=run.seed + step) for step in range(seeds) for run in listed]
+    return [replace(run, seed=seed) for seed in seeds for run in listed]

@@ -37,5 +37,9 @@ def find(paper: str, name: str, task: str | None = None) -> list[Table]:
 
 
 def notebooks(paper: str, name: str) -> dict[str, str]:
-    """Task -> the notebook that makes the runs of a printed table."""
+    """Task -> the notebook that makes the runs of a printed table.
+
+    >>> notebooks("fedopt", "Table 10")["stackoverflow_nwp"]
+    '15_stackoverflow_nwp'
+    """
     return {table.task: table.notebook for table in find(paper, name)}

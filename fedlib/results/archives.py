@@ -23,9 +23,6 @@ from fedlib.results.files import BROKEN, DIGEST, Damaged, Stored, open_run, pack
 
 log = logging.getLogger("fedlib")
 
-# Of a run's own folder.
-LEFT_OUT = ("files", "parameters")
-
 
 def thin(history: History, clients: bool = True) -> History:
     """A run without what no figure, table, comparison or rule of selection reads.
@@ -86,7 +83,8 @@ def write_archive(
             if "created" not in history.meta:
                 raise Error(f"archive {name}: {history!r} does not come from a store")
             thinned = thin(history, history.config.task["name"] in clients_of)
-            meta = {key: value for key, value in thinned.meta.items() if key not in LEFT_OUT}
+            # These two are of the run's own folder.
+            meta = {k: v for k, v in thinned.meta.items() if k not in ("files", "parameters")}
             for file, data in pack(thinned, meta).items():
                 member = ZipInfo(f"{folder}/{file}")  # of 1980, whenever it is written
                 member.create_system, member.external_attr = 3, 0o644 << 16

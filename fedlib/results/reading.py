@@ -50,22 +50,19 @@ def hyperparameters(run: History | Stored | RunConfig) -> dict[str, Any]:
     """All of a run's hyperparameters by override key; see :func:`hyperparameter`."""
     config = run if isinstance(run, RunConfig) else run.config
     method = config.method
-    found: dict[str, Any] = {}
-    client = _part(method, "client")
-    for name, value in client.items():
-        found[f"client_{name}"] = value
+    values = {f"client_{name}": value for name, value in _part(method, "client").items()}
     for part in _PARTS[::-1]:
-        found |= {name: value for name, value in _part(method, part).items() if name != "lr"}
-    found |= {name: value for name, value in method.items() if not isinstance(value, Mapping)}
+        values |= {name: value for name, value in _part(method, part).items() if name != "lr"}
+    values |= {name: value for name, value in method.items() if not isinstance(value, Mapping)}
     for owner in (method, _part(method, "server")):
-        if "server_lr" not in found and "lr" in owner:
-            found["server_lr"] = owner["lr"]
-    found["client_optimizer"] = client_optimizer(config)
+        if "server_lr" not in values and "lr" in owner:
+            values["server_lr"] = owner["lr"]
+    values["client_optimizer"] = client_optimizer(config)
     if "base" in method:
-        found["base"] = str(method["base"]["type"]).lower()
+        values["base"] = str(method["base"]["type"]).lower()
     for name in ("type", "lr", "client_type"):
-        found.pop(name, None)
-    return {**found, **{name: getattr(config, name) for name in TRAINING_KEYS}}
+        values.pop(name, None)
+    return {**values, **{name: getattr(config, name) for name in TRAINING_KEYS}}
 
 
 def _part(method: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -110,14 +107,14 @@ def value(run: History | Stored | RunConfig, key: str) -> Any:
     config = run if isinstance(run, RunConfig) else run.config
     if key.startswith("option."):
         return option(config, key.removeprefix("option."))
-    own = {
+    common = {
         "task": config.task["name"],
         "algorithm": config.algorithm,
         "seed": config.seeds["init"],
         "rounds": config.rounds,
         "clients_per_round": config.clients_per_round,
     }
-    return own[key] if key in own else hyperparameter(config, key)
+    return common[key] if key in common else hyperparameter(config, key)
 
 
 def group(histories: Iterable[History], *keys: str) -> dict[Any, list[History]]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from fedlib.engine.config import RunConfig
 from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
+from fedlib.results.files import Stored
 from fedlib.results.reading import value
+
+Run = TypeVar("Run", bound=History | Stored)
 
 
 def window(rounds: int, paper_rounds: int | None = None) -> int:
@@ -71,20 +74,20 @@ def best_setting(
     return groups[scores.index(min(scores))]
 
 
-def settings(histories: Iterable[History]) -> list[list[History]]:
-    """The histories grouped so that those of a group differ in their seeds only."""
-    groups: dict[str, list[History]] = {}
-    for history in histories:
-        groups.setdefault(configuration(history.config), []).append(history)
+def settings(runs: Iterable[Run]) -> list[list[Run]]:
+    """The runs grouped so that those of a group differ in their seeds only."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(shared(run.config), []).append(run)
     return list(groups.values())
 
 
-def configuration(config: RunConfig) -> str:
-    """What runs share that differ only in their seeds."""
-    plain = config.as_dict()
-    plain.pop("seeds")
-    task: dict[str, Any] = plain["task"]
-    task.pop("seed")
+def shared(config: RunConfig, *without: str) -> str:
+    """What runs share that differ only in their seeds, and in these fields of a configuration."""
+    plain: dict[str, Any] = config.as_dict()
+    for name in ("seeds", *without):
+        plain.pop(name)
+    plain["task"].pop("seed")
     return json.dumps(plain, sort_keys=True)
 
 
@@ -111,16 +114,10 @@ def over_seeds(
     )
     rows = []
     for group in settings(histories):
+        labels = [value(group[0], key) for key in keys]
         for name, measure in measures.items():
             values = pd.Series([measure(history) for history in group], dtype=float)
-            rows.append(
-                (
-                    *(value(group[0], key) for key in keys),
-                    name,
-                    values.mean(skipna=False),
-                    values.std(skipna=False),
-                    len(group),
-                )
-            )
+            mean, std = values.mean(skipna=False), values.std(skipna=False)
+            rows.append((*labels, name, mean, std, len(group)))
     columns = [key.removeprefix("option.") for key in keys]
     return pd.DataFrame(rows, columns=[*columns, "metric", "mean", "std", "seeds"])

@@ -25,10 +25,6 @@ log = logging.getLogger("fedlib")
 # What makes a run (decides its digest) and what only says how to compute it.
 SETTINGS = tuple(Settings.__annotations__)
 EXECUTION = tuple(Execution.__annotations__)
-TABLE = (
-    *("digest", "task", "preset", "algorithm", "rounds", "seed", "stand_in", "diverged"),
-    *("created", "path"),
-)
 
 
 class Keywords(Settings, Execution, total=False):
@@ -166,27 +162,23 @@ class Store:
         refresh: bool,
         execution: dict[str, Any],
     ) -> list[History]:
-        found: dict[str, History] = {}
+        histories: dict[str, History] = {}
         missing: dict[str, engine.Configured] = {}
-        for run in configured:
-            digest = run.config.digest
-            if digest in found or digest in missing:
-                continue
+        for digest, run in {run.config.digest: run for run in configured}.items():
             stored = None if refresh else self._sound(run.config)
             if stored is None:
                 missing[digest] = run
             else:
-                found[digest] = stored
+                histories[digest] = stored
         execution = {**execution, "checkpoint": self.root / ".checkpoints", "together": True}
         # One call per program: nothing is shared across programs, and what is finished is safe.
         wanted = list(missing.values())
         for positions in engine.programs(wanted, task, execution.get("device", "auto")):
             program = [wanted[position] for position in positions]
             for history in engine.execute(task, program, **execution):
-                found[history.config.digest] = write_run(
-                    self.root, task, history, keep_params, refresh
-                )
-        return [found[run.config.digest] for run in configured]
+                stored = write_run(self.root, task, history, keep_params, refresh)
+                histories[history.config.digest] = stored
+        return [histories[run.config.digest] for run in configured]
 
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""
@@ -235,7 +227,7 @@ class Store:
             task: only runs of this task.
             published: the published runs as well.
         """
-        found: dict[str, Stored] = {}
+        runs: dict[str, Stored] = {}
         for folder in (self.root, *(self.published if published else ())):
             for path in folders(folder, task):
                 try:
@@ -243,20 +235,21 @@ class Store:
                 except Error as problem:
                     log.warning("%s", problem)
                     continue
-                found.setdefault(run.config.digest, run)
+                runs.setdefault(run.config.digest, run)
         for archive in self._archives() if published else ():
             for digest, packed in archive.items():
                 if task in (None, packed.config.task["name"]):
-                    found.setdefault(digest, packed)
-        return sorted(found.values(), key=lambda run: (run.meta["created"], run.config.digest))
+                    runs.setdefault(digest, packed)
+        return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
     def _archives(self) -> Iterator[Mapping[str, Stored]]:
         """The published archives; a damaged one is logged and left out."""
-        for path in [path for folder in self.published for path in sorted(folder.glob("*.zip"))]:
-            try:
-                yield open_archive(path)
-            except Error as problem:
-                log.warning("%s", problem)
+        for folder in self.published:
+            for path in sorted(folder.glob("*.zip")):
+                try:
+                    yield open_archive(path)
+                except Error as problem:
+                    log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.
@@ -265,22 +258,22 @@ class Store:
         ``seed`` is one number, or text such as ``"init=0 sampling=1 batches=0"`` where they differ;
         ``diverged`` is the round or missing; ``created`` is UTC.
         """
-        rows = []
-        for run in self.stored():
-            task, seeds = run.config.task, run.config.seeds
+
+        def seed(seeds: Mapping[str, int]) -> int | str:
             alike = len(set(seeds.values())) == 1
-            rows.append(
-                (
-                    run.config.digest,
-                    task["name"],
-                    task["preset"],
-                    run.config.algorithm,
-                    run.config.rounds,
-                    seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items()),
-                    bool(task["stand_in"]),
-                    run.meta["diverged"],
-                    run.meta["created"],
-                    str(run.path),
-                )
-            )
-        return pd.DataFrame(rows, columns=list(TABLE)).astype({"diverged": "Int64"})
+            return seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items())
+
+        runs = self.stored()
+        columns = {
+            "digest": [run.config.digest for run in runs],
+            "task": [run.config.task["name"] for run in runs],
+            "preset": [run.config.task["preset"] for run in runs],
+            "algorithm": [run.config.algorithm for run in runs],
+            "rounds": [run.config.rounds for run in runs],
+            "seed": [seed(run.config.seeds) for run in runs],
+            "stand_in": [bool(run.config.task["stand_in"]) for run in runs],
+            "diverged": pd.array([run.meta["diverged"] for run in runs], dtype="Int64"),
+            "created": [run.meta["created"] for run in runs],
+            "path": [str(run.path) for run in runs],
+        }
+        return pd.DataFrame(columns)

@@ -97,15 +97,6 @@ def test_a_survey_counts_what_is_missing(store, requests, trained):
     assert not any(program.missing for program in answers.survey(store, requests, "quick"))
 
 
-def test_every_program_is_in_one_shard(store, requests):
-    programs = answers.survey(store, requests, "quick")
-    for of in (1, 2, 4, 9):
-        shards = [answers.shard(programs, number, of) for number in range(1, of + 1)]
-        digests = [program.digests for one in shards for program in one]
-        assert sorted(digests) == sorted(program.digests for program in programs)
-        assert max(map(len, shards)) - min(map(len, shards)) <= 1
-
-
 def test_a_refused_request_says_so_before_anything_trains(store, trained):
     bad = [Request("quadratic", "fedavg", "a"), Request("quadratic", "fedavg", "a", {"tau": 1.0})]
     with pytest.raises(fedlib.Error, match="unknown override for fedavg 'tau'"):
@@ -115,18 +106,14 @@ def test_a_refused_request_says_so_before_anything_trains(store, trained):
     assert not trained
 
 
-def test_kept_runs_are_all_or_none(tmp_path, monkeypatch):
+def test_kept_runs_are_all_or_none(tmp_path, no_training):
     store = Store(tmp_path / "runs", published=[tmp_path / "results"])
     requests = tuned("synthetic", ("fedavg", "fednova"), "x", options=SMALL, rounds=1)
     assert answers.kept(store, requests, "quick") == []
     answers.answer(store, requests[:1], "quick", progress=False)
     assert answers.kept(store, requests, "quick") == []
     made = answers.answer(store, requests, "quick", progress=False)
-
-    def refuse(*_, **__):
-        raise AssertionError("trained")
-
-    monkeypatch.setattr(engine, "execute", refuse)
+    no_training()
     (tmp_path / "runs").rename(tmp_path / "results")
     kept = answers.kept(store, requests[::-1], "quick")
     assert [h.config.digest for h in kept] == [h.config.digest for h in made[::-1]]

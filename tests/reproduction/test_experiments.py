@@ -88,7 +88,7 @@ def test_small_numbers_are_taken_under_quick_only(own_plan):
     assert experiments.filled("10_own", "quick", {"rounds": 0, "device": None}) == {
         **{"rounds": 0, "device": None, "width": 0.25}
     }
-    assert experiments.quick("no_such") == {}
+    assert experiments.filled("no_such", "quick", {"rounds": None}) == {"rounds": None}
 
 
 def test_parts(own_plan):

@@ -6,7 +6,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-import fedlib
 from fedlib.reproduction import kernels, reproduce
 
 pytestmark = pytest.mark.notebook
@@ -98,10 +97,3 @@ def test_kernels_find_what_takes_long_imported_already(checkout, tmp_path):
     checkout("10_warm", "import sys; assert {'torch', 'fedlib.notebook'} <= set(sys.modules)")
     (done,) = reproduce.reproduce(output=tmp_path / "executed", jobs=2)
     assert done.error is None
-
-
-def test_a_wrong_number_of_jobs_is_refused_before_anything_runs(checkout, tmp_path):
-    checkout("10_slow", WRITE.format(seconds=0, name="10_slow"))
-    with pytest.raises(fedlib.Error, match="jobs is 0; allowed"):
-        list(reproduce.reproduce(output=tmp_path / "executed", jobs=0))
-    assert not (tmp_path / "executed").exists()

@@ -1,0 +1,138 @@
+"""The runs of several notebooks' plans: which they are, training those missing, packing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from fedlib.errors import Error, require, unknown
+from fedlib.reproduction import draw, experiments, memory
+from fedlib.reproduction.answers import RunGroup, answer
+from fedlib.reproduction.reproduce import check_parameters, named, notebooks
+from fedlib.reproduction.request import Request, task_key
+from fedlib.results.archives import write_archive
+from fedlib.results.store import Store
+from fedlib.tasks import PRESETS, Task, load_task
+
+
+def plans(
+    names: Sequence[str],
+    preset: str,
+    seed: int,
+    numbers: Mapping[str, Any],
+    parts: Sequence[str] = (),
+) -> dict[str, list[Request]]:
+    """The requests of notebooks' plans by notebook.
+
+    Args:
+        names: see :func:`fedlib.reproduction.reproduce.named`; none: all that have a plan.
+        numbers: notebooks' own parameters, which all of them must have.
+        parts: only requests of these parts, and notebooks that have some; none: all.
+
+    Raises:
+        Error: an unknown name, preset, parameter or part, or a bad seed.
+    """
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    require(seed >= 0, "seed", seed, "a whole number >= 0")
+    chosen = named(names, experiments.planned(), "notebook with a plan")
+    for path in notebooks(chosen) if numbers else ():
+        check_parameters(path, numbers)
+    every = {name: experiments.plan(name, preset, seed, **numbers) for name in chosen}
+    known = dict.fromkeys(request.part for requests in every.values() for request in requests)
+    for part in parts:
+        if part not in known:
+            raise unknown("part of these plans", part, known)
+    for name, requests in every.items():
+        every[name] = [one for one in requests if not parts or one.part in parts]
+    return {name: requests for name, requests in every.items() if requests}
+
+
+def train(
+    store: Store,
+    groups: Sequence[RunGroup],
+    preset: str,
+    data_root: Path | None = None,
+    quiet: bool = False,
+    **execution: Any,
+) -> list[str]:
+    """Train what is missing, group after group; one that fails does not stop the others.
+
+    Args:
+        quiet: no progress bar; otherwise there is one on a terminal.
+        execution: ``device``, ``backend``; see :func:`fedlib.run`.
+
+    Returns:
+        what failed, a line each.
+    """
+    last: dict[str, Task] = {}
+
+    def load(name: str, **options: Any) -> Task:
+        key = task_key(name, options)
+        if key not in last:  # groups of a task follow each other
+            last.clear()
+            last[key] = load_task(name, data_root=data_root, **options)
+        return last[key]
+
+    failed = []
+    missing = [group for group in groups if group.missing]
+    for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
+        try:
+            answer(store, group.requests, preset, load, **execution)
+        except Exception as problem:
+            first = group.requests[0]
+            line = " ".join(str(problem).split()) or type(problem).__name__
+            failed.append(f"{first.algorithm} on {first.task}: {line}")
+    return failed
+
+
+def publish(
+    store: Store,
+    results: Path,
+    notebook: str,
+    name: str,
+    groups: Sequence[RunGroup],
+    partial: bool = False,
+) -> dict[str, Any]:
+    """Pack the stored runs of a notebook's plan, and those its figures were drawn from last.
+
+    Args:
+        results: the folder of published runs, for instance ``data/results``.
+        name: of the archive.
+        groups: the runs of the plan; none for a notebook without one.
+        partial: do so although runs of the plan are missing.
+
+    Returns:
+        notebook, path, runs, missing and bytes of the archive.
+
+    Raises:
+        Error: runs are missing, or there are none.
+    """
+    missing = sum(group.missing for group in groups)
+    if missing and not partial:
+        raise Error(
+            f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
+            "(or publish what there is with --partial)"
+        )
+    digests = [digest for group in groups for digest in group.digests if store.has(digest)]
+    clients_of: set[str] = set()
+    drawn = []
+    for entry in draw.entries():
+        tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
+        drawn.append((entry, memory.known(store, entry, tasks)))
+        digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
+        clients_of |= set(tasks if entry.clients else ())
+    histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
+    archive = write_archive(results, name, histories, clients_of)
+    for entry, remembered in drawn:
+        memory.publish(results, entry, remembered)
+    return {
+        "notebook": notebook,
+        "path": str(archive),
+        "runs": len(histories),
+        "missing": missing,
+        "bytes": archive.stat().st_size,
+    }
