@@ -34,7 +34,7 @@ CLIENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "sgdm": ("fedavg", {"client_optimizer": "sgdm", "nesterov": True}),
     "adam": ("fedadam", {"client_optimizer": "adam"}),
     "adagrad": ("fedprox", {"client_optimizer": "adagrad", "mu": 0.1, "eps": 1e-6}),
-    "sps": ("fedprox", {"client_optimizer": "sps", "mu": 0.1, "eta_max": 0.5}),
+    "sps": ("fedprox", {"client_optimizer": "sps", "mu": 0.1, "c": 50.0, "eta_max": 0.5}),
     "delta_sgd": ("fedadam", {"client_optimizer": "delta_sgd"}),
     "qfedavg": ("qfedavg", {"client_optimizer": "sgdm", "L": 1.0}),
     "adafedadam": ("adafedadam", {"client_optimizer": "sgdm"}),
