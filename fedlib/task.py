@@ -67,6 +67,12 @@ class ClientData:
     sizes: np.ndarray = field(init=False, repr=False)
     index: Tensor | None = field(init=False, repr=False)
     starts: np.ndarray = field(init=False, repr=False)
+    # What the data were when they were hashed last, and the hash; see engine/fingerprint.py.
+    hashed: tuple[Any, ...] = field(default=(), init=False, repr=False, compare=False)
+
+    def note_hash(self, hashed: tuple[Any, ...]) -> None:
+        """Keep a hash of the data."""
+        self._set(hashed=hashed)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -177,14 +183,20 @@ class Task:
     fingerprint: str = ""
     label: str = ""
     pool: Callable[[], Task] | None = field(default=None, repr=False)
+    # Whether name, options and fingerprint say everything, as of the catalogue's tasks. One that is
+    # made by hand, or a copy with another part, is told apart by :mod:`fedlib.engine.fingerprint`.
+    described: bool = field(default=False, init=False, repr=False, compare=False)
 
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
 
         An example that several clients hold is there once. The test data keep their clients.
         """
-        if self.pool is not None:
-            return self.pool()
+        pooled = self._pooled() if self.pool is None else self.pool()
+        pooled.described = self.described
+        return pooled
+
+    def _pooled(self) -> Task:
         data = self.train
         everything = np.unique(data.places(data.all_places()).numpy())
         pooled = ClientData(data.x, data.y, [everything], ["all"])

@@ -6,6 +6,7 @@ Every draw is a function of the seed and the round, so the state holds tensors a
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 import signal
 import threading
@@ -24,7 +25,8 @@ from fedlib.engine.config import RunConfig
 from fedlib.errors import Error
 
 SECONDS = 60.0  # between checkpoints, unless rounds were asked for
-FORMAT = 2
+FORMAT = 3
+HASH_BYTES = 32  # SHA-256 of what follows it in the file
 
 
 class Stopped(KeyboardInterrupt):
@@ -70,10 +72,13 @@ class Checkpoint:
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot aside and put it in the place of the last one."""
         content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
+        packed = io.BytesIO()
+        torch.save(content, packed)
         try:
-            with files.replacing(self.path) as aside:
-                torch.save(content, aside)
-        except (OSError, RuntimeError) as error:
+            with files.replacing(self.path) as aside, open(aside, "wb") as file:
+                file.write(hashlib.sha256(packed.getbuffer()).digest())
+                file.write(packed.getbuffer())
+        except OSError as error:
             raise Error(f"cannot write a checkpoint in {self.path.parent}: {error}") from None
         self._last = time.monotonic()
 
@@ -81,26 +86,29 @@ class Checkpoint:
         """The last snapshot, its tensors on ``device``; None if there is none.
 
         Raises:
-            Error: the file is damaged or of another format.
+            Error: the file is not what was written, or of another run or format.
         """
         old = self.path.with_suffix(".safetensors")  # format 1
-        path = old if old.is_file() else self.path
-        if not path.is_file():
+        if old.is_file():
+            raise self._refused(old, "belongs to another run or version")
+        if not self.path.is_file():
             return None
-        content: dict[str, Any] = {}
         try:
-            if path == self.path:
-                content = torch.load(path, map_location=device, weights_only=True)
-        except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
+            written = memoryview(self.path.read_bytes())
+            if hashlib.sha256(written[HASH_BYTES:]).digest() != written[:HASH_BYTES]:
+                raise self._refused(self.path, "is damaged (its content has changed)")
+            packed = io.BytesIO(written[HASH_BYTES:])
+            content = torch.load(packed, map_location=device, weights_only=True)
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
             reason = str(error).splitlines()[0]
-            raise Error(
-                f"checkpoint {path} is damaged ({reason}); delete it to start again"
-            ) from None
+            raise self._refused(self.path, f"is damaged ({reason})") from None
         if (content.pop("format", 1), content.pop("digests", [])) != (FORMAT, self.digests):
-            raise Error(
-                f"checkpoint {path} belongs to another run or version; delete it to start again"
-            )
+            raise self._refused(self.path, "belongs to another run or version")
         return Snapshot(**content)
+
+    @staticmethod
+    def _refused(path: Path, why: str) -> Error:
+        return Error(f"checkpoint {path} {why}; delete it to start again")
 
     def discard(self) -> None:
         """Remove the state of a finished run."""

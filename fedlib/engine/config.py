@@ -13,6 +13,7 @@ import numpy as np
 
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
+from fedlib.engine.fingerprint import fingerprint
 from fedlib.engine.precision import DTYPES
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
@@ -28,7 +29,8 @@ class RunConfig:
     """Everything that determines a run's numbers (backend, device and chunking do not).
 
     Attributes:
-        task: name, preset, seed, options, fingerprint of the data, whether it is a stand-in.
+        task: name, preset, seed, options, fingerprint of the data (of a task made by hand: of all
+            its parts), whether it is a stand-in.
         algorithm: the algorithm's name, or the class of a composed one.
         method: the method with all its parts and hyperparameters.
         rounds, clients_per_round, batch_size, local_steps, eval_every, dtype: as named.
@@ -131,7 +133,7 @@ def configure(
             "preset": task.preset,
             "seed": task.seed,
             "options": dict(task.options),
-            "data": task.fingerprint,
+            "data": task.fingerprint if task.described else fingerprint(task),
             "stand_in": task.stand_in,
         },
         algorithm=name,

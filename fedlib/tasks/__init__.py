@@ -80,7 +80,7 @@ def load_task(
     # An option without effect (None) is not part of the task.
     stored = {key: value for key, value in {**own, **task.options}.items() if value is not None}
     task.options = {key: float(value) if key in FLOATS else value for key, value in stored.items()}
-    task.preset, task.seed = preset, seed
+    task.preset, task.seed, task.described = preset, seed, True
     for setting in RUN:
         if setting in values:
             setattr(task, setting, values[setting])

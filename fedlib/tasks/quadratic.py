@@ -119,6 +119,7 @@ def quadratic_task(
         label="Quadratic",
     )
     task.pool = lambda: _pooled(task, p, *arrays)
+    task.described = True
     return task
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,7 +102,13 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path)
             execute(task, [first], checkpoint=tmp_path, checkpoint_every=1)
     (file,) = tmp_path.iterdir()
     assert same(execute(task, [other])[0], execute(task, [other], checkpoint=tmp_path)[0])
-    file.write_bytes(file.read_bytes()[:100])
+    whole = file.read_bytes()
+    for place in np.linspace(0, len(whole) - 1, 40).astype(int):  # a flipped bit, wherever it is
+        flipped = whole[place] ^ 1
+        file.write_bytes(whole[:place] + bytes([flipped]) + whole[place + 1 :])
+        with pytest.raises(fedlib.Error, match=rf"{file.name} is damaged"):
+            execute(task, [first], checkpoint=tmp_path)
+    file.write_bytes(whole[:100])
     with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
         execute(task, [first], checkpoint=tmp_path)
     (tmp_path / f"{file.stem}.safetensors").write_bytes(b"of an earlier format")
