@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +32,17 @@ MISTAKES = [
     (["run", "synthetic", "fedavg", "--option", "width=1"], "unknown option of task synthetic"),
     (["run", "synthetic", "fedavg", "--clients-per-round", "101"], "allowed: 1..100"),
     (["run", "cifar10", "fedavg", "--option", "alpha=0"], "alpha"),
+    (["run", "synthetic", "fedavg", *("--set", "client_lr=1") * 2], "client_lr is given twice"),
+    (["run", "synthetic", "fedavg", "--option", "preset=paper"], "use --preset"),
+    (["run", "synthetic", "fedavg", "--option", "data_root=x"], "use --data-root"),
+    (["run", "synthetic", "fedavg", "--set", "client_lr=" + "[" * 100_000], "client_lr is"),
     (["grid", "synthetic", "fedavg", "client_lr"], "is not KEY=V1,V2"),
+    (["grid", "synthetic", "fedavg", "=1"], "is not KEY=V1,V2"),
+    (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),
+    (["grid", "synthetic", "fedavg", "mu=1", "--set", "mu=2"], "the other time as --set"),
+    (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
+    (["grid", "synthetic", "fedavg", "axes=1"], "axis axes is no hyperparameter"),
+    (["grid", "synthetic", "fedavg", "refresh=1"], "axis refresh is no hyperparameter"),
     (["grid", "synthetic", "fedavg", "client_lr=0.1,-1"], "client_lr is -1"),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "import", "mine", "missing.npz"], "missing.npz"),
@@ -199,3 +211,25 @@ def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
     rows = json.loads(out)
     assert status == 0 and {row["algorithm"] for row in rows} >= {"fedavg", "fedyogi"}
     assert all(row["ours"] is None for row in rows)
+
+
+def test_numbers_that_are_not_finite_are_null_in_json(command: Command) -> None:
+    """A run that diverges still prints JSON that every program reads."""
+    words = ["run", "quadratic", "fedavg", "--rounds", "40", "--set", "local_steps=5", "--json"]
+    status, out, _ = command(*words, "--set", "client_lr=1e30")
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    result = json.loads(out, parse_constant=refuse)
+    assert status == 0 and result["diverged"] is not None
+    assert None in result["final"].values()
+
+
+def test_sigterm_is_told_in_one_line(tmp_path: Path) -> None:
+    """Before a run has a checkpoint to leave, too."""
+    code = "import os, signal, sys, fedlib.tasks as t, fedlib.cli as c\n"
+    code += "t.load_task = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
+    code += "sys.argv = ['fedlib', 'run', 'quadratic', 'fedavg']\nc.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "fedlib: terminated\n")

@@ -5,7 +5,9 @@ Exit status 0: done; 1: it failed; 2: a mistake in what was asked, told in one l
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -17,6 +19,10 @@ from fedlib.errors import Error, Failure
 
 class _Interrupted(Exception):
     """Ctrl-C, with what there is to say about it."""
+
+
+class _Terminated(BaseException):
+    """SIGTERM; no ``except Exception`` on the way may take it for a failure."""
 
 
 class _Group(typer.core.TyperGroup):
@@ -54,6 +60,7 @@ def main() -> NoReturn:
     import logging
 
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status = app(standalone_mode=False)
     except Failure as error:
@@ -70,7 +77,16 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, _Interrupted, typer.Abort) as stop:
         # A run that could save its state says where; the same command continues it.
         status = _fail(str(stop) or "interrupted", 130)
+    except _Terminated:
+        status = _fail("terminated", 143)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.exit(status or 0)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """SIGTERM where nothing can be saved; a run with a checkpoint has its own handler."""
+    raise _Terminated
 
 
 def _fail(message: str, status: int) -> int:

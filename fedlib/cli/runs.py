@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedlib.cli import options
-from fedlib.cli.terminal import columns, parse_pairs, parse_value, progress, show, store_root
+from fedlib.cli.terminal import columns, parse_axes, parse_pairs, progress, show, store_root
 from fedlib.errors import Error
 
 if TYPE_CHECKING:
@@ -96,14 +97,12 @@ def grid(
     data_root: options.DataRoot = None,
 ) -> None:
     """Train all combinations of hyperparameters as one batched program, and store every run."""
+    from fedlib.engine import grid as fedlib_grid
     from fedlib.results import Store
 
-    parsed: dict[str, Any] = {}
-    for axis in axes:
-        key, sign, values = axis.partition("=")
-        if not sign or not values:
-            raise Error(f"axis {axis!r} is not KEY=V1,V2,...; for instance client_lr=0.01,0.1")
-        parsed[key] = [parse_value(value) for value in values.split(",")]
+    overrides = parse_pairs(set_, "--set")
+    settings = (*inspect.signature(fedlib_grid).parameters, "keep_params", "refresh")
+    parsed = parse_axes(axes, overrides, settings)
     frame = Store(store_root(data_root)).grid(
         _load(task, preset, seed, data_root, option, as_json),
         algorithm,
@@ -113,7 +112,7 @@ def grid(
         backend=backend,
         dtype=dtype,
         clients_per_round=clients_per_round,
-        overrides=parse_pairs(set_, "--set"),
+        overrides=overrides,
         progress=progress(as_json),
         **parsed,
     )
@@ -137,7 +136,11 @@ def _load(
     """The task, which people are told about."""
     from fedlib.tasks import load_task
 
-    task = load_task(name, preset, seed, data_root, **parse_pairs(option, "--option"))
+    given = parse_pairs(option, "--option")
+    for key in inspect.signature(load_task).parameters:
+        if key in given:
+            raise Error(f"--option {key} is no option of a task; use --{key.replace('_', '-')}")
+    task = load_task(name, preset, seed, data_root, **given)
     if not as_json:
         typer.echo(repr(task))
     return task

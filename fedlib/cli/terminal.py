@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +26,64 @@ def parse_value(text: str) -> Any:
     for convert in (int, float, json.loads):
         try:
             return convert(text)
-        except ValueError:
+        except (ValueError, RecursionError):  # json: brackets nested by the thousand
             continue
     return text
 
 
 def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
-    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``."""
+    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``.
+
+    Raises:
+        Error: not KEY=VALUE, or a key twice.
+    """
     values: dict[str, Any] = {}
     for pair in pairs or []:
         key, sign, value = pair.partition("=")
         if not sign or not key:
             raise Error(f"{option} {pair!r} is not KEY=VALUE; for instance {option} client_lr=0.03")
+        if key.strip() in values:
+            raise Error(f"{option} {key.strip()} is given twice; give it once")
         values[key.strip()] = parse_value(value.strip())
+    return values
+
+
+def parse_axes(axes: list[str], fixed: Collection[str], names: Collection[str]) -> dict[str, Any]:
+    """``["client_lr=0.01,0.1"]`` -> ``{"client_lr": [0.01, 0.1]}``.
+
+    Args:
+        fixed: keys that have one value already.
+        names: of the settings that are no hyperparameters.
+
+    Raises:
+        Error: not KEY=V1,V2,..., a key twice or among the fixed ones, or a setting.
+    """
+    values: dict[str, Any] = {}
+    for axis in axes:
+        key, sign, listed = axis.partition("=")
+        if not sign or not key or not listed:
+            raise Error(f"axis {axis!r} is not KEY=V1,V2,...; for instance client_lr=0.01,0.1")
+        if key in values or key in fixed:
+            other = "axis" if key in values else "--set"
+            raise Error(f"axis {key} is given twice, the other time as {other}; give it once")
+        if key in names:
+            raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
+        values[key] = [parse_value(value) for value in listed.split(",")]
     return values
 
 
 def show(value: Any, as_json: bool, text: str) -> None:
     """Print a value for programs or its text for people."""
-    typer.echo(json.dumps(value, indent=2, default=str) if as_json else text)
+    typer.echo(json.dumps(_plain(value), indent=2, default=str) if as_json else text)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it: numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def columns(rows: list[tuple[Any, ...]]) -> str:
