@@ -32,7 +32,16 @@ class ClientData:
         y: targets ``[N, ...]``.
         parts: for each client the indices of its examples, in its own order.
         ids: names of the clients; default ``"0"``, ``"1"``, ...
-        weights: aggregation weight of each client; default its number of examples.
+        weights: aggregation weight of each client, finite, >= 0 and not all 0; default its number
+            of examples.
+
+    Raises:
+        Error: parts that are no indices of examples, or numbers that do not fit; names the client.
+
+    Example:
+        >>> data = ClientData(torch.eye(3), torch.arange(3), [[0, 2], [1]], ids=["ann", "bob"])
+        >>> len(data), data.sizes.tolist(), data.client_weights().tolist()
+        (2, [2, 1], [2.0, 1.0])
     """
 
     x: Tensor
@@ -42,20 +51,39 @@ class ClientData:
     weights: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        for name, tensor in (("x", self.x), ("y", self.y)):
+            if not isinstance(tensor, Tensor):
+                kind = type(tensor).__name__
+                raise Error(f"client data: {name} is a {kind}; give a tensor, torch.as_tensor(...)")
         if len(self.x) != len(self.y):
             raise Error(
                 f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
             )
-        sizes = np.array([len(part) for part in self.parts], dtype=np.int64)
-        index = np.concatenate([np.asarray(p, dtype=np.int64) for p in self.parts] or [sizes[:0]])
-        if len(index) and not (0 <= index.min() and index.max() < len(self.x)):
+        parts = [_indices(client, part) for client, part in enumerate(self.parts)]
+        sizes = np.array([len(part) for part in parts], dtype=np.int64)
+        index = np.concatenate(parts or [sizes[:0]])
+        outside = np.flatnonzero((index < 0) | (index >= len(self.x)))
+        if len(outside):
+            client = int(np.searchsorted(np.cumsum(sizes), outside[0], side="right"))
             raise Error(
-                f"client data: example index outside 0..{len(self.x) - 1}; check the partition"
+                f"client data: client {client} has example {index[outside[0]]}, outside "
+                f"0..{len(self.x) - 1}; check the partition"
             )
-        if self.weights is not None and len(self.weights) != len(sizes):
-            raise Error(
-                f"client data: {len(self.weights)} weights for {len(sizes)} clients; need one each"
-            )
+        for name, given in (("weights", self.weights), ("ids", self.ids or None)):
+            if given is not None and len(given) != len(sizes):
+                raise Error(
+                    f"client data: {len(given)} {name} for {len(sizes)} clients; need one each"
+                )
+        if self.weights is not None:
+            weights = np.asarray(self.weights, dtype=np.float64)
+            wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+            if len(wrong):
+                value = weights[wrong[0]]
+                raise Error(
+                    f"client data: client {wrong[0]} has weight {value}; allowed: finite and >= 0"
+                )
+            if len(weights) and not weights.sum() > 0:
+                raise Error("client data: all weights are 0; at least one must be positive")
         self._set(
             sizes=sizes,
             index=torch.from_numpy(index),
@@ -126,6 +154,21 @@ class ClientData:
     def client_weights(self) -> np.ndarray:
         """float64 ``[clients]``: what each client counts in the aggregation."""
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
+
+
+def _indices(client: int, part: Any) -> np.ndarray:
+    """A client's part as int64 indices.
+
+    Raises:
+        Error: a mask, fractions, or more than one dimension.
+    """
+    given = np.asarray(part)
+    if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
+        return given.astype(np.int64, copy=False)
+    what = f"client data: the part of client {client} is"
+    if given.dtype == bool:
+        raise Error(f"{what} a mask; give indices, np.flatnonzero(mask)")
+    raise Error(f"{what} {given.dtype} of shape {given.shape}; give a list of indices")
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
