@@ -94,9 +94,10 @@ def draw_cells(
         limits: of the colours; None: the smallest, the largest value.
     """
     values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)))
-    if values.isna().all(axis=None):
-        limits = (0.0, 1.0)  # seaborn finds none
-    colors = {"cmap": "cividis_r" if smaller else "cividis", "vmin": limits[0], "vmax": limits[1]}
+    seen = (0.0, 1.0) if values.isna().all(axis=None) else (np.nanmin(values), np.nanmax(values))
+    # A limit that is given may lie on the other side of all values.
+    low, high = sorted(b if a is None else a for a, b in zip(limits, seen, strict=True))
+    colors = {"cmap": "cividis_r" if smaller else "cividis", "vmin": low, "vmax": high}
     texts = {"annot": values.map(short) if numbers else None, "annot_kws": {"fontsize": 6}}
     bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
     sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)

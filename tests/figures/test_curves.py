@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import figures
 from fedlib.figures import style
+from fedlib.figures.heat_map import draw_cells
 from fedlib.figures.save import render
 from fedlib.results import reading
 
@@ -182,3 +184,12 @@ def test_table_style():
     text = figures.table(frame, caption="Cap").to_html()
     assert "a&lt;b" in text and "1.23" in text and "–" in text and "Cap" in text
     assert "1.00" not in text and text == figures.table(frame, caption="Cap").to_html()
+
+
+@pytest.mark.parametrize("limits", [(None, -1.0), (9.0, None)])
+def test_a_heat_map_whose_values_all_lie_beyond_a_limit_is_drawn(limits):
+    index, columns = (pd.Index([1.0, 10.0], name=name) for name in ("server_lr", "client_lr"))
+    grid = pd.DataFrame([[1.0, 2.0], [3.0, np.nan]], index, columns)
+    drawn = draw_cells(Figure().subplots(), grid, grid.isna().to_numpy(), limits=limits)
+    assert drawn.norm.vmin < drawn.norm.vmax
+    assert set(limits) & {drawn.norm.vmin, drawn.norm.vmax}
