@@ -130,7 +130,9 @@ def test_a_setting_is_chosen_by_the_mean_over_its_seeds(task):
 
 def test_over_seeds(task):
     runs = [made(task, accuracy=a, seed=s) for s, a in enumerate((0.2, 0.4))]
-    other = dataclasses.replace(task, seed=5)  # another partition is another seed too
+    other = fedlib.load_task(
+        "synthetic", clients=4, seed=5
+    )  # another partition is another seed too
     runs.append(made(other, accuracy=0.9))
     runs.append(made(task, "fedadam", accuracy=0.7))
     frame = selection.over_seeds(runs).set_index("algorithm")
