@@ -130,9 +130,7 @@ def test_a_setting_is_chosen_by_the_mean_over_its_seeds(task):
 
 def test_over_seeds(task):
     runs = [made(task, accuracy=a, seed=s) for s, a in enumerate((0.2, 0.4))]
-    other = fedlib.load_task(
-        "synthetic", clients=4, seed=5
-    )  # another partition is another seed too
+    other = fedlib.load_task("synthetic", clients=4, seed=5)  # another partition counts as a seed
     runs.append(made(other, accuracy=0.9))
     runs.append(made(task, "fedadam", accuracy=0.7))
     frame = selection.over_seeds(runs).set_index("algorithm")
