@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, ClassVar, Self, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -36,7 +36,14 @@ def _field_types(component: Any) -> dict[str, tuple[type, ...]]:
 
 @dataclass(frozen=True)
 class Component:
-    """Base of client optimizers, server optimizers, objectives and algorithms."""
+    """Base of client optimizers, server optimizers, objectives and algorithms.
+
+    Attributes:
+        HISTORICAL: for fields that came after runs had been stored the value that those runs had.
+            With it a field is not part of the description, so that they keep theirs.
+    """
+
+    HISTORICAL: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
         for name, types in field_types(type(self)).items():
@@ -53,6 +60,8 @@ class Component:
         described: dict[str, Any] = {"type": type(self).__name__}
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name in self.HISTORICAL and value == self.HISTORICAL[field.name]:
+                continue
             described[field.name] = value.describe() if isinstance(value, Component) else value
         return described
 

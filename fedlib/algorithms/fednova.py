@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
+from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.component import decay, non_negative
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+from fedlib.optimizers.sgd import check_momentum_state
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class FedNova(Algorithm):
     tau_eff = sum_i p_i ||a_i||_1 of the steps without their proximal term: sum_i p_i ||a_i||_1 for
     mu = 0 and sum_i p_i tau_i with mu and no momentum, both as in the authors' code.
 
+    With ``momentum_state="client"`` a client takes its u up again in its next round. FedNova's
+    authors do not: their code sets u, n and a to 0 after every round. Here n and a still start at
+    0, so ||a_i||_1 counts, by the same recurrences, what this round's gradients contribute;
+    what the u of earlier rounds adds to x_t - x_i is divided by it, but not counted in it.
+
     With equally many plain steps on every client this is FedAvg. Clients that take no step count
     as an update of zero.
 
@@ -41,8 +47,12 @@ class FedNova(Algorithm):
         momentum: of the clients' SGD.
         mu: weight of the clients' proximal term mu/2 ||x - x_t||^2.
         nesterov: Nesterov's momentum on the clients.
+        momentum_state: ``"round"`` or ``"client"``: whether u starts at 0 in every round or only in
+            a client's first.
         client_schedule: factor on the client learning rate per round; see :class:`fedlib.FedOpt`.
     """
+
+    HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}
 
     client_lr: float = 0.1
     server_lr: float = 1.0
@@ -50,6 +60,7 @@ class FedNova(Algorithm):
     mu: float = 0.0
     nesterov: bool = False
     client_schedule: str = "constant"
+    momentum_state: str = "round"
 
     def validate(self) -> None:
         non_negative(self.client_lr, "client_lr")
@@ -57,6 +68,14 @@ class FedNova(Algorithm):
         decay(self.momentum, "momentum")
         non_negative(self.mu, "mu")
         check_schedule(self.client_schedule)
+        check_momentum_state(self.momentum_state)
+
+    @property
+    def remembers(self) -> bool:
+        return self.momentum_state == "client"
+
+    def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
+        return {"u": torch.zeros_like(server["x"])}
 
     def client_init(self, server: State, client: Client) -> State:
         x = server["x"]
@@ -66,7 +85,7 @@ class FedNova(Algorithm):
         return {
             "x": x,
             "anchor": x,
-            "u": torch.zeros_like(x),
+            "u": client.memory["u"] if self.remembers else torch.zeros_like(x),
             "lr": lr,
             # ||a||_1 and its momentum n: with the proximal term, and without.
             "a": torch.zeros_like(pull),
@@ -91,6 +110,9 @@ class FedNova(Algorithm):
         moved = a != 0
         update = (server["x"] - state["x"]) / torch.where(moved, a, 1)
         return {"update": torch.where(moved, update, 0), "tau": plain}
+
+    def client_remember(self, server: State, state: State) -> State:
+        return {"u": state["u"]}
 
     def server_update(self, server: State, mean: State) -> State:
         return {"x": server["x"] - self.server_lr * mean["tau"] * mean["update"]}

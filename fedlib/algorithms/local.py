@@ -40,27 +40,31 @@ class LocalTraining(Algorithm):
 
     @property
     def remembers(self) -> bool:
-        return self.objective.remembers
+        return self.objective.remembers or self.client.remembers
 
     @property
     def needs_features(self) -> bool:
         return self.objective.needs_features
 
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
-        if not self.objective.remembers:
-            return {}
-        # Before its first round a client has no model of its own; "seen" says whether it has.
-        return {"previous": server["x"], "seen": 0 * client.examples}
+        memory: State = {}
+        if self.objective.remembers:
+            # Before its first round a client has no model of its own; "seen" says whether it has.
+            memory = {"previous": server["x"], "seen": 0 * client.examples}
+        if self.client.remembers:
+            memory["optimizer"] = self.client.init(server["x"])
+        return memory
 
     def client_init(self, server: State, client: Client) -> State:
         factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
-        x = server["x"]
+        x, memory = server["x"], dict(client.memory)
+        kept = memory.pop("optimizer", None)
         return {
             "x": x,
             "anchor": x,
             "lr": factor * self.client.lr * torch.ones_like(x[..., :1]),
-            "optimizer": self.client.init(x),
-            "memory": client.memory,
+            "optimizer": self.client.init(x) if kept is None else kept,
+            "memory": memory,
         }
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
@@ -86,6 +90,9 @@ class LocalTraining(Algorithm):
         return {"delta": state["x"] - server["x"]}
 
     def client_remember(self, server: State, state: State) -> State:
-        if not self.objective.remembers:
-            return {}
-        return {"previous": state["x"], "seen": 0 * state["memory"]["seen"] + 1}
+        memory: State = {}
+        if self.objective.remembers:
+            memory = {"previous": state["x"], "seen": 0 * state["memory"]["seen"] + 1}
+        if self.client.remembers:
+            memory["optimizer"] = state["optimizer"]
+        return memory

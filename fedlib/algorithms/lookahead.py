@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, State
 from fedlib.algorithms.fedopt import FedOpt
-from fedlib.errors import require
+from fedlib.errors import Error, require
 from fedlib.optimizers import server as servers
 
 
@@ -39,6 +39,11 @@ class Lookahead(FedOpt):
         super().validate()
         name = type(self.server).__name__
         require(isinstance(self.server, servers.SGD), "server of Lookahead", name, "SGD")
+        if self.client.remembers:
+            raise Error(
+                "momentum_state is 'client', but Lookahead sends the clients' momentum to the "
+                "server; allowed: 'round'"
+            )
 
     def server_init(self, params: Tensor) -> State:
         inner = {} if self.reset else self.client.init(params)

@@ -52,6 +52,19 @@ def he_normal_(tensor: Tensor) -> Tensor:
     return nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std)
 
 
+def start_dense(layer: nn.Linear, init: str) -> None:
+    """Give a dense layer that torch has just made the initial values of a framework.
+
+    Args:
+        init: ``"torch"``: as they are, weight and bias from U(-a, a), a^2 = 1 / fan_in; or
+            ``"keras"``: a Glorot-uniform weight and a zero bias.
+    """
+    require(init in ("keras", "torch"), "init", init, "'keras' or 'torch'")
+    if init == "keras":
+        glorot_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+
+
 def _pair(size: Size) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 

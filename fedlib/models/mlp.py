@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import Linear, glorot_uniform_, scaled
+from fedlib.models.layers import Linear, scaled, start_dense
 
 
 class MLP(Architecture):
@@ -18,13 +18,15 @@ class MLP(Architecture):
     ``MLP(784, (300, 100), 62)`` has 271,862 parameters: Mime's "300u-100" network, read as LeNet
     300-100 (the paper cites the work that made this one popular). ``MLP(784, (128,), 62)`` has
     108,478: AdaFedAdam's "128 hidden nodes", read as one hidden layer. Neither paper states the
-    initial values: weights start Glorot-uniform, biases at zero.
+    initial values; AdaFedAdam worked with torch.
 
     Args:
         features: numbers in an input.
         hidden: units of each hidden layer.
         classes: numbers in an output.
         width: multiplies the hidden units.
+        init: where weights and biases start, ``"keras"`` or ``"torch"``; see
+            :func:`fedlib.models.layers.start_dense`.
 
     Input ``[..., features]``, output logits ``[..., classes]``.
     """
@@ -35,14 +37,14 @@ class MLP(Architecture):
         hidden: Sequence[int] = (300, 100),
         classes: int = 62,
         width: float = 1.0,
+        init: str = "keras",
     ) -> None:
         super().__init__()
         units = [features, *(scaled(count, width) for count in hidden)]
         self.hidden = nn.ModuleList(Linear(inputs, outputs) for inputs, outputs in pairwise(units))
         self.output = Linear(units[-1], classes)
         for layer in (*self.hidden, self.output):
-            glorot_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
+            start_dense(layer, init)
 
     def features(self, x: Tensor) -> Tensor:
         """The last hidden layer's activations, ``[..., F]``."""

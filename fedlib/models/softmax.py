@@ -8,22 +8,24 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.losses import short_cross_entropy
-from fedlib.models.layers import Linear, glorot_uniform_
+from fedlib.models.layers import Linear, start_dense
 
 
 class Softmax(nn.Module):
     """Logits ``[..., classes]`` from ``[..., features]``: one weight matrix and a bias.
 
-    Weights start Glorot-uniform, biases at zero.
+    Args:
+        features, classes: numbers in an input and in an output.
+        init: where weights and biases start, ``"keras"`` or ``"torch"``; see
+            :func:`fedlib.models.layers.start_dense`.
     """
 
     carries_rows = True
 
-    def __init__(self, features: int = 60, classes: int = 10) -> None:
+    def __init__(self, features: int = 60, classes: int = 10, init: str = "keras") -> None:
         super().__init__()
         self.linear = Linear(features, classes)
-        glorot_uniform_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
+        start_dense(self.linear, init)
 
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.linear(x)

@@ -7,6 +7,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.errors import require
 from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Conv2d, Dropout, Flatten, Linear, MaxPool2d, scaled
 
@@ -20,18 +21,21 @@ class VGG11(Architecture):
     AdaFedAdam's text says "VGG11 with slight modifications" and leaves the architecture to its
     Figure 4, whose content is lost. The setup is otherwise FedNova's, so this is the network of
     FedNova's published code: no batch normalisation, and a head of dropout-512-ReLU twice before
-    the last layer. Its initial values too: convolutions from N(0, 2 / (9 * outputs)) with zero
-    bias, dense layers as torch's default.
+    the last layer. Dense layers start as torch's do.
 
     Args:
         classes: numbers in an output.
         width: multiplies all channels and hidden units.
+        init: where convolutions start: ``"torch"``, as torch's do, weight and bias from U(-a, a)
+            with a^2 = 1 / fan_in; ``"fednova"``, as in that code, from N(0, 2 / (9 * outputs)) with
+            zero bias.
 
     Input ``[..., 3, 32, 32]``, output logits ``[..., classes]``.
     """
 
-    def __init__(self, classes: int = 10, width: float = 1.0) -> None:
+    def __init__(self, classes: int = 10, width: float = 1.0, init: str = "fednova") -> None:
         super().__init__()
+        require(init in ("fednova", "torch"), "init", init, "'fednova' or 'torch'")
         layers: list[nn.Module] = []
         channels = 3
         for entry in CONFIGURATION:
@@ -41,9 +45,10 @@ class VGG11(Architecture):
                 continue
             outputs = scaled(entry, width)
             convolution = Conv2d(channels, outputs, 3, padding=1)
-            nn.init.normal_(convolution.weight, std=math.sqrt(2 / (9 * outputs)))
-            assert convolution.bias is not None
-            nn.init.zeros_(convolution.bias)
+            if init == "fednova":
+                nn.init.normal_(convolution.weight, std=math.sqrt(2 / (9 * outputs)))
+                assert convolution.bias is not None
+                nn.init.zeros_(convolution.bias)
             layers += [convolution, nn.ReLU()]
             channels = outputs
         self.convolutions = nn.Sequential(*layers)

@@ -1,8 +1,8 @@
 """What a client optimizer is: how one client moves its model in a local step.
 
 Each is written for one client whose parameters are one vector ``x [..., P]``; leading axes
-(clients, configurations) broadcast. State starts afresh every round: federated clients are
-stateless.
+(clients, configurations) broadcast. State starts afresh every round, as federated clients are
+stateless, unless the optimizer says that clients keep it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,17 @@ class ClientOptimizer(Component):
     descends: ClassVar[bool] = False
 
     @property
+    def remembers(self) -> bool:
+        """Whether a client's state lives on from one of its rounds to the next."""
+        return False
+
+    @property
     def lr(self) -> float:
         """The client learning rate; 1, without effect, where the method finds its own steps."""
         return 1.0
 
     def init(self, x: Tensor) -> State:
-        """The optimizer's state at the start of a round, at ``x [..., P]``: a dict of tensors."""
+        """The optimizer's state at its start, at ``x [..., P]``: a dict of tensors."""
         return {}
 
     def step(

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from fedlib.component import decay
+from fedlib.errors import require
 from fedlib.optimizers.client_optimizer import Oracle, RatedOptimizer, State
+
+MOMENTUM_STATES = ("round", "client")
+
+
+def check_momentum_state(value: str) -> None:
+    """Require one of :data:`MOMENTUM_STATES`."""
+    require(value in MOMENTUM_STATES, "momentum_state", value, "'round' or 'client'")
 
 
 @dataclass(frozen=True)
@@ -28,19 +36,32 @@ class SGD(RatedOptimizer):
 
 @dataclass(frozen=True)
 class SGDM(RatedOptimizer):
-    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD; u = 0 at the start of a round.
+    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD.
 
-    With ``nesterov`` the step is g + momentum u (AdaFedAdam, Tables 3 and 7).
+    Args:
+        lr: learning rate.
+        momentum: decay of u.
+        nesterov: the step is g + momentum u (AdaFedAdam, Tables 3 and 7).
+        momentum_state: ``"round"``: u = 0 at the start of every round. ``"client"``: every client
+            keeps its u and takes it up again in its next round, as in the code of AdaFedAdam's
+            authors, where each client has one torch optimizer; u = 0 at the start of its first.
     """
 
+    HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}
     rate_of_sgd: ClassVar[bool] = True
 
     momentum: float = 0.9
     nesterov: bool = False
+    momentum_state: str = "round"
 
     def validate(self) -> None:
         super().validate()
         decay(self.momentum, "client momentum")
+        check_momentum_state(self.momentum_state)
+
+    @property
+    def remembers(self) -> bool:
+        return self.momentum_state == "client"
 
     def init(self, x: Tensor) -> State:
         return {"u": torch.zeros_like(x)}

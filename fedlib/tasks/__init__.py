@@ -77,8 +77,13 @@ def load_task(
     own = {key: value for key, value in values.items() if key not in RUN}
     given = Given(name=name, seed=seed, data_root=data_root, **own)
     task: Task = module.load(given)
-    # An option without effect (None) is not part of the task.
-    stored = {key: value for key, value in {**own, **task.options}.items() if value is not None}
+    # An option without effect (None) is not part of the task, nor one as it was before it was one.
+    unsaid = getattr(module, "HISTORICAL", {})
+    stored = {
+        key: value
+        for key, value in {**own, **task.options}.items()
+        if value is not None and (key not in unsaid or value != unsaid[key])
+    }
     task.options = {key: float(value) if key in FLOATS else value for key, value in stored.items()}
     task.preset, task.seed, task.described = preset, seed, True
     for setting in RUN:

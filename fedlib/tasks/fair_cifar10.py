@@ -22,9 +22,11 @@ paper: Preset = {
     "examples": ALL,
     "width": 1.0,
     "augment": False,
+    "init": "torch",
     **settings.adafedadam_run(LABEL),
 }
 quick = {**paper, "examples": AtMost(1600), "width": 0.125, "rounds": 10}
+HISTORICAL = {"init": "fednova"}
 
 
 def load(given: Given) -> Task:
@@ -44,6 +46,8 @@ def load(given: Given) -> Task:
         width: factor on all channels and hidden units.
         augment: crop the training images at random after padding by 4 and flip them, as FedNova
             does.
+        init: where the convolutions start, ``"torch"`` or ``"fednova"``; see
+            :class:`fedlib.models.VGG11`.
     """
     dataset = datasets.load(given.data, given.data_root)
     used = sample(given.examples, len(dataset.train_y), "examples", given.seed)
@@ -54,7 +58,7 @@ def load(given: Given) -> Task:
     pad = 4 if given.augment else None
     return Task(
         name=given.name,
-        model=lambda: VGG11(classes, width=given.width),
+        model=lambda: VGG11(classes, given.width, given.init),
         transform=partial(images.cifar_transform, constants=images.CIFAR10, pad=pad),
         hyperparameters=settings.adafedadam(LABEL),
         options={"examples": len(used)},

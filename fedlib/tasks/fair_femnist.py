@@ -14,8 +14,9 @@ from fedlib.tasks.presets import Given
 
 LABEL = "Femnist"
 HIDDEN = papers.settings("adafedadam")["setups"][LABEL]["hidden_units_derived"]
-paper = {**emnist.PAPER, "width": 1.0, **settings.adafedadam_run(LABEL)}
+paper = {**emnist.PAPER, "width": 1.0, "init": "torch", **settings.adafedadam_run(LABEL)}
 quick = {**paper, **emnist.QUICK, "width": 0.25, "rounds": 20}
+HISTORICAL = {"init": "keras"}
 
 
 def load(given: Given) -> Task:
@@ -32,6 +33,8 @@ def load(given: Given) -> Task:
             the offline stand-in of ``femnist``.
         clients: how many writers.
         width: factor on the hidden layer.
+        init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
+            Glorot-uniform with zero biases.
     """
     writers = emnist.load_writers(given, prefer=("femnist", "emnist"))
     splits = [writers.tensors(split, ink="dark") for split in ("train", "test")]
@@ -42,7 +45,7 @@ def load(given: Given) -> Task:
     ]
     return Task(
         name=given.name,
-        model=lambda: MLP(PIXELS, HIDDEN, CLASSES, width=given.width),
+        model=lambda: MLP(PIXELS, HIDDEN, CLASSES, given.width, given.init),
         transform=emnist.flat_pixels,
         hyperparameters=settings.adafedadam(LABEL),
         label=LABEL,

@@ -4,6 +4,9 @@ A task's module declares its presets as dicts beside each other, ``paper = {...}
 {...}``: the defaults of its options, and the settings of a run (:data:`RUN`). In a module of
 several tasks each preset is a dict of such dicts by task. :func:`fedlib.load_task` looks the preset
 up by its name, replaces defaults by the options given, and calls the module's ``load``.
+
+An option that came after runs had been stored is not part of a task's canonical description at the
+value that these runs had: the module says which that is, ``HISTORICAL = {option: value}``.
 """
 
 from __future__ import annotations

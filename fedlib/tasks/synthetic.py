@@ -21,9 +21,11 @@ FEATURES, CLASSES = SETUP["features"], SETUP["classes"]
 paper: Preset = {
     "clients": SETUP["clients"],
     "data_seed": 931231,
+    "init": "torch",
     **settings.adafedadam_run(LABEL),
 }
 quick = {**paper, "rounds": 100}
+HISTORICAL = {"init": "keras"}
 
 
 def load(given: Given) -> Task:
@@ -38,6 +40,8 @@ def load(given: Given) -> Task:
         data_root: unused; the data is generated.
         clients: how many clients LEAF's generator makes.
         data_seed: of the generator; LEAF's own by default.
+        init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
+            Glorot-uniform with a zero bias.
     """
     whole(given.clients, "clients", 1)
     xs, ys = leaf_synthetic(given.clients, CLASSES, FEATURES, given.data_seed)
@@ -55,7 +59,7 @@ def load(given: Given) -> Task:
     adam = values["fedadam"]
     return Task(
         name=given.name,
-        model=lambda: Softmax(FEATURES, CLASSES),
+        model=lambda: Softmax(FEATURES, CLASSES, given.init),
         train=ClientData(inputs, targets, train_parts),
         test=ClientData(inputs, targets, test_parts),
         hyperparameters={

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.fairness import fairness
+from fedlib.engine.fairness import fairness, worst
 from fedlib.engine.plan import drawn_epochs
+from fedlib.reproduction.metrics import METRICS
 
 
 def oracle(accuracy: np.ndarray, examples: np.ndarray) -> dict[str, float]:
@@ -25,8 +26,17 @@ def oracle(accuracy: np.ndarray, examples: np.ndarray) -> dict[str, float]:
         "accuracy_std_weighted": math.sqrt(np.average((own - mean) ** 2, weights=n)),
         "accuracy_worst_30": low[: math.ceil(0.3 * len(low))].mean(),
         "accuracy_worst_10": low[: math.ceil(0.1 * len(low))].mean(),
+        "accuracy_worst_30_weighted": worst_30_weighted(own, n),
         "error_rsd": own.std() / (1 - own.mean()) if own.mean() < 1 else 0.0,
     }
+
+
+def worst_30_weighted(accuracy: np.ndarray, examples: np.ndarray) -> float:
+    """Right over wrong answers of the chosen clients' examples, in exact numbers of clients."""
+    worst = sorted(range(len(accuracy)), key=lambda k: (accuracy[k], k))
+    worst = worst[: next(k for k in range(1, len(worst) + 1) if 10 * k >= 3 * len(worst))]
+    right = sum(accuracy[k] * examples[k] for k in worst)
+    return float(right / sum(examples[k] for k in worst))
 
 
 @pytest.mark.parametrize("clients", [1, 2, 7, 10, 33])
@@ -52,6 +62,29 @@ def test_a_hand_made_case() -> None:
     assert float(found["accuracy_worst_30"]) == pytest.approx(0.3)
     assert float(found["accuracy_worst_10"]) == pytest.approx(0.1)
     assert float(found["accuracy_unweighted"]) == pytest.approx(0.78)
+
+
+def test_the_worst_clients_are_chosen_by_number_and_weighted_by_examples() -> None:
+    """Four clients: two are the worst 30 %, rounded up. The large good one does not take part."""
+    accuracy = torch.tensor([[0.2, 0.8, 0.5, 1.0]], dtype=torch.float64)
+    alike, weighted = worst(accuracy, torch.tensor([1.0, 50, 3, 900]), 30)
+    assert float(alike) == pytest.approx(0.35)
+    assert float(weighted) == pytest.approx((0.2 * 1 + 0.5 * 3) / 4)
+    # Of equal clients the first: the third and fourth are left out, whatever they hold.
+    tied = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0]], dtype=torch.float64)
+    alike, weighted = worst(tied, torch.tensor([3.0, 1, 7, 7, 1]), 30)
+    assert float(alike) == pytest.approx(0.5) and float(weighted) == pytest.approx(3 / 4)
+
+
+def test_tables_and_curves_have_the_same_worst_30_percent() -> None:
+    """The number that stands in Table 5 is the last of the series that Figure 2 draws."""
+    task = fedlib.load_task("synthetic", clients=23)
+    history = fedlib.run(task, "fednova", rounds=30, dtype="float64", eval_every=30)
+    weighted, alike = METRICS["worst30"](history)
+    last = history.frame[history.frame["round"] == 30].set_index("metric")["value"]
+    assert weighted == pytest.approx(last["accuracy_worst_30_weighted"], abs=1e-12)
+    assert alike == pytest.approx(last["accuracy_worst_30"], abs=1e-12)
+    assert weighted != pytest.approx(alike, abs=1e-3)
 
 
 def test_a_run_reports_them_from_its_clients_accuracies() -> None:

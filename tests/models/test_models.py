@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -212,6 +213,54 @@ def test_initial_values_of_dense_networks_and_vgg() -> None:
             assert parameter.std().item() == pytest.approx(std, rel=0.05)
         elif name.startswith("convolutions"):
             assert (parameter == 0).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Softmax(60, 10, init="torch"),
+        lambda: MLP(784, (128,), 62, init="torch"),
+        lambda: VGG11(init="torch"),
+    ],
+)
+def test_initial_values_as_torchs_own_layers(make: Callable[[], nn.Module]) -> None:
+    """Drawn in the same order from one generator, they are the same numbers as torch's layers'."""
+    torch.manual_seed(5)
+    model = make()
+    torch.manual_seed(5)
+    for module in model.modules():
+        if not isinstance(module, (nn.Linear, nn.Conv2d)):
+            continue
+        if isinstance(module, nn.Linear):
+            plain: nn.Module = nn.Linear(module.in_features, module.out_features)
+        else:
+            plain = nn.Conv2d(module.in_channels, module.out_channels, 3)
+        for (name, own), theirs in zip(module.named_parameters(), plain.parameters(), strict=True):
+            assert torch.equal(own, theirs), name
+            bound = 1 / math.sqrt(module.weight[0].numel())
+            if own.numel() > 500:
+                assert own.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+            assert own.abs().max() <= bound
+
+
+def test_initial_values_of_the_sentiment_model_are_torchs() -> None:
+    """Of each LSTM U(-1/sqrt(H), 1/sqrt(H)) for all parameters, biases too, as nn.LSTM's."""
+    model = Sent140LSTM(torch.zeros(9, 300))
+    for name, parameter in model.named_parameters():
+        if name == "embedding.weight":
+            continue
+        assert parameter.abs().max() <= 0.1, name
+        if parameter.numel() > 100:
+            assert parameter.std().item() == pytest.approx(0.1 / math.sqrt(3), rel=0.1), name
+    theirs = nn.LSTM(300, 100)
+    assert theirs.weight_ih_l0.std().item() == pytest.approx(0.1 / math.sqrt(3), rel=0.02)
+
+
+def test_unknown_initial_values_are_refused() -> None:
+    with pytest.raises(Error, match="init is 'tf'; allowed: 'keras' or 'torch'"):
+        Softmax(init="tf")
+    with pytest.raises(Error, match="init is 'keras'; allowed: 'fednova' or 'torch'"):
+        VGG11(init="keras")
 
 
 def test_initial_values_of_text_models() -> None:

@@ -39,6 +39,25 @@ def test_synthetic_is_the_papers_population() -> None:
     assert sum(p.numel() for p in task.model().parameters()) == 610
 
 
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [("synthetic", "keras"), ("fair_femnist", "keras"), ("fair_cifar10", "fednova")],
+)
+def test_initial_values_are_part_of_a_task_unless_they_are_those_of_before(
+    name: str, before: str
+) -> None:
+    """A run that was stored before the option came answers for its own form, not for torch's."""
+    assert fedlib.load_task(name).options["init"] == "torch"
+    assert "init" not in fedlib.load_task(name, init=before).options
+    models = []
+    for init in ("torch", before):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            models.append(fedlib.load_task(name, init=init).model())
+    first = [next(iter(model.parameters())) for model in models]
+    assert not torch.equal(*first)
+
+
 def test_cifar10_partition_and_settings() -> None:
     task = fedlib.load_task("cifar10")
     assert (task.train.sizes == 100).all() and len(task.train) == 50

@@ -31,8 +31,8 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
 def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """A row per setup that was run: average, worst 30 %, density of the final local accuracies.
 
-    The average weighs clients by their examples, as Table 5 does; in the other two panels clients
-    count alike.
+    Average and worst 30 % weigh clients by their examples, as Table 5's marks beside them do; in
+    the density clients count alike.
     """
     shown = [t for t in tables.find("adafedadam", "Table 5") if of_task(histories, t.task)]
     if not shown:
@@ -42,8 +42,8 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         for (left, middle, right), table in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, table.task))
             drawn = {"average": printed_curves(table, runs, "avg", ax=left)}
-            series = "accuracy_worst_30"
-            # Runs that an early version stored have no series of the worst clients.
+            series = "accuracy_worst_30_weighted"
+            # Runs that an earlier version stored do not have this series.
             recorded = [run for run in runs if (run.frame["metric"] == series).any()]
             if recorded:
                 worst = printed_curves(table, recorded, "worst30", series=series, ax=middle)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedlib import papers
+from fedlib.errors import require
 from fedlib.reproduction.request import (
     Experiment,
     Numbers,
@@ -21,16 +22,19 @@ from fedlib.reproduction.table import Cell, Method, Table, named, printed_cells
 STATED = papers.settings("adafedadam")
 # The paper's setups: fedlib's task, the notebook of Table 5, and the task's options in the paper.
 SETUPS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "Femnist": ("fair_femnist", "20_fair_femnist", {"width": 1.0}),
+    "Femnist": ("fair_femnist", "20_fair_femnist", {"width": 1.0, "init": "torch"}),
     "Cifar10": (
         *("fair_cifar10", "21_fair_cifar10"),
-        {"examples": 50_000, "width": 1.0, "augment": False},
+        {"examples": 50_000, "width": 1.0, "augment": False, "init": "torch"},
     ),
     "Sent140": (
         *("fair_sent140", "22_fair_sent140"),
         {"data": "sent140", "examples": 0, "tokens": 25, "width": 1.0},
     ),
-    "Synthetic": ("synthetic", "23_fair_synthetic", {"data_seed": 931231}),
+    "Synthetic": (
+        *("synthetic", "23_fair_synthetic"),
+        {"data_seed": 931231, "init": "torch"},
+    ),
 }
 MUS: list[float] = STATED["algorithms"]["FedProx"]["mu_grid"]
 _EPOCHS = STATED["experiments"]["resource_heterogeneity"]
@@ -49,13 +53,18 @@ SYNTHETIC_ROUNDS = 200
 def solver_overrides(algorithm: str, solver: str) -> dict[str, Any]:
     """What makes an algorithm's clients use one of Table 7's local solvers.
 
+    Momentum lives on with the client between its rounds, as in the authors' code. In a round most
+    clients of Synthetic take a step or two, in which momentum that starts at 0 hardly acts:
+    ``momentum_state="round"`` is that other form.
+
     Args:
         solver: ``"SGD"``, ``"SGD+momentum"`` or ``"SGD+Nesterov"``, as the transcribed table says.
     """
     if solver == "SGD":
         return {}
     momentum = STATED["experiments"]["local_solvers"]["momentum"]
-    values = {"momentum": momentum, "nesterov": solver == "SGD+Nesterov"}
+    nesterov = solver == "SGD+Nesterov"
+    values = {"momentum": momentum, "nesterov": nesterov, "momentum_state": "client"}
     # FedNova defines its clients' steps itself, because it counts what they accumulate.
     return values if algorithm == "fednova" else {"client_optimizer": "sgdm", **values}
 
@@ -150,10 +159,9 @@ TABLES: tuple[Table, ...] = (
 def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Request]:
     """A table's runs, each for the paper's seeds; those of FedProx are the part ``mu``.
 
-    A seed is of the division into training and test examples, too.
-
     Args:
-        numbers: ``rounds``, ``mus``, ``seeds``, and options of the task.
+        numbers: ``rounds``, ``mus``, ``seeds``, ``split`` (see :func:`_common`), and options of the
+            task.
     """
 
     def fields(cell: Cell) -> Numbers:
@@ -168,7 +176,7 @@ def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Req
 
 
 def tradeoff(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-    """34_fairness_tradeoff. Numbers: rounds, alphas, seeds.
+    """34_fairness_tradeoff. Numbers: rounds, alphas, seeds, split.
 
     Parts: ``alpha``, AdaFedAdam's fairness; ``q``, q-FedAvg's; ``baselines``, the others. They are
     the runs of 23_fair_synthetic where both notebooks have them.
@@ -185,7 +193,7 @@ def tradeoff(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
 
 def resource_heterogeneity(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-    """35_resource_heterogeneity. Numbers: rounds, examples, width, mus, seeds, synthetic_rounds.
+    """35_resource_heterogeneity. Numbers: those of :func:`table_runs`, and synthetic_rounds.
 
     Parts: ``epochs`` and ``mu``, Table 1's runs; ``synthetic``, ours: the Synthetic setup with 1
     epoch, with U(1, 3) epochs and with 2.
@@ -200,10 +208,18 @@ def resource_heterogeneity(preset: str, seed: int, numbers: Numbers) -> list[Req
 
 
 def _common(setup: str, seed: int, numbers: Numbers) -> dict[str, Any]:
-    """Seed, the options among the numbers, the rounds, and how often the model is evaluated."""
+    """Seed, the options among the numbers, the rounds, and how often the model is evaluated.
+
+    The data are partitioned and divided once, by the first seed; the seeds vary initial parameters,
+    batches and cohorts: the printed deviations are those of runs on one split. With the number
+    ``split="seed"`` every seed has a split of its own.
+    """
+    split = number(numbers, "split", "once")
+    require(split in ("once", "seed"), "split", split, "'once' or 'seed'")
+    fixed = {"seed": seed} if split == "once" else {}
     rounds = number(numbers, "rounds", STATED["setups"][setup]["rounds"])
     return {
-        "options": given(numbers, "clients", "examples", "tokens", "width"),
+        "options": {**fixed, **given(numbers, "clients", "examples", "tokens", "width")},
         "rounds": numbers.get("rounds"),
         "eval_every": max(1, rounds // POINTS),
         "seed": seed,

@@ -34,10 +34,10 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
 
     Returns:
         algorithm, setting (alpha or q, NaN for others), error (percent) and rsd, weighted by
-        examples, error_alike and rsd_alike (clients alike), worst30 (percent of the worst 30 % of
-        the clients), seeds, dominated: whether one of AdaFedAdam's rows has no larger error and no
-        larger rsd, and one of them smaller; printed_error and printed_rsd of Table 5. Means over
-        :meth:`History.window`.
+        examples, error_alike and rsd_alike (clients alike), worst30_alike (mean accuracy in
+        percent of the worst 30 % of the clients, alike), seeds, dominated: whether one of
+        AdaFedAdam's rows has no larger error and no larger rsd, and one of them smaller;
+        printed_error and printed_rsd of Table 5. Means over :meth:`History.window`.
     """
     if not histories:
         raise Error("no runs to compare; give at least one history")
@@ -50,7 +50,7 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
                 "setting": _setting(history),
                 **weighted,
                 **{f"{name}_alike": value for name, value in alike.items()},
-                "worst30": 100 * history.final("accuracy_worst_30"),
+                "worst30_alike": 100 * history.final("accuracy_worst_30"),
             }
         )
     frame = pd.DataFrame(rows)

@@ -31,7 +31,7 @@ def delta_sgd_figure_7() -> tuple[Figure, pd.DataFrame]:
 
 def softmax_paths() -> dict[str, pd.DataFrame]:
     """Panel's title -> a row per local step of the largest client; see :func:`client_round`."""
-    task = load_task("synthetic", clients=CLIENTS, seed=SEED)
+    task = load_task("synthetic", clients=CLIENTS, seed=SEED, init="keras")
     inputs = torch.nn.functional.pad(task.train.x.double(), (0, 1), value=1.0)
     sizes = task.train.sizes
     assert task.train.index is not None

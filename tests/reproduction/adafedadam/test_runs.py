@@ -84,7 +84,7 @@ def test_the_numbers_make_a_plan_small():
     requests = paper("20_fair_femnist", clients=3, seeds=1, **numbers)
     assert len(requests) == 6
     for request in requests:
-        assert request.options == {"clients": 3, "width": 0.5}
+        assert request.options == {"seed": 0, "clients": 3, "width": 0.5}
         assert (request.rounds, request.eval_every) == (7, 1)
     quick = experiments.plan("21_fair_cifar10")
     assert {request.options["examples"] for request in quick} == {800} and len(quick) == 6
@@ -95,6 +95,22 @@ def test_the_numbers_make_a_plan_small():
     assert {one.rounds for one in experiments.select(few, "synthetic")} == {3}
     assert len(paper("37_local_solvers", rounds=150, mus=[0.5], seeds=1)) == 18
     assert {one.eval_every for one in paper("37_local_solvers", rounds=250)} == {2}
+
+
+@pytest.mark.parametrize(
+    "notebook",
+    [f"{t.notebook}" for t in TABLE_5]
+    + ["34_fairness_tradeoff", "36_noniid_levels"]
+    + ["35_resource_heterogeneity", "37_local_solvers"],
+)
+def test_all_seeds_have_one_split_unless_asked_otherwise(notebook):
+    requests = paper(notebook, seed=4)
+    assert {one.task_options("paper")["seed"] for one in requests} == {4}
+    assert {4, 5, 6} == {one.seed for one in requests}
+    apart = paper(notebook, seed=4, split="seed")
+    assert all(one.task_options("paper")["seed"] == one.seed for one in apart)
+    with pytest.raises(fedlib.Error, match="'once' or 'seed'"):
+        paper(notebook, split="never")
 
 
 def test_figure_3_varies_alpha_and_q_as_the_text_says():
@@ -161,6 +177,7 @@ def test_each_solver_is_what_the_clients_do(algorithm):
             assert not clients.get("momentum")
         else:
             assert (clients["momentum"], clients["nesterov"]) == (momentum, nesterov)
+            assert clients["momentum_state"] == "client"
 
 
 @pytest.mark.parametrize(
