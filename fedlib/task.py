@@ -21,6 +21,8 @@ Metric = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
 # A transform of raw inputs: x [G, B, ...] and keys int64 [G, B] when training, None when
 # evaluating.
 Transform = Callable[[Tensor, Tensor | None], Tensor]
+# Who takes part: round from 0 and number of clients -> that many different clients, in any order.
+Cohorts = Callable[[int, int], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -201,6 +203,8 @@ class Task:
         stand_in: whether the data is an offline stand-in for the paper's.
         source, fingerprint: where the data comes from, and the hash of its contents.
         label: the paper's name of the task, for figures and tables.
+        cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
+            how many take part; default uniformly without replacement, by the run's seed.
         pool: makes the centralised form, where it is more than all examples with one owner.
     """
 
@@ -225,6 +229,7 @@ class Task:
     source: str = ""
     fingerprint: str = ""
     label: str = ""
+    cohorts: Cohorts | None = field(default=None, repr=False)
     pool: Callable[[], Task] | None = field(default=None, repr=False)
     # Whether name, options and fingerprint say everything, as of the catalogue's tasks. One that is
     # made by hand, or a copy with another part, is told apart by :mod:`fedlib.engine.fingerprint`.
@@ -247,6 +252,7 @@ class Task:
             self,
             train=pooled,
             clients_per_round=None,
+            cohorts=None,
             options={**self.options, "centralized": True},
         )
 

@@ -16,6 +16,7 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.feed import Feed
 from fedlib.engine.plan import chunks
 from fedlib.engine.states import ClientStates, map_state
+from fedlib.errors import Error
 
 
 class Training:
@@ -65,10 +66,23 @@ class Training:
         return self._stacked[1]
 
     def cohort(self, number: int) -> np.ndarray:
-        """The clients of round ``number``: uniform without replacement, in ascending order."""
+        """The clients of round ``number``, in ascending order: the task's own draw, else uniform
+        without replacement.
+
+        Raises:
+            Error: the task draws others than so many different clients.
+        """
         population, size = len(self.examples), self.config.clients_per_round
         if size == population:
             return np.arange(population)
+        if self.feed.task.cohorts is not None:
+            drawn = np.unique(self.feed.task.cohorts(number, size))
+            if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= population:
+                raise Error(
+                    f"task {self.feed.task.name}: cohorts({number}, {size}) must give {size} "
+                    f"different clients of 0..{population - 1}"
+                )
+            return drawn
         draw = randomness.numpy_generator(self.config.seeds["sampling"], "cohort", number)
         return np.sort(draw.choice(population, size, replace=False))
 

@@ -8,12 +8,13 @@ import numpy as np
 from torch import Tensor, nn
 
 from fedlib import datasets, papers, partitioners
-from fedlib.errors import Error
+from fedlib.errors import Error, require
 from fedlib.models import DeltaCNN, ResNet
 from fedlib.randomness import key
-from fedlib.task import Task, Transform
+from fedlib.task import Cohorts, Task, Transform
 from fedlib.tasks import images, settings
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
+from fedlib.tasks.released_draws import released_draws
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels
 # name -> (data, depth of the ResNet or None for the shallow CNN, the paper's name of the data)
@@ -31,7 +32,8 @@ PAPER: Preset = {
     "clients": FEDERATED["clients_image"],
     "sizes": FEDERATED["examples_per_client"],
     "alpha": STATED["table3"]["alpha"],
-    "author_split": False,
+    "author_split": True,
+    "draws": None,
     "test_examples": ALL,
     "width": 1.0,
     # These two are illegible in the text: the authors' code has them.
@@ -71,9 +73,13 @@ def load(given: Given) -> Task:
         sizes: examples of each client; ``"100-500"`` draws each client's from this range
             (Table 3).
         alpha: concentration of the Dirichlet distribution; 1, 0.1 and 0.01 in the paper.
-        author_split: train as the authors' code does, on the first 90 % of each client's
-            examples in the order of their labels; see
+        author_split: as the authors' code behind the printed numbers does, train on the first
+            90 % of each client's examples in the order of their labels: 450 of 500, so that an
+            epoch's last batch has 2. False is the paper's text: all of them. See
             :func:`fedlib.partition.dirichlet_overlapping`.
+        draws: ``"authors"`` takes the partition and the cohorts that the authors' released script
+            draws, whatever the seeds; see :mod:`fedlib.tasks.released_draws`. Default: by the
+            seeds of the task and of the run.
         test_examples: how many test images, drawn at random.
         width: factor on all layer widths.
         norm: of a ResNet: ``"batch"``, as in the code behind the printed numbers but without
@@ -81,14 +87,7 @@ def load(given: Given) -> Task:
     """
     data, depth, label = TASKS[given.name]
     dataset = datasets.load(given.data, given.data_root)
-    parts = partitioners.dirichlet_overlapping(
-        np.asarray(dataset.train_y),
-        given.clients,
-        given.alpha,
-        _sizes(given),
-        key(given.seed, "clients"),
-        author_split=given.author_split,
-    )
+    parts, cohorts = _draw(given, np.asarray(dataset.train_y))
     tested = sample(given.test_examples, len(dataset.test_y), "test_examples", given.seed)
     classes = images.classes(dataset)
 
@@ -109,6 +108,7 @@ def load(given: Given) -> Task:
         hyperparameters=settings.delta_sgd(),
         client_hyperparameters=settings.delta_sgd_clients(),
         options={"test_examples": len(tested)},
+        cohorts=cohorts,
         label=label if depth is None else f"{label} ResNet-{depth}",
         **images.origin(dataset),
     )
@@ -120,6 +120,21 @@ def shifted(x: Tensor, keys: Tensor | None) -> Tensor:
     Fashion-MNIST is shifted and scaled with MNIST's numbers, as in the authors' code.
     """
     return ((x.float() / 255 - MEAN) / STD).unsqueeze(-3)
+
+
+def _draw(given: Given, labels: np.ndarray) -> tuple[list[np.ndarray], Cohorts | None]:
+    """The clients' examples, and the sampler of cohorts where they are the authors'."""
+    sizes, split = _sizes(given), bool(given.author_split)
+    if given.draws is None:
+        seed = key(given.seed, "clients")
+        parts = partitioners.dirichlet_overlapping(
+            labels, given.clients, given.alpha, sizes, seed, author_split=split
+        )
+        return parts, None
+    require(given.draws == "authors", "draws", given.draws, "'authors'")
+    if not isinstance(sizes, int):
+        raise Error(f"sizes is {given.sizes!r}; allowed: with the authors' draws, one number")
+    return released_draws(labels, given.clients, given.alpha, sizes, author_split=split)
 
 
 def _sizes(given: Given) -> int | np.ndarray:

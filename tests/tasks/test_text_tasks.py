@@ -305,10 +305,12 @@ def test_news_settings_and_partition(tmp_path: Path) -> None:
     stated = papers.settings("delta_sgd")
     assert task.rounds == stated["rounds"]["text"]
     assert task.batch_size == stated["federated"]["batch_size_text"]
-    assert task.train.sizes.tolist() == [500] * 50 and len(task.test) == 1
+    assert task.train.sizes.tolist() == [450] * 50 and len(task.test) == 1
     assert task.client_hyperparameters["delta_sgd"]["delta"] == 0.1
     assert len(task.train.x) <= 300 and task.test.sizes.tolist() == [50]
     # Dirichlet(1) over 4 classes: the expected largest share is (1 + 1/2 + 1/3 + 1/4) / 4.
+    options = {"pretrained": False, "length": 8, "width": 0.05, "author_split": False}
+    task = fedlib.load_task("ag_news", preset="paper", **options)
     labels = task.train.y[task.train.index].view(50, 500)
     shares = [np.bincount(own, minlength=4).max() / 500 for own in labels.numpy()]
     assert np.mean(shares) == pytest.approx(25 / 48, abs=0.07)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fedlib import papers
@@ -24,6 +25,7 @@ TASKS = {
 }
 CNN = ("mnist", "fashion_mnist")
 RESNETS = tuple(task for label, task in TASKS.items() if "ResNet" in label)
+IMAGE_TASKS = CNN + RESNETS
 # The tasks of Figure 6 and Table 7, and the one whose rates were tuned, at alpha 0.1.
 THREE = tuple(TASKS[label] for label in STATED["figure6_table7"]["tasks"])
 TUNED, TUNED_ALPHA = "cifar10_resnet18", 0.1
@@ -48,6 +50,8 @@ _SIZES = {"sizes": _SHARED["examples_per_client"]}
 _IMAGE = {"clients": _SHARED["clients_image"], **_SIZES, "width": 1.0, "test_examples": 10_000}
 _TEXT = {"clients": _SHARED["clients_text"], **_SIZES, "length": 512, "width": 1.0, "layers": 6}
 _TESTED = {"ag_news": 7600, "dbpedia": 7000}
+# What the printed numbers were made with, as the authors' code has it.
+_SPLIT = {"author_split": True}
 DRAWN_SIZES = "{examples_per_client_min}-{examples_per_client_max}".format(**STATED["table3"])
 
 
@@ -59,6 +63,13 @@ def _even(sizes: Any) -> bool:
 def _uneven(sizes: Any) -> bool:
     """Whether the clients' examples are drawn from a range: Table 3's runs."""
     return isinstance(sizes, str)
+
+
+def _draws(task: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The released script's partition and cohorts, which the printed numbers of images were made
+    with, so we assume; not known for texts and for clients of different sizes.
+    """
+    return {"draws": "authors"} if task in IMAGE_TASKS and "sizes" not in options else {}
 
 
 def client_of(row: str) -> str:
@@ -99,7 +110,12 @@ def _tables(
             clients_per_round=5 if text else 10,
             batch_size=_SHARED["batch_size_text"] if text else 64,
             local_epochs=_SHARED["local_epochs"],
-            options={**(_TEXT | {"test_examples": _TESTED[task]} if text else _IMAGE), **options},
+            options={
+                **(_TEXT | {"test_examples": _TESTED[task]} if text else _IMAGE),
+                **_SPLIT,
+                **_draws(task, options),
+                **options,
+            },
         )
     return tables
 
@@ -126,6 +142,7 @@ def table_runs(
     seed: int,
     numbers: Numbers,
     alphas: Sequence[float] | None = None,
+    authors: bool = False,
     **options: Any,
 ) -> list[Request]:
     """The runs of a printed table's tasks.
@@ -134,6 +151,7 @@ def table_runs(
         numbers: see :func:`_common`, and ``optimizers``, ``resnet_optimizers``: the rows that the
             CNN and the ResNets have, by the keys of :data:`CLIENTS`.
         alphas: only the cells of these.
+        authors: with the released script's draws; see :func:`_draws`.
         options: of the task.
     """
     requests = []
@@ -148,12 +166,14 @@ def table_runs(
             for cell in table.cells
             if client_of(cell.row) in labels and (alphas is None or cell.options["alpha"] in alphas)
         )
-        common = _common(table.task, seed, numbers, **options)
+        common = _common(table.task, seed, numbers, authors, **options)
         requests += replace(table, cells=cells).requests(part, **common)
     return requests
 
 
-def _common(task: str, seed: int, numbers: Numbers, **options: Any) -> dict[str, Any]:
+def _common(
+    task: str, seed: int, numbers: Numbers, authors: bool, **options: Any
+) -> dict[str, Any]:
     """The other fields of a request, from the notebook's numbers: rounds, clients,
     clients_per_round, sizes, width, test_examples; and resnet_rounds, resnet_sizes, resnet_width,
     since the ResNets cost so much more than the CNN.
@@ -163,7 +183,7 @@ def _common(task: str, seed: int, numbers: Numbers, **options: Any) -> dict[str,
     small = given({**numbers, **scale}, "clients", "sizes", "width", "test_examples")
     rounds = number(scale, "rounds", (TABLE_1 | TABLE_2A)[task].rounds)
     return {
-        "options": {**small, **options},
+        "options": {**small, **(_draws(task, options) if authors else {}), **options},
         "rounds": scale["rounds"],
         "seed": seed,
         "eval_every": max(1, rounds // (TEXT_POINTS if task in TABLE_2A else POINTS)),
@@ -175,17 +195,20 @@ def _common(task: str, seed: int, numbers: Numbers, **options: Any) -> dict[str,
 def images(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """26_autotuned_images. Numbers: those of :func:`table_runs`; resnet_alphas.
 
+    At the paper preset with the released script's draws, at quick with the seeds'.
+
     Parts: ``tuning``, the grids of rates on the one task that the paper tunes; ``table``, Table 1's
     runs, of which Figures 1, 2 and 3 show some.
     """
     requests = []
-    common = _common(TUNED, seed, numbers, alpha=TUNED_ALPHA)
+    authors = preset == "paper"
+    common = _common(TUNED, seed, numbers, authors, alpha=TUNED_ALPHA)
     for key in ("sgd", "sgdm", "adam", "adagrad"):  # the decaying ones take the constant one's rate
         rates = {"client_lr": STATED["tuning"][f"{key}_lr_grid"]}
         requests += grid(TUNED, "fedavg", "tuning", rates, overrides=CLIENTS[key], **common)
     for task, table in TABLE_1.items():
         alphas = numbers.get("resnet_alphas") if task in RESNETS else None
-        requests += table_runs([table], "table", seed, numbers, alphas)
+        requests += table_runs([table], "table", seed, numbers, alphas, authors)
     return requests
 
 
@@ -203,30 +226,35 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     Numbers: those of :func:`table_runs`; resnet_alphas of Figures 4 and 5; seeds; size_range, of
     Table 3.
 
+    At the paper preset with the released script's draws, but for ``seeds``, whose seeds vary them.
+
     Parts: ``delta`` (Figure 4), ``epochs`` (Figure 5), ``seeds`` (Figure 6, Table 7), ``fedprox``
     (Tables 2b and 6), ``fedavg``: the same without the proximal term, from Table 1, ``sizes``
     (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
     """
     requests = []
+    authors = preset == "paper"
     swept = [(TASKS[label], "delta", "delta", "figure4") for label in STATED["figure4"]["tasks"]]
     swept += [(TASKS[STATED["figure5"]["task"]], "epochs", "local_epochs", "figure5")]
     for task, part, key, figure in swept:
         axes = {key: STATED[figure][key]}
         for alpha in number(numbers, "resnet_alphas", STATED[figure]["alphas"]):
-            common = _common(task, seed, numbers, alpha=alpha) | {"overrides": CLIENTS["delta_sgd"]}
+            common = _common(task, seed, numbers, authors, alpha=alpha)
+            common |= {"overrides": CLIENTS["delta_sgd"]}
             requests += grid(task, "fedavg", part, axes, **common)
     again, three = STATED["figure6_table7"], [TABLE_1[task] for task in THREE]
     seeded = table_runs(three, "seeds", seed, numbers, [again["alpha"]])
     plain = [TABLE_1[task] for task in TABLE_6]
     sizes = number(numbers, "size_range", DRAWN_SIZES)
+    made = partial(table_runs, seed=seed, numbers=numbers, authors=authors)
     return [
         *requests,
         *repeated(seeded, number(numbers, "seeds", again["seeds"])),
-        *table_runs(TABLE_6.values(), "fedprox", seed, numbers),
-        *table_runs(plain, "fedavg", seed, numbers, [STATED["table6"]["alpha"]]),
-        *table_runs(TABLE_3.values(), "sizes", seed, numbers, sizes=sizes),
-        *table_runs(TABLE_4.values(), "fedadam", seed, numbers),
-        *table_runs(TABLE_5.values(), "moon", seed, numbers),
+        *made(TABLE_6.values(), "fedprox"),
+        *made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]]),
+        *made(TABLE_3.values(), "sizes", sizes=sizes),
+        *made(TABLE_4.values(), "fedadam"),
+        *made(TABLE_5.values(), "moon"),
     ]
 
 

@@ -1,0 +1,82 @@
+"""The partition and the cohorts of Delta-SGD's released script, from NumPy's legacy generator.
+
+The script seeds NumPy's global generator with 5821 and draws from it, in this order: the Dirichlet
+proportions of all clients, each client's examples, and then one cohort a round. That the printed
+Table 1 was made with this seed is an assumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedlib.partitioners import checks
+from fedlib.partitioners.dirichlet_overlapping import rounded_counts
+
+SEED = 5821
+
+
+def released_draws(
+    labels: np.ndarray, clients: int, alpha: float, size: int, *, author_split: bool
+) -> tuple[list[np.ndarray], ReleasedCohorts]:
+    """Each client's examples, and its sampler of cohorts.
+
+    Args:
+        labels: ``[N]`` integers; classes that do not occur are left out.
+        clients: how many.
+        alpha: concentration of the Dirichlet distribution, per class.
+        size: examples of a client.
+        author_split: only the first 90 % of each client's examples, as the script trains.
+
+    Returns:
+        int64 arrays, in the order of the classes (where the other classes' rounded counts exceed
+        ``size``, the surplus is kept); and the sampler, for :class:`fedlib.Task`.
+
+    Raises:
+        Error: a number out of range.
+    """
+    clients = checks.whole("clients", clients, 1)
+    alpha = checks.positive("alpha", alpha)
+    size = checks.whole("sizes", size, 1)
+    legacy = np.random.RandomState(SEED)
+    classes = np.unique(labels)
+    proportions = legacy.dirichlet(alpha * np.ones(len(classes)), clients)
+    pools = [np.flatnonzero(labels == label) for label in classes]
+    parts = []
+    for q in proportions:
+        counts = rounded_counts(q, size, exact=False)
+        drawn = [
+            legacy.choice(pool, count, replace=True)
+            for pool, count in zip(pools, counts, strict=True)
+        ]
+        part = np.concatenate(drawn)
+        parts.append(part[: int(0.9 * len(part))] if author_split else part)
+    return parts, ReleasedCohorts(legacy.get_state(), clients)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedCohorts:
+    """The cohorts that the script draws after the partition, one a round.
+
+    Args:
+        state: of the legacy generator after the partition.
+        clients: how many there are.
+    """
+
+    state: Any
+    clients: int
+
+    def __call__(self, number: int, size: int) -> np.ndarray:
+        """The ``size`` clients of round ``number``, from 0, in the script's order."""
+        return _first(self, size, max(512, 1 << number.bit_length()))[number]
+
+
+@lru_cache(maxsize=4)
+def _first(cohorts: ReleasedCohorts, size: int, rounds: int) -> list[np.ndarray]:
+    """The cohorts of the first rounds: a round's depends on all before it."""
+    legacy = np.random.RandomState()
+    legacy.set_state(cohorts.state)
+    return [legacy.choice(cohorts.clients, size, replace=False) for _ in range(rounds)]

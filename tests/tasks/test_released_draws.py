@@ -1,0 +1,138 @@
+"""The released script's partition and cohorts, against a transcription with legacy NumPy alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fedlib
+from fedlib.engine.config import configure
+from fedlib.tasks.released_draws import released_draws
+from tests.engine.test_checkpoint import interrupted, same
+
+
+def transcription(
+    labels: np.ndarray, clients: int, alpha: float, size: int, rounds: int, cohort: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The released procedure: training parts and cohorts, from NumPy's global generator."""
+    before = np.random.get_state()
+    np.random.seed(5821)
+    classes = int(labels.max()) + 1
+    distribution = np.random.dirichlet(alpha * np.ones(classes), clients)
+    pool: list[list[int]] = [[] for _ in range(classes)]
+    for number, label in enumerate(labels):
+        pool[label].append(number)
+    parts = []
+    for i in range(clients):
+        counts = [round(size * share) for share in distribution[i]]
+        counts[-1] = max(size - sum(counts[:-1]), 0)
+        joined: list[int] = []
+        for label in range(classes):
+            joined += np.random.choice(pool[label], counts[label], replace=True).tolist()
+        parts.append(joined[: int(0.9 * len(joined))])
+    cohorts = [
+        np.random.choice(range(clients), cohort, replace=False).tolist() for _ in range(rounds)
+    ]
+    np.random.set_state(before)
+    return parts, cohorts
+
+
+@pytest.mark.parametrize(("classes", "alpha"), [(10, 0.01), (10, 1.0), (100, 0.1)])
+def test_partition_and_cohorts_are_the_transcriptions(classes: int, alpha: float) -> None:
+    labels = np.random.default_rng(0).integers(0, classes, 6000)
+    expected, cohorts = transcription(labels, 100, alpha, 500, 10, 10)
+    parts, sampler = released_draws(labels, 100, alpha, 500, author_split=True)
+    assert [part.tolist() for part in parts] == expected
+    assert [sampler(number, 10).tolist() for number in range(10)] == cohorts
+    whole, again = released_draws(labels, 100, alpha, 500, author_split=False)
+    for part, first in zip(whole, parts, strict=True):
+        assert len(part) >= 500 and part[: len(first)].tolist() == first.tolist()
+    assert again(9, 10).tolist() == cohorts[9], "the split draws nothing"
+
+
+def test_rounds_beyond_those_drawn_draw_on() -> None:
+    labels = np.arange(30) % 3
+    _, cohorts = transcription(labels, 8, 1.0, 20, 1100, 3)
+    _, sampler = released_draws(labels, 8, 1.0, 20, author_split=True)
+    for number in (0, 511, 512, 513, 1099, 7):  # in any order: a resumed run starts anywhere
+        assert sampler(number, 3).tolist() == cohorts[number]
+
+
+def small(**options: Any) -> fedlib.Task:
+    sizes = {"clients": 12, "sizes": 40, "alpha": 0.5, "width": 0.3, "test_examples": 30}
+    return fedlib.load_task("mnist", draws="authors", **sizes, **options)
+
+
+def test_the_task_has_both() -> None:
+    task = small()
+    labels = task.train.y.numpy()
+    parts, cohorts = transcription(labels, 12, 0.5, 40, 3, 4)
+    assert [
+        part.tolist() for part in np.split(task.train.index.numpy(), task.train.starts[1:])
+    ] == (parts)
+    assert task.options["draws"] == "authors" and task.options["author_split"] is True
+    assert task.cohorts is not None and task.cohorts(2, 4).tolist() == cohorts[2]
+    other = small(seed=3)
+    assert torch.equal(other.train.index, task.train.index), "whatever the seed"
+
+
+@pytest.mark.parametrize("backend", ["vectorized", "reference"])
+def test_only_the_drawn_cohorts_train(backend: str) -> None:
+    # A client's targets tell who it is: with one client a round, the server's model is its mean.
+    x = torch.zeros(6, 1, dtype=torch.float64)
+    y = torch.arange(6, dtype=torch.float64).unsqueeze(1)
+    data = fedlib.ClientData(x, y, [[i] for i in range(6)])
+    seen: list[tuple[int, int]] = []
+
+    def cohorts(number: int, size: int) -> np.ndarray:
+        seen.append((number, size))
+        return np.array([5, 2, 4, 0][number : number + 1])
+
+    task = fedlib.Task(
+        *("who", lambda: torch.nn.Linear(1, 1), data, data),
+        loss=lambda outputs, targets: ((outputs - targets) ** 2).sum(-1) / 2,
+        metrics={},
+        batch_size=None,
+        cohorts=cohorts,
+    )
+    settings: dict[str, Any] = {"clients_per_round": 1, "backend": backend, "dtype": "float64"}
+    history = fedlib.run(task, "fedavg", rounds=4, overrides={"client_lr": 0.5}, **settings)
+    bias = float(fedlib.run(task, "fedavg", rounds=0, **settings).params["bias"])
+    for target in (5, 2, 4, 0):
+        bias += 0.5 * (target - bias)
+    assert float(history.params["bias"]) == pytest.approx(bias, abs=1e-12)
+    assert {size for _, size in seen} == {1}
+    short = dataclasses.replace(task, cohorts=lambda number, size: np.array([1, 6]))
+    with pytest.raises(fedlib.Error, match=r"cohorts\(0, 2\) must give 2 different clients"):
+        fedlib.run(short, "fedavg", rounds=1, **{**settings, "clients_per_round": 2})
+
+
+def test_backends_agree_and_a_stopped_run_continues(tmp_path: Path) -> None:
+    task = small()
+    settings = {"rounds": 3, "clients_per_round": 4, "dtype": "float64"}
+    overrides = {"client_optimizer": "delta_sgd", "batch_size": 16}
+    runs = [
+        fedlib.run(task, "fedavg", backend=backend, overrides=overrides, **settings)
+        for backend in ("vectorized", "reference")
+    ]
+    for name, value in runs[0].params.items():
+        torch.testing.assert_close(value, runs[1].params[name], rtol=1e-9, atol=1e-10)
+    configured = [configure(task, "fedavg", overrides=overrides, **settings)]
+    resumed, whole = (interrupted(task, configured, tmp_path, cuts)[0] for cuts in ((1, 1), ()))
+    assert same(resumed, whole)
+
+
+def test_a_task_by_hand_is_told_apart_by_its_cohorts() -> None:
+    task = small()
+    bare = dataclasses.replace(task, cohorts=None)
+    copy = dataclasses.replace(task, seed=0)
+    digests = [configure(t, "fedavg", rounds=2)[0].digest for t in (bare, copy)]
+    assert digests[0] != digests[1]
+    assert copy.cohorts is not None
+    copy.cohorts(600, 4)  # what was drawn before does not count
+    assert configure(copy, "fedavg", rounds=2)[0].digest == digests[1]
