@@ -36,8 +36,9 @@ from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.save import picture
-from fedlib.reproduction import draw, experiments
+from fedlib.reproduction import claims, draw, experiments
 from fedlib.reproduction.answers import answer
+from fedlib.reproduction.evidence import HOLDS
 from fedlib.reproduction.request import Request, task_key
 from fedlib.results import Store
 from fedlib.tasks import PRESETS, Task, load_task
@@ -76,7 +77,8 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    return Session(preset, seed, device, Store(), filled, name)
+    declared = seed == 0 and all(value is None for value in numbers.values())
+    return Session(preset, seed, device, Store(), filled, name, declared)
 
 
 def _show_figures() -> None:
@@ -103,7 +105,8 @@ def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
 class Session:
     """A notebook's preset, seed, device and numbers, and the store that answers its requests.
 
-    From :func:`start`. Progress bars are on unless ``FEDLIB_PROGRESS=0``.
+    From :func:`start`. ``declared`` says whether all parameters but the preset are as the notebook
+    declares them. Progress bars are on unless ``FEDLIB_PROGRESS=0``.
     """
 
     preset: str
@@ -112,6 +115,7 @@ class Session:
     store: Store
     numbers: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
+    declared: bool = True
     _tasks: dict[str, Task] = field(default_factory=dict, repr=False, compare=False)
 
     def given(self, *names: str) -> dict[str, Any]:
@@ -186,6 +190,26 @@ class Session:
         hidden = ["comparable", "printed_rounds"]
         shown = drawn.data.drop(columns=hidden, errors="ignore")
         return figures.table(shown, caption=draw.entry(id).caption)
+
+    def claim(self, id: str, histories: Sequence[History]) -> pd.DataFrame:
+        """Judge a paper's claim on this notebook's runs, see :mod:`fedlib.reproduction.claims`.
+
+        At the notebook's declared settings (nothing changed in its parameters but the preset) the
+        verdict must be the declared one: the claim holds, or it has a known exception.
+
+        Returns:
+            a row a statement: mean margin, spread over the seeds, verdict.
+
+        Raises:
+            AssertionError: another verdict at the declared settings.
+        """
+        evidence = claims.EVIDENCE[id]
+        verdict = claims.judged(evidence, self.preset, {self.name: histories})
+        print(f"{id}: {verdict.says} {verdict.verdict.capitalize()} ({self.preset}).")
+        if self.declared and self.preset == "quick":
+            expected = not evidence.exceptions.get(self.preset)
+            assert (verdict.verdict == HOLDS) == expected, f"{id}: {verdict}"
+        return verdict.frame()
 
     def save(
         self,

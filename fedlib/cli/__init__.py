@@ -47,7 +47,8 @@ app.command("list")(reports.list_)
 app.add_typer(data.app, name="data")
 for command in (
     *(runs.run, runs.grid, sweep.sweep, sweep.publish),
-    *(reports.reproduce, reports.figures, reports.compare, reports.bench, reports.doctor),
+    *(reports.reproduce, reports.figures, reports.compare, reports.claims),
+    *(reports.bench, reports.doctor),
 ):
     app.command()(command)
 

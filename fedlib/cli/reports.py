@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -134,6 +135,44 @@ def compare(
     )
     totals = summary(frame).to_string(index=False, na_rep="-")
     show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
+
+
+def claims(
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Claims, e.g. fedopt-cifar10; default all.")
+    ] = None,
+    preset: Preset = "quick",
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Train nothing: only from stored runs.")
+    ] = False,
+    device: Device = "auto",
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """What the papers claim, with verdicts: holds, does not hold, not resolved, not run.
+
+    The quick preset trains what is missing; the others' runs are long, and must be stored already.
+    """
+    from fedlib.reproduction.claims import judge
+    from fedlib.results import Store
+
+    store = Store(store_root(data_root))
+    train = preset == "quick" and not stored
+    verdicts = judge(ids or (), preset, store, train=train, device=device, progress=not as_json)
+    lines = [("claim", "verdict", "seeds", "rounds", "statement", "margin")]
+    for each in verdicts:
+        head = (each.id, each.verdict, str(each.seeds or "-"), str(each.rounds or "-"))
+        rows = [
+            (number.text, f"{number.mean:+.3f} ± {number.spread:.3f}") for number in each.statements
+        ]
+        lines += [
+            (*(head if not place else ("",) * 4), *row)
+            for place, row in enumerate(rows or [("", "")])
+        ]
+    counts = Counter(each.verdict for each in verdicts)
+    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    text = f"{columns(lines)}\n\n{len(verdicts)} claims: {total}"
+    show([each.as_dict() for each in verdicts], as_json, text)
 
 
 def doctor(

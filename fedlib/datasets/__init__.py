@@ -127,7 +127,7 @@ def _open(
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
     if card is None and name in stand_ins:
-        if name not in _announced:
+        if name not in _announced and not CATALOGUE[name].built_in:
             _announced.add(name)
             what = CATALOGUE[name].stand_in
             _log.warning("no prepared copy of %r: using the offline stand-in (%s)", name, what)

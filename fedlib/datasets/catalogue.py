@@ -29,6 +29,7 @@ class Description:
         polarity: of handwriting in the copy that the papers used, followed by the stand-in. An
             imported copy's own polarity is measured and stands in its card.
         stand_in: what stands in offline; empty if nothing does.
+        built_in: whether that is the data set itself: it comes with a dependency.
         tasks: names of the tasks that use it, or use it where a better copy is missing.
     """
 
@@ -43,6 +44,7 @@ class Description:
     classes: tuple[str, ...] | None = None
     polarity: str | None = None
     stand_in: str = ""
+    built_in: bool = False
     tasks: tuple[str, ...] = ()
 
     def origin(self) -> dict[str, Any]:

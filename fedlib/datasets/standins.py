@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +33,8 @@ def make(name: str) -> Dataset:
     Args:
         name: ``cifar10`` or ``cifar100`` (6000 training and 1000 test examples), ``mnist``,
             ``fashion_mnist``, ``emnist`` or ``femnist`` (about as many; a writer has about a sixth
-            of the training examples for testing, at least 2).
+            of the training examples for testing, at least 2), ``digit_pairs`` or ``first_digits``
+            (6000 and 2000).
 
     Raises:
         Error: no such stand-in.
@@ -50,7 +52,8 @@ def make(name: str) -> Dataset:
         arrays,
         classes=classes,
         stand_in=True,
-        source=f"offline stand-in for {known.title}: {known.stand_in}",
+        source=f"{'offline' if known.built_in else f'offline stand-in for {known.title}'}: "
+        f"{known.stand_in}",
         fingerprint=fingerprint({key: describe(array) for key, array in arrays.items()}, classes),
         polarity=known.polarity,
     )
@@ -59,20 +62,61 @@ def make(name: str) -> Dataset:
 # ------------------------------------------------------------------------------------ handwriting
 
 
-def _digits(name: str) -> _Made:
-    """Scikit-learn's digits, written by several hands.
-
-    The 1,797 originals are divided once, so that no original occurs in both splits. A writer has a
-    place on the paper, a slant, a stroke width and a pressure; every image varies a little more.
-    """
+def _originals() -> tuple[Any, dict[str, np.ndarray]]:
+    """Scikit-learn's digits, and which of them a split draws from: 4 in 5 are for training."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    # The originals that a split draws from. 4 in 5 of them are for training.
     order = numpy_generator(_SEED, "stand-in originals").permutation(len(digits.target))
     cut = len(order) * 4 // 5
-    pools = {"train": order[:cut], "test": order[cut:]}
+    return digits, {"train": order[:cut], "test": order[cut:]}
 
+
+def _pairs(name: str) -> _Made:
+    """Two digits beside each other, 8x16. No original occurs in both splits.
+
+    ``digit_pairs`` have the number that they write as their label, and its tens as the coarse one;
+    all hundred are equally frequent. ``first_digits``, the same pictures, have the tens only: the
+    second digit is in the way.
+    """
+    digits, pools = _originals()
+    arrays: dict[str, np.ndarray] = {}
+    for split, count in {"train": 6000, "test": 2000}.items():
+        random = numpy_generator(_SEED, f"stand-in digit_pairs {split}")
+        number = random.permutation(np.arange(count) % 100)
+        tens, units = (_drawn(digits, pools[split], part, random) for part in divmod(number, 10))
+        arrays[f"{split}_x"] = _bytes(np.concatenate([tens, units], axis=2))
+        arrays[f"{split}_y"] = number.astype(np.int64)
+        arrays[f"{split}_coarse"] = (number // 10).astype(np.int64)
+        if name == "first_digits":
+            arrays[f"{split}_y"] = arrays.pop(f"{split}_coarse")
+    return arrays, CATALOGUE[name].classes
+
+
+def _drawn(
+    digits: Any, pool: np.ndarray, wanted: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """An image ``[N, 8, 8]`` from the pool for each wanted digit."""
+    chosen = np.empty(len(wanted), dtype=np.int64)
+    for digit in range(10):
+        places = np.flatnonzero(wanted == digit)
+        chosen[places] = random.choice(pool[digits.target[pool] == digit], len(places))
+    images: np.ndarray = digits.images[chosen]
+    return images
+
+
+def _bytes(images: np.ndarray) -> np.ndarray:
+    """uint8 from scikit-learn's 0..16."""
+    return np.round(images * (255 / 16)).astype(np.uint8)
+
+
+def _digits(name: str) -> _Made:
+    """Scikit-learn's digits, written by several hands.
+
+    No original occurs in both splits. A writer has a
+    place on the paper, a slant, a stroke width and a pressure; every image varies a little more.
+    """
+    digits, pools = _originals()
     random = numpy_generator(_SEED, f"stand-in {name}")
     writers = _WRITERS + (_TEST_WRITERS if name == "mnist" else 0)
     # Log-normal numbers of training examples.
@@ -241,6 +285,7 @@ def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.nda
 
 _MAKERS: dict[str, Callable[[str], _Made]] = {
     **dict.fromkeys(("cifar10", "cifar100"), _cifar),
+    **dict.fromkeys(("digit_pairs", "first_digits"), _pairs),
     **dict.fromkeys(("mnist", "fashion_mnist", "emnist", "femnist"), _digits),
 }
 NAMES = tuple(_MAKERS)

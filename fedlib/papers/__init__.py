@@ -33,7 +33,7 @@ import pandas as pd
 
 from fedlib.errors import Error, unknown
 
-__all__ = ["figures", "papers", "printed", "settings", "table", "tables", "unclear_cells"]
+__all__ = ["claims", "figures", "papers", "printed", "settings", "table", "tables", "unclear_cells"]
 
 _PAPERS = ("fedopt", "mime", "adafedadam", "delta_sgd")
 
@@ -84,6 +84,17 @@ def settings(paper: str) -> dict[str, Any]:
         Error: unknown paper.
     """
     return tomllib.loads(_folder(paper).joinpath("settings.toml").read_text(encoding="utf-8"))
+
+
+def claims() -> list[dict[str, Any]]:
+    """What the papers claim, in their order, as fresh dicts.
+
+    Keys: id, paper, where (printed), says (the claim in words), shows (the measurable statement),
+    quick and laptop (whether a small problem, and whether real data can show it).
+    """
+    text = files(__name__).joinpath("claims.toml").read_text(encoding="utf-8")
+    listed: list[dict[str, Any]] = tomllib.loads(text)["claim"]
+    return listed
 
 
 def figures() -> pd.DataFrame:

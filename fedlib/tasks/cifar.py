@@ -1,14 +1,22 @@
-"""CIFAR-10 and CIFAR-100 of FedOpt: clients with label skew, ResNet-18 with GroupNorm."""
+"""CIFAR-10 and CIFAR-100 of FedOpt: clients with label skew, ResNet-18 with GroupNorm.
+
+The quick preset has a small problem of the same kind instead, for a network with one hidden layer:
+pictures of two handwritten digits, of which to tell the first (ten classes), or the number that
+they write (a hundred classes in ten families).
+"""
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedlib import datasets, papers, partitioners
 from fedlib.datasets import Dataset
-from fedlib.errors import Error
-from fedlib.models import ResNet18GN
+from fedlib.errors import Error, require
+from fedlib.models import MLP, ResNet18GN
 from fedlib.randomness import key
 from fedlib.task import Task
 from fedlib.tasks import images, settings
@@ -27,7 +35,7 @@ paper: dict[str, Preset] = {
         "examples_per_client": TEN["examples_per_client"],
         "test_clients": TEN["test_clients"],
         "alpha": TEN["dirichlet_alpha"],
-        **{"width": 1.0, "groups": GROUPS},
+        **{"network": "resnet18", "width": 1.0, "groups": GROUPS},
         **settings.fedopt_run("CIFAR-10"),
     },
     "cifar100": {
@@ -37,12 +45,17 @@ paper: dict[str, Preset] = {
         "test_clients": TEN["test_clients"],
         "alpha": HUNDRED["root_dirichlet_alpha"],
         "beta": HUNDRED["coarse_dirichlet_beta"],
-        **{"width": 1.0, "groups": GROUPS},
+        **{"network": "resnet18", "width": 1.0, "groups": GROUPS},
         **settings.fedopt_run("CIFAR-100"),
     },
 }
-QUICK = {"clients": 50, "test_clients": 10, "width": 0.125, "rounds": 30}
-quick = {name: {**values, **QUICK} for name, values in paper.items()}
+SMALL = {"network": "mlp", "clients": 100, "examples_per_client": 50, "test_clients": 20}
+quick = {
+    "cifar10": {**paper["cifar10"], **SMALL, "data": "first_digits", "rounds": 40},
+    "cifar100": {**paper["cifar100"], **SMALL, "data": "digit_pairs", "rounds": 60},
+}
+HISTORICAL = {"network": "resnet18"}
+HIDDEN = 64  # units of the small network
 
 
 def transform(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -73,9 +86,12 @@ def load(given: Given) -> Task:
             ``cifar100``, over coarse labels.
         beta: of ``cifar100``, the concentration over the fine labels of each; for data with
             clients alpha, beta and examples_per_client are not used.
-        width: factor on all channel counts.
-        groups: of GroupNorm; 2 made the printed numbers (the default of the library then
-            used).
+        network: ``"resnet18"``, or ``"mlp"`` with one hidden layer of 64 units, whose
+            inputs are the pixels in [0, 1] and whose learning rates are those of
+            :func:`fedlib.tasks.settings.small`.
+        width: factor on all channel counts, or on the hidden units.
+        groups: of the ResNet's GroupNorm; 2 made the printed numbers (the default of the library
+            then used).
     """
     root, data = given.data_root, given.data
     if data is None:
@@ -84,18 +100,28 @@ def load(given: Given) -> Task:
     dataset = datasets.load(data, root)
     train = _partition(given, dataset, "train", given.clients, given.examples_per_client)
     test = _partition(given, dataset, "test", given.test_clients, 100)
-    classes, unused = images.classes(dataset), dict.fromkeys(("alpha", "beta"))
+    small = given.network != "resnet18"
+    require(not small or given.network == "mlp", "network", given.network, "'resnet18' or 'mlp'")
+    unused = (["alpha", "beta"] if _has_clients(given, dataset) else []) + ["groups"] * small
     return Task(
         name=given.name,
-        model=lambda: ResNet18GN(classes, width=given.width, groups=given.groups),
+        model=partial(_model, given, dataset),
         train=images.clients(dataset, "train", train),
         test=images.clients(dataset, "test", test),
-        transform=transform,
-        hyperparameters=settings.fedopt(LABELS[given.name]),
-        options={"data": dataset.name} | (unused if _has_clients(given, dataset) else {}),
+        transform=images.flat_pixels if small else transform,
+        hyperparameters=(settings.small if small else settings.fedopt)(LABELS[given.name]),
+        options={"data": dataset.name} | dict.fromkeys(unused),
         label=LABELS[given.name],
         **images.origin(dataset),
     )
+
+
+def _model(given: Given, dataset: Dataset) -> nn.Module:
+    classes = images.classes(dataset)
+    if given.network == "resnet18":
+        return ResNet18GN(classes, width=given.width, groups=given.groups)
+    pixels = math.prod(dataset.train_x.shape[1:])
+    return MLP(pixels, (HIDDEN,), classes, given.width)
 
 
 def _has_clients(given: Given, dataset: Dataset) -> bool:

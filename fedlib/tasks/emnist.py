@@ -105,7 +105,7 @@ def load(given: Given) -> Task:
         model=models[name],
         train=ClientData(*train, writers.train, writers.ids),
         test=ClientData(*test, writers.test, writers.ids),
-        transform=one_channel if name == "emnist_cr" else flat_pixels,
+        transform=one_channel if name == "emnist_cr" else images.flat_pixels,
         hyperparameters=values,
         label=label,
         **goal,
@@ -116,11 +116,6 @@ def load(given: Given) -> Task:
 def one_channel(x: Tensor, keys: Tensor | None) -> Tensor:
     """uint8 ``[..., 28, 28]`` -> float32 ``[..., 1, 28, 28]`` in [0, 1], nothing else."""
     return (x.float() / 255).unsqueeze(-3)
-
-
-def flat_pixels(x: Tensor, keys: Tensor | None) -> Tensor:
-    """uint8 ``[..., 28, 28]`` -> float32 ``[..., 784]`` in [0, 1], nothing else."""
-    return (x.float() / 255).flatten(-2)
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from fedlib import papers
 from fedlib.models import MLP
 from fedlib.task import Task
-from fedlib.tasks import emnist, fair, settings
+from fedlib.tasks import emnist, fair, images, settings
 from fedlib.tasks.emnist import CLASSES, PIXELS
 from fedlib.tasks.presets import Given
 
@@ -46,7 +46,7 @@ def load(given: Given) -> Task:
     return Task(
         name=given.name,
         model=lambda: MLP(PIXELS, HIDDEN, CLASSES, given.width, given.init),
-        transform=emnist.flat_pixels,
+        transform=images.flat_pixels,
         hyperparameters=settings.adafedadam(LABEL),
         label=LABEL,
         **fair.divided(given, x, y, parts, writers.ids),

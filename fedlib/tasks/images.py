@@ -84,6 +84,11 @@ def cifar_transform(
     return channels_first((x.float() / 255 - mean) / std)
 
 
+def flat_pixels(x: Tensor, keys: Tensor | None) -> Tensor:
+    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., H * W]`` in [0, 1], nothing else."""
+    return (x.float() / 255).flatten(-2)
+
+
 def tensor(array: np.ndarray) -> Tensor:
     """A copy of an array, which may be a memory map, as a tensor."""
     return torch.from_numpy(np.array(array))

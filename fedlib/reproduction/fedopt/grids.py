@@ -77,6 +77,16 @@ def around(task: str, reach: int | None) -> dict[str, list[float]]:
     return near
 
 
+def half_decades(centre: float, reach: int) -> list[float]:
+    """The powers of the root of ten around one of them, ``reach`` to both sides.
+
+    >>> [round(rate, 3) for rate in half_decades(0.1, 1)]
+    [0.032, 0.1, 0.316]
+    """
+    power = round(2 * math.log10(centre))
+    return [10.0 ** (half / 2) for half in range(power - reach, power + reach + 1)]
+
+
 def middle(values: Sequence[float], count: int | None) -> list[float]:
     """The ``count`` values in the middle, of two such choices the larger values; None: all.
 

@@ -10,8 +10,17 @@ from typing import Any
 from fedlib import papers
 from fedlib.reproduction.fedopt import grids
 from fedlib.reproduction.fedopt.grids import ADAPTIVE, EVAL_EVERY, OPTIMIZERS, TASKS
-from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number
+from fedlib.reproduction.request import (
+    Experiment,
+    Numbers,
+    Request,
+    given,
+    grid,
+    number,
+    repeated,
+)
 from fedlib.reproduction.table import Cell, Method, Table, named, printed_cells
+from fedlib.tasks import settings
 
 STATED = papers.settings("fedopt")
 # The files' metrics and ours: the mean over the last rounds, or the last model's.
@@ -32,6 +41,7 @@ CENTRALIZED: dict[str, tuple[float, float]] = {
     "momentum": (-1.0, 1.5),
     "sgd": (-2.0, 0.5),
 }
+RATES = ("client_lr", "server_lr")
 _DATA = STATED["datasets"]
 # Both CIFARs (Table 2).
 _CIFAR = {
@@ -139,18 +149,21 @@ TABLES: tuple[Table, ...] = (*TABLES_1.values(), *TABLES_11, *TABLES_10.values()
 def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """The runs of a panel of Figure 1, of Figure 4 and of a column of Table 1.
 
-    Parts: ``curves``: Table 1's, with the values of Tables 8 and 9. ``scaffold``: SCAFFOLD over the
+    Parts: ``curves``: Table 1's, at the paper's settings with the values of Tables 8 and 9; on a
+    small problem a grid around its own rates, for several seeds. ``scaffold``: SCAFFOLD over the
     task's grid of learning rates, because the paper tunes it there (B.2) and does not print what it
-    found; the rule of :mod:`fedlib.results.selection` chooses among them. ``full_test``: Table
-    10's, of Stack Overflow: the last model, evaluated on all test posts. They train again what the
-    curves train, because a run has one test set; randomness is keyed, so the models are the same.
+    found; of both :func:`fedlib.reproduction.evidence.winners` chooses by the paper's rule.
+    ``full_test``: Table 10's, of Stack Overflow: the last model, evaluated on all test posts. They
+    train again what the curves train, because a run has one test set; randomness is keyed, so the
+    models are the same.
 
     Args:
         numbers: of the notebook: rounds, eval_every (None: 1), clients_per_round, options of the
-            task that Table 1 has, and scaffold_grid: how many half-decades around FedAvg's rates
-            (None: the paper's whole grid). On Stack Overflow a negative one leaves SCAFFOLD out: at
-            the paper's scale it has to remember a model for each of the clients it has seen, tens
-            of thousands.
+            task that Table 1 has, seeds, reach (how many half-decades around the small problem's
+            rates are searched; None: the rates are the paper's), and scaffold_grid: how many
+            half-decades around FedAvg's rates (None: the paper's whole grid). On Stack Overflow a
+            negative one leaves SCAFFOLD out: at the paper's scale it has to remember a model for
+            each of the clients it has seen, tens of thousands.
     """
     table, full_test = TABLES_1[task], TABLES_10.get(task)
     common: dict[str, Any] = {
@@ -160,6 +173,9 @@ def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Req
         "eval_every": number(numbers, "eval_every", 1),
         "clients_per_round": numbers.get("clients_per_round"),
     }
+    near = numbers.get("reach")
+    if near is not None:
+        return repeated(_searched(table, near, common), numbers.get("seeds"))
     requests = table.requests("curves", **common)
     reach = numbers.get("scaffold_grid")
     if full_test is None or reach is None or reach >= 0:
@@ -167,6 +183,17 @@ def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Req
     if full_test is not None:
         requests += full_test.requests("full_test", **{**common, "eval_every": 0})
     return requests
+
+
+def _searched(table: Table, reach: int, common: Mapping[str, Any]) -> list[Request]:
+    """A small problem's grids of learning rates around its own, for Table 1's rows and SCAFFOLD."""
+    own = settings.small(table.label)
+
+    def near(algorithm: str) -> dict[str, list[float]]:
+        return {side: grids.half_decades(own[algorithm][side], reach) for side in RATES}
+
+    requests = table.requests("curves", lambda cell: {"tuned": near(cell.algorithm)}, **common)
+    return requests + grid(table.task, "scaffold", "scaffold", near("scaffold"), **common)
 
 
 def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
@@ -209,12 +236,13 @@ def _of_table_1(task: str, **quick: Any) -> Experiment:
     return Experiment(notebook, small, partial(convergence, task))
 
 
-_QUICK_IMAGES = {"width": 0.0625, "examples_per_client": 60, "test_clients": 5, "eval_every": 2}
+# Small problems are tuned for themselves: the neighbours of their rates, three seeds.
+SEARCHED = {"reach": 1, "seeds": 3}
 _QUICK_POSTS = {"clients": 120, "clients_per_round": 5, "width": 0.125, "cap": 16}
 _QUICK_DECAY = {"rounds": 20, "clients_per_round": 2, "points": 0, "width": 0.125}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    _of_table_1("cifar10", rounds=12, **_QUICK_IMAGES),
-    _of_table_1("cifar100", rounds=10, **_QUICK_IMAGES),
+    _of_table_1("cifar10", **SEARCHED),
+    _of_table_1("cifar100", **SEARCHED),
     _of_table_1("emnist_cr", rounds=15, width=0.125, eval_every=3),
     _of_table_1("emnist_ae", rounds=20, width=0.125, eval_every=2),
     _of_table_1("shakespeare", rounds=20, width=0.125, length=20, eval_every=4),

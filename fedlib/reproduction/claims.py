@@ -1,0 +1,172 @@
+"""What the papers claim, judged on runs: holds, does not hold, not resolved, or not run.
+
+A claim's words stand in ``fedlib/papers/claims.toml``; what makes it measurable in ``claims.py`` of
+the paper's room, see :mod:`fedlib.reproduction.evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from fedlib import papers
+from fedlib.engine.history import History
+from fedlib.errors import unknown
+from fedlib.reproduction import answers, experiments
+from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN, OPEN, Evidence, Statement, winners
+from fedlib.reproduction.fedopt import claims as fedopt
+from fedlib.results.store import Store
+
+EVIDENCE: dict[str, Evidence] = {
+    evidence.id: evidence for module in (fedopt,) for evidence in module.EVIDENCE
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim as judged.
+
+    Attributes:
+        id, paper, where, says, shows: of :func:`fedlib.papers.claims`.
+        verdict: ``"holds"``, ``"does not hold"``, ``"not resolved"`` or ``"not run"``.
+        preset: of the runs.
+        statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
+        seeds: how many, at least, behind a statement.
+        rounds: of the longest run.
+        data: what the runs were trained on.
+        missing: notebooks whose runs are not stored.
+        reason: why it does not hold at this preset, where we know.
+    """
+
+    id: str
+    paper: str
+    where: str
+    says: str
+    shows: str
+    verdict: str
+    preset: str
+    statements: tuple[Statement, ...] = ()
+    seeds: int = 0
+    rounds: int = 0
+    data: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    reason: str = ""
+
+    def frame(self) -> pd.DataFrame:
+        """A row a statement: mean margin, spread and verdict."""
+        return pd.DataFrame(
+            [
+                (each.text, each.mean, each.spread, len(each.margins), each.verdict)
+                for each in self.statements
+            ],
+            columns=["statement", "margin", "spread", "seeds", "verdict"],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the fields, with ``numbers`` in place of the statements."""
+        plain = asdict(self)
+        del plain["statements"]
+        numbers = [
+            {
+                "statement": statement.text,
+                "margins": list(statement.margins),
+                "mean": statement.mean,
+                "spread": statement.spread,
+                "verdict": statement.verdict,
+            }
+            for statement in self.statements
+        ]
+        return {**plain, "numbers": numbers}
+
+
+def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]]) -> Verdict:
+    """The verdict on a claim.
+
+    A claim holds if all statements do; it does not hold if one of them does not.
+
+    Args:
+        runs: notebook -> histories of all seeds and settings; without those that were not run.
+    """
+    stated = next(claim for claim in papers.claims() if claim["id"] == evidence.id)
+    words = {key: stated[key] for key in ("id", "paper", "where", "says", "shows")}
+    missing = tuple(notebook for notebook in evidence.sources if not runs.get(notebook))
+    statements: list[Statement] = []
+    used: list[History] = []
+    for notebook, histories in runs.items():
+        if not histories:
+            continue
+        select = evidence.select or winners
+        prefix = f"{notebook.partition('_')[0]}: " if len(evidence.sources) > 1 else ""
+        statements += [
+            Statement(prefix + statement.text, statement.margins)
+            for statement in evidence.measure(select(histories))
+        ]
+        used += histories
+    if not statements:
+        return Verdict(**words, verdict=NOT_RUN, preset=preset, missing=missing)
+    verdicts = {statement.verdict for statement in statements}
+    return Verdict(
+        **words,
+        verdict=next(verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in verdicts),
+        preset=preset,
+        statements=tuple(statements),
+        seeds=min(len(statement.margins) for statement in statements),
+        rounds=max(history.config.rounds for history in used),
+        data=tuple(dict.fromkeys(map(_data, used))),
+        missing=missing,
+        reason=evidence.exceptions.get(preset, ""),
+    )
+
+
+def _data(history: History) -> str:
+    kind = "stand-in" if history.stand_in else "real"
+    return f"{history.config.task['options'].get('data') or history.config.task['name']} ({kind})"
+
+
+def judge(
+    ids: Sequence[str] = (),
+    preset: str = "quick",
+    store: Store | None = None,
+    *,
+    train: bool = False,
+    **execution: Any,
+) -> list[Verdict]:
+    """The papers' claims with verdicts, in the papers' order.
+
+    Args:
+        ids: of claims; default all that the preset can show.
+        preset: whose runs decide.
+        store: default the standard one; published runs count.
+        train: whether to train what is missing; else claims without runs are not run.
+        execution: ``device``, ``backend``, ``progress`` of the training.
+
+    Raises:
+        Error: an unknown claim.
+    """
+    stated = papers.claims()
+    known = [claim["id"] for claim in stated]
+    for id in ids:
+        if id not in known:
+            raise unknown("claim", id, known)
+    chosen = [claim for claim in stated if (claim["id"] in ids if ids else claim.get(preset, True))]
+    store = Store() if store is None else store
+    memory: dict[tuple[str, tuple[str, ...]], list[History]] = {}
+    verdicts = []
+    for claim in chosen:
+        evidence = EVIDENCE.get(claim["id"])
+        runs: dict[str, list[History]] = {}
+        for source in evidence.sources.items() if evidence else ():
+            notebook, parts = source[0], tuple(source[1])
+            if (notebook, parts) not in memory:
+                requests = experiments.select(experiments.plan(notebook, preset), *parts)
+                if train:
+                    found = answers.answer(store, requests, preset, **execution)
+                else:
+                    found = answers.kept(store, requests, preset)
+                memory[notebook, parts] = found
+            runs[notebook] = memory[notebook, parts]
+        verdicts.append(judged(evidence or Evidence(claim["id"], {}, list), preset, runs))
+    return verdicts

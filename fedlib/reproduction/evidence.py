@@ -1,0 +1,167 @@
+"""What decides a paper's claim: statements measured on runs, with a margin for each seed.
+
+How to add one, in ``claims.py`` of the paper's room; the claim's words stand in
+``fedlib/papers/claims.toml``::
+
+    Evidence("fedopt-cifar10", {"10_cifar10": ("curves",)}, cifar10)
+
+    def cifar10(runs: Runs) -> list[Statement]:
+        accuracy = {name: finals(chosen) for name, chosen in runs.items()}
+        return [above("FedAdam > FedAvg + 0.02", accuracy["fedadam"], accuracy["fedavg"] + 0.02)]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib.engine.history import History
+from fedlib.results import reading, selection
+
+HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
+# A label, mostly an algorithm's name -> a run for each seed.
+Runs = Mapping[str, list[History]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An inequality, and by how much each seed's runs satisfy it.
+
+    Attributes:
+        text: what is compared, in words, with the requirement.
+        margins: one a seed, in the metric's unit (accuracy: a fraction); >= 0: satisfied. NaN,
+            where a run diverged, counts as not satisfied.
+    """
+
+    text: str
+    margins: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds; -inf if a run diverged."""
+        finite = all(math.isfinite(margin) for margin in self.margins)
+        return fmean(self.margins) if finite else -math.inf
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over the seeds (n - 1); 0 for one seed or where a run diverged."""
+        several = len(self.margins) > 1 and math.isfinite(self.mean)
+        return stdev(self.margins) if several else 0.0
+
+    @property
+    def verdict(self) -> str:
+        """Not resolved if the seeds spread more than the mean margin is away from zero.
+
+        >>> Statement("a > b", (0.03, 0.02, 0.04)).verdict, Statement("a > b", (-0.1, 0.2)).verdict
+        ('holds', 'not resolved')
+        """
+        if self.spread > abs(self.mean):
+            return OPEN
+        return HOLDS if self.mean >= 0 else FAILS
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What decides a claim.
+
+    Attributes:
+        id: of the claim.
+        sources: notebook -> the parts of its plan (none: all) whose runs are measured. Each
+            notebook is measured by itself.
+        measure: from a notebook's runs to statements.
+        select: from the runs to what is measured, by label; default: by algorithm, of each the
+            setting with the smallest training loss (:func:`winners`).
+        exceptions: preset -> why the claim does not hold there, as far as we know.
+    """
+
+    id: str
+    sources: Mapping[str, Sequence[str]]
+    measure: Callable[[Any], list[Statement]]
+    select: Callable[[Sequence[History]], Any] | None = None
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+
+
+def winners(histories: Sequence[History], *keys: str) -> dict[Any, list[History]]:
+    """Of each algorithm the setting with the smallest training loss, its runs by seed.
+
+    The papers' rule, see :func:`fedlib.results.selection.best_setting`. A setting that diverged for
+    some seed loses; if all of an algorithm's did, its first setting is shown.
+
+    Args:
+        keys: what to choose within, see :func:`fedlib.results.reading.value`; default the
+            algorithm.
+    """
+    chosen = {}
+    for label, runs in reading.group(histories, *(keys or ("algorithm",))).items():
+        groups = selection.settings(runs)
+        best = min(groups, key=lambda group: sum(map(selection.training_score, group)))
+        chosen[label] = sorted(best, key=lambda run: run.config.seeds["init"])
+    return chosen
+
+
+def best_of(histories: Sequence[History]) -> list[History]:
+    """:func:`winners` as one list: what a figure of tuned methods shows."""
+    return [run for runs in winners(histories).values() for run in runs]
+
+
+def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
+    """The grids that :func:`winners` chose from.
+
+    Args:
+        rates: override keys; default ``client_lr`` and ``server_lr``.
+
+    Returns:
+        a row a setting: algorithm, the rates, score (mean training loss over the last rounds and
+        the seeds, infinite if one diverged), chosen, and edge: whether it is chosen and at the end
+        of what was tried for one of the rates.
+    """
+    keys = list(rates or ("client_lr", "server_lr"))
+    rows = []
+    for group in selection.settings(histories):
+        known = reading.hyperparameters(group[0])
+        score = fmean(map(selection.training_score, group))
+        rows.append((group[0].config.algorithm, *(known[key] for key in keys), score))
+    frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score"])
+    by = frame.groupby("algorithm")
+    frame["chosen"] = frame.index.isin(by["score"].idxmin())
+    ends = (frame[keys] == by[keys].transform("min")) | (frame[keys] == by[keys].transform("max"))
+    return frame.assign(edge=frame["chosen"] & ends.any(axis=1))
+
+
+def finals(runs: Sequence[History], metric: str = "accuracy", split: str = "test") -> np.ndarray:
+    """Each seed's mean over the last rounds (:meth:`History.final`); NaN where it diverged."""
+    return np.array([run.final(metric, split) for run in runs])
+
+
+def rounds_to(
+    runs: Sequence[History], target: float | np.ndarray, metric: str = "accuracy"
+) -> np.ndarray:
+    """Each seed's first evaluated round at which a metric reaches its target; inf: never.
+
+    Args:
+        target: the same for all seeds, or one a seed; reached from below.
+    """
+    goals = np.broadcast_to(target, len(runs))
+    reached = []
+    for run, goal in zip(runs, goals, strict=True):
+        series = run.series(metric)
+        there = series.index[series >= goal]
+        reached.append(float(there[0]) if len(there) and run.diverged is None else math.inf)
+    return np.array(reached)
+
+
+def above(text: str, larger: np.ndarray | float, smaller: np.ndarray | float) -> Statement:
+    """The statement that one number a seed is at least another."""
+    margins = np.atleast_1d(np.asarray(larger, float) - np.asarray(smaller, float))
+    return Statement(text, tuple(margins.tolist()))
+
+
+def below(text: str, smaller: np.ndarray | float, larger: np.ndarray | float) -> Statement:
+    """The statement that one number a seed is at most another."""
+    return above(text, larger, smaller)
