@@ -192,6 +192,18 @@ def tradeoff(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     return repeated(requests, seeds(numbers))
 
 
+def noniid_levels(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """36_noniid_levels. Numbers: those of :func:`table_runs`.
+
+    Parts: ``levels``, the runs of Tables 2 and 6; ``iid``, those of the IID partition that the text
+    names beside Table 6's levels and for which no number is printed.
+    """
+    common = _common("Cifar10", seed, numbers)
+    common["options"] = {**common["options"], "partition": "iid"}
+    iid = tuned("fair_cifar10", FIVE, "iid", **common)
+    return [*table_runs(TABLE_6, "levels", seed, numbers), *repeated(iid, seeds(numbers))]
+
+
 def resource_heterogeneity(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """35_resource_heterogeneity. Numbers: those of :func:`table_runs`, and synthetic_rounds.
 
@@ -247,7 +259,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     _of_table(TABLES_5["Sent140"], "curves", rounds=40, mus=[0.01], seeds=1),
     _of_table(TABLES_5["Synthetic"], "curves", rounds=100, mus=[0.01, 1.0], seeds=1),
-    _of_table(TABLE_6, "levels", rounds=2, examples=240, width=0.0625, seeds=1),
+    Experiment(
+        "36_noniid_levels",
+        {"rounds": 2, "examples": 240, "width": 0.0625, "seeds": 1},
+        noniid_levels,
+    ),
     _of_table(TABLE_7, "solvers", rounds=30, mus=[0.01], seeds=1),
     Experiment(
         "34_fairness_tradeoff",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.theory import adaptivity, drift, mimicking, partitions
+from fedlib.reproduction.theory import adaptivity, drift, guarantee, mimicking, partitions
 
 _PARTITIONS = {"": "06_partitions"}
 
@@ -74,6 +74,15 @@ ENTRIES: tuple[Entry, ...] = (
         "Points of rest of clients with unequal steps, AdaFedAdam's certainty, and mean and "
         "spread of the clients' errors over its α.",
         {"synthetic": "03_fairness_and_certainty"},
+    ),
+    Entry(
+        "theory/certainty_and_rate",
+        "AdaFedAdam on four quadratic clients that take N small local steps, without momentum and "
+        "fairness. Left: the mean of the squared gradient norm over T rounds, and the bound of "
+        "AdaFedAdam's Theorem 2. Right: their ratio after all rounds, over the certainty, at the "
+        "largest server rate that the theorem allows and at that rate divided by C.",
+        {"": "03_fairness_and_certainty"},
+        make=lambda _: guarantee.certainty_and_rate(),
     ),
     Entry(
         "theory/label_heterogeneity",
