@@ -116,7 +116,7 @@ class RowsOracle:
         """The features ``[n, C, B, F]`` without dropout."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
-        with torch.no_grad(), self.model.evaluating(), self.model.real(batch.mask):
+        with torch.no_grad(), self.model.evaluating(running=False), self.model.real(batch.mask):
             _, z = self.model.rows(views, batch.x, features=True)
         return z.reshape(*x.shape[:2], *z.shape[1:])
 
@@ -217,7 +217,7 @@ class OneOracle:
 
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The features ``[B, F]`` without dropout."""
-        with torch.no_grad(), self.model.evaluating():
+        with torch.no_grad(), self.model.evaluating(running=False):
             return self.model.one(self.model.views(x), batch[0], features=True)[1]
 
 

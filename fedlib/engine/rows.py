@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import randomness
+from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
 
@@ -48,6 +49,13 @@ class FlatModel:
         self.size = sum(self.sizes)
         self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
         self._slots = [self._places(parameter) for parameter in self._original]
+        self._statistics = Statistics(self.model)
+        self.tracked = self._statistics.size
+        if self.tracked and not self.carries_rows:
+            raise Error(
+                f"model {type(model).__name__} keeps running statistics but does not carry rows; "
+                "use GroupNorm, or declare carries_rows"
+            )
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -75,10 +83,27 @@ class FlatModel:
         own = x.squeeze(0) if x.dim() == 2 and len(x) == 1 else x
         return [view.requires_grad_() for view in self.views(own)]
 
+    def initial_statistics(self) -> Tensor:
+        """The model's own running statistics as one vector ``[B]``."""
+        return self._statistics.initial
+
     def named(self, x: Tensor) -> dict[str, Tensor]:
-        """A vector ``x [P]`` as named tensors, copied to the CPU; frozen parameters as they are."""
-        trained = dict(zip(self.names, self.views(x), strict=True))
-        return {n: trained.get(n, own).detach().cpu().clone() for n, own in self._all.items()}
+        """A vector ``x [P + B]`` as named tensors, copied to the CPU; frozen parameters as they
+        are, running statistics last.
+        """
+        trained = dict(zip(self.names, self.views(x[: self.size]), strict=True))
+        named = {name: trained.get(name, own) for name, own in self._all.items()}
+        named |= self._statistics.named(x[self.size :])
+        return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
+
+    def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
+        """While open, the model has these running statistics, ``[..., B]`` with one row for every
+        row of parameters, or with a number that divides theirs and is repeated.
+
+        The first forward pass in training mode moves them; see :attr:`Statistics.moved`. None: as
+        they are.
+        """
+        return self._statistics.having(values)
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
@@ -161,10 +186,16 @@ class FlatModel:
         return self.model.head(z), z  # type: ignore[operator]
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """The model in evaluation mode inside: no dropout."""
+    def evaluating(self, running: bool = True) -> Iterator[None]:
+        """The model in evaluation mode inside: no dropout.
+
+        Args:
+            running: by the running statistics, where there are any; else by the batch's own.
+        """
         before = self.model.training
         self.model.eval()
+        if not running:
+            self._statistics.train()
         try:
             yield
         finally:
@@ -187,12 +218,17 @@ class FlatModel:
         return outputs.unsqueeze(0)
 
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
+        rows = 0 if leaves[0].dim() == len(self.shapes[0]) else len(leaves[0])
         self._put(leaves)
+        self._statistics.put(rows)
         try:
             with self.forward_context():
                 outputs = function(x)
+            if self.model.training:
+                self._statistics.take()
         finally:
             self._put(self._original)
+            self._statistics.put_back()
         return _as_stored(outputs, self.dtype)
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
@@ -211,10 +247,12 @@ def _as_stored(outputs: Any, dtype: torch.dtype) -> Any:
 def _with_keyed_dropout(model: nn.Module) -> nn.Module:
     """Replace torch's dropout by the keyed one, and refuse state that rows cannot share."""
     for name, module in list(model.named_modules()):
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats:
+        tracks = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+        if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
-                "rows cannot share; use GroupNorm, or BatchNorm with track_running_stats=False"
+                "rows cannot share; use GroupNorm, BatchNorm with track_running_stats=False, or "
+                "fedlib.models.BatchNorm2d(channels, track=True)"
             )
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")
