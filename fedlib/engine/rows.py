@@ -22,6 +22,8 @@ from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
 
+NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
+
 
 class FlatModel:
     """A model as a function of a flat parameter vector.
@@ -49,6 +51,8 @@ class FlatModel:
         self.size = sum(self.sizes)
         self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
         self._slots = [self._places(parameter) for parameter in self._original]
+        # Weights of layers, in contrast to the scales and shifts of normalisation.
+        self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
         self._statistics = Statistics(self.model)
         self.tracked = self._statistics.size
         if self.tracked and not self.carries_rows:
@@ -146,6 +150,18 @@ class FlatModel:
         if found:
             own, steps = zip(*found, strict=True)
             torch._foreach_add_(own, steps, alpha=-float(lr))
+
+    def squares(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The sum of the squares of the weights, normalisation's not counted: ``[R, 1]``, or a
+        number for leaves without a row axis.
+        """
+        parts = [
+            leaf.square().flatten(leaf.dim() - len(shape)).sum(-1) if shape else leaf.square()
+            for leaf, shape, counts in zip(leaves, self.shapes, self._weights, strict=True)
+            if counts
+        ]
+        total = torch.stack(parts).sum(0)
+        return total.unsqueeze(-1) if total.dim() else total
 
     def one(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
         """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``.
