@@ -40,7 +40,7 @@ TASKS: dict[str, tuple[str, str, str]] = {
     "dbpedia": ("news", "delta_sgd", "DBpedia, Dirichlet over 50 clients, DistilBERT"),
 }
 # Stored as floats, however they are given: 1 and 1.0 are the same run.
-FLOATS = ("alpha", "beta", "width")
+FLOATS = ("alpha", "beta", "width", "l2")
 
 __all__ = ["PRESETS", "TASKS", "ClientData", "Task", "load_task", "quadratic_task"]
 

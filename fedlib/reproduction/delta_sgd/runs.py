@@ -113,6 +113,7 @@ def _tables(
             options={
                 **(_TEXT | {"test_examples": _TESTED[task]} if text else _IMAGE),
                 **_SPLIT,
+                **({"norm": "tracked"} if task in RESNETS else {}),
                 **_draws(task, options),
                 **options,
             },

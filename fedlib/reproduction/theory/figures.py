@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.theory import adaptivity, drift, guarantee, mimicking, partitions
+from fedlib.reproduction.theory import (
+    adaptivity,
+    drift,
+    guarantee,
+    mimicking,
+    partitions,
+    stationarity,
+)
 
 _PARTITIONS = {"": "06_partitions"}
 
@@ -63,6 +70,13 @@ ENTRIES: tuple[Entry, ...] = (
         "SGD, Delta-SGD and SPS over the scale of the losses and a floor below them, and the "
         "Lyapunov function of Delta-SGD's equation 5.",
         {"clients": "05_auto_tuned_clients"},
+    ),
+    Entry(
+        "theory/delta_sgd_rate",
+        "Mean squared gradient norm over the rounds of Delta-SGD on noisy problems that fulfil the "
+        "assumptions of its Theorem 1: with the theorem's gamma, and with the default.",
+        {"": "05_auto_tuned_clients"},
+        make=lambda _: stationarity.delta_sgd_rate(),
     ),
     Entry(
         "theory/accumulated_updates",
