@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 
@@ -28,10 +29,20 @@ COMMANDS = {
     "run": ["run", "synthetic", "scaffold", "--rounds=5", "--option=clients=5"],
     "sweep": ["sweep", "23_fair_synthetic", "-p", "rounds=2"],
     "import": ["data", "import", "own", "own.npz", "--overwrite"],
-    "reproduce": ["reproduce", "34_fairness_tradeoff", "-p", "rounds=2"],
+    "reproduce": ["reproduce", "99_tiny", "--output", "executed"],
 }
 KILLS = {"run": 40, "sweep": 20, "import": 30, "reproduce": 10}
 FEW = {"run": 2, "sweep": 1, "import": 2, "reproduce": 1}
+# A whole notebook takes longer; this one trains, and draws what it trained.
+NOTEBOOK = """
+from fedlib import notebook
+from fedlib.engine import checkpoint
+
+checkpoint.SECONDS = 0.0
+session = notebook.start("23_fair_synthetic", preset=preset, rounds=2)
+session.figure("adafedadam/figure_2", session.experiment())
+"""
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 # Written anew by every command: when, how long it took.
 VARIES = ("created", "seconds", "seconds_per_round")
 
@@ -78,9 +89,9 @@ def execute(command: str, folder: Path, *, moment: int = 0, seconds: float | Non
         return fedlib(words, environment, data, moment=moment, seconds=seconds)
     # It has processes of its own, which must end with it.
     process = subprocess.Popen(
-        [sys.executable, "-m", "fedlib", *words, "--output", str(folder / "executed")],
+        [sys.executable, "-m", "fedlib", *words],
         env={**os.environ, **environment, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
@@ -93,15 +104,23 @@ def execute(command: str, folder: Path, *, moment: int = 0, seconds: float | Non
 
 
 def prepare(command: str, folder: Path, older: bool = False) -> None:
-    """A data folder, and for an import the file; ``older``: another one was imported before."""
+    """What a command needs; ``older``: another file was imported before."""
     (folder / "data").mkdir(parents=True)
-    for seed in ([2] if older else []) + [1]:
-        if command == "import":
+    if command == "import":
+        for seed in (2, 1) if older else (1,):
             draw = np.random.default_rng(seed)
             x, y = draw.integers(0, 256, (50, 8, 8), np.uint8), np.arange(50) % 5
             np.savez(folder / "own.npz", train_x=x, train_y=y, test_x=x[:9], test_y=y[:9])
             if seed == 2:
                 assert execute(command, folder).status == 0
+    if command == "reproduce":  # a checkout with one notebook
+        (folder / "pyproject.toml").touch()
+        (folder / "fedlib").symlink_to(ROOT / "fedlib")
+        cells = [nbformat.v4.new_code_cell(source) for source in ('preset = ""', NOTEBOOK)]
+        cells[0].metadata["tags"] = ["parameters"]
+        (folder / "notebooks").mkdir()
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata=KERNEL)
+        nbformat.write(notebook, folder / "notebooks" / "99_tiny.ipynb")
 
 
 @cache
@@ -152,7 +171,8 @@ def test_a_killed_command_given_again_leaves_what_an_undisturbed_one_does(
         first = execute(command, tmp_path, moment=draw.randint(1, known.moments))
         assert first.status == -signal.SIGKILL
     else:
-        first = execute(command, tmp_path, seconds=draw.uniform(0.02, 1) * known.seconds)
+        begin = 0.3 if command == "reproduce" else 0.02  # before that it only imports
+        first = execute(command, tmp_path, seconds=draw.uniform(begin, 1) * known.seconds)
         assert first.status in (0, -signal.SIGKILL), first.output
     between = sorted(tree(tmp_path / "data"))
     again = execute(command, tmp_path)
