@@ -75,7 +75,7 @@ def _command(
     from fedlib import cli
     from fedlib.engine import checkpoint
 
-    kernels.interruptible()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the server blocks it
     os.environ.update(environment)
     with open(report, "wb") as file:
         os.dup2(file.fileno(), 1)

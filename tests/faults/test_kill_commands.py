@@ -37,9 +37,11 @@ FEW = {"run": 2, "sweep": 1, "import": 2, "reproduce": 1}
 NOTEBOOK = """
 from fedlib import notebook
 from fedlib.engine import checkpoint
+from fedlib.reproduction import experiments
 
 checkpoint.SECONDS = 0.0
-session = notebook.start("23_fair_synthetic", preset=preset, rounds=2)
+numbers = dict.fromkeys(experiments.EXPERIMENTS["23_fair_synthetic"].quick) | {"rounds": 2}
+session = notebook.start("23_fair_synthetic", preset=preset, **numbers)
 session.figure("adafedadam/figure_2", session.experiment())
 """
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -105,7 +107,7 @@ def execute(command: str, folder: Path, *, moment: int = 0, seconds: float | Non
 
 def prepare(command: str, folder: Path, older: bool = False) -> None:
     """What a command needs; ``older``: another file was imported before."""
-    (folder / "data").mkdir(parents=True)
+    (folder / "data").mkdir(parents=True, exist_ok=True)
     if command == "import":
         for seed in (2, 1) if older else (1,):
             draw = np.random.default_rng(seed)
