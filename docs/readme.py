@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from math import isnan
 
 import nbformat
 import pandas as pd
@@ -93,15 +94,16 @@ def agreement_table() -> str:
 def mime_table() -> str:
     """Mime's Table 2 on EMNIST logistic regression: printed, ours, and the rates that were chosen.
 
-    A row per base optimizer; FedAvg, MimeLite and Mime in this order.
+    A row per base optimizer; FedAvg, MimeLite and Mime in this order. "–" of runs that were
+    published without their values per client, among which no rate can be chosen.
     """
     frame = _compared()
     frame = frame[(frame["paper"] == "mime") & (frame["task"] == "emnist_logistic")]
     rows = []
     for base in BASES:
         part = [frame[frame["row"] == row].iloc[0] for row in _rows_of(base)]
-        rates = [_rate(row["runs"]) for row in part]
-        numbers = [[f"{row[name]:.1f}" for row in part] for name in ("printed", "ours")]
+        rates = ["–" if isnan(row["ours"]) else _rate(row["runs"]) for row in part]
+        numbers = [[_number(row[name]) for row in part] for name in ("printed", "ours")]
         rows.append((base, *map(", ".join, (*numbers, rates))))
     methods = ", ".join(LOOKS)
     head = ("base optimizer", f"printed: {methods}", "ours", "client learning rates chosen")
@@ -115,10 +117,14 @@ def _rows_of(base: str) -> list[str]:
     return [str(labels[method]) for method in LOOKS]
 
 
-def _rate(digests: Iterable[str]) -> str:
-    """The client learning rate of some runs, which they share; "–" of none."""
-    rates = {reading.hyperparameter(_published().load(d, False), "client_lr") for d in digests}
-    return ", ".join(f"{rate:.2g}" for rate in sorted(rates)) or "–"
+def _number(value: float) -> str:
+    return "–" if isnan(value) else f"{value:.1f}"
+
+
+def _rate(digests: Sequence[str]) -> str:
+    """The client learning rate that some runs share."""
+    run = _published().load(digests[0], params=False)
+    return f"{reading.hyperparameter(run, 'client_lr'):.2g}"
 
 
 def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

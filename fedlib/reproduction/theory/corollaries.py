@@ -96,7 +96,7 @@ def mime_corollaries(histories: Sequence[History]) -> Drawing:
     with style.panels(1, 2, (5.8, 2.8)) as (figure, (left, right)):
         for method, part in shares.groupby("method", sort=False):
             look = style.look(str(method))
-            left.loglog(1 / part["share"], part["rounds"], label=look.label, **look.line())
+            left.semilogx(1 / part["share"], part["rounds"], label=look.label, **look.line())
         left.set(xlabel="first / last $\\Vert\\nabla F\\Vert^2$", ylabel="rounds")
         left.set_title("II: base SGD, best rates")
         left.legend()
