@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.theory import (
     adaptivity,
+    corollaries,
     drift,
     guarantee,
     mimicking,
@@ -45,6 +46,14 @@ ENTRIES: tuple[Entry, ...] = (
         "size, over the clients' Hessian dissimilarity.",
         {"hessian_similarity": "04_mimicking_centralized"},
         mimicking.hessian_similarity,
+    ),
+    Entry(
+        "theory/mime_corollaries",
+        "Mime's Corollary II: rounds until the squared gradient norm has fallen by a factor, on an "
+        "objective with a flat direction. Corollary III: squared gradient norm with Adam as base, "
+        "S of 64 clients a round.",
+        {task: "04_mimicking_centralized" for task in (corollaries.FLAT, corollaries.COHORTS)},
+        corollaries.mime_corollaries,
     ),
     Entry(
         "theory/server_adaptivity",
