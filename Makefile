@@ -9,7 +9,7 @@ STAMP := $(VENV)/.fedlib-installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test lint notebooks lab figures readme compare clean
+.PHONY: help setup reproduce test faults lint notebooks lab figures readme compare clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,10 @@ reproduce: setup  ## run the notebooks headlessly: every figure and table, besid
 # One process per core, each on one thread; the tests of a file stay together and in order.
 test: lint  ## all checks: style, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+# Not lint: a campaign is repeated while its faults are mended.
+faults: setup  ## the whole campaign of bad inputs and faults, and its table (make test runs a few of it)
+	@FEDLIB_FAULTS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/faults $(ARGS)
 
 lint: setup  ## style (ruff) and types (mypy) only
 	@$(BIN)/ruff check .

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from math import isnan
 
 import nbformat
 import pandas as pd
 
-from fedlib import files
+from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
-from fedlib.reproduction.compare import TOLERANCE, compare
+from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
+from fedlib.reproduction.mime.table_2 import BASES, LOOKS
 from fedlib.reproduction.reproduce import notebooks
+from fedlib.results import reading
 from fedlib.results.store import Store
 
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
@@ -51,34 +55,76 @@ def _drawn(ids: Iterable[str]) -> str:
     return "; ".join(texts)
 
 
-def agreement_table(store: Store | None = None) -> str:
-    """What ``fedlib compare`` counts of the published runs, a row per paper.
-
-    Args:
-        store: default only the runs that the checkout publishes.
-    """
+@cache
+def _published() -> Store:
+    """Only the runs that the checkout publishes."""
     root = project_root() / "data" / "results"
-    frame = compare(store or Store(root / "none", published=[root]))
-    full = frame["comparable"] & (frame["rounds"] == frame["printed_rounds"]).fillna(False)
-    real = frame["data"] == "real"
+    return Store(root / "none", published=[root])
+
+
+@cache
+def _compared() -> pd.DataFrame:
+    return compare(_published())
+
+
+def agreement_table() -> str:
+    """What ``fedlib compare`` counts of the published runs, a row per paper."""
+    frame = _compared()
+    frame = frame[frame["repeats"] == ""]
     counts = pd.DataFrame(
         {
             "paper": frame["paper"],
             "with": frame["seeds"] > 0,
-            "real": real,
-            "full": full & real,
-            "within": full & real & (frame["difference"].abs() <= TOLERANCE),
+            "real": frame["data"] == "real",
+            "fair": frame["fair"],
+            "agree": frame["agrees"],
         }
     )
     rows = []
     for paper, part in counts.groupby("paper", sort=False):
-        numbers = part[["with", "real", "full", "within"]].sum()
+        numbers = part.drop(columns="paper").sum()
         rows.append((PAPERS[str(paper)], str(len(part)), *(str(int(n)) for n in numbers)))
     head = (
-        *("paper", "printed numbers", "with a run", "not on a stand-in"),
-        *("of these comparable, at the printed rounds", f"within {TOLERANCE:g} points"),
+        *("paper", "different printed numbers", "with a run", "not on a stand-in"),
+        *("comparable, and without a note", "agree"),
     )
     return _markdown(head, rows)
+
+
+def mime_table() -> str:
+    """Mime's Table 2 on EMNIST logistic regression: printed, ours, and the rates that were chosen.
+
+    A row per base optimizer; FedAvg, MimeLite and Mime in this order. "–" of runs that were
+    published without their values per client, among which no rate can be chosen.
+    """
+    frame = _compared()
+    frame = frame[(frame["paper"] == "mime") & (frame["task"] == "emnist_logistic")]
+    rows = []
+    for base in BASES:
+        part = [frame[frame["row"] == row].iloc[0] for row in _rows_of(base)]
+        rates = ["–" if isnan(row["ours"]) else _rate(row["runs"]) for row in part]
+        numbers = [[_number(row[name]) for row in part] for name in ("printed", "ours")]
+        rows.append((base, *map(", ".join, (*numbers, rates))))
+    methods = ", ".join(LOOKS)
+    head = ("base optimizer", f"printed: {methods}", "ours", "client learning rates chosen")
+    return _markdown(head, rows)
+
+
+def _rows_of(base: str) -> list[str]:
+    """The printed labels of a base optimizer's rows, in the order of the methods."""
+    printed = papers.table("mime", "table2_accuracy").query("base_optimizer == @base")
+    labels = printed.drop_duplicates("method").set_index("method")["printed_name"]
+    return [str(labels[method]) for method in LOOKS]
+
+
+def _number(value: float) -> str:
+    return "–" if isnan(value) else f"{value:.1f}"
+
+
+def _rate(digests: Sequence[str]) -> str:
+    """The client learning rate that some runs share."""
+    run = _published().load(digests[0], params=False)
+    return f"{reading.hyperparameter(run, 'client_lr'):.2g}"
 
 
 def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -86,7 +132,11 @@ def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {"notebooks": notebook_table, "agreement": agreement_table}
+TABLES: dict[str, Callable[[], str]] = {
+    "notebooks": notebook_table,
+    "mime": mime_table,
+    "agreement": agreement_table,
+}
 
 
 def filled(text: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import Error
+from fedlib.errors import Error, require
 from fedlib.losses import correct, cross_entropy
 
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -194,6 +194,9 @@ class Task:
             apart and divided. The loss is always reported.
         transform: raw inputs to model inputs, with augmentation keyed per example in training.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
+        l2: this times the sum of the squares of the model's weights is added to each example's
+            training loss, but not to the reported one; parameters of normalisation layers do not
+            count. The gradient grows by ``2 * l2`` times the weights.
         rounds, clients_per_round, batch_size, local_epochs: the paper's settings (``batch_size``
             None: the whole client is one batch; ``clients_per_round`` None: all clients).
         hyperparameters: for each algorithm the paper's values, by override key.
@@ -216,6 +219,7 @@ class Task:
     metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
     transform: Transform = identity
     reduction: str = "mean"
+    l2: float = 0.0
     rounds: int = 100
     clients_per_round: int | None = 10
     batch_size: int | None = 20
@@ -261,6 +265,7 @@ class Task:
             raise Error(
                 f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"
             )
+        require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
         if not len(self.train):
             raise Error(f"task {self.name}: no training clients; the partition is empty")
 

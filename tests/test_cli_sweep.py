@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedlib import engine
+from fedlib import engine, paths
 from fedlib.reproduction import draw, experiments, memory
 from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import Store
@@ -116,6 +116,15 @@ MISTAKES = [
     (["sweep", "--shard", "x"], "--shard is 'x'"),
     (["sweep", "--executor", "slrm"], "unknown executor 'slrm': did you mean 'slurm'"),
     (["sweep", "--executor", "slurm", "--shard", "1/2"], "do not go together"),
+    (["sweep", "--executor", "slurm", "--jobs", "0"], "--jobs is 0"),
+    (["sweep", "--executor", "slurm", "--slurm", "array=1-9"], "--slurm array is set by fedlib"),
+    (["sweep", "--executor", "slurm", "--slurm", "p=gpu"], "--slurm is 'p=gpu'; allowed"),
+    (["sweep", "--executor", "slurm", "--slurm", "mem="], "--slurm is 'mem='; allowed"),
+    (["sweep", "--executor", "slurm", "--slurm", "mem=1\n2"], "allowed: KEY=VALUE"),
+    (["sweep", "--executor", "slurm", "--slurm", "mem"], "is not KEY=VALUE"),
+    (["sweep", "--slurm", "mem=1G"], "belong to --executor slurm"),
+    (["sweep", "--jobs", "4"], "belong to --executor slurm"),
+    (["sweep", "--status", "--dry-run"], "do not go together"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["sweep", "23", "-p", "rounds"], "is not KEY=VALUE"),
@@ -143,60 +152,128 @@ def test_mistakes_exit_2_with_one_line(
     assert not list(own_folders.rglob("history.csv"))
 
 
-def test_slurm_without_submitit_is_one_line(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    status, _, err = command(*WORDS, "--executor", "slurm")
-    assert status == 2 and "needs submitit" in err and err.count("\n") == 1
+@pytest.fixture
+def cluster(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with stand-ins for Slurm's programs: each prints a file, sbatch keeps its script.
 
-
-class Slurm:
-    """What submitit is asked for, in place of a cluster."""
-
-    def __init__(self) -> None:
-        self.commands: list[list[str]] = []
-        self.parameters: dict[str, Any] = {}
-        self.problem: Exception | None = None
-
-    def module(self) -> types.SimpleNamespace:
-        helpers = types.SimpleNamespace(CommandFunction=lambda command, cwd: command)
-        return types.SimpleNamespace(AutoExecutor=self.executor, helpers=helpers)
-
-    def executor(self, folder: Path, cluster: str) -> types.SimpleNamespace:
-        assert cluster == "slurm"
-        return types.SimpleNamespace(
-            update_parameters=lambda **given: self.parameters.update(given), submit=self.submit
+    tests/test_slurm.py has the real ones.
+    """
+    folder = own_folders / "cluster"
+    folder.mkdir()
+    (folder / "sbatch.out").write_text("101;hpc\n")
+    for name in ("sbatch", "squeue", "sacct"):
+        (folder / name).write_text(
+            f"#!/bin/sh\nPATH=/usr/bin:/bin\ncd {folder}\ntest {name} != sbatch || cat > job.sh\n"
+            f"cat {name}.out 2>/dev/null && exit\ncat {name}.err >&2; exit 1\n"
         )
-
-    def submit(self, command: list[str]) -> types.SimpleNamespace:
-        if self.problem is not None:
-            raise self.problem
-        self.commands.append(command)
-        return types.SimpleNamespace(job_id=f"10{len(self.commands)}")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))  # a real Slurm stays out of it
+    return folder
 
 
-def test_slurm_gets_a_job_per_shard(
-    command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+SLURM = ["--executor", "slurm", "--jobs", "2", "--slurm", "partition=gpu", "--slurm=time=01:00:00"]
+
+
+def test_slurm_gets_an_array_with_a_job_per_shard(
+    command: Command, cluster: Path, own_folders: Path
 ) -> None:
-    cluster = Slurm()
-    monkeypatch.setitem(sys.modules, "submitit", cluster.module())
-    slurm = ["--executor", "slurm", "--jobs", "2", "--slurm", "partition=gpu", "--slurm=time=60"]
-    status, out, _ = command(*WORDS, *slurm, "--preset", "paper")
-    assert status == 0 and "2 jobs submitted: 101, 102" in out
-    assert cluster.parameters == {"slurm_partition": "gpu", "slurm_time": 60}
-    ends = []
-    for words in cluster.commands:
-        assert words[:3] == [sys.executable, "-m", "fedlib"]
-        assert words[3:-2] == [*WORDS, "--preset", "paper"]
-        ends.append(words[-2:])
-    assert ends == [["--shard", "1/2"], ["--shard", "2/2"]]
+    logs = own_folders / "data" / "runs" / ".slurm"
+    status, script, _ = command(*WORDS, *SLURM, "--slurm", "exclusive=true", "--dry-run")
+    assert status == 0 and not logs.exists() and not (cluster / "job.sh").exists()
+    lines = script.splitlines()
+    assert lines[0] == "#!/bin/bash"
+    assert {line.removeprefix("#SBATCH --") for line in lines if "#SBATCH" in line} == {
+        *("job-name=fedlib-sweep", "requeue", "partition=gpu", "time=01:00:00", "exclusive"),
+        *("array=1-2", f"chdir={paths.project_root()}", f"output={logs}/%A_%a.log"),
+        "open-mode=append",
+    }
+    words = shlex.split(lines[-1])
+    assert words[:4] == ["exec", sys.executable, "-m", "fedlib"]
+    assert words[-2:] == ["--shard", "$SLURM_ARRAY_TASK_ID/2"]
+    status, out, _ = command(*words[4:-2], "--shard", "1/1", "--dry-run", "--json")
+    assert status == 0 and json.loads(out)["missing"] == 4
+
+    status, out, _ = command(*WORDS, *SLURM)
+    assert status == 0 and "job 101 submitted: an array of 2 for 4 runs" in out
+    assert "--array=1-2" in (cluster / "job.sh").read_text()
+    status, out, _ = command(*WORDS, "--executor", "slurm", "--jobs", "20", "--json")
+    assert json.loads(out)["jobs"] == 3, "no more jobs than programs"
     assert not list(own_folders.rglob("history.csv"))
-    status, _, err = command(*WORDS, "--executor", "slurm", "--jobs", "0")
-    assert status == 2 and "--jobs is 0" in err
-    cluster.problem = RuntimeError("no sbatch\nhere")
-    status, _, err = command(*WORDS, "--executor", "slurm")
-    assert status == 2 and "Slurm did not take the jobs: no sbatch here" in err
+    assert command(*WORDS)[0] == 0
+    assert command(*WORDS, *SLURM)[1] == "nothing to submit: no run is missing\n"
+
+
+def test_status_says_what_is_done_running_and_failed(command: Command, cluster: Path) -> None:
+    def status() -> tuple[dict[str, int], list[str], str]:
+        code, out, err = command(*WORDS, "--status", "--json")
+        count = json.loads(out)
+        assert code == 0 and "Traceback" not in err
+        jobs = count.pop("jobs")
+        return count, [f"{job['shard']} {job['state']}" for job in jobs], err
+
+    count, jobs, _ = status()
+    assert (count["runs"], count["missing"], count["failed"], jobs) == (4, 4, 0, [])
+    assert command(*WORDS, *SLURM)[0] == 0
+    (cluster / "squeue.out").write_text("101_1 RUNNING\n101_2 PENDING\n7 RUNNING\n")
+    count, jobs, _ = status()
+    assert jobs == ["1/2 running", "2/2 waiting"]
+    assert (count["running"], count["waiting"], count["failed"]) == (3, 1, 0)
+    assert command(*WORDS, "--shard", "2/2")[0] == 0
+    (cluster / "squeue.out").write_text("101_1 OUT_OF_MEMORY\n101_2 COMPLETED\n")
+    count, jobs, _ = status()
+    assert jobs == ["1/2 failed", "2/2 done"]
+    assert (count["stored"], count["missing"], count["failed"]) == (1, 3, 3)
+    (cluster / "squeue.out").write_text("")
+    (cluster / "sacct.out").write_text("101_1|CANCELLED by 0\n101_2|COMPLETED\n")
+    out = command(*WORDS, "--status")[1]
+    assert "CANCELLED" in out and "101_1.log" in out
+    (cluster / "sbatch.out").write_text("102\n")
+    assert command(*WORDS, *SLURM)[0] == 0
+    (cluster / "squeue.out").write_text("102_1 RUNNING\n102_2 RUNNING\n")
+    assert status()[1] == ["1/2 running", "2/2 running"], "the last jobs count"
+    (cluster / "squeue").unlink()
+    count, jobs, err = status()
+    assert jobs == ["1/2 unknown", "2/2 done"] and count["unknown"] == 3
+    assert "Slurm does not answer" in err and err.count("\n") == 1
+    assert command(*WORDS)[0] == 0
+    assert status()[0]["missing"] == 0
+
+
+REFUSALS = [
+    (
+        "sbatch: error: invalid partition specified: gpu\n"
+        "sbatch: error: Batch job submission failed: Invalid partition name specified\n",
+        *(2, "specified: gpu; Batch job submission failed: Invalid partition"),
+    ),
+    (
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller\n",
+        *(1, "Unable to contact"),
+    ),
+    ("", 2, "sbatch says nothing"),
+]
+
+
+@pytest.mark.parametrize(("said", "status", "told"), REFUSALS)
+def test_what_slurm_refuses_is_one_line(
+    command: Command, cluster: Path, said: str, status: int, told: str
+) -> None:
+    (cluster / "sbatch.out").unlink()
+    (cluster / "sbatch.err").write_text(said)
+    code, _, err = command(*WORDS, *SLURM)
+    assert code == status and err.startswith("fedlib: Slurm did not take the jobs: ")
+    assert told in err and err.count("\n") == 1 and "sbatch: error" not in err
+
+
+def test_without_slurm_and_with_a_broken_note_there_is_one_line(
+    command: Command, cluster: Path, own_folders: Path
+) -> None:
+    (cluster / "sbatch").unlink()
+    code, _, err = command(*WORDS, *SLURM)
+    assert code == 1 and "no sbatch here that answers" in err and err.count("\n") == 1
+    note = own_folders / "data" / "runs" / ".slurm" / "9.json"
+    note.write_text("{")
+    code, _, err = command(*WORDS, "--status")
+    assert code == 2 and str(note) in err and err.count("\n") == 1
 
 
 def test_publish_packs_runs_and_what_figures_were_drawn_from(

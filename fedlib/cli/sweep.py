@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset, Seed
-from fedlib.cli.terminal import parse_pairs, show, store_root
+from fedlib.cli.terminal import columns, parse_pairs, show, store_root
 from fedlib.errors import Error, require, unknown
 
 if TYPE_CHECKING:
@@ -46,14 +45,19 @@ def sweep(
     ] = None,
     device: Device = "auto",
     backend: Backend = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count; with slurm, print the jobs' script.")
+    ] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="What is done, running, failed; computes nothing.")
+    ] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Compute the missing runs of the notebooks' plans.
 
     Stopped at any moment, the same command goes on where it was. Runs that train together stay in
-    one shard.
+    one shard. With --executor slurm, one job array computes the shards, a job each.
     """
     from fedlib.reproduction import sweep
     from fedlib.reproduction.answers import survey
@@ -63,15 +67,29 @@ def sweep(
     given = parse_pairs(parameter, "--parameter")
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ("local", "slurm"))
+    options = parse_pairs(slurm, "--slurm", str)
+    require(jobs >= 1, "--jobs", jobs, "a whole number >= 1")
+    if executor == "local" and (options or jobs > 1):
+        raise Error("--jobs and --slurm belong to --executor slurm; add it, or leave them out")
+    if executor == "slurm" and of > 1:
+        raise Error("--shard and --executor slurm do not go together; give --jobs N")
+    if status and dry_run:
+        raise Error("--status and --dry-run do not go together; give one of them")
     plans = sweep.plans(names or (), preset, seed, given, part or ())
-    if executor == "slurm" and not dry_run:
-        if of > 1:
-            raise Error("--shard and --executor slurm do not go together; give --jobs N")
-        _submit(jobs, parse_pairs(slurm, "--slurm"), as_json, data_root)
-        return
     store = Store(store_root(data_root))
     requests = [request for requests in plans.values() for request in requests]
     groups = survey(store, requests, preset, data_root)[number - 1 :: of]
+    if status:
+        _status(store.root, groups, as_json)
+        return
+    if executor == "slurm":
+        words = ["sweep", *(names or ()), "--preset", preset, "--seed", str(seed)]
+        for option, values in (("--parameter", parameter), ("--part", part)):
+            words += [f"{option}={value}" for value in values or ()]
+        words += ["--device", device, "--backend", backend]
+        words += ["--data-root", str(store.root.parent.resolve())]
+        _submit(words, jobs, options, groups, store.root, dry_run, as_json)
+        return
     facts: dict[str, Any] = {"shard": shard}
     failed: list[str] = []
     if not dry_run:
@@ -115,47 +133,76 @@ def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
     return counts
 
 
-def _submit(jobs: int, options: dict[str, Any], as_json: bool, data_root: Path | None) -> None:
-    """One Slurm job per shard, each the same command with ``--shard`` instead."""
-    try:
-        import submitit
-    except ImportError:
-        raise Error(
-            "--executor slurm needs submitit: pip install 'fedlib[slurm]'; or start the shards "
-            "yourself with --shard I/N"
-        ) from None
-    from fedlib.paths import project_root
+def _submit(
+    words: Sequence[str],
+    jobs: int,
+    options: dict[str, str],
+    groups: Sequence[RunGroup],
+    store: Path,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """One job array, a job per shard, but no more jobs than programs."""
+    from fedlib.reproduction import slurm
 
-    require(jobs >= 1, "--jobs", jobs, "a whole number >= 1")
-    words = _without(sys.argv[1:], ("--executor", "--jobs", "--slurm"))
-    folder = store_root(data_root) / ".slurm"
-    try:
-        executor = submitit.AutoExecutor(folder=folder, cluster="slurm")
-        if options:
-            executor.update_parameters(**{f"slurm_{key}": value for key, value in options.items()})
-        ids = []
-        for number in range(1, jobs + 1):
-            command = [sys.executable, "-m", "fedlib", *words, "--shard", f"{number}/{jobs}"]
-            run = submitit.helpers.CommandFunction(command, cwd=project_root())
-            ids.append(str(executor.submit(run).job_id))
-    except (RuntimeError, ValueError, TypeError, OSError) as problem:
-        raise Error(f"Slurm did not take the jobs: {problem}") from None
-    text = f"{jobs} jobs submitted: {', '.join(ids)}; their output lies in {folder}"
-    show({"jobs": ids, "folder": str(folder)}, as_json, text)
+    jobs = min(jobs, len(groups))
+    missing = sum(group.missing for group in groups)
+    text = slurm.script(words, jobs, store, options)
+    if dry_run:
+        show({"jobs": jobs, "missing": missing, "script": text}, as_json, text.rstrip())
+        return
+    if not missing:
+        show(
+            {"job": None, "jobs": 0, "missing": 0}, as_json, "nothing to submit: no run is missing"
+        )
+        return
+    job = slurm.submit(text, jobs, groups, store)
+    logs = slurm.folder(store)
+    show(
+        {"job": job, "jobs": jobs, "missing": missing, "logs": str(logs)},
+        as_json,
+        f"job {job} submitted: an array of {jobs} for {missing} runs; logs in {logs}; "
+        "the same command with --status says how it stands",
+    )
 
 
-def _without(words: Sequence[str], names: Sequence[str]) -> list[str]:
-    """A command line without some options and their values."""
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in names:
-            skip = True
-        elif word.split("=")[0] not in names:
-            kept.append(word)
-    return kept
+def _status(store: Path, groups: Sequence[RunGroup], as_json: bool) -> None:
+    """Counts, and the Slurm jobs that were submitted for these runs."""
+    from fedlib.reproduction import slurm
+
+    wanted = {digest for group in groups for digest in group.digests}
+    submitted = [job for job in slurm.submitted(store) if wanted & set(job.digests)]
+    answers = slurm.states(submitted) if submitted else {}
+    if answers is None:
+        typer.echo("fedlib: Slurm does not answer; what its jobs do is not known", err=True)
+    stored = {
+        digest
+        for group in groups
+        for digest, there in zip(group.digests, group.stored, strict=True)
+        if there
+    }
+    job_of = slurm.latest(submitted, answers)
+    now = {digest: "missing" for digest in wanted - stored}
+    jobs = []
+    for job in submitted:
+        runs = [digest for digest in job.digests if digest in wanted and job_of[digest] == job]
+        lacking = [digest for digest in runs if digest not in stored]
+        if runs:
+            state = slurm.state(job, len(lacking), answers)
+            now |= dict.fromkeys(lacking, state)
+            word = (answers or {}).get(job.id)
+            jobs.append(
+                {
+                    **{"job": job.id, "shard": job.shard, "state": state, "slurm": word},
+                    **{"runs": len(runs), "stored": len(runs) - len(lacking), "log": str(job.log)},
+                }
+            )
+    totals = _counts(groups).loc["all"].to_dict()
+    for state in ("running", "waiting", "failed", "unknown"):
+        totals[state] = list(now.values()).count(state)
+    rows = [tuple(jobs[0]), *(tuple(job.values()) for job in jobs)] if jobs else []
+    parts = [columns([tuple(totals), tuple(totals.values())]), columns(rows)]
+    show({**totals, "jobs": jobs}, as_json, "\n\n".join(part for part in parts if part))
 
 
 def publish(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,13 @@ def parse_value(text: str) -> Any:
     return text
 
 
-def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
+def parse_pairs(
+    pairs: list[str] | None, option: str, parse: Callable[[str], Any] = parse_value
+) -> dict[str, Any]:
     """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``.
+
+    Args:
+        parse: makes a value of its text.
 
     Raises:
         Error: not KEY=VALUE, or a key twice.
@@ -44,7 +49,7 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
             raise Error(f"{option} {pair!r} is not KEY=VALUE; for instance {option} client_lr=0.03")
         if key.strip() in values:
             raise Error(f"{option} {key.strip()} is given twice; give it once")
-        values[key.strip()] = parse_value(value.strip())
+        values[key.strip()] = parse(value.strip())
     return values
 
 

@@ -8,6 +8,7 @@ from fedlib.engine.feed import Feed
 from fedlib.engine.oracles import RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.vectorized import Vectorized
+from fedlib.errors import Error
 from fedlib.task import Task
 
 
@@ -20,6 +21,10 @@ class Compiled(Vectorized):
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         super().__init__(feed, model)
+        if model.tracked:
+            raise Error(
+                "backend 'compiled' takes no model with running statistics; use backend='auto'"
+            )
         self.oracle = CompiledOracle(feed.task, model)
 
 

@@ -115,7 +115,8 @@ class Evaluator:
     def _chunk(self, views: list[Tensor], configurations: int) -> int:
         """How many examples to evaluate at once: a multiple of :data:`BATCH`."""
         if not self.outputs_each and len(self.index):
-            one = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
+            with self.model.tracking(self.model.initial_statistics()):
+                one = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
             self.outputs_each = one.numel()
         numbers = max(1, self.inputs_each, self.outputs_each) * configurations
         return max(BATCH, CHUNK_NUMBERS // numbers // BATCH * BATCH)

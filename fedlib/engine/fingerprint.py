@@ -21,7 +21,7 @@ from fedlib.task import ClientData, Task
 
 
 def fingerprint(task: Task) -> str:
-    """64 hex digits of the SHA-256 of a task's data, model, loss, metrics, transform and cohorts.
+    """64 hex digits of the SHA-256 of all parts of a task that decide its numbers.
 
     Equal parts give equal digits, in other processes too. Functions count by their code, and by the
     values that it takes from closures, defaults and globals; modules by their classes' ``forward``,
@@ -41,8 +41,11 @@ def fingerprint(task: Task) -> str:
     hashed = _Hash()
     hashed.add([_of_data(task.train), _of_data(task.test), model, task.loss, dict(task.metrics)])
     hashed.add([task.transform, task.reduction, task.fingerprint])
+    # Not where they are what all tasks had before there was a choice.
     if task.cohorts is not None:
         hashed.add(task.cohorts)
+    if task.l2:
+        hashed.add(task.l2)
     return hashed.sha.hexdigest()
 
 

@@ -85,7 +85,7 @@ class RowsOracle:
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
         rows = x.reshape(clients * configurations, -1)
-        if self.closed_form is not None and extra is None:
+        if self.closed_form is not None and extra is None and not self.task.l2:
             views = self.model.views(rows)
             losses, exact = self.closed_form(views, batch.x, y, weights)
             return (losses * weights).sum(-1).view(clients, configurations, 1), views, exact
@@ -98,6 +98,8 @@ class RowsOracle:
                 losses = self.task.loss(outputs, y)
                 z = z.reshape(clients, configurations, *z.shape[1:])
                 total = losses + extra(z).reshape(losses.shape)
+            if self.task.l2:
+                total = total + self.task.l2 * self.model.squares(leaves)
             # Rows share nothing, so the gradient of all weighted losses holds each row's own.
             grads = torch.autograd.grad(total, leaves, weights, allow_unused=True)
         loss = (losses.detach() * weights).sum(-1).view(clients, configurations, 1)
@@ -116,7 +118,7 @@ class RowsOracle:
         """The features ``[n, C, B, F]`` without dropout."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
-        with torch.no_grad(), self.model.evaluating(), self.model.real(batch.mask):
+        with torch.no_grad(), self.model.evaluating(running=False), self.model.real(batch.mask):
             _, z = self.model.rows(views, batch.x, features=True)
         return z.reshape(*x.shape[:2], *z.shape[1:])
 
@@ -189,11 +191,13 @@ class OneOracle:
         with torch.enable_grad(), masks(key, draw):
             if extra is None:
                 outputs = self.model.one(leaves, inputs)
-                loss = total = self._reduce(self.losses(outputs, targets))
+                each = total = self.losses(outputs, targets)
             else:
                 outputs, z = self.model.one(leaves, inputs, features=True)
                 each = self.losses(outputs, targets)
-                loss, total = self._reduce(each), self._reduce(each + extra(z))
+                total = each + extra(z)
+            total = self.penalised(total, leaves)
+            loss, total = self._reduce(each), self._reduce(total)
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
         return loss.detach().reshape(1), self.model.flatten(grads, ())
 
@@ -203,6 +207,10 @@ class OneOracle:
         """Loss ``[1]`` and ``x - lr * gradient [P]``."""
         loss, grad = self(x, batch)
         return loss, torch.sub(x, lr * grad, out=out)
+
+    def penalised(self, losses: Tensor, leaves: list[Tensor]) -> Tensor:
+        """Losses with the task's L2 term, which counts in gradients alone."""
+        return losses + self.task.l2 * self.model.squares(leaves) if self.task.l2 else losses
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Per-example losses ``[B]``."""
@@ -217,7 +225,7 @@ class OneOracle:
 
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The features ``[B, F]`` without dropout."""
-        with torch.no_grad(), self.model.evaluating():
+        with torch.no_grad(), self.model.evaluating(running=False):
             return self.model.one(self.model.views(x), batch[0], features=True)[1]
 
 
@@ -231,20 +239,22 @@ class OneFullBatch:
     def __init__(self, oracle: OneOracle, x: Tensor, y: Tensor, scale: float) -> None:
         self.oracle, self.x, self.y, self.scale = oracle, x, y, scale
 
-    def _mean(self, leaves: list[Tensor]) -> Tensor:
-        outputs = self.oracle.model.one(leaves, self.x)
-        return self.scale * self.oracle.losses(outputs, self.y).mean()
+    def _means(self, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """The loss, and what its gradient is of."""
+        losses = self.oracle.losses(self.oracle.model.one(leaves, self.x), self.y)
+        total = self.oracle.penalised(losses, leaves)
+        return self.scale * losses.mean(), self.scale * total.mean()
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Loss ``[1]`` and gradient ``[P]``."""
         model = self.oracle.model
         leaves = model.leaves(x)
         with torch.enable_grad(), model.evaluating():
-            loss = self._mean(leaves)
-            grads = torch.autograd.grad(loss, leaves, allow_unused=True)
+            loss, total = self._means(leaves)
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
         return loss.detach().reshape(1), model.flatten(grads, ())
 
     def loss(self, x: Tensor) -> Tensor:
         """Loss ``[1]``."""
         with torch.no_grad(), self.oracle.model.evaluating():
-            return self._mean(self.oracle.model.views(x)).reshape(1)
+            return self._means(self.oracle.model.views(x))[0].reshape(1)

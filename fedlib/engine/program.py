@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from fedlib import randomness
@@ -22,7 +22,7 @@ from fedlib.engine.backend import Backend
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.compiled import Compiled
 from fedlib.engine.config import Configured
-from fedlib.engine.evaluation import Evaluator
+from fedlib.engine.evaluation import Evaluated, Evaluator
 from fedlib.engine.feed import Feed
 from fedlib.engine.graphed import Graphed
 from fedlib.engine.history import History
@@ -97,6 +97,7 @@ class Program:
             feed,
             BACKENDS[self.strategy.backend](feed, self.model),
             self.model.size,
+            self.model.tracked,
             self.strategy.chunk_clients,
         )
         self.evaluate = Evaluator(task, self.model, self.dtype, device)
@@ -154,7 +155,7 @@ class Program:
                         f"stopped after round {now.done}; the state is in {checkpoint.path}"
                     )
         if now.alive:
-            now.final[now.alive] = now.server["x"]
+            now.final[now.alive] = _sent(now.server)
         if checkpoint is not None:
             checkpoint.discard()
         params = [self.model.named(vector) for vector in now.final]
@@ -191,13 +192,20 @@ class Program:
     def _start(self) -> Progress:
         alive = list(range(len(self.configs)))
         server = self._initial_server(alive)
-        self.record.evaluation(0, alive, self.evaluate(server["x"]))
-        return Progress(0, alive, server, torch.zeros_like(server["x"]))
+        self.record.evaluation(0, alive, self._evaluate(server))
+        return Progress(0, alive, server, torch.zeros_like(_sent(server)))
 
     def _initial_server(self, alive: list[int]) -> State:
         """The server states of some configurations before round 0."""
         x = self.model.initial().expand(len(alive), -1).clone()
-        return self.training.stack(alive).server_init(x)
+        server = self.training.stack(alive).server_init(x)
+        if not self.model.tracked:
+            return server
+        return server | {"statistics": self.model.initial_statistics().expand(len(alive), -1)}
+
+    def _evaluate(self, server: State) -> Evaluated:
+        with self.model.tracking(server.get("statistics")):
+            return self.evaluate(server["x"])
 
     def _advance(self, now: Progress, number: int) -> None:
         """Round ``number``, and the evaluation after it."""
@@ -214,7 +222,7 @@ class Program:
         now.done = number + 1
         now.seconds += time.perf_counter() - before
         if len(survivors) < len(now.alive):
-            now.final[now.alive] = now.server["x"]
+            now.final[now.alive] = _sent(now.server)
             positions = [now.alive.index(one) for one in survivors]
             keep = torch.tensor(positions, device=self.device, dtype=torch.int64)
             now.server = map_state(lambda t: t[keep], now.server)
@@ -222,7 +230,7 @@ class Program:
             now.alive = survivors
         last = now.done == self.config.rounds
         if now.alive and (last or now.done % self.config.eval_every == 0):
-            self.record.evaluation(now.done, now.alive, self.evaluate(now.server["x"]))
+            self.record.evaluation(now.done, now.alive, self._evaluate(now.server))
 
     def _title(self) -> str:
         many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""
@@ -247,6 +255,12 @@ class Program:
                 "numpy": np.__version__,
             },
         }
+
+
+def _sent(server: State) -> Tensor:
+    """What a server sends to clients: its parameters ``[C, P]`` and running statistics."""
+    x: Tensor = server["x"]
+    return torch.cat([x, server["statistics"]], -1) if "statistics" in server else x
 
 
 def _check_features(model: nn.Module, method: Algorithm) -> None:

@@ -14,7 +14,7 @@ from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round, whole_scale
 from fedlib.engine.oracles import OneFullBatch, OneOracle
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import ClientStates, map_state
+from fedlib.engine.states import ClientStates, carry_statistics, map_state
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Reference(Backend):
 
         def one(method: Algorithm, server: State, number: int, c: int) -> Done:
             client = self.feed.client(np.array([number]), work.round, rows=False)
-            memory = method.client_enroll(server, client, self._whole(number, work.round))
+            with self.model.tracking(server.get("statistics")):
+                memory = method.client_enroll(server, client, self._whole(number, work.round))
             return Done(memory, {}, self._zero())
 
         return self._each(work, clients, work.kept.memory, one)
@@ -51,7 +52,8 @@ class Reference(Backend):
 
         def one(method: Algorithm, server: State, number: int, c: int) -> Done:
             full = self._whole(number, work.round)
-            own, sent = method.client_measure(server, self._client(work, number, c), full)
+            with self.model.tracking(server.get("statistics")):
+                own, sent = method.client_measure(server, self._client(work, number, c), full)
             return Done(own, sent, self._zero())
 
         return self._each(work, clients, work.kept.measured, one)
@@ -63,6 +65,7 @@ class Reference(Backend):
         def one(method: Algorithm, server: State, number: int, c: int) -> Done:
             plan = self.feed.plan(np.array([number]), work.round)
             state = method.client_init(server, self._client(work, number, c))
+            state = carry_statistics(server, state)
             loss, seen = self._zero(), 0.0
             for step in range(int(plan.steps[0])):
                 count = int(plan.counts[step])
@@ -70,11 +73,14 @@ class Reference(Backend):
                 x = self.feed.inputs(index, plan.keys[step : step + 1])[0]
                 y = self.feed.y[index[0].to(self.feed.device)]
                 batch = (x, y, plan.keys[step].to(self.feed.device))
-                state = method.client_step(state, batch, self.oracle)
+                with self.model.tracking(state.get("statistics")) as statistics:
+                    new = method.client_step(state, batch, self.oracle)
+                state = new | {"statistics": statistics.moved} if "statistics" in state else new
                 loss = loss + count * state.pop("loss").squeeze(-1)
                 seen += count
             memory = method.client_remember(server, state) if method.remembers else {}
-            return Done(memory, method.client_final(server, state), loss, seen)
+            sent = carry_statistics(state, method.client_final(server, state))
+            return Done(memory, sent, loss, seen)
 
         return self._each(work, clients, work.kept.memory, one)
 

@@ -18,8 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import randomness
+from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
+
+NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
 class FlatModel:
@@ -48,6 +51,15 @@ class FlatModel:
         self.size = sum(self.sizes)
         self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
         self._slots = [self._places(parameter) for parameter in self._original]
+        # Weights of layers, in contrast to the scales and shifts of normalisation.
+        self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
+        self._statistics = Statistics(self.model)
+        self.tracked = self._statistics.size
+        if self.tracked and not self.carries_rows:
+            raise Error(
+                f"model {type(model).__name__} keeps running statistics but does not carry rows; "
+                "use GroupNorm, or declare carries_rows"
+            )
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -75,10 +87,27 @@ class FlatModel:
         own = x.squeeze(0) if x.dim() == 2 and len(x) == 1 else x
         return [view.requires_grad_() for view in self.views(own)]
 
+    def initial_statistics(self) -> Tensor:
+        """The model's own running statistics as one vector ``[B]``."""
+        return self._statistics.initial
+
     def named(self, x: Tensor) -> dict[str, Tensor]:
-        """A vector ``x [P]`` as named tensors, copied to the CPU; frozen parameters as they are."""
-        trained = dict(zip(self.names, self.views(x), strict=True))
-        return {n: trained.get(n, own).detach().cpu().clone() for n, own in self._all.items()}
+        """A vector ``x [P + B]`` as named tensors, copied to the CPU; frozen parameters as they
+        are, running statistics last.
+        """
+        trained = dict(zip(self.names, self.views(x[: self.size]), strict=True))
+        named = {name: trained.get(name, own) for name, own in self._all.items()}
+        named |= self._statistics.named(x[self.size :])
+        return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
+
+    def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
+        """While open, the model has these running statistics, ``[..., B]`` with one row for every
+        row of parameters, or with a number that divides theirs and is repeated.
+
+        The first forward pass in training mode moves them; see :attr:`Statistics.moved`. None: as
+        they are.
+        """
+        return self._statistics.having(values)
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
@@ -122,6 +151,18 @@ class FlatModel:
             own, steps = zip(*found, strict=True)
             torch._foreach_add_(own, steps, alpha=-float(lr))
 
+    def squares(self, leaves: Sequence[Tensor]) -> Tensor:
+        """The sum of the squares of the weights, normalisation's not counted: ``[R, 1]``, or a
+        number for leaves without a row axis.
+        """
+        parts = [
+            leaf.square().flatten(leaf.dim() - len(shape)).sum(-1) if shape else leaf.square()
+            for leaf, shape, counts in zip(leaves, self.shapes, self._weights, strict=True)
+            if counts
+        ]
+        total = torch.stack(parts).sum(0)
+        return total.unsqueeze(-1) if total.dim() else total
+
     def one(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
         """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``.
 
@@ -161,10 +202,16 @@ class FlatModel:
         return self.model.head(z), z  # type: ignore[operator]
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """The model in evaluation mode inside: no dropout."""
+    def evaluating(self, running: bool = True) -> Iterator[None]:
+        """The model in evaluation mode inside: no dropout.
+
+        Args:
+            running: by the running statistics, where there are any; else by the batch's own.
+        """
         before = self.model.training
         self.model.eval()
+        if not running:
+            self._statistics.train()
         try:
             yield
         finally:
@@ -187,12 +234,17 @@ class FlatModel:
         return outputs.unsqueeze(0)
 
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
+        rows = 0 if leaves[0].dim() == len(self.shapes[0]) else len(leaves[0])
         self._put(leaves)
+        self._statistics.put(rows)
         try:
             with self.forward_context():
                 outputs = function(x)
+            if self.model.training:
+                self._statistics.take()
         finally:
             self._put(self._original)
+            self._statistics.put_back()
         return _as_stored(outputs, self.dtype)
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
@@ -211,10 +263,12 @@ def _as_stored(outputs: Any, dtype: torch.dtype) -> Any:
 def _with_keyed_dropout(model: nn.Module) -> nn.Module:
     """Replace torch's dropout by the keyed one, and refuse state that rows cannot share."""
     for name, module in list(model.named_modules()):
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats:
+        tracks = isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+        if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
-                "rows cannot share; use GroupNorm, or BatchNorm with track_running_stats=False"
+                "rows cannot share; use GroupNorm, BatchNorm with track_running_stats=False, or "
+                "fedlib.models.BatchNorm2d(channels, track=True)"
             )
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")

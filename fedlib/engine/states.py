@@ -54,6 +54,14 @@ def where(condition: Tensor, new: State, old: State) -> State:
     return map_state(lambda a, b: torch.where(condition, a, b), new, old)
 
 
+def carry_statistics(source: State, target: State) -> State:
+    """``target`` with the running statistics of ``source``, if there are any.
+
+    They stand beside what an algorithm knows, which may make its states anew.
+    """
+    return target | {"statistics": source["statistics"]} if "statistics" in source else target
+
+
 @dataclass
 class Progress:
     """Where a program stands between two rounds.

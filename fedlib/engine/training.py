@@ -15,7 +15,7 @@ from fedlib.engine.backend import Backend, Kept, Sums, Work
 from fedlib.engine.config import RunConfig
 from fedlib.engine.feed import Feed
 from fedlib.engine.plan import chunks
-from fedlib.engine.states import ClientStates, map_state
+from fedlib.engine.states import ClientStates, carry_statistics, map_state
 from fedlib.errors import Error
 
 
@@ -26,7 +26,7 @@ class Training:
         config: what the configurations share.
         methods: of the configurations, of one structure.
         feed: the clients' data; backend: how their work is executed.
-        size: parameters of a model.
+        size: parameters of a model; tracked: its running statistics.
         chunk_clients: most clients that train at once.
 
     Attributes:
@@ -42,10 +42,11 @@ class Training:
         feed: Feed,
         backend: Backend,
         size: int,
+        tracked: int,
         chunk_clients: int,
     ) -> None:
         self.config, self.methods, self.feed, self.backend = config, methods, feed, backend
-        self.size, self.chunk_clients = size, chunk_clients
+        self.size, self.tracked, self.chunk_clients = size, tracked, chunk_clients
         data = feed.task.train
         self.examples = data.sizes
         weights = torch.from_numpy(data.client_weights())
@@ -119,7 +120,7 @@ class Training:
             if measured is None or not self._weight(measuring):
                 return server, None
             informed = method.server_measured(server, self._mean(measured, measuring))
-            work = replace(work, server=informed)
+            work = replace(work, server=carry_statistics(server, informed))
         trained = self._phase("train", work, training)
         if trained is None or trained.seen == 0:
             return server, None
@@ -127,7 +128,8 @@ class Training:
         self.seen, self.slots = self.seen + trained.seen, self.slots + trained.slots
         if not self._weight(training):
             return server, loss
-        return method.server_update(work.server, self._mean(trained, training)), loss
+        mean = self._mean(trained, training)
+        return carry_statistics(mean, method.server_update(work.server, mean)), loss
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
         """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
@@ -149,9 +151,10 @@ class Training:
         """Floats that these clients of a round receive and send."""
         method = self.methods[0]
         trainers = int((self.examples[training] > 0).sum())
-        down, up = (trainers * floats for floats in method.communication(self.size))
+        down, up = (trainers * (n + self.tracked) for n in method.communication(self.size))
         if method.halves:
             measurers = int((self.examples[measuring] > 0).sum())
             measure_down, measure_up = method.measure_communication(self.size)
+            measure_down += self.tracked
             down, up = down + measurers * measure_down, up + measurers * measure_up
         return down, up

@@ -13,7 +13,7 @@ from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import join, map_state, narrow, spread
+from fedlib.engine.states import carry_statistics, join, map_state, narrow, spread
 
 
 class Vectorized(Backend):
@@ -27,7 +27,8 @@ class Vectorized(Backend):
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
         order, full = self._whole(clients, work.round)
         client = self.feed.client(order, work.round)
-        memory = work.method.client_enroll(work.server, client, full)
+        with self.model.tracking(work.server.get("statistics")):
+            memory = work.method.client_enroll(work.server, client, full)
         work.kept.memory.put(order, spread(memory, len(order)))
         return Sums({}, self._zeros(work))
 
@@ -36,7 +37,8 @@ class Vectorized(Backend):
         order, full = self._whole(clients, work.round)
         method = work.method
         client = self._client(work, order)
-        own, sent = method.client_measure(work.server, client, full)
+        with self.model.tracking(work.server.get("statistics")):
+            own, sent = method.client_measure(work.server, client, full)
         if own:
             work.kept.measured.put(order, spread(own, len(order)))
         return self._sums(sent, order, work)
@@ -46,7 +48,10 @@ class Vectorized(Backend):
         plan = self.feed.plan(clients, work.round)
         order, running = plan.clients, len(plan.clients)
         method = work.method
-        state = spread(method.client_init(work.server, self._client(work, order)), running)
+        state = carry_statistics(
+            work.server, method.client_init(work.server, self._client(work, order))
+        )
+        state = spread(state, running)
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, self.feed.example_weights(plan))):
             active = plan.active[step]
@@ -58,7 +63,8 @@ class Vectorized(Backend):
         state = join([state, *reversed(finished)])
         if method.remembers:
             work.kept.memory.put(order, method.client_remember(work.server, state))
-        sums = self._sums(method.client_final(work.server, state), order, work)
+        sent = carry_statistics(state, method.client_final(work.server, state))
+        sums = self._sums(sent, order, work)
         seen = plan.counts.to(self.feed.device, self.feed.dtype)
         sums.loss = seen @ torch.cat(losses) if losses else sums.loss
         sums.seen, sums.slots = float(plan.counts.sum()), plan.slots
@@ -66,7 +72,9 @@ class Vectorized(Backend):
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
         """One local step of all rows that still run."""
-        return method.client_step(state, batch, self.oracle)
+        with self.model.tracking(state.get("statistics")) as statistics:
+            new = method.client_step(state, batch, self.oracle)
+        return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _client(self, work: Work, clients: np.ndarray) -> Client:
         """What ``clients`` know."""

@@ -1,5 +1,6 @@
 """Network architectures, one per file. All carry rows: see :mod:`fedlib.models.layers`."""
 
+from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.delta_cnn import DeltaCNN
 from fedlib.models.distilbert import DistilBERT
 from fedlib.models.emnist_autoencoder import EMNISTAutoencoder
@@ -18,6 +19,7 @@ __all__ = [
     "EMNISTCNN",
     "MLP",
     "VGG11",
+    "BatchNorm2d",
     "DeltaCNN",
     "DistilBERT",
     "EMNISTAutoencoder",

@@ -1,4 +1,4 @@
-"""Batch normalisation without running statistics, for one model or for many at once."""
+"""Batch normalisation, with or without running statistics, for one model or for many at once."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ EVALUATION_BATCH = 128
 
 
 class BatchNorm2d(nn.BatchNorm2d):
-    """torch.nn.BatchNorm2d with ``track_running_stats=False``, or R of them: weight ``[R, C]``.
+    """torch.nn.BatchNorm2d, or R of them: weight ``[R, C]``.
 
     Images ``[..., B, C, H, W]`` are normalised with the mean and variance of their own batch, in
-    training and in evaluation. Running statistics would be state beside the parameters, which rows
-    cannot share and federated averaging does not define. In evaluation mode the images are cut into
-    consecutive batches of :data:`EVALUATION_BATCH`, so that a prediction does not depend on how
-    many images pass at once (as long as they are multiples of that).
+    training and in evaluation. In evaluation mode they are cut into consecutive batches of
+    :data:`EVALUATION_BATCH`, so that a prediction does not depend on how many images pass at once
+    (as long as they are multiples of that).
+
+    With ``track`` evaluation is by running statistics instead, as torch's default is. A forward
+    pass in training moves them by a tenth towards the batch's; it puts new tensors in the place of
+    the old ones (``moving`` names them), so that the engine can give every row its own, ``[R, C]``,
+    and take what became of them. See :meth:`fedlib.engine.rows.FlatModel.tracking`.
 
     Padding (see :class:`fedlib.models.layers.real_examples`) counts in no mean and no variance.
     """
 
-    def __init__(self, channels: int, eps: float = 1e-5) -> None:
-        super().__init__(channels, eps, track_running_stats=False)
+    def __init__(self, channels: int, eps: float = 1e-5, track: bool = False) -> None:
+        super().__init__(channels, eps, track_running_stats=track)
+        self.moving = ("running_mean", "running_var") if track else ()
 
     def forward(self, x: Tensor) -> Tensor:
         weight: Tensor = self.weight
@@ -42,6 +47,11 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def rows(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """``x [R, B, C, H, W]`` normalised with ``weight, bias [R, C]``."""
+        if self.moving and not self.training:
+            mean, variance = (getattr(self, name) for name in self.moving)
+            return _scaled(x, mean, variance, weight, bias, self.eps)
+        if self.moving:
+            self._move(x.detach())
         size = x.shape[1] if self.training else EVALUATION_BATCH
         real, batches = real_examples.active(), []
         for start in range(0, x.shape[1], size):
@@ -68,12 +78,45 @@ class BatchNorm2d(nn.BatchNorm2d):
                 f"BatchNorm2d has an input of {rows} rows of {x.shape[1]} examples and a mask of "
                 f"shape {tuple(mask.shape)}; its rows must divide the input's, its examples agree"
             )
-        # A batch of padding alone counts it, so that its numbers, which nobody uses, stay finite.
-        mask = mask | ~mask.any(1, keepdim=True)
-        real = mask.to(x.dtype).repeat_interleave(rows // len(mask), 0).view(rows, -1, 1, 1, 1)
-        count = real.sum(1, keepdim=True) * (x.shape[-2] * x.shape[-1])
-        mean = (x * real).sum((1, 3, 4), keepdim=True) / count
-        centred = x - mean
-        variance = (centred.square() * real).sum((1, 3, 4), keepdim=True) / count
-        scale = weight.view(rows, 1, -1, 1, 1) * torch.rsqrt(variance + self.eps)
-        return torch.addcmul(bias.view(rows, 1, -1, 1, 1), centred, scale)
+        _, mean, variance = _moments(x, mask)
+        return _scaled(x, mean, variance, weight, bias, self.eps)
+
+    def _move(self, x: Tensor) -> None:
+        """Move the running statistics towards those of ``x [R, B, C, H, W]``."""
+        real = real_examples.active()
+        mask = x.new_ones(1, x.shape[1]) if real is None else real.reshape(-1, real.shape[-1])
+        count, mean, variance = _moments(x, mask)
+        unbiased = variance * (count / (count - 1).clamp(min=1))
+        for name, batch in (("running_mean", mean), ("running_var", unbiased)):
+            old: Tensor = getattr(self, name)
+            batch = batch.to(old.dtype) if old.dim() == 2 else batch.to(old.dtype).squeeze(0)
+            setattr(self, name, torch.lerp(old, batch, self.momentum or 0.0))
+
+
+def _moments(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How many numbers a channel has ``[R, 1]``, their mean and their variance ``[R, C]``.
+
+    A batch of padding alone counts it, so that its numbers, which nobody uses, stay finite.
+
+    Args:
+        x: ``[R, B, C, H, W]``.
+        mask: ``[G, B]``, which examples are real; G divides R.
+    """
+    mask = mask.bool() | ~mask.bool().any(1, keepdim=True)
+    real = mask.to(x.dtype).repeat_interleave(len(x) // len(mask), 0).view(len(x), -1, 1, 1, 1)
+    count = real.sum(1, keepdim=True) * (x.shape[-2] * x.shape[-1])
+    mean = (x * real).sum((1, 3, 4), keepdim=True) / count
+    variance = ((x - mean).square() * real).sum((1, 3, 4), keepdim=True) / count
+    return count.flatten(1), mean[:, 0, :, 0, 0], variance[:, 0, :, 0, 0]
+
+
+def _scaled(
+    x: Tensor, mean: Tensor, variance: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` by channel; statistics ``[(R,) C]``."""
+
+    def channels(values: Tensor) -> Tensor:
+        return values.view(-1, 1, values.shape[-1], 1, 1)
+
+    scale = channels(weight) * torch.rsqrt(channels(variance) + eps)
+    return torch.addcmul(channels(bias), x - channels(mean), scale)

@@ -12,12 +12,14 @@ from fedlib.models.layers import Conv2d, GlobalAvgPool2d, GroupNorm, Linear, sca
 
 # Depth -> blocks per stage, and whether they are bottlenecks (He et al., 2015, Table 1).
 DEPTHS = {18: ((2, 2, 2, 2), False), 50: ((3, 4, 6, 3), True)}
-NORMS = ("group", "batch")
+NORMS = ("group", "batch", "tracked")
 
 
 def make_norm(norm: str, channels: int, groups: int) -> nn.Module:
     """A normalisation layer by name."""
-    return GroupNorm(groups, channels) if norm == "group" else BatchNorm2d(channels)
+    if norm == "group":
+        return GroupNorm(groups, channels)
+    return BatchNorm2d(channels, track=norm == "tracked")
 
 
 class Block(nn.Module):
@@ -49,7 +51,9 @@ class Block(nn.Module):
             Conv2d(a, b, kernel, stride=step, padding=kernel // 2, bias=False)
             for a, b, kernel, step in zip(sizes, sizes[1:], kernels, strides, strict=False)
         )
-        self.norms = nn.ModuleList(make_norm(norm, count, groups) for count in sizes[1:])
+        # The authors' basic blocks keep no running statistics.
+        inside = "batch" if norm == "tracked" and len(kernels) == 2 else norm
+        self.norms = nn.ModuleList(make_norm(inside, count, groups) for count in sizes[1:])
         self.shortcut: nn.Sequential | None = None
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
@@ -76,9 +80,9 @@ class ResNet(Architecture):
 
     The paper does not speak of normalisation. The authors' code has batch normalisation, whose
     layers within ResNet-18's blocks keep no running statistics, while stem and shortcuts (and all
-    of ResNet-50) average theirs over clients. ``norm="batch"`` normalises with the batch's own
-    statistics everywhere, also in evaluation, see :mod:`fedlib.models.batch_norm`: clients then
-    share parameters only. ``norm="group"`` has no statistics at all.
+    of ResNet-50) average theirs over clients: ``norm="tracked"``. ``norm="batch"`` normalises with
+    the batch's own statistics everywhere, also in evaluation, see :mod:`fedlib.models.batch_norm`:
+    clients then share parameters only. ``norm="group"`` has no statistics at all.
 
     Initial values are torch's default.
 
@@ -86,7 +90,7 @@ class ResNet(Architecture):
         depth: 18 or 50.
         classes: numbers in an output.
         width: multiplies all channel counts (rounded to multiples of ``groups``).
-        norm: ``"group"`` or ``"batch"``.
+        norm: ``"group"``, ``"batch"`` or ``"tracked"``.
         groups: of GroupNorm; 2, the number that FedOpt prints for its ResNet-18, which lets narrow
             networks be narrow.
 

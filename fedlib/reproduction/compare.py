@@ -1,25 +1,34 @@
-"""The papers' printed numbers beside ours."""
+"""The papers' printed numbers beside ours, and when ours count as the same.
+
+Only a fair comparison can be an agreement: a legible number of a metric whose definition is clear,
+beside runs without a note, that is with the paper's settings, data, seeds and tuning. A number that
+a paper prints in two tables for the same runs counts once. Then ours agrees with it if it is within
+:data:`TOLERANCE` of it and, where the paper prints a ± b, also within 2 √(b² + s²), s the standard
+deviation of ours over seeds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import isnan
+from math import hypot, isnan
 from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
 
 from fedlib.engine.history import History
-from fedlib.reproduction.matching import Run, best_runs, departures, index, read
+from fedlib.reproduction.matching import Index, Run, best_runs, departures, index, read, shortfalls
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.table import Cell, Table
 from fedlib.reproduction.tables import TABLES
 from fedlib.results.store import Store
 
-# Percentage points between printed and ours that still count as the same number.
+# How far ours may be from a printed percentage, in points; from another number, in percent of it.
 TOLERANCE = 1.5
 
 NAN = float("nan")
+# What a comparison's frame says beyond the two numbers and their settings.
+VERDICT = ("printed_spread", "repeats", "fair", "agrees")
 
 
 def compare(store: Store | None = None) -> pd.DataFrame:
@@ -30,13 +39,16 @@ def compare(store: Store | None = None) -> pd.DataFrame:
 
     Returns:
         one row per printed cell: paper, item, task, row and column (as printed), algorithm, metric,
-        printed (NaN if illegible), ours (mean over seeds), ours_std (over seeds, n - 1), seeds (how
-        many), difference (ours - printed), ours_unweighted (clients count alike instead of by their
-        examples), comparable (False where the paper's definition is unclear or nothing is legible),
-        preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs (digests), note (how
-        the runs depart from the paper's), unclear (what is uncertain about the printed number).
-        Numbers are in the printed unit, mostly percent. A cell without a run has NaN and names its
-        notebook.
+        printed (NaN if illegible), printed_spread (its ±; NaN without), ours (mean over seeds),
+        ours_std (over seeds, n - 1), seeds (how many), difference (ours - printed),
+        ours_unweighted (clients count alike instead of by their examples), comparable (False where
+        the paper's definition is unclear or nothing is legible), repeats (the table that printed
+        this number before, "" if none did), fair (whether the number counts: comparable, no
+        repetition, and with runs without a note), agrees (whether it is fair and the same, see
+        above), preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs (digests),
+        note (how the runs depart from the paper's), unclear (what is uncertain about the printed
+        number). Numbers are in the printed unit, mostly percent. A cell without a run has NaN and
+        names its notebook.
     """
     store = Store() if store is None else store
     return cells(store.stored(published=True))
@@ -46,6 +58,7 @@ def cells(runs: Iterable[Run], tables: Sequence[Table] = TABLES) -> pd.DataFrame
     """As :func:`compare`, from these runs and for these tables."""
     known = index(runs)
     histories: dict[tuple[str, ...], list[History]] = {}
+    first: dict[tuple[Any, ...], str] = {}
     rows = []
     for table in tables:
         for cell in table.cells:
@@ -53,16 +66,31 @@ def cells(runs: Iterable[Run], tables: Sequence[Table] = TABLES) -> pd.DataFrame
             digests = tuple(run.config.digest for run in chosen)
             if digests not in histories:
                 histories[digests] = list(read(chosen))
-            rows.append(_row(table, cell, histories[digests]))
+            before = first.setdefault(_printed(table, cell), table.name)
+            repeats = before if before != table.name else ""
+            rows.append(_row(table, cell, histories[digests], known, repeats))
     return pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
 
 
-def _row(table: Table, cell: Cell, histories: Sequence[History]) -> dict[str, Any]:
+def _printed(table: Table, cell: Cell) -> tuple[Any, ...]:
+    """What two cells share that print the same number of the same runs; illegible ones nothing."""
+    settings = [sorted(part.items()) for part in (cell.overrides, cell.options)]
+    same = (table.paper, table.task, cell.algorithm, cell.metric, str(settings), table.rounds)
+    return (*same, cell.printed, str(cell.spread)) if not isnan(cell.printed) else (object(),)
+
+
+def _row(
+    table: Table, cell: Cell, histories: Sequence[History], known: Index, repeats: str
+) -> dict[str, Any]:
     metric = METRICS[cell.metric]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
     ours = fmean(weighted) if weighted else NAN
+    spread = stdev(weighted) if len(weighted) > 1 else NAN
     config = histories[0].config if histories else None
+    note = "; ".join(_notes(table, cell, histories, known))
+    comparable = not metric.unclear and not isnan(cell.printed)
+    fair = comparable and bool(histories) and not note and not repeats
     return {
         "paper": table.paper,
         "item": table.name,
@@ -72,23 +100,34 @@ def _row(table: Table, cell: Cell, histories: Sequence[History]) -> dict[str, An
         "algorithm": cell.algorithm,
         "metric": cell.metric,
         "printed": cell.printed,
+        "printed_spread": cell.spread,
         "ours": ours,
-        "ours_std": stdev(weighted) if len(weighted) > 1 else NAN,
+        "ours_std": spread,
         "seeds": len(histories),
         "difference": ours - cell.printed,
         "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else NAN,
-        "comparable": not metric.unclear and not isnan(cell.printed),
+        "comparable": comparable,
+        "repeats": repeats,
+        "fair": fair,
+        "agrees": fair and _agrees(cell, ours, spread),
         "preset": config.task["preset"] if config else "",
         "rounds": config.rounds if config else None,
         "printed_rounds": table.rounds,
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
-        "note": "; ".join(_notes(table, cell, histories)),
+        "note": note,
         "unclear": cell.unclear,
     }
 
 
-def _notes(table: Table, cell: Cell, histories: Sequence[History]) -> list[str]:
+def _agrees(cell: Cell, ours: float, spread: float) -> bool:
+    """Whether ours is within the tolerance and, where the paper prints ±, within both spreads."""
+    gap, percent = abs(ours - cell.printed), METRICS[cell.metric].factor == 100
+    near = gap <= (TOLERANCE if percent else TOLERANCE / 100 * abs(cell.printed))
+    return near and (isnan(cell.spread) or gap <= 2 * hypot(cell.spread, spread))
+
+
+def _notes(table: Table, cell: Cell, histories: Sequence[History], known: Index) -> list[str]:
     if not histories:
         return [f"no run yet: {how_to_make(table.notebook)}"]
     diverged = [
@@ -97,8 +136,11 @@ def _notes(table: Table, cell: Cell, histories: Sequence[History]) -> list[str]:
         if history.diverged is not None
     ]
     unclear = METRICS[cell.metric].unclear
+    unmeasured = not diverged and any(isnan(METRICS[cell.metric](run)[0]) for run in histories)
     return [
         *departures(table, cell, histories[0].config),
+        *shortfalls(table, cell, histories, known),
+        *(["values per client not kept"] if unmeasured else []),
         *diverged,
         *([unclear] if unclear else []),
     ]
@@ -111,16 +153,16 @@ def how_to_make(notebook: str) -> str:
     return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}"
 
 
-def summary(frame: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Totals of :func:`compare`'s frame.
 
     Args:
         frame: from :func:`compare`.
-        tolerance: in the printed unit, mostly percentage points.
 
     Returns:
-        one row per paper, item, task and printed column: cells (printed numbers), run (of them),
-        comparable (of those run), within (of those comparable, within the tolerance), unclear (of
+        one row per paper, item, task and printed column: cells (printed numbers), repeated (of
+        them, printed in a table before), run (of all cells), fair (of those run, the ones that
+        count), agree (of the fair ones), unclear (of
         all cells, printed numbers that are not plainly legible), paper_best and our_best (row
         labels; among those run, by the column's first metric that ranks), same_best (None unless
         two rows or more were run).
@@ -128,9 +170,9 @@ def summary(frame: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
     rows = []
     keys = ["paper", "item", "task", "column"]
     for names, part in frame.groupby(keys, sort=False):
-        fair = part[part["comparable"] & part["ours"].notna()]
-        ranking = [name for name in fair["metric"].unique() if METRICS[name].ranks]
-        ranked = fair[fair["metric"].isin(ranking[:1])]
+        legible = part[part["comparable"] & part["ours"].notna()]
+        ranking = [name for name in legible["metric"].unique() if METRICS[name].ranks]
+        ranked = legible[legible["metric"].isin(ranking[:1])]
         sign = -1 if ranking and METRICS[ranking[0]].smaller else 1
         best = [
             ranked.loc[(sign * ranked[column]).idxmax(), "row"] if len(ranked) > 1 else ""
@@ -140,9 +182,10 @@ def summary(frame: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
             {
                 **dict(zip(keys, names, strict=True)),
                 "cells": len(part),
+                "repeated": int((part["repeats"] != "").sum()),
                 "run": int((part["seeds"] > 0).sum()),
-                "comparable": len(fair),
-                "within": int((fair["difference"].abs() <= tolerance).sum()),
+                "fair": int(part["fair"].sum()),
+                "agree": int(part["agrees"].sum()),
                 "unclear": int((part["unclear"] != "").sum()),
                 "paper_best": best[0],
                 "our_best": best[1],

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
-from fedlib import algorithms
+from fedlib import algorithms, tasks
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -24,6 +24,11 @@ from fedlib.results.reading import hyperparameters
 from fedlib.results.selection import settings, training_score
 
 log = logging.getLogger("fedlib")
+
+# Copies of data that were run under the data's name and are not it, by their fingerprint.
+INEXACT = {
+    "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100",
+}
 
 Run = Stored | History
 # Runs by (task, algorithm).
@@ -42,30 +47,73 @@ def index(runs: Iterable[Run]) -> Index:
 
 
 def departures(table: Table, cell: Cell, config: RunConfig) -> list[str]:
-    """How a run's settings differ from the paper's, in words; empty if they are the paper's."""
+    """How a run's settings differ from the paper's, in words; empty if they are the paper's.
+
+    Every option of the task is compared: with the cell's and the table's, else with the default of
+    the paper preset. An option that a stored run does not have was at its historical value, where
+    the task names one; else it had no effect, unless the cell or the table asks for a value.
+    """
     notes = []
     if config.task["preset"] != "paper":
         notes.append(f"{config.task['preset']} preset")
+    if config.task["stand_in"]:
+        notes.append("stand-in data")
+    if config.task["data"] in INEXACT:
+        notes.append(INEXACT[config.task["data"]])
     if config.rounds != table.rounds:
         notes.append(f"{config.rounds} of {table.rounds} rounds")
-    options = config.task["options"]
+    usual, historical = tasks.defaults(table.task)
+    options = {**historical, **config.task["options"]}
+    stated = {**table.options, **cell.fixed_options}
+    known = {key: value for key, value in usual.items() if value is not None and key in options}
+    unknown = {key: None for key in options if key not in usual}
+    compared = [
+        (key, options.get(key), value) for key, value in {**known, **unknown, **stated}.items()
+    ]
     cohort = cell.clients_per_round or table.clients_per_round
     cohort = cohort or options.get("clients", config.clients_per_round)
     printed: dict[str, Any] = {"batch_size": table.batch_size, "local_epochs": table.local_epochs}
     printed = {"local_steps": None, **printed, **cell.overrides}
-    compared = [
-        (name, options.get(name), wanted)
-        for name, wanted in {**table.options, **cell.fixed_options}.items()
-    ]
     compared.append(("clients per round", config.clients_per_round, cohort))
     compared += [
         (key.replace("_", " "), getattr(config, key), printed[key]) for key in TRAINING_KEYS
     ]
+    compared.append(("dtype", config.dtype, "float32"))
     return notes + [
-        f"{name} {value} instead of {wanted}"
+        _departure(name, value, wanted)
         for name, value, wanted in compared
         if not _fits(value, wanted)
     ]
+
+
+def _departure(name: str, value: Any, wanted: Any) -> str:
+    if callable(wanted) or wanted is None:
+        return f"{name} {value}"
+    if value in (None, ""):
+        return f"{name} not {wanted}"
+    return f"{name} {value} instead of {wanted}"
+
+
+def shortfalls(table: Table, cell: Cell, chosen: Sequence[Run], runs: Index) -> list[str]:
+    """What a cell's runs lack together, in words: seeds, a common split, tuning.
+
+    Args:
+        chosen: from :func:`best_runs`.
+        runs: among which they were chosen.
+    """
+    notes = []
+    seeds = {json.dumps(run.config.seeds, sort_keys=True) for run in chosen}
+    if chosen and len(seeds) < table.seeds:
+        notes.append(f"{len(seeds)} of {table.seeds} seeds")
+    if table.one_split and len({run.config.task["seed"] for run in chosen}) > 1:
+        notes.append("a split of its own for each seed")
+    if chosen and cell.tuned:
+        tried = [hyperparameters(group[0]) for group in _top(table, cell, runs)]
+        for key in cell.tuned:
+            values = {json.dumps(values[key]) for values in tried if key in values}
+            if len(values) == 1:
+                notes.append(f"{key} not tuned, {values.pop()} alone")
+    return notes
 
 
 def belongs(cell: Cell, run: Run) -> bool:
@@ -105,15 +153,28 @@ def _described(arguments: str) -> dict[str, Any] | None:
 
 def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:
     """The best runs for a cell: one configuration, all its seeds; maybe none."""
+    top = _top(table, cell, runs)
+    if cell.tuned and len(top) > 1:
+        return _of_one_split(min(top, key=partial(mean_score, score=table.score)))
+    newest = [(len(group), max(run.meta.get("created", "") for run in group)) for group in top]
+    return _of_one_split(top[newest.index(max(newest))]) if top else []
+
+
+def _top(table: Table, cell: Cell, runs: Index) -> list[list[Run]]:
+    """The cell's configurations that are as near to the paper's settings as any, by their runs."""
     candidates = runs.get((table.task, cell.algorithm), ())
     groups = settings(run for run in candidates if belongs(cell, run))
-    if not groups:
-        return []
     ranks = [_rank(table, cell, group[0].config) for group in groups]
-    top = [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
-    if cell.tuned and len(top) > 1:
-        return min(top, key=mean_score)
-    return max(top, key=lambda group: (len(group), max(r.meta.get("created", "") for r in group)))
+    return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
+
+
+def _of_one_split(group: Sequence[Run]) -> list[Run]:
+    """The runs with the most seeds on one partition of the data; all of them if no two share it."""
+    by_split: dict[int, list[Run]] = {}
+    for run in group:
+        by_split.setdefault(run.config.task["seed"], []).append(run)
+    largest = max(by_split.values(), key=len)
+    return largest if len(largest) > 1 else list(group)
 
 
 def _rank(table: Table, cell: Cell, config: RunConfig) -> tuple[Any, ...]:
@@ -126,9 +187,9 @@ def _rank(table: Table, cell: Cell, config: RunConfig) -> tuple[Any, ...]:
     )
 
 
-def mean_score(runs: Iterable[Run]) -> float:
-    """The mean training loss that a setting is chosen by, over its seeds; infinite without any."""
-    scores = [training_score(history) for history in read(runs)]
+def mean_score(runs: Iterable[Run], score: Callable[[History], float] = training_score) -> float:
+    """The mean score that a setting is chosen by, over its seeds; infinite without any."""
+    scores = [score(history) for history in read(runs)]
     return sum(scores) / len(scores) if scores else math.inf
 
 

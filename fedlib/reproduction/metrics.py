@@ -11,6 +11,7 @@ import torch
 from fedlib.engine.fairness import worst
 from fedlib.engine.history import History
 from fedlib.errors import Error
+from fedlib.results.selection import on_half
 
 NAN = float("nan")
 
@@ -92,8 +93,10 @@ METRICS: dict[str, Metric] = {
     "recall_at_5": Metric(averaged("recall_at_5")),
     "last_recall_at_5": Metric(averaged("recall_at_5", window=1)),
     "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
-    # AdaFedAdam, Mime, Delta-SGD: after the last round.
+    # AdaFedAdam, Delta-SGD: after the last round.
     "avg": Metric(averaged("accuracy", window=1)),
     "std": Metric(_spread, ranks=False, smaller=True, unclear=_UNEXPLAINED),
     "worst30": Metric(_worst, ranks=False),
+    # Mime: after the last round, on the half of the clients on which no rate was chosen.
+    "reported": Metric(on_half),
 }

@@ -12,7 +12,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures.curves import algorithm, learning_curves
 from fedlib.reproduction import tables
-from fedlib.reproduction.compare import cells
+from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.matching import same_method
 from fedlib.reproduction.metrics import METRICS
@@ -80,7 +80,8 @@ def printed_entry(paper: str, name: str, caption: str, **more: Any) -> Entry:
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
-        frame = _shown(paper, name, histories).drop(columns=["paper", "item", "runs", "algorithm"])
+        gone = ["paper", "item", "runs", "algorithm", *VERDICT]
+        frame = _shown(paper, name, histories).drop(columns=gone)
         empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
         return None, frame.drop(columns=empty).rename(columns={"row": "method"})
 

@@ -28,8 +28,10 @@ from typing import Any
 import pandas as pd
 
 from fedlib import algorithms, papers
+from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.reproduction.request import Place, Request
+from fedlib.results.selection import training_score
 
 NAN = float("nan")
 # An algorithm's name and the overrides that make it the printed one.
@@ -56,7 +58,7 @@ class Cell:
         clients_per_round: if it differs from the table's.
         tuned: override keys that the paper tunes and does not print, each with the values that it
             tries (none: :meth:`Table.requests` leaves the task's own): any value belongs, and the
-            one with the smallest training loss counts.
+            one with the smallest :attr:`Table.score` counts.
     """
 
     row: str
@@ -88,7 +90,12 @@ class Table:
         notebook: which makes the runs.
         rounds, clients_per_round (None: all), batch_size, local_epochs: the paper's. Runs with
             others count too, where there are no better ones, and say so.
-        options: the task's options in the paper; the same holds for them.
+        options: the task's options in the paper, over the defaults of its paper preset; the same
+            holds for them.
+        seeds: how many the printed numbers are means of.
+        one_split: whether these share one partition of the data.
+        score: what the setting of a tuned cell minimises, a rule of
+            :mod:`fedlib.results.selection`.
     """
 
     paper: str
@@ -102,6 +109,9 @@ class Table:
     batch_size: int
     local_epochs: int | tuple[int, int] = 1
     options: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 1
+    one_split: bool = False
+    score: Callable[[History], float] = training_score
 
     @property
     def rows(self) -> list[Cell]:

@@ -1,16 +1,22 @@
-"""The papers' rule for choosing hyperparameters, and means over seeds.
+"""The rules for choosing hyperparameters, and means over seeds.
 
 FedOpt (section 5.1, appendix D): the setting with the smallest mean training loss over the last 100
-rounds wins; what is plotted is its validation metric.
+rounds wins (:func:`training_score`); what is plotted is its validation metric. That loss is seen
+during local training, so the rule rewards rates at which clients overfit locally.
+
+On held-out clients (:func:`held_out_score`): the setting with the best test metric on one half of
+the test clients wins, and what is reported is the metric on the other half (:func:`on_half`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from fedlib.engine.config import RunConfig
@@ -40,6 +46,54 @@ def training_score(history: History, paper_rounds: int | None = None) -> float:
     """Mean training loss over the window; infinite if the run diverged. Smaller is better."""
     score = history.final("loss", "train", window(history.config.rounds, paper_rounds))
     return score if math.isfinite(score) else math.inf
+
+
+def on_half(
+    history: History, metric: str = "accuracy", choosing: bool = False
+) -> tuple[float, float]:
+    """A test metric of the last model on one half of the test clients.
+
+    The clients are put into halves by the hashes of their names, so all runs of a task have the
+    same ones.
+
+    Args:
+        metric: a test metric, or the loss.
+        choosing: the half that settings are chosen on; default the other one, which is reported.
+
+    Returns:
+        the mean weighted by examples, and with clients alike. NaN if the run diverged or was
+        published without its values per client.
+
+    Raises:
+        Error: the test data have fewer than two clients, so there are no halves.
+    """
+    frame = history.clients
+    if history.diverged is not None or frame.empty:
+        return math.nan, math.nan
+    frame = frame[(frame["metric"] == metric) & (frame["split"] == "test")]
+    if len(frame) < 2:
+        task = history.config.task["name"]
+        raise Error(f"task {task}: its test data have one client; two halves need at least two")
+    hashes = [hashlib.sha256(client.encode()).hexdigest() for client in frame["client"]]
+    half = frame.iloc[np.argsort(hashes)[0 if choosing else 1 :: 2]]
+    half = half[half["examples"] > 0]
+    if half.empty:
+        return math.nan, math.nan
+    return float(np.average(half["value"], weights=half["examples"])), float(half["value"].mean())
+
+
+def held_out_score(history: History, metric: str = "accuracy", smaller: bool = False) -> float:
+    """A test metric on the half of the test clients that is not reported. Smaller is better.
+
+    Args:
+        metric: see :func:`on_half`.
+        smaller: whether small values of the metric are the good ones; else it is counted negative.
+
+    Returns:
+        infinite if the run diverged or was published without its values per client.
+    """
+    value, _ = on_half(history, metric, choosing=True)
+    return math.inf if math.isnan(value) else value if smaller else -value
 
 
 def best(histories: Iterable[History], by: Callable[[History], float] = training_score) -> History:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedlib.errors import Error, unknown
 from fedlib.task import ClientData, Task
-from fedlib.tasks.presets import PRESETS, RUN, Given, chosen
+from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen
 from fedlib.tasks.quadratic import quadratic_task
 
 # name -> (module, papers that use it, what it is); a module may serve several tasks.
@@ -40,9 +40,26 @@ TASKS: dict[str, tuple[str, str, str]] = {
     "dbpedia": ("news", "delta_sgd", "DBpedia, Dirichlet over 50 clients, DistilBERT"),
 }
 # Stored as floats, however they are given: 1 and 1.0 are the same run.
-FLOATS = ("alpha", "beta", "width")
+FLOATS = ("alpha", "beta", "width", "l2")
 
 __all__ = ["PRESETS", "TASKS", "ClientData", "Task", "load_task", "quadratic_task"]
+
+
+def defaults(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a task at the paper preset, and what they were before they were options.
+
+    Args:
+        name: from :func:`fedlib.list_tasks`.
+
+    Returns:
+        option -> default, None where the data decide; and option -> the value that runs had which
+        were stored before the option came, for those of which the task's module says it.
+    """
+    module = importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
+    values = chosen(module, name, "paper", {})
+    options = {key: value for key, value in values.items() if key not in RUN}
+    decided = {key: None if isinstance(value, AtMost) else value for key, value in options.items()}
+    return decided, dict(getattr(module, "HISTORICAL", {}))
 
 
 def load_task(

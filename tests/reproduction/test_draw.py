@@ -27,6 +27,7 @@ save_module = sys.modules["fedlib.figures.save"]  # the package exports a functi
 ALGORITHMS = ("fedavg", "fedadam")
 FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
 WITHOUT_RUNS = {
+    "05_auto_tuned_clients": ("theory/delta_sgd_rate",),
     "06_partitions": (
         *("fedopt/figure_14", "fedopt/table_2", "adafedadam/figure_6", "delta_sgd/figure_8"),
         "theory/label_heterogeneity",

@@ -1,6 +1,8 @@
 """Which runs belong to a printed cell: the method, what the table varies, and what it tunes."""
 
 import dataclasses
+import hashlib
+import sys
 from functools import partial
 
 import pytest
@@ -8,8 +10,9 @@ import pytest
 import fedlib
 from fedlib import algorithms
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.matching import belongs
+from fedlib.reproduction.matching import INEXACT, belongs
 from fedlib.reproduction.table import Cell, Table
+from fedlib.results.selection import held_out_score
 
 CLIENTS = {"sgd": {"client_lr": 0.3}, "adam": {"client_lr": 0.002}, "delta_sgd": {"delta": 0.7}}
 
@@ -99,6 +102,61 @@ def test_local_epochs_and_batches_must_be_the_cells_or_the_tasks_own(made):
     assert "batch size 10 instead of 20" in ours(usual, one, batch_size=20)["note"]
 
 
+def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, made, monkeypatch):
+    """Whatever the option: of the table, a default of the paper preset, or one that came later."""
+
+    def note(has, **settings):
+        run = hand_made(dataclasses.replace(task, options=has), rounds=10)
+        return ours(cell_of(), run, **settings)["note"].removeprefix("quick preset").strip("; ")
+
+    usual = {"clients": 3, "data_seed": 931231}
+    common = {"options": {"clients": 3}}
+    assert note(usual, **common) == ""
+    assert note({**usual, "data_seed": 5}, **common) == "data_seed 5 instead of 931231"
+    assert note({**usual, "odd": True}, **common) == "odd True"
+    assert note(usual, options={"clients": 3, "draws": "authors"}) == "draws not authors"
+    assert "clients 3 instead of 100" in note(usual)
+    # An option that the task got after this run was stored, and what it was before.
+    module = sys.modules["fedlib.tasks.synthetic"]
+    monkeypatch.setitem(module.paper, "start", "torch")
+    assert note(usual, **common) == ""
+    monkeypatch.setattr(module, "HISTORICAL", {"start": "keras"}, raising=False)
+    assert note(usual, **common) == "start keras instead of torch"
+    assert note({**usual, "start": "torch"}, **common) == ""
+
+
+def test_the_data_and_the_precision_are_told(made):
+    run = made()
+    lossy = {**run.config.task, "data": next(iter(INEXACT)), "stand_in": True}
+    config = dataclasses.replace(run.config, task=lossy, dtype="float64")
+    note = ours(cell_of(), dataclasses.replace(run, config=config))["note"]
+    assert "stand-in data" in note and INEXACT[lossy["data"]] in note
+    assert "dtype float64 instead of float32" in note
+
+
+def test_missing_seeds_splits_and_tuning_are_told(made):
+    def note(*runs, tuned=(), **settings):
+        return ours(cell_of(tuned=dict(tuned)), *runs, **settings)["note"]
+
+    one, two = made(seed=0), made(seed=1)
+    assert "1 of 2 seeds" in note(one, seeds=2) and "seeds" not in note(one, two, seeds=2)
+    again = dataclasses.replace(two, config=dataclasses.replace(two.config, task=one.config.task))
+    again.config.task["seed"] = 0
+    split = "a split of its own for each seed"
+    two = made(seed=1)
+    two.config.task["seed"] = 1
+    assert split in note(one, two, one_split=True) and split not in note(one, two)
+    assert split not in note(one, again, one_split=True)
+    # Of runs on one split and others the former count.
+    third = made(seed=2)
+    third.config.task["seed"] = 2
+    assert ours(cell_of(), one, again, third, one_split=True)["seeds"] == 2
+    rates = [made(overrides={"client_lr": rate}) for rate in (0.1, 1.0)]
+    tuned = {"client_lr": (0.1, 1.0)}
+    assert "client_lr not tuned, 0.1 alone" in note(rates[0], tuned=tuned)
+    assert "not tuned" not in note(*rates, tuned=tuned)
+
+
 def test_tuned_hyperparameters_are_chosen_by_the_training_loss(made):
     cell = cell_of(tuned={"client_lr": (0.01, 0.1, 1.0)})
     grid = [
@@ -114,8 +172,36 @@ def test_tuned_hyperparameters_are_chosen_by_the_training_loss(made):
     assert ours(cell, *grid, other)["ours"] == pytest.approx(10.0)
 
 
+def test_a_table_says_by_which_score_its_cells_are_tuned(made):
+    """By accuracy on the clients that are not reported, though another rate has less loss."""
+    halves = [[], []]
+    for client in "0123":
+        halves[sorted("0123", key=hashed).index(client) % 2].append(int(client))
+
+    def rate(value, chosen_on, reported, loss):
+        clients = [(0.0, 1)] * 4
+        for half, accuracy in zip(halves, (chosen_on, reported), strict=True):
+            for client in half:
+                clients[client] = (accuracy, 10)
+        return made(overrides={"client_lr": value}, clients=clients, loss=loss)
+
+    runs = [rate(0.1, 0.9, 0.5, loss=2.0), rate(1.0, 0.3, 0.8, loss=1.0)]
+    cell = dataclasses.replace(cell_of(tuned={"client_lr": (0.1, 1.0)}), metric="reported")
+    assert ours(cell, *runs)["ours"] == pytest.approx(80.0)  # FedOpt's rule
+    assert ours(cell, *runs, score=held_out_score)["ours"] == pytest.approx(50.0)
+    runs[0].meta["diverged"] = 7
+    assert ours(cell, *runs, score=held_out_score)["ours"] == pytest.approx(80.0)
+    thinned = [dataclasses.replace(run, clients=run.clients[:0]) for run in runs[1:]]
+    assert "values per client not kept" in ours(cell, *thinned)["note"]
+
+
+def hashed(client):
+    return hashlib.sha256(client.encode()).hexdigest()
+
+
 def test_the_cells_cohort_is_part_of_the_papers_settings(hand_made, task):
     paper = dataclasses.replace(task, preset="paper", clients_per_round=2)
     run = hand_made(paper, rounds=10)
-    assert ours(cell_of(clients_per_round=2), run)["note"] == ""
+    own = {"options": {"clients": 3, "alpha": 0.1}}
+    assert ours(cell_of(clients_per_round=2), run, **own)["note"] == ""
     assert "clients per round 2 instead of 3" in ours(cell_of(), run)["note"]

@@ -1,6 +1,7 @@
 """What a run was, read back from its configuration; the papers' selection rule."""
 
 import dataclasses
+import hashlib
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ import fedlib
 from fedlib import algorithms
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
+from fedlib.errors import Error
 from fedlib.results import reading, selection
 
 
@@ -142,3 +144,28 @@ def test_over_seeds(task):
     lengths = selection.over_seeds(runs, {"n": lambda run: run.config.rounds}, "option.clients")
     assert set(lengths) == {"clients", "metric", "mean", "std", "seeds"}
     assert (lengths["mean"] == 30).all()
+
+
+def test_settings_are_chosen_on_one_half_of_the_clients_and_reported_on_the_other(task):
+    history = made(task)
+    names = [f"writer {number}" for number in range(7)]
+    rows = [(n, "test", "accuracy", i / 10, 10 * i) for i, n in enumerate(names)]
+    rows += [(n, "test", "loss", 5.0, 10 * i) for i, n in enumerate(names)]
+    columns = ["client", "split", "metric", "value", "examples"]
+    history.clients = pd.DataFrame(rows, columns=columns)
+    order = sorted(range(7), key=lambda i: hashlib.sha256(names[i].encode()).hexdigest())
+    means = []
+    for half in (order[::2], order[1::2]):
+        held = [i for i in half if i > 0]  # the first has no examples
+        weighted = sum(i / 10 * 10 * i for i in held) / sum(10 * i for i in held)
+        means.append((weighted, sum(i / 10 for i in held) / len(held)))
+    assert selection.on_half(history, choosing=True) == pytest.approx(means[0])
+    assert selection.on_half(history) == pytest.approx(means[1])
+    assert selection.held_out_score(history) == pytest.approx(-means[0][0])
+    assert selection.held_out_score(history, "loss", smaller=True) == 5.0
+    history.clients = history.clients[:1]
+    with pytest.raises(Error, match="two halves need at least two"):
+        selection.on_half(history)
+    assert selection.held_out_score(made(task, diverged=3)) == math.inf
+    history.clients = history.clients[:0]
+    assert selection.held_out_score(history) == math.inf

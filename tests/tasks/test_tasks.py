@@ -47,7 +47,7 @@ def test_initial_values_are_part_of_a_task_unless_they_are_those_of_before(
     name: str, before: str
 ) -> None:
     """A run that was stored before the option came answers for its own form, not for torch's."""
-    assert fedlib.load_task(name).options["init"] == "torch"
+    assert fedlib.load_task(name, preset="paper").options["init"] == "torch"
     assert "init" not in fedlib.load_task(name, init=before).options
     models = []
     for init in ("torch", before):

@@ -44,6 +44,8 @@ FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
 SIX = (*FIVE[:4], "fedprox", FIVE[4])
 # Figure 3. The text says "from 1 to 4" and "alpha > 4" and prints no list; 0 is without fairness.
 ALPHAS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0)
+# Sent140's word vectors, as a run says them; those of FedProx.
+GLOVE = "word vectors of glove.6B.300d.txt"
 # A curve has about so many points.
 POINTS = 100
 # 35_resource_heterogeneity on Synthetic, which is ours: as many rounds as Table 1 has.
@@ -90,6 +92,8 @@ def _table(
         clients_per_round=None,
         batch_size=stated["batch_size"],
         options={"clients": stated["clients"], **common, **options},
+        seeds=STATED["general"]["seeds"],
+        one_split=True,
         **more,
     )
 
@@ -98,7 +102,7 @@ def _table_5(setup: str) -> Table:
     beta = STATED["setups"][setup].get("dirichlet_beta")
     partition = {} if beta is None else {"beta": beta}
     cells = _cells("table5_convergence_fairness", {"setup": setup}, options=partition)
-    data = {"data": "cifar10"} if setup == "Cifar10" else {}
+    data = {"Femnist": {"data": "femnist"}, "Sent140": {"glove": GLOVE}}.get(setup, {})
     return _table(5, setup, cells, SETUPS[setup][1], data)
 
 
@@ -192,6 +196,18 @@ def tradeoff(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     return repeated(requests, seeds(numbers))
 
 
+def noniid_levels(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """36_noniid_levels. Numbers: those of :func:`table_runs`.
+
+    Parts: ``levels``, the runs of Tables 2 and 6; ``iid``, those of the IID partition that the text
+    names beside Table 6's levels and for which no number is printed.
+    """
+    common = _common("Cifar10", seed, numbers)
+    common["options"] = {**common["options"], "partition": "iid"}
+    iid = tuned("fair_cifar10", FIVE, "iid", **common)
+    return [*table_runs(TABLE_6, "levels", seed, numbers), *repeated(iid, seeds(numbers))]
+
+
 def resource_heterogeneity(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """35_resource_heterogeneity. Numbers: those of :func:`table_runs`, and synthetic_rounds.
 
@@ -247,7 +263,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     _of_table(TABLES_5["Sent140"], "curves", rounds=40, mus=[0.01], seeds=1),
     _of_table(TABLES_5["Synthetic"], "curves", rounds=100, mus=[0.01, 1.0], seeds=1),
-    _of_table(TABLE_6, "levels", rounds=2, examples=240, width=0.0625, seeds=1),
+    Experiment(
+        "36_noniid_levels",
+        {"rounds": 2, "examples": 240, "width": 0.0625, "seeds": 1},
+        noniid_levels,
+    ),
     _of_table(TABLE_7, "solvers", rounds=30, mus=[0.01], seeds=1),
     Experiment(
         "34_fairness_tradeoff",

@@ -11,6 +11,7 @@ from fedlib import papers
 from fedlib.errors import unknown
 from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number, repeated
 from fedlib.reproduction.table import Table, printed_cells
+from fedlib.tasks.news import WEIGHTS
 
 STATED = papers.settings("delta_sgd")
 # The paper's data sets and models, and fedlib's tasks.
@@ -48,7 +49,14 @@ _SHARED = STATED["federated"]
 # (5 for text), batches of 64, 512 tokens, a tenth of DBpedia's test texts.
 _SIZES = {"sizes": _SHARED["examples_per_client"]}
 _IMAGE = {"clients": _SHARED["clients_image"], **_SIZES, "width": 1.0, "test_examples": 10_000}
-_TEXT = {"clients": _SHARED["clients_text"], **_SIZES, "length": 512, "width": 1.0, "layers": 6}
+_TEXT = {
+    "pretrained": WEIGHTS,
+    "clients": _SHARED["clients_text"],
+    **_SIZES,
+    "length": 512,
+    "width": 1.0,
+    "layers": 6,
+}
 _TESTED = {"ag_news": 7600, "dbpedia": 7000}
 # What the printed numbers were made with, as the authors' code has it.
 _SPLIT = {"author_split": True}
@@ -113,6 +121,7 @@ def _tables(
             options={
                 **(_TEXT | {"test_examples": _TESTED[task]} if text else _IMAGE),
                 **_SPLIT,
+                **({"norm": "tracked"} if task in RESNETS else {}),
                 **_draws(task, options),
                 **options,
             },

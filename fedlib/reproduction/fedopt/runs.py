@@ -51,22 +51,30 @@ _CIFAR = {
     "width": 1.0,
     "groups": STATED["models"]["group_norm_groups"],
 }
-_EMNIST = {"clients": _DATA["emnist"]["clients"], "width": 1.0}
+_EMNIST = {"data": "emnist", "clients": _DATA["emnist"]["clients"], "width": 1.0}
 _PLAYS = {
     **{"clients": _DATA["shakespeare"]["clients"], "rows": 0, "width": 1.0},
     "length": _DATA["shakespeare"]["sequence_length"],
 }
 _USERS = _DATA["stackoverflow"]
 _POSTS = {
+    "data": "stackoverflow",
     **{"clients": _USERS["clients"], "words": _USERS["vocab_words"]},
     "cap": _USERS["nwp_max_sentences_per_client"],
     "validation": STATED["validation"]["stackoverflow_validation_examples"],
 }
+
+
+def _cifar100(data: str) -> bool:
+    """Whether the data are CIFAR-100, dealt to clients by the authors or by us."""
+    return data in ("cifar100", "fed_cifar100")
+
+
 # The notebook of a task's column of Table 1, and the task's options in the paper.
 SETUPS: dict[str, tuple[str, dict[str, Any]]] = {
     "cifar10": ("10_cifar10", {**_CIFAR, "alpha": _DATA["cifar10"]["dirichlet_alpha"]}),
     # The authors' own partition, where that is prepared, has no concentrations.
-    "cifar100": ("11_cifar100", _CIFAR),
+    "cifar100": ("11_cifar100", {**_CIFAR, "data": _cifar100}),
     "emnist_cr": ("12_emnist_cr", _EMNIST),
     "emnist_ae": ("13_emnist_ae", {**_EMNIST, "reduction": "sum"}),
     "shakespeare": ("14_shakespeare", _PLAYS),

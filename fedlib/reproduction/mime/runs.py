@@ -11,6 +11,7 @@ from fedlib import algorithms, papers
 from fedlib.reproduction.fedopt.runs import SETUPS
 from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number
 from fedlib.reproduction.table import Cell, Method, Table, printed_cells
+from fedlib.results.selection import held_out_score
 from fedlib.tasks import settings
 
 STATED = papers.settings("mime")
@@ -70,13 +71,18 @@ def _table_2(
 ) -> Table:
     """A column of Table 2. Each row's rate is tuned, and its cohort is what 40 (Stack Overflow:
     100) model sizes per round pay for. The setup is FedOpt's, whose batch size this is.
+
+    The paper prints validation accuracies and not how it chose the rates. Here half of the test
+    clients choose a row's rate, by the accuracy after the last round, and the other half are
+    reported. (The loss during local training, FedOpt's rule, would reward rates at which clients
+    overfit.)
     """
     stated, sizes = STATED["table2"], budget(column)
     printed = papers.table("mime", "table2_accuracy")
     rows = {row.printed_name: (row.method, row.base_optimizer) for row in printed.itertuples()}
     cells = printed_cells(
         *("mime", "table2_accuracy", {"dataset": column}),
-        metrics="avg",
+        metrics="reported",
         row="printed_name",
         method=lambda label: method(*rows[label]),
         tuned={name: {"client_lr": RATES} for name in algorithms.METHODS},
@@ -93,16 +99,18 @@ def _table_2(
         batch_size=papers.settings("fedopt")["batch_size"][batches],
         local_epochs=stated["local_epochs"],
         options=options,
+        score=held_out_score,
     )
 
 
 # TensorFlow Federated's data, as FedOpt has it; in the order in which a table's notes say them.
-_WRITERS = given(SETUPS["emnist_cr"][1], "clients", "width")
+_WRITERS = given(SETUPS["emnist_cr"][1], "data", "clients", "width")
 _ROLES = given(SETUPS["shakespeare"][1], "clients", "width", "rows", "length")
-_USERS = given(SETUPS["stackoverflow_nwp"][1], "clients", "words", "width", "cap")
+_USERS = given(SETUPS["stackoverflow_nwp"][1], "data", "clients", "words", "width", "cap")
 _EMNIST, _TEXT = "24_mime_emnist", "25_mime_text"
 LOGISTIC = _table_2(
-    *("emnist_logistic", "EMNIST logistic", _EMNIST, "EMNIST CR"), given(_WRITERS, "clients")
+    *("emnist_logistic", "EMNIST logistic", _EMNIST, "EMNIST CR"),
+    given(_WRITERS, "data", "clients"),
 )
 CNN = _table_2("emnist_cr", "EMNIST CNN", _EMNIST, "EMNIST CR", _WRITERS)
 SHAKESPEARE = _table_2("shakespeare", "Shakespeare", _TEXT, "Shakespeare", _ROLES)

@@ -13,14 +13,14 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves, shared_legend
 from fedlib.reproduction import tables
-from fedlib.reproduction.compare import cells
+from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.mime.runs import SERVERS
 from fedlib.reproduction.printed import of_task
 from fedlib.reproduction.table import NAN
 from fedlib.reproduction.theory.mimicking import base_of
-from fedlib.results import selection
 from fedlib.results.reading import hyperparameter
+from fedlib.results.selection import best, held_out_score
 
 BASES = tuple(SERVERS)
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
@@ -33,7 +33,7 @@ def row_of(history: History) -> tuple[str, str]:
 
 
 def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:
-    """Of each row the run with the smallest training loss, in the table's order.
+    """Of each row the run that the choosing half of the test clients prefer, in the table's order.
 
     Args:
         histories: of one task and one seed.
@@ -42,7 +42,7 @@ def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:
     for history in histories:
         by_row.setdefault(row_of(history), []).append(history)
     order = [(base, name) for base in BASES for name in LOOKS]
-    return {row: selection.best(by_row[row]) for row in order if row in by_row}
+    return {row: best(by_row[row], held_out_score) for row in order if row in by_row}
 
 
 def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
@@ -54,10 +54,10 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
     Returns:
         the figure, and base and what :func:`fedlib.figures.learning_curves` draws.
     """
-    best = rows(histories)
-    if not best:
+    chosen = rows(histories)
+    if not chosen:
         raise Error("no runs to draw; give at least one history")
-    panels = {base: [run for row, run in best.items() if row[0] == base] for base, _ in best}
+    panels = {base: [run for row, run in chosen.items() if row[0] == base] for base, _ in chosen}
     frames = {}
     percent = metric == "accuracy"
     size = (1.1 + 1.4 * len(panels), 2.7)
@@ -113,7 +113,7 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
     names = ["clients_per_round", "model_sizes", "log10_client_lr"]
     frame = frame.join(pd.DataFrame(costs, columns=names)).astype({"clients_per_round": "Int64"})
     gone = ["paper", "item", "runs", "algorithm", "metric", "ours_unweighted", "column", "unclear"]
-    return None, frame.drop(columns=gone).rename(columns={"row": "method"})
+    return None, frame.drop(columns=[*gone, *VERDICT]).rename(columns={"row": "method"})
 
 
 def _parameters(histories: Sequence[History]) -> float:

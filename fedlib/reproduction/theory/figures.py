@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.theory import adaptivity, drift, mimicking, partitions
+from fedlib.reproduction.theory import (
+    adaptivity,
+    corollaries,
+    drift,
+    guarantee,
+    mimicking,
+    partitions,
+    stationarity,
+)
 
 _PARTITIONS = {"": "06_partitions"}
 
@@ -40,6 +48,14 @@ ENTRIES: tuple[Entry, ...] = (
         mimicking.hessian_similarity,
     ),
     Entry(
+        "theory/mime_corollaries",
+        "Mime's Corollary II: rounds until the squared gradient norm has fallen by a factor, on an "
+        "objective with a flat direction. Corollary III: squared gradient norm with Adam as base, "
+        "S of 64 clients a round.",
+        {task: "04_mimicking_centralized" for task in (corollaries.FLAT, corollaries.COHORTS)},
+        corollaries.mime_corollaries,
+    ),
+    Entry(
         "theory/server_adaptivity",
         "Mean loss of servers with their best rate, on a problem whose features are of very "
         "different frequency and on one where all are equally common.",
@@ -65,6 +81,13 @@ ENTRIES: tuple[Entry, ...] = (
         {"clients": "05_auto_tuned_clients"},
     ),
     Entry(
+        "theory/delta_sgd_rate",
+        "Mean squared gradient norm over the rounds of Delta-SGD on noisy problems that fulfil the "
+        "assumptions of its Theorem 1: with the theorem's gamma, and with the default.",
+        {"": "05_auto_tuned_clients"},
+        make=lambda _: stationarity.delta_sgd_rate(),
+    ),
+    Entry(
         "theory/accumulated_updates",
         "Adam on what N steps of SGD accumulate (N-AccAdam), over rounds and over gradients.",
         {"pooled": "03_fairness_and_certainty"},
@@ -74,6 +97,15 @@ ENTRIES: tuple[Entry, ...] = (
         "Points of rest of clients with unequal steps, AdaFedAdam's certainty, and mean and "
         "spread of the clients' errors over its α.",
         {"synthetic": "03_fairness_and_certainty"},
+    ),
+    Entry(
+        "theory/certainty_and_rate",
+        "AdaFedAdam on four quadratic clients that take N small local steps, without momentum and "
+        "fairness. Left: the mean of the squared gradient norm over T rounds, and the bound of "
+        "AdaFedAdam's Theorem 2. Right: their ratio after all rounds, over the certainty, at the "
+        "largest server rate that the theorem allows and at that rate divided by C.",
+        {"": "03_fairness_and_certainty"},
+        make=lambda _: guarantee.certainty_and_rate(),
     ),
     Entry(
         "theory/label_heterogeneity",

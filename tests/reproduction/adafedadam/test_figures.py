@@ -141,7 +141,7 @@ def test_figure_2_draws_average_worst_and_density(histories):
         *("Synthetic: average", "Synthetic: worst 30 %", "Synthetic: clients")
     ]
     left, middle, _ = figure.axes
-    for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30")):
+    for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30_weighted")):
         expected = np.mean([h.series(metric) for h in of(histories, "fednova")], axis=0)
         np.testing.assert_allclose(lines(ax)["FedNova"].get_ydata(), 100 * expected)
     assert lines(left)["_printed fednova"].get_ydata()[0] == 92.97
@@ -166,8 +166,8 @@ def as_task(history, name):
     return dataclasses.replace(history, config=config)
 
 
-def test_runs_of_an_early_version_lack_the_worst_clients(histories):
-    old = histories[0].frame.query("metric != 'accuracy_worst_30'")
+def test_runs_of_an_earlier_version_lack_the_series_of_the_worst_clients(histories):
+    old = histories[0].frame.query("metric != 'accuracy_worst_30_weighted'")
     figure, data = adafedadam_figure_2([dataclasses.replace(histories[0], frame=old)])
     assert set(data["panel"]) == {"average", "clients"}
     assert [text.get_text() for text in figure.axes[1].texts] == ["not recorded"]

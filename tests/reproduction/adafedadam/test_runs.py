@@ -51,7 +51,7 @@ def test_a_tables_settings_are_the_tasks_paper_preset(table):
     task = fedlib.load_task(table.task, preset="paper")
     assert (task.rounds, task.clients_per_round) == (table.rounds, table.clients_per_round)
     assert task.batch_size == table.batch_size
-    size = {"clients", "examples"} if task.stand_in else set()
+    size = {"clients", "examples", "glove"} if task.stand_in else set()
     for name, value in table.options.items():
         assert name in task.options
         if name not in size:
@@ -141,8 +141,22 @@ def test_synthetic_takes_the_same_work_with_and_without_chance():
     assert {one.algorithm for one in requests} == set(SIX)
 
 
+def test_the_iid_level_is_run_beside_table_6():
+    """No number is printed for it, so that its runs stand in no place of a table."""
+    requests = experiments.select(paper("36_noniid_levels"), "iid")
+    assert Counter(one.algorithm for one in requests) == dict.fromkeys(FIVE, 3)
+    assert {one.place for one in requests} == {None}
+    assert {one.options["partition"] for one in requests} == {"iid"}
+    iid = fedlib.load_task("fair_cifar10", **requests[0].options)
+    assert "beta" not in iid.options and "partition" not in fedlib.load_task("fair_cifar10").options
+    table = tables.find("adafedadam", "Table 6")[0]
+    config, _ = configure(iid, "fedavg")
+    options = config.task["options"]
+    assert all(options.get("beta") != cell.options["beta"] for cell in table.cells)
+
+
 def test_tables_2_and_6_vary_the_concentration_only():
-    requests = paper("36_noniid_levels")
+    requests = experiments.select(paper("36_noniid_levels"), "levels")
     betas = (0.05, 0.1, 0.5, 1.0)
     cells = Counter((one.options["beta"], one.algorithm) for one in requests)
     assert cells == {(beta, name): 3 for beta in betas for name in FIVE}

@@ -1,0 +1,158 @@
+"""Running statistics travel with the model: moved by the clients' steps, averaged by the server."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import fedlib
+from fedlib.engine.config import configure
+from fedlib.models.batch_norm import BatchNorm2d
+from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
+from tests.engine.test_checkpoint import interrupted, same
+
+BACKENDS = ["vectorized", "reference", "parallel"]
+SETTINGS: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 2}
+# Client 0 trains in batches of 4, 4 and 2 with a batch size of 4, client 1 in 4 and 1.
+PARTS = [list(range(10)), list(range(10, 15)), []]
+
+
+class Net(nn.Module):
+    carries_rows = True
+
+    def __init__(self, make_norm: Any, convolution: Any, dense: Any) -> None:
+        super().__init__()
+        self.convolution = convolution(1, 3, 3)
+        self.norm = make_norm(3)
+        self.average = GlobalAvgPool2d()
+        self.dense = dense(3, 2)
+
+    def features(self, x: Tensor) -> Tensor:
+        pooled: Tensor = self.average(F.relu(self.norm(self.convolution(x))))
+        return pooled
+
+    def head(self, z: Tensor) -> Tensor:
+        logits: Tensor = self.dense(z)
+        return logits
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+def tracked() -> Net:
+    return Net(lambda channels: BatchNorm2d(channels, track=True), Conv2d, Linear)
+
+
+def task(**fields: Any) -> fedlib.Task:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(15, 1, 5, 5, generator=draw, dtype=torch.float64) * 2 + 1
+    y = torch.randint(0, 2, (15,), generator=draw)
+    data = fedlib.ClientData(x, y, PARTS)
+    everyone = fedlib.ClientData(x, y, [list(range(15))])
+    return fedlib.Task("tracked", tracked, data, everyone, clients_per_round=3, **fields)
+
+
+def by_hand(rounds: int, steps: int, lr: float, start: dict[str, Tensor]) -> nn.Module:
+    """Two clients with torch's own layers, each step on all of a client's examples."""
+    problem = task()
+    server = Net(nn.BatchNorm2d, nn.Conv2d, nn.Linear).double()
+    server.load_state_dict(start, strict=False)
+    for _ in range(rounds):
+        states = []
+        for part in PARTS[:2]:
+            client = copy.deepcopy(server).train()
+            optimizer = torch.optim.SGD(client.parameters(), lr=lr)
+            for _ in range(steps):
+                optimizer.zero_grad()
+                F.cross_entropy(client(problem.train.x[part]), problem.train.y[part]).backward()
+                optimizer.step()
+            states.append(client.state_dict())
+        mean = {name: (10 * states[0][name] + 5 * states[1][name]) / 15 for name in states[0]}
+        server.load_state_dict(mean)
+    return server.eval()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend: str) -> None:
+    problem = task(batch_size=None, local_epochs=2)
+    settings = {**SETTINGS, "clients_per_round": 3, "backend": backend}
+    start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
+    history = fedlib.run(problem, "fedavg", overrides={"client_lr": 0.3}, **settings)
+    wanted = by_hand(3, 2, 0.3, start)
+    state = wanted.state_dict()
+    assert set(history.params) == set(state) - {"norm.num_batches_tracked"}
+    for name, value in history.params.items():
+        torch.testing.assert_close(value, state[name], rtol=0, atol=1e-10)
+    assert (state["norm.running_mean"] - start["norm.running_mean"]).abs().min() > 0.01
+    logits = wanted(problem.train.x)
+    expected = F.cross_entropy(logits, problem.train.y).item()
+    assert history.final("loss", window=1) == pytest.approx(expected, abs=1e-10)
+    sent = history.frame.query("metric == 'floats_up'")["value"].iloc[0]
+    assert sent == 2 * (sum(p.numel() for p in wanted.parameters()) + 6)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "overrides"),
+    [
+        ("fedavg", {"client_optimizer": "delta_sgd"}),
+        ("fedavg", {"client_optimizer": "sps"}),
+        ("fedadam", {"server_lr": 0.01}),
+        ("fedprox", {"client_lr": 0.1}),
+        ("moon", {"client_lr": 0.1}),
+        ("mime", {"client_lr": 0.1}),
+        ("scaffold", {"client_lr": 0.1}),
+        ("adafedadam", {"client_lr": 0.1}),
+    ],
+)
+def test_backends_agree_in_short_batches(algorithm: str, overrides: dict[str, Any]) -> None:
+    problem = task(batch_size=4, local_epochs=2)
+    settings = {**SETTINGS, "clients_per_round": 3, "overrides": overrides}
+    runs = [fedlib.run(problem, algorithm, backend=backend, **settings) for backend in BACKENDS]
+    for other in runs[1:]:
+        for name, value in runs[0].params.items():
+            torch.testing.assert_close(value, other.params[name], rtol=1e-9, atol=1e-10)
+    assert (runs[0].params["norm.running_mean"] != 0).all()
+
+
+def test_a_step_moves_the_statistics_once_however_often_it_evaluates() -> None:
+    problem = task(batch_size=None)
+    settings = {**SETTINGS, "rounds": 1, "clients_per_round": 3}
+    start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
+    wanted = by_hand(1, 1, 0.1, start).state_dict()
+    overrides = {"client_optimizer": "delta_sgd"}  # two gradients a step
+    got = fedlib.run(problem, "fedavg", overrides=overrides, **settings).params
+    for name in ("norm.running_mean", "norm.running_var"):
+        torch.testing.assert_close(got[name], wanted[name], rtol=0, atol=1e-12)
+
+
+def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path: Path) -> None:
+    problem = task(batch_size=4)
+    rates = [0.05, 0.3, 1e200]  # the last one diverges
+    alone = [fedlib.run(problem, "fedavg", overrides={"client_lr": r}, **SETTINGS) for r in rates]
+    configured = [
+        configure(problem, "fedavg", overrides={"client_lr": rate}, **SETTINGS) for rate in rates
+    ]
+    resumed, grid = (interrupted(problem, configured, tmp_path, cuts) for cuts in ((1, 1), ()))
+    assert [run.diverged is None for run in grid] == [True, True, False]
+    assert all(same(a, b) for a, b in zip(resumed[:2], grid[:2], strict=True))
+    for one, other in zip(alone[:2], grid[:2], strict=True):
+        for name, value in one.params.items():
+            torch.testing.assert_close(value, other.params[name], rtol=1e-9, atol=1e-10)
+
+
+def test_compiled_passes_refuse_them() -> None:
+    with pytest.raises(fedlib.Error, match="takes no model with running statistics"):
+        fedlib.run(task(), "fedavg", backend="compiled", **SETTINGS)
+
+
+def test_a_model_that_does_not_carry_rows_is_refused() -> None:
+    problem = task()
+    problem.model = lambda: nn.Sequential(tracked().norm, nn.Flatten(), nn.Linear(75, 2))
+    with pytest.raises(fedlib.Error, match="keeps running statistics but does not carry rows"):
+        fedlib.run(problem, "fedavg", rounds=1)
