@@ -158,7 +158,7 @@ def test_history_frames(task: fedlib.Task) -> None:
     assert list(frame.columns) == ["round", "split", "metric", "value"]
     tests = frame[frame["split"] == "test"]
     assert sorted(tests["round"].unique()) == [0, 3, 6, 7]
-    spread = {"std", "std_weighted", "worst_30", "worst_10"}
+    spread = {"std", "std_weighted", "worst_30", "worst_30_weighted", "worst_10"}
     assert set(tests["metric"]) == {
         *("loss", "accuracy", "accuracy_unweighted", "error_rsd"),
         *(f"accuracy_{name}" for name in spread),
