@@ -1,6 +1,7 @@
 """The ``fedlib`` command.
 
-Exit status 0: done; 1: it failed; 2: a mistake in what was asked, told in one line.
+Exit status 0: done; 1: it failed, or damaged runs were left out; 2: a mistake in what was asked;
+each told in one line.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 import typer
 import typer.core
 
-from fedlib.cli import data, reports, runs, sweep
+from fedlib.cli import data, doctor, reports, runs, sweep
 from fedlib.errors import Error, Failure
 
 
@@ -47,7 +48,7 @@ app.command("list")(reports.list_)
 app.add_typer(data.app, name="data")
 for command in (
     *(runs.run, runs.grid, sweep.sweep, sweep.publish),
-    *(reports.reproduce, reports.figures, reports.compare, reports.bench, reports.doctor),
+    *(reports.reproduce, reports.figures, reports.compare, reports.bench, doctor.doctor),
 ):
     app.command()(command)
 

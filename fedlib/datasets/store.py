@@ -20,7 +20,7 @@ import numpy as np
 from fedlib import files, paths
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.sources import SOURCES
-from fedlib.errors import Error, first_line
+from fedlib.errors import Error, Failure, first_line
 
 FORMAT_VERSION = 1
 CARD = "card.json"
@@ -39,6 +39,7 @@ def prepared_names(data_root: Root = None) -> list[str]:
     parent = paths.data_root(data_root) / "prepared"
     if not parent.is_dir():
         return []
+    files.recover(parent)
     return sorted(
         folder.name
         for folder in parent.iterdir()
@@ -49,6 +50,8 @@ def prepared_names(data_root: Root = None) -> list[str]:
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
     """The card of a prepared data set; None if there is none, Error if it is unusable."""
     folder = prepared_folder(name, data_root)
+    if not folder.exists():
+        files.recover(folder.parent)
     if not folder.exists():
         return None
     again = how_to_rebuild(name)
@@ -156,6 +159,8 @@ def prepared(data_root: Root = None) -> list[dict[str, Any]]:
 def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
     """The folder of a data set to be; Error if it exists and may not be replaced."""
     target = prepared_folder(name, data_root)
+    if not target.exists():
+        files.recover(target.parent)
     if target.exists() and not overwrite:
         raise Error(
             f"data set {name!r} exists already in {target.parent}; pass overwrite to replace it"
@@ -171,15 +176,17 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
 
     Raises:
         Error: the name exists already and ``overwrite`` is False, or the folder is not writable.
+        Failure: it cannot be written.
     """
     target = require_new(name, data_root, overwrite)
+    files.require_writable(target.parent)
     try:
         with files.making(target.parent), files.replacing(target) as aside:
             aside.mkdir()
             yield aside
             require_new(name, data_root, overwrite)
     except OSError as error:
-        raise Error(f"cannot write {target}: {error.strerror or error}") from None
+        raise Failure(f"cannot write {target}: {files.reason(error)}") from None
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:

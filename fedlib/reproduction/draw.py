@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from fedlib import files, paths
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.figures.save import save
@@ -131,6 +132,7 @@ def redraw(
     store = Store() if store is None else store
     drawable = [entry for entry in entries() if entry.draw or entry.make]
     wanted = drawable if ids is None else [entry(id) for id in ids]
+    files.require_writable(paths.figures_root(root))
     made: list[Path] = []
     problems: list[str] = []
     load = cache(partial(store.load, params=False))  # figures share many runs
