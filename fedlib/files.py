@@ -17,6 +17,7 @@ import platform
 import re
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -175,24 +176,31 @@ def require_writable(folder: Path, size: int = 1) -> None:
     """
     there = folder.absolute()
     try:
-        while not there.exists():
+        while not _is_there(there):
             there = there.parent
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        aside = _aside(there / "space")
-        try:
-            with open(aside, "wb") as file:
-                allocate(file, size)
-        finally:
-            remove(aside)
+        with tempfile.TemporaryFile(dir=there) as file:  # without a name, wherever that can be
+            allocate(file, size, there)
     except OSError as problem:
         raise Error(
             f"cannot write {size:,} bytes in {folder}: {reason(problem)}; nothing has been done"
         ) from None
 
 
-def allocate(file: IO[bytes], size: int) -> None:
-    """Take ``size`` bytes for a file that is open for writing.
+def _is_there(path: Path) -> bool:
+    """Unlike ``Path.exists``, names that nothing can have raise an OSError."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise
+        return False
+    return True
+
+
+def allocate(file: IO[bytes], size: int, folder: Path) -> None:
+    """Take ``size`` bytes for a file in a folder that is open for writing.
 
     Raises:
         OSError: there is less space.
@@ -204,7 +212,7 @@ def allocate(file: IO[bytes], size: int) -> None:
         except OSError as problem:
             if problem.errno not in CANNOT_ALLOCATE:
                 raise
-    if shutil.disk_usage(Path(file.name).parent).free < size:
+    if shutil.disk_usage(folder).free < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     file.write(b"\0")
     file.flush()
@@ -235,7 +243,7 @@ class Reserved:
             try:
                 with open(aside, "wb") as file:
                     self._aside = aside
-                    allocate(file, size)
+                    allocate(file, size, aside.parent)
                 return
             except FileNotFoundError:  # another process removed the folder, which was empty
                 if attempt == 99:

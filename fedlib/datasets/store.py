@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib import files, paths
 from fedlib.datasets.dataset import describe, fingerprint
@@ -25,6 +26,28 @@ from fedlib.errors import Error, Failure, first_line
 FORMAT_VERSION = 1
 CARD = "card.json"
 Root = str | os.PathLike[str] | None
+
+
+class _Array(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    dtype: str
+    shape: list[int]
+    sha256: str
+
+
+class _Card(BaseModel):
+    """The part of a card that is read later, whatever else is in it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    name: str
+    kind: str
+    arrays: dict[str, _Array]
+    fingerprint: str
+    source: str
+    title: str = ""
+    counts: dict[str, int] = {}
+    classes: list[str] | None = None
+    polarity: str | None = None
 
 
 def prepared_folder(name: str, data_root: Root = None) -> Path:
@@ -59,7 +82,7 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Error(f"{folder} has no {CARD}: {again}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Error(f"{folder / CARD} cannot be read ({first_line(error)}): {again}") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT_VERSION:
         card = card if isinstance(card, dict) else {}
@@ -67,10 +90,11 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
             f"{folder / CARD} has format {card.get('format')!r}, this fedlib reads "
             f"{FORMAT_VERSION}: {how_to_rebuild(name, card)}"
         )
-    needed = {"name": str, "kind": str, "arrays": dict, "fingerprint": str, "source": str}
-    for key, kind in needed.items():
-        if not isinstance(card.get(key), kind):
-            raise Error(f"{folder / CARD} has no valid {key!r}: {again}")
+    try:
+        _Card.model_validate(card)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise Error(f"{folder / CARD} has no valid {place!r}: {again}") from None
     return card
 
 
@@ -99,7 +123,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError:
             raise Error(f"array {key!r} of {card['name']!r} is missing: {path}") from None
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # its bytes may say anything
             raise Error(
                 f"array {key!r} of {card['name']!r} was altered, {path} cannot be read: "
                 f"{first_line(error)}"

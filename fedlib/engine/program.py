@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from fedlib import randomness
+from fedlib import files, randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine import precision, strategy
 from fedlib.engine.allocator import keep_freed_memory
@@ -145,6 +145,7 @@ class Program:
         self, progress: bool, checkpoint: Checkpoint, keep: Keep | None, asked: list[int]
     ) -> list[History]:
         """:meth:`run` with a checkpoint, which is gone when the histories are kept."""
+        files.require_writable(checkpoint.path.parent)
         saved = checkpoint.load(self.device)
         now = self._start() if saved is None else self.restore(saved)
 

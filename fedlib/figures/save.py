@@ -126,7 +126,7 @@ def _same(target: Path, drawn: str) -> bytes | None:
         pdf = target.with_name(f"{target.name}.pdf").read_bytes()
         sound = hashlib.sha256(pdf).hexdigest() == record["pdf"]
         return pdf if sound and record["drawn"] == drawn else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

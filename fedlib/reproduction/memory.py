@@ -75,7 +75,7 @@ def _read(folder: Path, entry: Entry) -> Memory:
         runs = {task: [str(digest) for digest in own] for task, own in plain["runs"].items()}
         plans = plain.get("plans", {})  # not in files of older versions
         return Memory(runs, {digest: dict(plan) for digest, plan in plans.items()})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
         remedy = " and ".join(map(how_to_make, entry.notebooks.values()))
         raise Error(f"{path} cannot be read ({problem}); delete it, then {remedy}") from None
 

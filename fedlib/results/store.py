@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -72,8 +73,9 @@ class Store:
         chosen = published_folders(self.root) if published is None else published
         folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
-        for folder in self.root.glob("*/"):
-            files.recover(folder)
+        with suppress(OSError):
+            for folder in self.root.glob("*/"):
+                files.recover(folder)
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
@@ -194,6 +196,7 @@ class Store:
             for positions in engine.programs(stored_runs, task, device):
                 digests = [stored_runs[position].config.digest for position in positions]
                 files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
+            files.clean(self.checkpoints)
             files.remove_if_empty(self.checkpoints)
         return [histories[run.config.digest] for run in configured]
 
