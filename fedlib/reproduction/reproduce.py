@@ -22,6 +22,8 @@ from fedlib.reproduction import kernels
 from fedlib.reproduction.experiments import filled
 from fedlib.tasks import PRESETS
 
+# What a notebook's numbers are smaller than.
+MOST = 2**63
 # Notebooks from this number on read what the others have made, and run after them.
 LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
@@ -101,11 +103,34 @@ def parameters(notebook: Path) -> dict[str, Any]:
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Refuse a parameter that the notebook does not have; papermill itself only logs it."""
+    """Refuse a parameter that the notebook does not have, which papermill itself only logs, or
+    that is of another kind than the notebook's own value or its small one.
+    """
     known = parameters(notebook)
-    for name in given:
+    small = filled(notebook.stem, "quick", {})
+    for name, value in given.items():
         if name not in known:
             raise unknown(f"parameter of {notebook.stem}", name, known)
+        usual = small.get(name) if known[name] is None else known[name]
+        if value is not None and usual is not None:
+            allowed = f"as {usual!r}" if isinstance(usual, (str, bool)) else "numbers"
+            require(_like(value, usual), f"parameter {name}", _short(value), allowed)
+
+
+def _like(value: Any, usual: Any) -> bool:
+    """Whether a value is of a kind with the usual one; a list of numbers may be one number."""
+    if isinstance(usual, (str, bool)):
+        return type(value) is type(usual)
+    numbers = value if isinstance(value, list) else [value]
+    return all(
+        isinstance(number, (int, float)) and not isinstance(number, bool) and abs(number) < MOST
+        for number in numbers
+    )
+
+
+def _short(value: Any) -> Any:
+    text = repr(value)
+    return value if len(text) < 60 else f"{text[:56]}..."
 
 
 def reproduce(

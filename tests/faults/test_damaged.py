@@ -144,7 +144,7 @@ def test_damaged_prepared_data_are_refused_in_a_line(
     datasets.import_file("own", arrays(own_folders / "sound", 0), root)
     files = sorted((root / "prepared" / "own").iterdir())
     every = [(f, bad) for f in files for bad in [*HEADERS.values(), *damages(f.read_bytes(), 30)]]
-    for number, (path, bad) in enumerate(cases(every, 60)):
+    for number, (path, bad) in enumerate(cases(every, 15)):
         with count.case(f"{path.name}, {number}"):
             before = path.read_bytes()
             path.write_bytes(bad)
