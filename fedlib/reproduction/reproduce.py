@@ -113,19 +113,18 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
             raise unknown(f"parameter of {notebook.stem}", name, known)
         usual = small.get(name) if known[name] is None else known[name]
         if value is not None and usual is not None:
-            allowed = f"as {usual!r}" if isinstance(usual, (str, bool)) else "numbers"
-            require(_like(value, usual), f"parameter {name}", _short(value), allowed)
+            require(_like(value, usual), f"parameter {name}", _short(value), f"such as {usual!r}")
 
 
 def _like(value: Any, usual: Any) -> bool:
-    """Whether a value is of a kind with the usual one; a list of numbers may be one number."""
+    """Whether a value is of a kind with the usual one: text, yes or no, numbers, or a list."""
     if isinstance(usual, (str, bool)):
         return type(value) is type(usual)
-    numbers = value if isinstance(value, list) else [value]
-    return all(
-        isinstance(number, (int, float)) and not isinstance(number, bool) and abs(number) < MOST
-        for number in numbers
-    )
+    if isinstance(value, list) or not isinstance(usual, (int, float)):
+        both = isinstance(value, list) and isinstance(usual, (list, tuple)) and value and usual
+        return bool(both) and all(_like(part, usual[0]) for part in value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and abs(value) < MOST
 
 
 def _short(value: Any) -> Any:

@@ -126,6 +126,7 @@ WRONG = [
     ["reproduce", "23", "-p", "seed=x"],
     ["reproduce", "23", "-p", "device=3"],
     ["sweep", "23", "--dry-run", "-p", "rounds=many"],
+    ["sweep", "23", "--dry-run", "-p", "rounds=[1]"],
     ["reproduce", "23", "--jobs", "0"],
     ["reproduce", "23", "--output", "/etc/passwd"],
 ]
