@@ -113,7 +113,9 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
             raise unknown(f"parameter of {notebook.stem}", name, known)
         usual = small.get(name) if known[name] is None else known[name]
         if value is not None and usual is not None:
-            require(_like(value, usual), f"parameter {name}", _short(value), f"such as {usual!r}")
+            # Seeds are a number of them, or they themselves.
+            like = _like(value, usual) or (name == "seeds" and _like(value, [usual]))
+            require(like, f"parameter {name}", _short(value), f"such as {usual!r}")
 
 
 def _like(value: Any, usual: Any) -> bool:
