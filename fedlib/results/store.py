@@ -203,7 +203,7 @@ class Store:
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""
         path = self.path(config)
-        if not path.is_dir():
+        if not os.path.isdir(path):  # also of a name that nothing can have
             return None
         try:
             return open_run(path).history()
