@@ -1,25 +1,19 @@
-"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``doctor``."""
+"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``bench``."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset
-from fedlib.cli.terminal import columns, parse_pairs, show, store_root
-
-if TYPE_CHECKING:
-    import torch
-
-    from fedlib.engine.strategy import Limits
+from fedlib.cli.terminal import Damage, columns, parse_pairs, show, store_root
 
 
 def list_(
@@ -42,7 +36,10 @@ def list_(
         },
         "algorithms": {name: {"about": _first_line(method)} for name, method in METHODS.items()},
         "data": {
-            name: {"about": card["title"] + (" (prepared)" if card["prepared"] else "")}
+            name: {
+                "about": card.get("title", "(its card is broken)")
+                + (" (prepared)" if card["prepared"] else "")
+            }
             for name, card in ((n, datasets.info(n, data_root)) for n in datasets.names(data_root))
         },
         "figures": {entry.id: {"about": f"by {entry.notebook}"} for entry in draw.entries()},
@@ -55,6 +52,10 @@ def list_(
         for name, entries in chosen.items()
     )
     show(chosen if what == "all" else chosen[what], as_json, text)
+
+
+def _state(card: dict[str, Any]) -> str:
+    return " (broken)" if "error" in card else " (prepared)" if card["prepared"] else ""
 
 
 def _first_line(method: Any) -> str:
@@ -107,8 +108,10 @@ def figures(
     from fedlib.reproduction import draw
     from fedlib.results import Store
 
-    paths = draw.redraw(ids or None, store=Store(store_root(data_root)))
+    with Damage() as damage:
+        paths = draw.redraw(ids or None, store=Store(store_root(data_root)))
     show([str(path) for path in paths], as_json, "\n".join(str(path) for path in paths))
+    damage.tell()
 
 
 def compare(
@@ -124,7 +127,8 @@ def compare(
     from fedlib.reproduction.compare import summary
     from fedlib.results import Store
 
-    frame = compared(Store(store_root(data_root)))
+    with Damage() as damage:
+        frame = compared(Store(store_root(data_root)))
     if paper is not None:
         if paper not in set(frame["paper"]):
             raise unknown("paper", paper, frame["paper"].unique())
@@ -134,66 +138,7 @@ def compare(
     )
     totals = summary(frame).to_string(index=False, na_rep="-")
     show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
-
-
-def doctor(
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Measure how models are best executed here (a minute)."),
-    ] = False,
-    device: Device = "auto",
-    as_json: Json = False,
-    data_root: DataRoot = None,
-) -> None:
-    """What fedlib finds here: versions, device, threads, execution, data, stored runs."""
-    import platform
-    from importlib.metadata import version
-
-    import torch
-
-    from fedlib import datasets, paths
-    from fedlib.engine import strategy
-    from fedlib.engine.device import resolve_device
-    from fedlib.results import Store
-
-    where = resolve_device(device)
-    if calibrate:
-        measure = checkout_module("calibration").calibrate
-        measured, seconds = measure(where, progress=not as_json)
-        strategy.keep(where, measured)
-        if not as_json:
-            typer.echo(columns([tuple(timing.values()) for timing in seconds]))
-    limits = strategy.limits(where)
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
-    packages = ("torch", "torchvision", "numpy", "pandas", "papermill")
-    root = paths.data_root(data_root)
-    facts: dict[str, Any] = {
-        "fedlib": version("fedlib"),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-        "cuda": gpu,
-        "threads": torch.get_num_threads(),
-        "processors": os.cpu_count(),
-        "execution": _execution(where, limits),
-        "measured": str(strategy.path()) if strategy.measured(where) else "no: --calibrate does",
-        "data root": str(root),
-        "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
-        "stored runs": len(Store(store_root(data_root)).table()),
-        "figures": str(paths.figures_root()),
-    }
-    show(facts, as_json, columns([(name, value) for name, value in facts.items()]))
-
-
-def _execution(device: torch.device, limits: Limits) -> str:
-    """How models are executed on a device, in a line."""
-    from fedlib.engine.strategy import STACKED_SIZE
-
-    rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
-    if device.type == "cuda":
-        return f"{rows}; CUDA graphs up to {limits.graph_numbers:,}"
-    rows += f"; one thread up to {limits.one_thread_numbers:,}"
-    parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
-    return f"{rows}; else clients in parallel {parallel}"
+    damage.tell()
 
 
 def checkout_module(name: str) -> ModuleType:

@@ -11,7 +11,6 @@ import codecs
 import itertools
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,11 +127,10 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
 
 @contextmanager
 def _whole(what: str) -> Iterator[None]:
-    """Turn whatever a damaged archive raises into one line."""
-    damaged = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+    """Turn whatever a damaged archive raises into one line: its bytes may say anything."""
     try:
         yield
-    except (*damaged, ValueError) as error:
+    except Exception as error:
         raise Error(
             f"{what} is damaged, or holds Python objects, which would have to be unpickled: "
             f"{first_line(error)}"

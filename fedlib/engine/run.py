@@ -20,7 +20,7 @@ from fedlib.engine.config import Configured, configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.forecast import forecast
 from fedlib.engine.history import History
-from fedlib.engine.program import BACKENDS, Program
+from fedlib.engine.program import BACKENDS, Keep, Program
 from fedlib.engine.strategy import VECTORS, chunk_numbers
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
@@ -169,6 +169,7 @@ def execute(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     together: bool = False,
+    keep: Keep | None = None,
 ) -> list[History]:
     """Run configurations of one task; those that can share a program run as its rows.
 
@@ -177,6 +178,7 @@ def execute(
         configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
         together: they are one program already, from :func:`programs`.
+        keep: stores the histories of a program; only then its checkpoint is removed.
 
     Returns:
         one history per configuration, in order.
@@ -199,7 +201,7 @@ def execute(
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
-        histories.update(zip(positions, program.run(progress, saved), strict=True))
+        histories.update(zip(positions, program.run(progress, saved, keep), strict=True))
     return [histories[position] for position in range(len(configured))]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
 import pandas as pd
 
-from fedlib import engine, paths
+from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
+from fedlib.engine.checkpoint import file_stem, read_digests
 from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, grid_frame
@@ -71,6 +73,9 @@ class Store:
         chosen = published_folders(self.root) if published is None else published
         folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
+        with suppress(OSError):
+            for folder in self.root.glob("*/"):
+                files.recover(folder)
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
@@ -164,26 +169,41 @@ class Store:
     ) -> list[History]:
         histories: dict[str, History] = {}
         missing: dict[str, engine.Configured] = {}
-        for digest, run in {run.config.digest: run for run in configured}.items():
+        unique = {run.config.digest: run for run in configured}
+        for digest, run in unique.items():
             stored = None if refresh else self._sound(run.config)
             if stored is None:
                 missing[digest] = run
             else:
                 histories[digest] = stored
-        execution = {**execution, "checkpoint": self.root / ".checkpoints", "together": True}
-        # One call per program: nothing is shared across programs, and what is finished is safe.
-        wanted = list(missing.values())
-        for positions in engine.programs(wanted, task, execution.get("device", "auto")):
-            program = [wanted[position] for position in positions]
-            for history in engine.execute(task, program, **execution):
+
+        def keep(made: Sequence[History]) -> None:
+            for history in made:
                 stored = write_run(self.root, task, history, keep_params, refresh)
                 histories[history.config.digest] = stored
+
+        execution = {**execution, "checkpoint": self.checkpoints, "together": True, "keep": keep}
+        device = execution.get("device", "auto")
+        # One call per program: nothing is shared across programs, and what is finished is safe.
+        wanted = list(missing.values())
+        for run in wanted[:1]:  # all are of one task, whose folder they share
+            files.require_writable(self.path(run.config).parent)
+        for positions in engine.programs(wanted, task, device):
+            engine.execute(task, [wanted[position] for position in positions], **execution)
+        if not missing and self.checkpoints.is_dir():
+            # A process may have been killed between storing the runs and removing their state.
+            stored_runs = list(unique.values())
+            for positions in engine.programs(stored_runs, task, device):
+                digests = [stored_runs[position].config.digest for position in positions]
+                files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
+            files.clean(self.checkpoints)
+            files.remove_if_empty(self.checkpoints)
         return [histories[run.config.digest] for run in configured]
 
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""
         path = self.path(config)
-        if not path.is_dir():
+        if not os.path.isdir(path):  # also of a name that nothing can have
             return None
         try:
             return open_run(path).history()
@@ -191,7 +211,20 @@ class Store:
             log.warning("%s; it is trained again", problem)
             return None
 
+    def finished_checkpoints(self) -> list[Path]:
+        """Checkpoints that nobody needs: their runs are stored."""
+        return [
+            path
+            for path in sorted(self.checkpoints.glob("*.pt"))
+            if (digests := read_digests(path)) and all(self.has(digest) for digest in digests)
+        ]
+
     # ---------------------------------------------------------------- looking
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where interrupted runs leave their state."""
+        return self.root / ".checkpoints"
 
     def path(self, config: RunConfig) -> Path:
         """Where a run of this configuration belongs."""
@@ -250,6 +283,14 @@ class Store:
                     yield open_archive(path)
                 except Error as problem:
                     log.warning("%s", problem)
+
+    def check(self) -> None:
+        """Read every file of every stored and published run; damaged runs are logged."""
+        for run in self.stored(published=True):
+            try:
+                run.check()
+            except Error as problem:
+                log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.
