@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import Error, require
+from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
 
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -173,6 +173,11 @@ def _indices(client: int, part: Any) -> np.ndarray:
     raise Error(f"{what} {given.dtype} of shape {given.shape}; give a list of indices")
 
 
+# Numbers that histories have beside a task's metrics; see engine/fairness.py.
+RESERVED = ("loss", "accuracy_std", "accuracy_std_weighted", "error_rsd")
+RESERVED += ("accuracy_worst_30", "accuracy_worst_10")
+
+
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
     """The inputs as they are."""
     return x
@@ -266,8 +271,33 @@ class Task:
                 f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"
             )
         require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
+        for name in self.metrics:
+            if name in RESERVED or name.endswith("_unweighted"):
+                raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")
         if not len(self.train):
             raise Error(f"task {self.name}: no training clients; the partition is empty")
+        if not self.test.sizes.sum():
+            raise Error(f"task {self.name}: no test examples; nothing could be evaluated")
+
+    def new_model(self) -> nn.Module:
+        """A new model, drawn from torch's generator as it stands.
+
+        Raises:
+            Error: ``model`` fails, or makes something else.
+        """
+        try:
+            model = self.model()
+        except Error:
+            raise
+        except Exception as error:
+            raise Error(f"task {self.name}: model() fails: {first_line(error)}") from error
+        if not isinstance(model, nn.Module):
+            kind = type(model).__name__
+            raise Error(f"task {self.name}: model() gives a {kind}; it must make a torch.nn.Module")
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_complex():
+                raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")
+        return model
 
     def __repr__(self) -> str:
         data = "stand-in data" if self.stand_in else "data"

@@ -218,7 +218,7 @@ def programs(
     if task is None or all(len(group) == 1 for group in groups.values()):
         return list(groups.values())
     with torch.random.fork_rng(devices=[]):
-        size = sum(p.numel() for p in task.model().parameters() if p.requires_grad)
+        size = sum(p.numel() for p in task.new_model().parameters() if p.requires_grad)
     most = max(1, chunk_numbers(resolve_device(device)) // max(1, size))
     return [
         part.tolist()
