@@ -14,7 +14,7 @@ import reprlib
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -24,7 +24,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    InstanceOf,
     TypeAdapter,
     ValidationError,
 )
@@ -32,11 +31,35 @@ from torch import Tensor
 
 from fedlib.errors import Error
 
+
+def _array(value: Any, kinds: str = "biufcSU") -> Any:
+    """Require what NumPy takes for an array, with elements of these kinds."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(str(error)) from None
+    if array.dtype.kind not in kinds or array.ndim == 0:
+        raise ValueError("no array of these kinds")
+    return value
+
+
+def _numbers(value: Any) -> Any:
+    return _array(value, "biuf")
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
 Seed = Annotated[int, Field(ge=0)]
+# What NumPy takes for an array of real numbers.
+Numbers = Annotated[Any, AfterValidator(_numbers)]
 # How an error says what is allowed, where the annotation itself does not.
-WORDS = {"Seed": "a whole number >= 0", "ArrayLike": "an array of numbers", "Root": "a folder"}
+WORDS = {
+    "Seed": "a whole number >= 0",
+    "ArrayLike": "an array",
+    "Numbers": "an array of real numbers",
+    "Root": "a folder",
+    "store.Root": "a folder",
+}
 
 
 def checked(function: Function) -> Function:
@@ -112,14 +135,14 @@ def _adapters(owner: Any) -> dict[str, tuple[TypeAdapter[Any], str]]:
     """For each argument what checks it, and what an error says is allowed."""
     target = owner.__init__ if inspect.isclass(owner) else owner
     hints = typing.get_type_hints(target, include_extras=True)
-    config = ConfigDict(strict=True, arbitrary_types_allowed=True)
+    config = ConfigDict(strict=True)
     adapters = {}
     for name, hint in hints.items():
         if name == "return" or hint is Any or get_origin(hint) is typing.Unpack:
             continue
         text = str(target.__annotations__[name])
         adapter: TypeAdapter[Any] = TypeAdapter(_loosened(hint), config=config)
-        adapters[name] = adapter, WORDS.get(text, text)
+        adapters[name] = adapter, " | ".join(WORDS.get(word, word) for word in text.split(" | "))
     return adapters
 
 
@@ -134,12 +157,23 @@ def _loosened(hint: Any) -> Any:
         return Union[tuple(_loosened(part) for part in parts)]  # noqa: UP007
     if origin is Annotated:
         return Annotated[(_loosened(parts[0]), *parts[1:])]
-    if origin is os.PathLike:
-        return InstanceOf[os.PathLike]
-    if origin is Callable or not parts or origin is None:
-        return Callable if origin is Callable else hint
+    if origin in (os.PathLike, Callable):
+        return _instance(origin)
+    if origin is None or not parts:
+        return _instance(hint) if inspect.isclass(hint) and hint not in (Any, NoneType) else hint
     loosened = hint.__origin__[tuple(part if part is ... else _loosened(part) for part in parts)]
     return Annotated[loosened, BeforeValidator(_listed)] if origin is Sequence else loosened
+
+
+def _instance(kind: Any) -> Any:
+    """What pydantic would otherwise look into, where it is a dataclass."""
+
+    def check(value: Any) -> Any:
+        if not (callable(value) if kind is Callable else isinstance(value, kind)):
+            raise ValueError(f"no {kind.__name__}")
+        return value
+
+    return Annotated[Any, AfterValidator(check)]
 
 
 def _plain(value: Any) -> Any:
@@ -148,14 +182,3 @@ def _plain(value: Any) -> Any:
 
 def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, np.ndarray) and value.ndim else value
-
-
-def _array(value: Any) -> Any:
-    """Require what NumPy takes for an array that is not of objects."""
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(str(error)) from None
-    if array.dtype.hasobject or array.ndim == 0:
-        raise ValueError("no array")
-    return value

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedlib.arguments import Numbers, check_fields
 from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
 
@@ -48,15 +49,15 @@ class ClientData:
 
     x: Tensor
     y: Tensor
-    parts: Sequence[np.ndarray] = field(repr=False)
+    parts: Sequence[Any] = field(repr=False)
     ids: Sequence[str] = field(default=(), repr=False)
-    weights: np.ndarray | None = field(default=None, repr=False)
+    weights: Numbers | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, tensor in (("x", self.x), ("y", self.y)):
-            if not isinstance(tensor, Tensor):
-                kind = type(tensor).__name__
-                raise Error(f"client data: {name} is a {kind}; give a tensor, torch.as_tensor(...)")
+            if not tensor.dim():
+                raise Error(f"client data: {name} is one number; its first axis is the examples'")
         if len(self.x) != len(self.y):
             raise Error(
                 f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
@@ -71,13 +72,16 @@ class ClientData:
                 f"client data: client {client} has example {index[outside[0]]}, outside "
                 f"0..{len(self.x) - 1}; check the partition"
             )
-        for name, given in (("weights", self.weights), ("ids", self.ids or None)):
+        names = list(self.ids)
+        for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
                 raise Error(
                     f"client data: {len(given)} {name} for {len(sizes)} clients; need one each"
                 )
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)
+            if weights.ndim != 1:
+                raise Error(f"client data: weights of shape {weights.shape}; need one number each")
             wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
             if len(wrong):
                 value = weights[wrong[0]]
@@ -90,7 +94,7 @@ class ClientData:
             sizes=sizes,
             index=torch.from_numpy(index),
             starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
-            ids=list(self.ids) or [str(i) for i in range(len(sizes))],
+            ids=names or [str(i) for i in range(len(sizes))],
             parts=(),
         )
 
@@ -116,7 +120,7 @@ class ClientData:
         starts: np.ndarray,
         sizes: np.ndarray,
         ids: Sequence[str] = (),
-        weights: np.ndarray | None = None,
+        weights: Numbers | None = None,
     ) -> ClientData:
         """Clients whose examples follow each other: client i owns ``sizes[i]`` from ``starts[i]``.
 
@@ -266,6 +270,7 @@ class Task:
         )
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.reduction not in ("mean", "sum"):
             raise Error(
                 f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedlib import files, paths
+from fedlib.arguments import checked
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.sources import SOURCES
 from fedlib.errors import Error, first_line
@@ -110,6 +111,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
     return arrays
 
 
+@checked
 def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     """Read every array of a prepared data set again and compare it with the card.
 
@@ -136,6 +138,7 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     return card
 
 
+@checked
 def prepared(data_root: Root = None) -> list[dict[str, Any]]:
     """The cards of all prepared data sets, by name, each with its size on disk as ``"bytes"``.
 

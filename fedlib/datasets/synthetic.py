@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedlib.arguments import checked
 from fedlib.errors import require
 
 
+@checked
 def leaf_synthetic(
     clients: int = 100, classes: int = 10, dimension: int = 60, seed: int = 931231
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:

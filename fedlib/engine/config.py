@@ -13,6 +13,7 @@ import numpy as np
 
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked
 from fedlib.engine.fingerprint import fingerprint
 from fedlib.engine.precision import DTYPES
 from fedlib.errors import Error, require, unknown
@@ -85,6 +86,7 @@ class Settings(TypedDict, total=False):
     overrides: Mapping[str, Any] | None
 
 
+@checked
 def configure(
     task: Task,
     algorithm: str | Algorithm,
@@ -113,17 +115,18 @@ def configure(
     cohort = population if clients_per_round is None else clients_per_round
     if clients_per_round is None and task.clients_per_round is not None:
         cohort = min(task.clients_per_round, population)
-    _whole("clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)")
+    cohort = _whole(
+        "clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)"
+    )
     if method.halves and cohort < 2:
         raise Error(
             f"clients_per_round is {cohort}; {name} splits the cohort in halves: at least 2"
         )
     rounds = task.rounds if rounds is None else rounds
-    _whole("rounds", rounds, 0)
-    _whole("eval_every", eval_every, 1)
+    rounds, eval_every = _whole("rounds", rounds, 0), _whole("eval_every", eval_every, 1)
     batch_size = training.get("batch_size", task.batch_size)
     if batch_size is not None:
-        _whole("batch_size", batch_size, 1)
+        batch_size = _whole("batch_size", batch_size, 1)
     local_epochs = _local_epochs(training.get("local_epochs", task.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
@@ -158,8 +161,6 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
                 f"(overrides may hold {', '.join(TRAINING_KEYS)})"
             )
         return type(algorithm).__name__, algorithm
-    if not isinstance(algorithm, str):
-        raise Error(f"algorithm is {algorithm!r}; give a name such as 'fedadam', or FedOpt(...)")
     own = task.hyperparameters.get(algorithm, {})
     return algorithm, named_method(algorithm, given, own, task.client_hyperparameters)
 
@@ -203,10 +204,11 @@ def named_method(
     return algorithms.build(name, **{**values, **given})
 
 
-def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> None:
+def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> int:
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
     allowed = allowed or f"a whole number >= {low}"
     require(bool(good) and (high is None or value <= high), name, value, allowed)
+    return int(value)
 
 
 def _listed(value: Any) -> bool:

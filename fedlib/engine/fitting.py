@@ -124,7 +124,7 @@ class Trial:
             for part in pair:
                 if not isinstance(part, Tensor) or part.shape != (1, 2) or part.is_complex():
                     given = _told(part) if isinstance(part, Tensor) else type(part).__name__
-                    raise Error(f"{what} gives {given} for one row of 2 examples; need shape (1, 2)")
+                    raise Error(f"{what} gives {given} for 1 row of 2 examples; need shape (1, 2)")
             trained = any(p.requires_grad for p in self.model.parameters())
             if name == "loss" and split == "train" and trained and not value.requires_grad:
                 raise Error(
@@ -133,9 +133,7 @@ class Trial:
                 )
 
 
-def _check_labels(
-    task: Task, split: str, data: ClientData, outputs: Tensor, kind: str
-) -> None:
+def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kind: str) -> None:
     """Require labels of the kind that the loss declares."""
     y, loss = data.y, getattr(task.loss, "__name__", "the loss")
     classes = kind == losses.CLASSES

@@ -9,6 +9,7 @@ import pandas as pd
 from torch import Tensor
 
 from fedlib.engine.config import RunConfig
+from fedlib.arguments import check_fields
 from fedlib.errors import Error, unknown
 
 # FedOpt averages the last 100 rounds of runs of 1500 to 4000; shorter runs average the same share
@@ -39,6 +40,9 @@ class History:
     params: dict[str, Tensor]
     config: RunConfig
     meta: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def stand_in(self) -> bool:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
@@ -30,6 +31,7 @@ def algorithm(history: History) -> str:
     return history.config.algorithm
 
 
+@checked
 def learning_curves(
     histories: Sequence[History],
     metric: str = "accuracy",

@@ -9,6 +9,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 
+from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
@@ -17,6 +18,7 @@ from fedlib.figures.curves import MARKERS, Drawing, algorithm, axis_label, figur
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 
 
+@checked
 def client_distribution(
     histories: Sequence[History],
     metric: str = "accuracy",
@@ -52,6 +54,7 @@ def client_distribution(
     return figure_of(ax), _of_task(histories, frames)
 
 
+@checked
 def client_density(
     histories: Sequence[History],
     metric: str = "accuracy",

@@ -12,9 +12,10 @@ import pandas as pd
 
 from fedlib import engine, paths
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked
 from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
-from fedlib.engine.run import Execution, combinations, grid_frame
+from fedlib.engine.run import Execution, combinations, ends, grid_frame
 from fedlib.errors import Error, unknown
 from fedlib.results.archives import open_archive
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
@@ -62,6 +63,7 @@ class Store:
         True
     """
 
+    @checked
     def __init__(
         self,
         root: str | os.PathLike[str] | None = None,
@@ -77,6 +79,7 @@ class Store:
 
     # ---------------------------------------------------------------- asking for runs
 
+    @checked
     def run(self, task: Task, algorithm: str | Algorithm, **keywords: Unpack[Keywords]) -> History:
         """One run, from disk if it is there, else trained and stored.
 
@@ -93,6 +96,7 @@ class Store:
         """
         return self.runs(task, [{"algorithm": algorithm}], **keywords)[0]
 
+    @checked
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
@@ -133,6 +137,7 @@ class Store:
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
         return self._answer(task, configured, keep_params, refresh, execution)
 
+    @checked
     def grid(self, task: Task, algorithm: str, **keywords: Any) -> pd.DataFrame:
         """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
 
@@ -148,8 +153,7 @@ class Store:
         common = {key: keywords.pop(key) for key in known if key in keywords}
         cells = combinations(keywords)
         if common.get("eval_every") is None:
-            rounds = common.get("rounds")
-            common["eval_every"] = max(1, task.rounds if rounds is None else rounds)
+            common["eval_every"] = ends(task, common.get("rounds"))
         requests = [{"overrides": cell} for cell in cells]
         common = {"keep_params": False, "algorithm": algorithm, **common}
         return grid_frame(cells, self.runs(task, requests, **common))
@@ -193,14 +197,17 @@ class Store:
 
     # ---------------------------------------------------------------- looking
 
+    @checked
     def path(self, config: RunConfig) -> Path:
         """Where a run of this configuration belongs."""
         return run_path(self.root, config)
 
+    @checked
     def has(self, digest: str) -> bool:
         """Whether the store itself holds the run."""
         return find(self.root, digest) is not None
 
+    @checked
     def load(self, digest: str, params: bool = True) -> History:
         """A run by its digest, from the store or else from the published runs.
 
@@ -220,6 +227,7 @@ class Store:
                 return archive[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
+    @checked
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
         """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
 

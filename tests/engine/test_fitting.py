@@ -70,8 +70,8 @@ def task(
     **others: Any,
 ) -> fedlib.Task:
     train = fedlib.ClientData(x, y, PARTS)
-    test = fedlib.ClientData(x if test_x is None else test_x, y if test_y is None else test_y, PARTS)
-    return fedlib.Task("mine", model, train, test, **others)
+    tested = x if test_x is None else test_x, y if test_y is None else test_y
+    return fedlib.Task("mine", model, train, fedlib.ClientData(*tested, PARTS), **others)
 
 
 def changed(values: Tensor, example: int, value: float) -> Tensor:
@@ -81,11 +81,17 @@ def changed(values: Tensor, example: int, value: float) -> Tensor:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "float labels": ({"y": Y.float()}, r"client 0's example 0 has the label 0.0 \(float32\); cross"),
+    "float labels": (
+        {"y": Y.float()},
+        r"client 0's example 0 has the label 0.0 \(float32\)",
+    ),
     "a negative label": ({"y": changed(Y, 1, -1)}, "client 0's example 1 has the label -1 .*0..2"),
     "a label too large": ({"y": changed(Y, 4, 3)}, "train client 1's example 4 has the label 3"),
     "two labels": ({"y": torch.stack([Y, Y], 1)}, r"has the label \[0, 0\].*one for each example"),
-    "a wrong test label": ({"test_y": changed(Y, 5, 7)}, "test client 1's example 5 has the label 7"),
+    "a wrong test label": (
+        {"test_y": changed(Y, 5, 7)},
+        "test client 1's example 5 has",
+    ),
     "wide inputs": ({"x": torch.ones(6, 4)}, r"client 0's example 0, float32 of shape \(4,\)"),
     "wide test inputs": ({"test_x": torch.ones(6, 4)}, "does not take test client 0's example 0"),
     "whole inputs": ({"x": torch.ones(6, 3, dtype=torch.int64)}, "example 0, int64 of shape"),
@@ -119,7 +125,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"model": lambda: nn.Linear(3, 3, dtype=torch.complex64)},
         "the model's weight is complex",
     ),
-    "a mean loss": ({"loss": lambda outputs, y: outputs.mean()}, r"of shape \(\) for one row of 2"),
+    "a mean loss": ({"loss": lambda outputs, y: outputs.mean()}, r"of shape \(\) for 1 row of 2"),
     "a metric by class": ({"metrics": {"hits": lambda outputs, y: outputs}}, r"hits \(a metric\)"),
     "a metric that fails": ({"metrics": {"hits": lambda outputs, y: 1 / 0}}, "division by zero"),
     "a transform that fails": ({"transform": lambda x, keys: x @ x}, "the transform does not take"),
