@@ -133,14 +133,21 @@ def shown(value: Any) -> str:
 @functools.cache
 def _adapters(owner: Any) -> dict[str, tuple[TypeAdapter[Any], str]]:
     """For each argument what checks it, and what an error says is allowed."""
-    target = owner.__init__ if inspect.isclass(owner) else owner
-    hints = typing.get_type_hints(target, include_extras=True)
+    hints = typing.get_type_hints(owner, include_extras=True)
+    texts = owner.__annotations__
+    if inspect.isclass(owner):
+        texts = {field.name: field.type for field in fields(typing.cast(Any, owner))}
     config = ConfigDict(strict=True)
     adapters = {}
     for name, hint in hints.items():
-        if name == "return" or hint is Any or get_origin(hint) is typing.Unpack:
+        if (
+            name not in texts
+            or name == "return"
+            or hint is Any
+            or get_origin(hint) is typing.Unpack
+        ):
             continue
-        text = str(target.__annotations__[name])
+        text = str(texts[name])
         adapter: TypeAdapter[Any] = TypeAdapter(_loosened(hint), config=config)
         adapters[name] = adapter, " | ".join(WORDS.get(word, word) for word in text.split(" | "))
     return adapters

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.arguments import Numbers, check_fields
-from fedlib.errors import Error, first_line, require
+from fedlib.arguments import Numbers, check_fields, checked
+from fedlib.errors import Error, Numbers, check_fields, errors, fedlib, first_line, from
 from fedlib.losses import correct, cross_entropy
 
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -62,7 +62,8 @@ class ClientData:
             raise Error(
                 f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
             )
-        parts = [_indices(client, part) for client, part in enumerate(self.parts)]
+        what = "client data: the part of client"
+        parts = [_indices(what, client, part) for client, part in enumerate(self.parts)]
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate(parts or [sizes[:0]])
         outside = np.flatnonzero((index < 0) | (index >= len(self.x)))
@@ -113,12 +114,13 @@ class ClientData:
             object.__setattr__(self, name, value)
 
     @classmethod
+    @checked
     def contiguous(
         cls,
         x: Tensor,
         y: Tensor,
-        starts: np.ndarray,
-        sizes: np.ndarray,
+        starts: Numbers,
+        sizes: Numbers,
         ids: Sequence[str] = (),
         weights: Numbers | None = None,
     ) -> ClientData:
@@ -129,8 +131,11 @@ class ClientData:
         Args:
             starts, sizes: int64 ``[clients]``; clients need not be in order and may leave gaps.
         """
+        starts, sizes = (
+            _indices("client data: the", name, given)
+            for name, given in (("starts", starts), ("sizes", sizes))
+        )
         data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes), ids, weights)
-        starts, sizes = np.asarray(starts, np.int64), np.asarray(sizes, np.int64)
         inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
         if not inside or (starts + sizes).max(initial=0) > len(x):
             raise Error(f"client data: clients outside the {len(x)} examples; check the starts")
@@ -162,8 +167,8 @@ class ClientData:
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
 
 
-def _indices(client: int, part: Any) -> np.ndarray:
-    """A client's part as int64 indices.
+def _indices(what: str, which: Any, part: Any) -> np.ndarray:
+    """Places or counts, for instance a client's part, as int64 ``[N]``.
 
     Raises:
         Error: a mask, fractions, or more than one dimension.
@@ -171,15 +176,21 @@ def _indices(client: int, part: Any) -> np.ndarray:
     given = np.asarray(part)
     if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
         return given.astype(np.int64, copy=False)
-    what = f"client data: the part of client {client} is"
     if given.dtype == bool:
-        raise Error(f"{what} a mask; give indices, np.flatnonzero(mask)")
-    raise Error(f"{what} {given.dtype} of shape {given.shape}; give a list of indices")
+        raise Error(f"{what} {which} is a mask; give indices, np.flatnonzero(mask)")
+    raise Error(f"{what} {which} is {given.dtype} of shape {given.shape}; give a list of indices")
 
 
 # Numbers that histories have beside a task's metrics; see engine/fairness.py.
-RESERVED = ("loss", "accuracy_std", "accuracy_std_weighted", "error_rsd")
-RESERVED += ("accuracy_worst_30", "accuracy_worst_10")
+RESERVED = (
+    "loss",
+    "accuracy_std",
+    "accuracy_std_weighted",
+    "accuracy_worst_30",
+    "accuracy_worst_30_weighted",
+    "accuracy_worst_10",
+    "error_rsd",
+)
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:

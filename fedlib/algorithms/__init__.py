@@ -38,7 +38,7 @@ from fedlib.algorithms.objectives import Moon, Objective, Proximal
 from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.algorithms.server_only import ServerOnly
-from fedlib.arguments import checked
+from fedlib.arguments import checked, shown
 from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
@@ -179,7 +179,7 @@ class _Place:
             good = isinstance(value, (int, float)) and not isinstance(value, bool)
             allowed = "a number"
         if not good:
-            raise Error(f"override {key} is {value!r}; allowed: {allowed}")
+            raise Error(f"override {key} is {shown(value)}; allowed: {allowed}")
 
 
 def _places(name: str, client_optimizer: str) -> dict[str, _Place]:

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fedlib.datasets import npy
 from fedlib.arguments import check_fields
+from fedlib.datasets import npy
 from fedlib.errors import Error, require
 
 WORDS, TAGS, LENGTH = 10_000, 500, 20

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+import torch
 
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.fingerprint import fingerprint
-from fedlib.engine.precision import DTYPES
+from fedlib.engine.precision import DTYPES, stored
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1
+# The largest count: what a 32-bit integer holds.
+MOST = 2**31 - 1
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
 
@@ -130,6 +134,7 @@ def configure(
     local_epochs = _local_epochs(training.get("local_epochs", task.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
+    _require_held(method.describe(), dtype)
     config = RunConfig(
         task={
             "name": task.name,
@@ -151,6 +156,20 @@ def configure(
         seeds=_seeds(seed),
     )
     return Configured(config, method)
+
+
+def _require_held(described: Mapping[str, Any], dtype: str) -> None:
+    """Refuse hyperparameters that are another number, 0, 1 or infinite, in the run's type."""
+    for name, value in described.items():
+        if isinstance(value, Mapping):
+            _require_held(value, dtype)
+        elif isinstance(value, float):
+            held = torch.tensor(value, dtype=stored(dtype)).item()
+            if any((held == edge) != (value == edge) for edge in (0, 1, math.inf, -math.inf)):
+                raise Error(
+                    f"{name} is {value!r}, which {stored(dtype)} holds as {held:g}; "
+                    "use dtype='float64' or another value"
+                )
 
 
 def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tuple[str, Algorithm]:
@@ -206,8 +225,9 @@ def named_method(
 
 def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> int:
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
-    allowed = allowed or f"a whole number >= {low}"
-    require(bool(good) and (high is None or value <= high), name, value, allowed)
+    high = MOST if high is None else high
+    allowed = allowed or f"a whole number >= {low}" + (f" and <= {high}" if good else "")
+    require(bool(good) and value <= high, name, value, allowed)
     return int(value)
 
 
@@ -251,5 +271,5 @@ def _seeds(seed: int | Mapping[str, int]) -> dict[str, int]:
     else:
         seeds = dict.fromkeys(SEEDS, seed)
     for name, value in seeds.items():
-        _whole(f"seed ({name})", value, 0)
+        _whole(f"seed ({name})", value, 0, 2**63 - 1)
     return {name: int(value) for name, value in seeds.items()}

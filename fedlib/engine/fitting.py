@@ -193,7 +193,14 @@ def _where(data: ClientData, place: int) -> tuple[int, int]:
 
 
 def _buffers(model: nn.Module) -> dict[str, Tensor]:
-    return {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    """A copy of the buffers, but for those that a module says the engine keeps: ``moving``."""
+    moving = {
+        f"{name}.{buffer}".lstrip(".")
+        for name, module in model.named_modules()
+        for buffer in getattr(module, "moving", ())
+    }
+    buffers = model.named_buffers()
+    return {name: buffer.detach().clone() for name, buffer in buffers if name not in moving}
 
 
 def _require_constant(

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
-from fedlib.engine.config import RunConfig
 from fedlib.arguments import check_fields
+from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, unknown
 
 # FedOpt averages the last 100 rounds of runs of 1500 to 4000; shorter runs average the same share

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Numbers, Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -42,7 +42,7 @@ def dirichlet(
     examples_per_client: int | Sequence[int] | np.ndarray,
     seed: Seed,
     *,
-    proportions: ArrayLike | None = None,
+    proportions: Numbers | None = None,
 ) -> list[np.ndarray]:
     """Split examples so that each client has its own mix of labels (small ``alpha``: few labels).
 

@@ -16,7 +16,7 @@ from fedlib.arguments import checked
 from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require, unknown
 from fedlib.results.archives import open_archive
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.task import Task
@@ -38,6 +38,14 @@ class Keywords(Settings, Execution, total=False):
 def published_folders(root: Path) -> list[Path]:
     """Where published runs lie: ``results`` beside a store and ``data/results`` of a checkout."""
     return [root.parent / "results", paths.project_root() / "data" / "results"]
+
+
+@checked
+def merged_overrides(
+    overrides: Mapping[str, Any] | None, more: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Common overrides, and a request's over them."""
+    return {**(overrides or {}), **(more or {})}
 
 
 class Store:
@@ -118,6 +126,8 @@ class Store:
         settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
         execution = {key: common.pop(key) for key in EXECUTION if key in common}
         keep_params, refresh = common.pop("keep_params", True), common.pop("refresh", False)
+        for name, value in (("keep_params", keep_params), ("refresh", refresh)):
+            require(isinstance(value, bool), name, value, "true or false")
         for key in common:
             raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
         configured = []
@@ -130,10 +140,9 @@ class Store:
                 raise Error(
                     f"request {dict(request)!r} names no algorithm; add algorithm='fedavg' or so"
                 )
-            merged["overrides"] = {
-                **(settings.get("overrides") or {}),
-                **(request.get("overrides") or {}),
-            }
+            merged["overrides"] = merged_overrides(
+                settings.get("overrides"), request.get("overrides")
+            )
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
         return self._answer(task, configured, keep_params, refresh, execution)
 

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from fedlib.arguments import Seed, checked
-from fedlib.errors import unknown
+from fedlib.errors import Failure, first_line, unknown
 from fedlib.task import ClientData, Task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen
 from fedlib.tasks.quadratic import quadratic_task
@@ -93,7 +93,10 @@ def load_task(
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}
     given = Given(name=name, seed=seed, data_root=data_root, **own)
-    task: Task = module.load(given)
+    try:
+        task: Task = module.load(given)
+    except MemoryError as error:
+        raise Failure(f"task {name}: {own} needs too much memory: {first_line(error)}") from None
     # An option without effect (None) is not part of the task, nor one as it was before it was one.
     unsaid = getattr(module, "HISTORICAL", {})
     stored = {

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.arguments import Numbers, checked
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
 from fedlib.task import ClientData, Task
-from fedlib.tasks.presets import Given, Preset
+from fedlib.tasks.presets import Given, Preset, whole
 
 
 class Quadratic(nn.Module):
@@ -172,6 +172,9 @@ def load(given: Given) -> Task:
         condition: eigenvalues are log-uniform in [1/condition, 1].
         heterogeneity: standard deviation of the clients' minimisers around a common one.
     """
+    for name in ("clients", "dimension"):
+        whole(getattr(given, name), name, 1)
+    require(given.condition >= 1, "condition", given.condition, "a number >= 1")
     draw, size = numpy_generator(given.seed, "quadratic"), (given.clients, given.dimension)
     basis = np.linalg.qr(draw.standard_normal((*size, given.dimension)))[0]
     eigenvalues = given.condition ** -draw.random(size)
