@@ -5,10 +5,12 @@ It works, or it is a :class:`fedlib.Error` of one line that names the argument.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 import json
 import math
+import re
 import types
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -24,6 +26,7 @@ from torch import nn
 
 import fedlib
 from fedlib import algorithms, datasets, figures, partition, results, tasks
+from fedlib.tasks import presets
 from tests.faults.campaign import cases
 
 VALUES: dict[str, Callable[[], Any]] = {
@@ -313,7 +316,7 @@ def test_right_arguments_work(known: dict[str, Any], tmp_path: Path) -> None:
 
 
 def wrong(known: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Callable, argument and value; but for what would not end: so many rounds."""
+    """Callable, argument and value."""
     for name, (_, right) in known.items():
         yield from itertools.product([name], right, VALUES)
 
@@ -365,3 +368,31 @@ def test_wrong_arguments_are_refused_by_name(known: dict[str, Any], count: Any) 
         problem = verdict(known, name, argument, VALUES[value]())
         if problem:
             count.failures.append(f"{name}({argument}={value}): {problem}")
+
+
+def options() -> Iterator[tuple[str, str, str]]:
+    """Task, option and a value that no option may have."""
+    some = {"none", "three", "true", "a half", "a long number", "a word", "no word"}  # may have
+    for name in tasks.TASKS:
+        own = [option for option in preset(name) if option not in presets.RUN]
+        yield from itertools.product([name], own, VALUES.keys() - some)
+
+
+def preset(name: str) -> dict[str, Any]:
+    declared: dict[str, Any] = declaration(name).quick
+    return declared.get(name, declared)
+
+
+def declaration(name: str) -> Any:
+    return importlib.import_module(f"fedlib.tasks.{tasks.TASKS[name][0]}")
+
+
+def test_wrong_options_of_tasks_are_refused_by_name(count: Any) -> None:
+    for name, option, value in cases(sorted(options()), 200):
+        with count.case(f"{name}({option}={value})"):
+            try:
+                presets.chosen(declaration(name), name, "quick", {option: VALUES[value]()})
+            except fedlib.Error as error:
+                assert re.fullmatch(f"{option} is .*", str(error)), error
+            else:
+                raise AssertionError("it was taken")
