@@ -158,16 +158,16 @@ def configure(
     return Configured(config, method)
 
 
-def _require_held(described: Mapping[str, Any], dtype: str) -> None:
+def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> None:
     """Refuse hyperparameters that are another number, 0, 1 or infinite, in the run's type."""
     for name, value in described.items():
         if isinstance(value, Mapping):
-            _require_held(value, dtype)
+            _require_held(value, dtype, f"{part}{name}.")
         elif isinstance(value, float):
             held = torch.tensor(value, dtype=stored(dtype)).item()
             if any((held == edge) != (value == edge) for edge in (0, 1, math.inf, -math.inf)):
                 raise Error(
-                    f"{name} is {value!r}, which {stored(dtype)} holds as {held:g}; "
+                    f"{part}{name} is {value!r}, which {stored(dtype)} holds as {held:g}; "
                     "use dtype='float64' or another value"
                 )
 

@@ -107,6 +107,8 @@ def says(described: Any, value: Any) -> bool:
         return any(says(part, value) for part in described.values())
     if isinstance(described, tuple) and isinstance(value, (list, tuple)):
         return described == tuple(value)
+    if isinstance(described, float) and isinstance(value, int):
+        return described == float(value)  # 10**30 is no float
     return bool(described == value) or str(described).lower() == str(value).lower()
 
 
@@ -130,6 +132,6 @@ def test_a_number_that_the_base_leaves_is_looked_at_all_the_same(name: str, valu
     [("beta1", 1 - 1e-9), ("tau", 1e-60), ("client_lr", 1e60), ("server_lr", 1e39)],
 )
 def test_a_number_that_the_type_cannot_hold_is_refused(key: str, value: float) -> None:
-    with pytest.raises(fedlib.Error, match=f"{key.removeprefix('client_')}.*float32"):
+    with pytest.raises(fedlib.Error, match=f"{key.replace('_lr', '.lr')} is .*float32"):
         configure(task(), "fedadam", overrides={key: value})
     assert configure(task(), "fedadam", overrides={key: value}, dtype="float64")
