@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.arguments import Numbers, check_fields, checked
-from fedlib.errors import Error, Numbers, check_fields, errors, fedlib, first_line, from
+from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
 
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
