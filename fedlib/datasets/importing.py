@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fedlib.arguments import checked
 from fedlib.datasets import npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
 from fedlib.datasets.dataset import OPTIONAL, REQUIRED
@@ -27,6 +28,7 @@ from fedlib.errors import Error, first_line, unknown
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
 
 
+@checked
 def import_file(
     name: str, path: str | os.PathLike[str], data_root: store.Root = None, overwrite: bool = False
 ) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedlib import files, paths
+from fedlib.arguments import checked
 from fedlib.datasets import download, originals, sources, store
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.unpack import unpack
@@ -21,6 +22,7 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 
+@checked
 def prepare(
     name: str,
     data_root: store.Root = None,

@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib import files, paths
+from fedlib.arguments import checked
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.sources import SOURCES
 from fedlib.errors import Error, Failure, first_line
@@ -137,6 +138,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
     return arrays
 
 
+@checked
 def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     """Read every array of a prepared data set again and compare it with the card.
 
@@ -163,6 +165,7 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     return card
 
 
+@checked
 def prepared(data_root: Root = None) -> list[dict[str, Any]]:
     """The cards of all prepared data sets, by name, each with its size on disk as ``"bytes"``.
 

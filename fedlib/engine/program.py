@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from fedlib import files, randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine import precision, strategy
+from fedlib.engine import fitting, precision, strategy
 from fedlib.engine.allocator import keep_freed_memory
 from fedlib.engine.backend import Backend
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
@@ -77,9 +77,11 @@ class Program:
         self.dtype = precision.stored(config.dtype)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(randomness.key(config.seeds["init"], "init"))
-            model = task.model()
+            model = task.new_model()
         _check_features(model, method)
+        trial = fitting.spare(model)
         self.model = FlatModel(model, self.dtype, device)
+        fitting.require_fit(task, trial, self.dtype)
         self.model.forward_context = partial(precision.computing, config.dtype, device)
         self.strategy = strategy.pick(
             self.model.size,

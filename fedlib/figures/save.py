@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from fedlib import paths
+from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
@@ -37,6 +38,7 @@ _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 MANY_TASKS = 3
 
 
+@checked
 def save(
     figure: Figure | None,
     id: str,

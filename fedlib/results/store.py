@@ -13,11 +13,12 @@ import pandas as pd
 
 from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem, read_digests
 from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
-from fedlib.engine.run import Execution, combinations, grid_frame
-from fedlib.errors import Error, unknown
+from fedlib.engine.run import Execution, combinations, ends, grid_frame
+from fedlib.errors import Error, require, unknown
 from fedlib.results.archives import open_archive
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.task import Task
@@ -39,6 +40,14 @@ class Keywords(Settings, Execution, total=False):
 def published_folders(root: Path) -> list[Path]:
     """Where published runs lie: ``results`` beside a store and ``data/results`` of a checkout."""
     return [root.parent / "results", paths.project_root() / "data" / "results"]
+
+
+@checked
+def merged_overrides(
+    overrides: Mapping[str, Any] | None, more: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Common overrides, and a request's over them."""
+    return {**(overrides or {}), **(more or {})}
 
 
 class Store:
@@ -64,6 +73,7 @@ class Store:
         True
     """
 
+    @checked
     def __init__(
         self,
         root: str | os.PathLike[str] | None = None,
@@ -82,6 +92,7 @@ class Store:
 
     # ---------------------------------------------------------------- asking for runs
 
+    @checked
     def run(self, task: Task, algorithm: str | Algorithm, **keywords: Unpack[Keywords]) -> History:
         """One run, from disk if it is there, else trained and stored.
 
@@ -98,6 +109,7 @@ class Store:
         """
         return self.runs(task, [{"algorithm": algorithm}], **keywords)[0]
 
+    @checked
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
@@ -119,6 +131,8 @@ class Store:
         settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
         execution = {key: common.pop(key) for key in EXECUTION if key in common}
         keep_params, refresh = common.pop("keep_params", True), common.pop("refresh", False)
+        for name, value in (("keep_params", keep_params), ("refresh", refresh)):
+            require(isinstance(value, bool), name, value, "true or false")
         for key in common:
             raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
         configured = []
@@ -131,13 +145,13 @@ class Store:
                 raise Error(
                     f"request {dict(request)!r} names no algorithm; add algorithm='fedavg' or so"
                 )
-            merged["overrides"] = {
-                **(settings.get("overrides") or {}),
-                **(request.get("overrides") or {}),
-            }
+            merged["overrides"] = merged_overrides(
+                settings.get("overrides"), request.get("overrides")
+            )
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
         return self._answer(task, configured, keep_params, refresh, execution)
 
+    @checked
     def grid(self, task: Task, algorithm: str, **keywords: Any) -> pd.DataFrame:
         """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
 
@@ -153,8 +167,7 @@ class Store:
         common = {key: keywords.pop(key) for key in known if key in keywords}
         cells = combinations(keywords)
         if common.get("eval_every") is None:
-            rounds = common.get("rounds")
-            common["eval_every"] = max(1, task.rounds if rounds is None else rounds)
+            common["eval_every"] = ends(task, common.get("rounds"))
         requests = [{"overrides": cell} for cell in cells]
         common = {"keep_params": False, "algorithm": algorithm, **common}
         return grid_frame(cells, self.runs(task, requests, **common))
@@ -226,14 +239,17 @@ class Store:
         """Where interrupted runs leave their state."""
         return self.root / ".checkpoints"
 
+    @checked
     def path(self, config: RunConfig) -> Path:
         """Where a run of this configuration belongs."""
         return run_path(self.root, config)
 
+    @checked
     def has(self, digest: str) -> bool:
         """Whether the store itself holds the run."""
         return find(self.root, digest) is not None
 
+    @checked
     def load(self, digest: str, params: bool = True) -> History:
         """A run by its digest, from the store or else from the published runs.
 
@@ -253,6 +269,7 @@ class Store:
                 return archive[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
+    @checked
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
         """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
 
