@@ -192,6 +192,12 @@ RESERVED = (
     "error_rsd",
 )
 
+# What of a task decides its numbers.
+PARTS = {
+    *("model", "train", "test", "loss", "metrics", "transform", "reduction", "l2"),
+    *("cohorts", "pool"),
+}
+
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
     """The inputs as they are."""
@@ -258,6 +264,11 @@ class Task:
     # Whether name, options and fingerprint say everything, as of the catalogue's tasks. One that is
     # made by hand, or a copy with another part, is told apart by :mod:`fedlib.engine.fingerprint`.
     described: bool = field(default=False, init=False, repr=False, compare=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in PARTS:  # no longer what the catalogue describes
+            super().__setattr__("described", False)
+        super().__setattr__(name, value)
 
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
