@@ -27,8 +27,8 @@ from fedlib import models
 from fedlib.engine.config import configure
 from fedlib.engine.device import peak_of, resolve_device
 from fedlib.engine.forecast import forecast
-from fedlib.engine.program import Program
-from fedlib.errors import Error, unknown
+from fedlib.engine.program import BACKENDS, Program
+from fedlib.errors import require, unknown
 from fedlib.losses import cross_entropy, sequence_cross_entropy, squared_error
 from fedlib.task import ClientData, PerExample, Task
 
@@ -142,6 +142,8 @@ def _pixels(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return x, x
 
 
+# The largest count.
+MOST = 10**6
 WORKLOADS: dict[str, Workload] = {
     "W1": Workload(
         "logistic regression 60 to 10, 100 examples a client, batch 10",
@@ -236,11 +238,14 @@ def bench(
     """
     if name not in WORKLOADS:
         raise unknown("workload", name, WORKLOADS)
-    for what, value in (("repeats", repeats), ("configurations", configurations)):
-        if value < 1:
-            raise Error(f"{what} is {value}; allowed: a whole number >= 1")
     load = WORKLOADS[name]
     cohort = load.cohort if clients is None else clients
+    counts = {"repeats": repeats, "configurations": configurations, "clients": cohort}
+    for what, value in counts.items():
+        require(1 <= value <= MOST, what, value, f"a whole number from 1 to {MOST:,}")
+    require(0 < width <= MOST, "width", width, f"a number > 0, at most {MOST:,}")
+    if backend != "auto" and backend not in BACKENDS:
+        raise unknown("backend", backend, ("auto", *BACKENDS))
     task, where = _task(load, name, cohort, width), resolve_device(device)
     rates = [0.03 * 0.9**one for one in range(configurations)]
     configured = [

@@ -13,9 +13,11 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar, Self, get_args, get_type_hints
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.arguments import check_fields
 from fedlib.errors import require
 
 
@@ -48,8 +50,10 @@ class Component:
     def __post_init__(self) -> None:
         for name, types in field_types(type(self)).items():
             value = getattr(self, name)
-            if float in types and isinstance(value, int) and not isinstance(value, bool):
-                object.__setattr__(self, name, float(value))
+            value = value.item() if isinstance(value, np.generic) else value
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            object.__setattr__(self, name, float(value) if float in types and whole else value)
+        check_fields(self)
         self.validate()
 
     def validate(self) -> None:

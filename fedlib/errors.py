@@ -34,7 +34,8 @@ def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
 def require(condition: bool, what: str, value: Any, allowed: str) -> None:
     """Raise :class:`Error` naming ``what`` and its ``allowed`` range unless ``condition`` holds."""
     if not condition:
-        raise Error(f"{what} is {value!r}; allowed: {allowed}")
+        shown = " ".join(repr(value).split())  # a tensor's has several lines
+        raise Error(f"{what} is {shown}; allowed: {allowed}")
 
 
 def first_line(error: BaseException) -> str:

@@ -1,24 +1,53 @@
-"""Writing files and folders so that a name stands only for what is complete."""
+"""Writing files and folders so that a name stands only for what is complete.
+
+What is being written has a name of its own beside its place, ``.<machine>-<pid>-<token>.<name>``,
+and a folder that it replaces waits as ``.<machine>-<pid>-<token>-old.<name>``. So whoever comes
+later sees what a killed process left: :func:`recover` gives a folder its name back, :func:`clean`
+removes the rest. What a living process writes is never touched.
+"""
 
 from __future__ import annotations
 
 import errno
+import functools
+import hashlib
+import logging
 import os
+import platform
+import re
 import secrets
 import shutil
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+from fedlib.errors import Error, Failure
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger("fedlib")
 
 # What says that a folder that is not empty, or a file, has the name.
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+# File systems that cannot allocate in advance.
+CANNOT_ALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+ASIDE = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9a-f]{8}(-old)?\.(.+)", re.DOTALL)
+# Another machine's process is taken for dead when it has written nothing for so long.
+DEAD_SECONDS = 24 * 3600.0
+LOCK = ".lock"
 
 
 def write(path: Path, content: bytes) -> None:
     """Write a file so that it is complete or not there.
 
     Raises:
-        OSError: it cannot be written; what lay there stays.
+        Failure: it cannot be written; what lay there stays.
 
     Example:
         >>> import tempfile
@@ -37,20 +66,24 @@ def replacing(path: Path, stays: Callable[[], bool] = lambda: False) -> Iterator
 
     What is written there gets the name ``path`` when the block ends, in place of a file or folder
     that has it; when the block raises it is removed, and what lay there stays. Missing parents are
-    made. Several processes may write the same path: the last one wins.
+    made, and what killed processes left beside ``path`` is removed. Several processes may write
+    the same path: the last one wins.
 
     Args:
         stays: asked at the end if a folder has the name; if true it stays, and what was written is
             removed.
 
     Raises:
-        OSError: it cannot be written.
+        Failure: it cannot be written; in the block too, an OSError becomes one.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    aside = _aside(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clean_once(path.parent.absolute())
         yield aside
         install(aside, path, stays)
+    except OSError as problem:
+        raise Failure(f"cannot write {path}: {reason(problem)}") from None
     finally:
         remove(aside)
 
@@ -68,36 +101,321 @@ def making(folder: Path) -> Iterator[None]:
         yield
     finally:
         for part in made:
-            if part.is_dir() and not any(part.iterdir()):
-                part.rmdir()
+            remove_if_empty(part)
 
 
 def install(aside: Path, path: Path, stays: Callable[[], bool] = lambda: False) -> None:
     """Give the file or folder ``aside`` the name ``path``; see :func:`replacing`."""
     # A folder that is not empty cannot be replaced in one step; the old one waits beside it.
-    old = aside.with_name(f"{aside.name}.old")
-    for _ in range(100):  # other processes may take the name between the steps
-        try:
-            os.replace(aside, path)
-        except OSError as problem:
-            if problem.errno not in TAKEN and not path.is_dir():
+    writer = aside.name.removesuffix(f".{path.name}")
+    old = aside.with_name(f"{writer}-old.{path.name}")
+    try:
+        for _ in range(100):  # other processes may take the name between the steps
+            try:
+                os.replace(aside, path)
+            except OSError as problem:
+                if problem.errno not in TAKEN and not path.is_dir():
+                    raise
+                if old.exists():  # another process put a newer one in its place
+                    _discard(old)
+                if stays():
+                    return
+                with suppress(FileNotFoundError):
+                    os.rename(path, old)
+            else:
                 if old.exists():
-                    os.rename(old, path)
-                raise
-            remove(old)
-            if stays():
+                    _discard(old)
                 return
-            with suppress(FileNotFoundError):
-                os.rename(path, old)
-        else:
-            remove(old)
-            return
-    raise FileExistsError(f"cannot write {path}: other processes keep replacing it; try again")
+    except BaseException:
+        if old.exists() and not path.exists():
+            with suppress(OSError):  # then recover() does it
+                os.rename(old, path)
+        raise
+    raise FileExistsError(f"other processes keep replacing {path}; try again")
+
+
+def _discard(old: Path) -> None:
+    """Remove what was replaced, under a name that :func:`recover` takes for no whole folder."""
+    gone = old.with_name(_aside(old).name)
+    os.rename(old, gone)
+    remove(gone)
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder if it is there."""
-    if path.is_dir():
+    """Remove a file or folder if it is there; what cannot be removed stays for :func:`clean`."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder if it is there, empty, and can be removed."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def reason(problem: OSError) -> str:
+    """What the system says went wrong, in a line."""
+    return " ".join(str(problem.strerror or problem).split())
+
+
+# ------------------------------------------------------------------------------------------ space
+
+
+def require_writable(folder: Path, size: int = 1) -> None:
+    """Refuse to begin what could not be stored: try to write in a folder, and leave nothing.
+
+    Args:
+        folder: need not exist yet; then where it would be made is tried.
+        size: bytes that must fit.
+
+    Raises:
+        Error: nothing can be written there, or less than ``size``.
+    """
+    there = folder.absolute()
+    try:
+        while not _is_there(there):
+            there = there.parent
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        with tempfile.TemporaryFile(dir=there) as file:  # without a name, wherever that can be
+            allocate(file, size, there)
+    except OSError as problem:
+        raise Error(
+            f"cannot write {size:,} bytes in {folder}: {reason(problem)}; nothing has been done"
+        ) from None
+
+
+def _is_there(path: Path) -> bool:
+    """Unlike ``Path.exists``, names that nothing can have raise an OSError."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise
+        return False
+    return True
+
+
+def allocate(file: IO[bytes], size: int, folder: Path) -> None:
+    """Take ``size`` bytes for a file in a folder that is open for writing.
+
+    Raises:
+        OSError: there is less space.
+    """
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return
+        except OSError as problem:
+            if problem.errno not in CANNOT_ALLOCATE:
+                raise
+    if shutil.disk_usage(folder).free < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    file.write(b"\0")
+    file.flush()
+
+
+class Reserved:
+    """A file whose next content has its space already, so that it can be written on a full disk.
+
+    Args:
+        path: of the file. The space lies beside it, where the file system can allocate.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._aside: Path | None = None
+
+    def take(self, size: int) -> None:
+        """Take space for the next content, in place of what was taken.
+
+        Raises:
+            OSError: there is less; nothing is taken then.
+        """
+        self.release()
+        aside = _aside(self.path)
+        for attempt in range(100):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _clean_once(self.path.parent.absolute())
+            try:
+                with open(aside, "wb") as file:
+                    self._aside = aside
+                    allocate(file, size, aside.parent)
+                return
+            except FileNotFoundError:  # another process removed the folder, which was empty
+                if attempt == 99:
+                    raise
+            except BaseException:
+                self.release()
+                raise
+
+    def write(self, *parts: bytes | memoryview) -> None:
+        """Put new content in the place of the file; what was taken is used up.
+
+        Raises:
+            OSError: it cannot be written; the file stays as it was.
+        """
+        if self._aside is None:
+            self.take(sum(len(part) for part in parts))
+        assert self._aside is not None
+        try:
+            with open(self._aside, "r+b") as file:
+                for part in parts:
+                    file.write(part)
+                file.truncate()
+            os.replace(self._aside, self.path)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Give back what was taken."""
+        if self._aside is not None:
+            remove(self._aside)
+            self._aside = None
+
+
+# ------------------------------------------------------------------------------------------ locks
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """While no other process is in such a block; where the system cannot lock, at once.
+
+    Args:
+        path: of the lock, a file that is there as long as somebody has or awaits the lock.
+
+    Raises:
+        Failure: it cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        while not _lock(handle, path):  # another process removed the file when it was done
+            os.close(handle)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as problem:
+        raise Failure(f"cannot lock {path}: {reason(problem)}") from None
+    try:
+        yield
+    finally:
+        remove(path)
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path, wait: bool = True) -> bool:
+    """Lock an open file; whether that is done and the file still has its name."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def free_lock(path: Path, remove_it: bool) -> bool:
+    """Whether a lock's file is there though nobody has the lock; if asked it is removed."""
+    if fcntl is None:
+        return False
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        free = _lock(handle, path, wait=False)
+        if free and remove_it:
+            remove(path)
+        return free
+    finally:
+        os.close(handle)
+
+
+# ------------------------------------------------------------------- what killed processes leave
+
+
+def recover(folder: Path) -> list[Path]:
+    """Give back its name to every folder that a killed process had put aside to replace it.
+
+    Logged as a warning. Where nothing can be renamed, nothing is.
+
+    Returns:
+        the folders that are back.
+    """
+    back = []
+    for aside in remains(folder):
+        match = ASIDE.fullmatch(aside.name)
+        path = folder / match[4] if match and match[3] else None
+        if path is not None and not path.exists():
+            with suppress(OSError):
+                os.rename(aside, path)
+                back.append(path)
+                log.warning("%s is back: the process that replaced it was killed meanwhile", path)
+    return back
+
+
+def remains(folder: Path) -> list[Path]:
+    """What lies directly in a folder and was being written by processes that are dead."""
+    found = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = ASIDE.fullmatch(entry.name)
+            if match and _dead(Path(entry.path), match[1], int(match[2])):
+                found.append(Path(entry.path))
+    return sorted(found)
+
+
+def clean(folder: Path) -> list[Path]:
+    """Remove what killed processes left directly in a folder, after :func:`recover`.
+
+    Returns:
+        what was removed.
+    """
+    recover(folder)
+    left = remains(folder)
+    for aside in left:
+        remove(aside)
+    return [aside for aside in left if not aside.exists()]
+
+
+@functools.cache
+def _clean_once(folder: Path) -> None:
+    """Once in a process: a folder may hold thousands of runs."""
+    clean(folder)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{_machine()}-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
+
+
+@functools.cache
+def _machine() -> str:
+    """Tells apart where process ids mean something: machines that share a disk, and containers."""
+    known = [platform.node()]
+    with suppress(OSError):
+        known.append(Path("/etc/machine-id").read_text(encoding="utf-8"))
+    with suppress(OSError):
+        known.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256(" ".join(known).encode()).hexdigest()[:8]
+
+
+def _dead(aside: Path, machine: str, pid: int) -> bool:
+    """Whether the process that was writing there is no more."""
+    if machine == _machine() and os.name == "posix":  # elsewhere signal 0 is no question
+        try:
+            os.kill(pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return True
+        except PermissionError:
+            return False
+        return False
+    inside = aside.rglob("*") if aside.is_dir() else ()
+    try:
+        latest = max(path.lstat().st_mtime for path in (aside, *inside))
+    except OSError:  # it changes right now
+        return False
+    return time.time() - latest > DEAD_SECONDS

@@ -29,7 +29,7 @@ from IPython.core.getipython import get_ipython
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
-from fedlib import figures
+from fedlib import figures, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.device import resolve_device
 from fedlib.engine.history import History
@@ -58,8 +58,8 @@ def start(
             preset and stays None (the task's own) otherwise.
 
     Raises:
-        Error: an unknown preset or device, a bad seed, or a small number that the notebook
-            does not have.
+        Error: an unknown preset or device, a bad seed, a small number that the notebook does not
+            have, or a store or folder of figures where nothing can be written.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     if preset not in PRESETS:
@@ -71,14 +71,21 @@ def start(
     for key in filled:
         if key not in numbers:
             raise unknown(f"small number of {name}", key, numbers)
+    store = Store()
+    for folder in (store.root, paths.figures_root()):
+        files.require_writable(folder)
     _show_figures()
     style.apply()
     print(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
+<<<<<<< HEAD
     declared = seed == 0 and all(value is None for value in numbers.values())
     return Session(preset, seed, device, Store(), filled, name, declared)
+=======
+    return Session(preset, seed, device, store, filled, name)
+>>>>>>> main
 
 
 def _show_figures() -> None:

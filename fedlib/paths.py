@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+
+from fedlib.errors import Error
 
 
 def project_root() -> Path:
@@ -20,10 +23,35 @@ def project_root() -> Path:
 
 
 def data_root(path: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of data and stored runs: ``path``, else ``FEDLIB_DATA``, else ``data/``."""
-    return Path(path or os.environ.get("FEDLIB_DATA") or project_root() / "data")
+    """The folder of data and stored runs: ``path``, else ``FEDLIB_DATA``, else ``data/``.
+
+    Raises:
+        Error: there is something else of that name, or nothing can have it.
+    """
+    return _folder(path or os.environ.get("FEDLIB_DATA") or project_root() / "data")
 
 
 def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of figures: ``path``, else ``FEDLIB_FIGURES``, else ``figures/``."""
-    return Path(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
+    """The folder of figures: ``path``, else ``FEDLIB_FIGURES``, else ``figures/``.
+
+    Raises:
+        Error: as :func:`data_root`.
+    """
+    return _folder(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    """A folder that is there, or may be made."""
+    folder = Path(path)
+    try:
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise Error(f"cannot write in {folder}, nor read: it is not a folder; give another")
+    except FileNotFoundError:
+        if folder.is_symlink():
+            raise Error(f"cannot write in {folder}: it links to nothing; give another") from None
+    except (OSError, ValueError) as problem:
+        if isinstance(problem, Error):
+            raise
+        why = problem.strerror if isinstance(problem, OSError) else problem
+        raise Error(f"cannot write in {folder}: {why}; give another folder") from None
+    return folder

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import Error, require
+from fedlib.arguments import Numbers, check_fields, checked
+from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
 
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -48,20 +49,21 @@ class ClientData:
 
     x: Tensor
     y: Tensor
-    parts: Sequence[np.ndarray] = field(repr=False)
+    parts: Sequence[Any] = field(repr=False)
     ids: Sequence[str] = field(default=(), repr=False)
-    weights: np.ndarray | None = field(default=None, repr=False)
+    weights: Numbers | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, tensor in (("x", self.x), ("y", self.y)):
-            if not isinstance(tensor, Tensor):
-                kind = type(tensor).__name__
-                raise Error(f"client data: {name} is a {kind}; give a tensor, torch.as_tensor(...)")
+            if not tensor.dim():
+                raise Error(f"client data: {name} is one number; its first axis is the examples'")
         if len(self.x) != len(self.y):
             raise Error(
                 f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
             )
-        parts = [_indices(client, part) for client, part in enumerate(self.parts)]
+        what = "client data: the part of client"
+        parts = [_indices(what, client, part) for client, part in enumerate(self.parts)]
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate(parts or [sizes[:0]])
         outside = np.flatnonzero((index < 0) | (index >= len(self.x)))
@@ -71,13 +73,16 @@ class ClientData:
                 f"client data: client {client} has example {index[outside[0]]}, outside "
                 f"0..{len(self.x) - 1}; check the partition"
             )
-        for name, given in (("weights", self.weights), ("ids", self.ids or None)):
+        names = list(self.ids)
+        for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
                 raise Error(
                     f"client data: {len(given)} {name} for {len(sizes)} clients; need one each"
                 )
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)
+            if weights.ndim != 1:
+                raise Error(f"client data: weights of shape {weights.shape}; need one number each")
             wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
             if len(wrong):
                 value = weights[wrong[0]]
@@ -90,7 +95,7 @@ class ClientData:
             sizes=sizes,
             index=torch.from_numpy(index),
             starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
-            ids=list(self.ids) or [str(i) for i in range(len(sizes))],
+            ids=names or [str(i) for i in range(len(sizes))],
             parts=(),
         )
 
@@ -109,14 +114,15 @@ class ClientData:
             object.__setattr__(self, name, value)
 
     @classmethod
+    @checked
     def contiguous(
         cls,
         x: Tensor,
         y: Tensor,
-        starts: np.ndarray,
-        sizes: np.ndarray,
+        starts: Numbers,
+        sizes: Numbers,
         ids: Sequence[str] = (),
-        weights: np.ndarray | None = None,
+        weights: Numbers | None = None,
     ) -> ClientData:
         """Clients whose examples follow each other: client i owns ``sizes[i]`` from ``starts[i]``.
 
@@ -125,8 +131,11 @@ class ClientData:
         Args:
             starts, sizes: int64 ``[clients]``; clients need not be in order and may leave gaps.
         """
+        starts, sizes = (
+            _indices("client data: the", name, given)
+            for name, given in (("starts", starts), ("sizes", sizes))
+        )
         data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes), ids, weights)
-        starts, sizes = np.asarray(starts, np.int64), np.asarray(sizes, np.int64)
         inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
         if not inside or (starts + sizes).max(initial=0) > len(x):
             raise Error(f"client data: clients outside the {len(x)} examples; check the starts")
@@ -158,8 +167,8 @@ class ClientData:
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
 
 
-def _indices(client: int, part: Any) -> np.ndarray:
-    """A client's part as int64 indices.
+def _indices(what: str, which: Any, part: Any) -> np.ndarray:
+    """Places or counts, for instance a client's part, as int64 ``[N]``.
 
     Raises:
         Error: a mask, fractions, or more than one dimension.
@@ -167,10 +176,27 @@ def _indices(client: int, part: Any) -> np.ndarray:
     given = np.asarray(part)
     if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
         return given.astype(np.int64, copy=False)
-    what = f"client data: the part of client {client} is"
     if given.dtype == bool:
-        raise Error(f"{what} a mask; give indices, np.flatnonzero(mask)")
-    raise Error(f"{what} {given.dtype} of shape {given.shape}; give a list of indices")
+        raise Error(f"{what} {which} is a mask; give indices, np.flatnonzero(mask)")
+    raise Error(f"{what} {which} is {given.dtype} of shape {given.shape}; give a list of indices")
+
+
+# Numbers that histories have beside a task's metrics; see engine/fairness.py.
+RESERVED = (
+    "loss",
+    "accuracy_std",
+    "accuracy_std_weighted",
+    "accuracy_worst_30",
+    "accuracy_worst_30_weighted",
+    "accuracy_worst_10",
+    "error_rsd",
+)
+
+# What of a task decides its numbers.
+PARTS = {
+    *("model", "train", "test", "loss", "metrics", "transform", "reduction", "l2"),
+    *("cohorts", "pool"),
+}
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -239,6 +265,11 @@ class Task:
     # made by hand, or a copy with another part, is told apart by :mod:`fedlib.engine.fingerprint`.
     described: bool = field(default=False, init=False, repr=False, compare=False)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in PARTS:  # no longer what the catalogue describes
+            super().__setattr__("described", False)
+        super().__setattr__(name, value)
+
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
 
@@ -261,13 +292,39 @@ class Task:
         )
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.reduction not in ("mean", "sum"):
             raise Error(
                 f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"
             )
         require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
+        for name in self.metrics:
+            if name in RESERVED or name.endswith("_unweighted"):
+                raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")
         if not len(self.train):
             raise Error(f"task {self.name}: no training clients; the partition is empty")
+        if not self.test.sizes.sum():
+            raise Error(f"task {self.name}: no test examples; nothing could be evaluated")
+
+    def new_model(self) -> nn.Module:
+        """A new model, drawn from torch's generator as it stands.
+
+        Raises:
+            Error: ``model`` fails, or makes something else.
+        """
+        try:
+            model = self.model()
+        except Error:
+            raise
+        except Exception as error:
+            raise Error(f"task {self.name}: model() fails: {first_line(error)}") from error
+        if not isinstance(model, nn.Module):
+            kind = type(model).__name__
+            raise Error(f"task {self.name}: model() gives a {kind}; it must make a torch.nn.Module")
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_complex():
+                raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")
+        return model
 
     def __repr__(self) -> str:
         data = "stand-in data" if self.stand_in else "data"

@@ -14,7 +14,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fedlib"
 # Rooms from the ground up; a room is a folder, or a file of the package itself.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "paths", "files", "threads", "randomness", "losses", "component", "task"),
+    (
+        "errors",
+        "arguments",
+        "paths",
+        "files",
+        "threads",
+        "randomness",
+        "losses",
+        "component",
+        "task",
+    ),
     ("models", "datasets", "partitioners", "papers"),
     ("tasks", "optimizers"),
     ("algorithms",),

@@ -20,7 +20,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a negative index": ({"parts": [[0], [1, -1]]}, "client 1 has example -1, outside 0..3"),
     "an index too large": ({"parts": [[0, 4], [1]]}, "client 0 has example 4, outside 0..3"),
     "few targets": ({"y": Y[:3]}, "4 inputs but 3 targets"),
-    "an array": ({"x": X.numpy()}, "x is a ndarray; give a tensor"),
+    "an array": ({"x": X.numpy()}, "x is a ndarray of shape .*; allowed: Tensor"),
     "few weights": ({"weights": np.ones(1)}, "1 weights for 2 clients"),
     "a negative weight": ({"weights": np.array([1.0, -1.0])}, "client 1 has weight -1.0"),
     "a weight that is no number": ({"weights": [np.nan, 1.0]}, "client 0 has weight nan"),

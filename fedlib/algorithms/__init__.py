@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fedlib.algorithms.adaalter import AdaAlter
 from fedlib.algorithms.adafedadam import AdaFedAdam
 from fedlib.algorithms.base import Algorithm, Client
@@ -36,6 +38,7 @@ from fedlib.algorithms.objectives import Moon, Objective, Proximal
 from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.algorithms.server_only import ServerOnly
+from fedlib.arguments import checked, shown
 from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
@@ -102,6 +105,7 @@ __all__ = [
 ]
 
 
+@checked
 def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
     """The hyperparameters of a named algorithm and their defaults.
 
@@ -120,6 +124,7 @@ def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
     return {key: place.default for key, place in _places(name, client_optimizer).items()}
 
 
+@checked
 def build(name: str, **values: Any) -> Algorithm:
     """A named algorithm with hyperparameters in the papers' words.
 
@@ -138,6 +143,7 @@ def build(name: str, **values: Any) -> Algorithm:
     for key, value in values.items():
         if key not in places:
             raise unknown(f"override for {name}", key, places)
+        value = value.item() if isinstance(value, np.generic) else value
         places[key].check(key, value)
         changes.setdefault(places[key].part, {})[places[key].field] = value
     method = METHODS[name]()
@@ -173,7 +179,7 @@ class _Place:
             good = isinstance(value, (int, float)) and not isinstance(value, bool)
             allowed = "a number"
         if not good:
-            raise Error(f"override {key} is {value!r}; allowed: {allowed}")
+            raise Error(f"override {key} is {shown(value)}; allowed: {allowed}")
 
 
 def _places(name: str, client_optimizer: str) -> dict[str, _Place]:

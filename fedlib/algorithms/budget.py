@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked
 from fedlib.errors import Error, require
 
 
+@checked
 def clients_for_budget(method: Algorithm, budget: float) -> int:
     """Clients per round whose sending and receiving costs at most ``budget`` model sizes.
 

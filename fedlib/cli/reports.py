@@ -1,26 +1,20 @@
-"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``doctor``."""
+"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``bench``."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 from collections import Counter
 from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset
-from fedlib.cli.terminal import columns, parse_pairs, show, store_root
-
-if TYPE_CHECKING:
-    import torch
-
-    from fedlib.engine.strategy import Limits
+from fedlib.cli.terminal import Damage, columns, parse_pairs, show, store_root
 
 
 def list_(
@@ -43,7 +37,10 @@ def list_(
         },
         "algorithms": {name: {"about": _first_line(method)} for name, method in METHODS.items()},
         "data": {
-            name: {"about": card["title"] + (" (prepared)" if card["prepared"] else "")}
+            name: {
+                "about": card.get("title", "(its card is broken)")
+                + (" (prepared)" if card["prepared"] else "")
+            }
             for name, card in ((n, datasets.info(n, data_root)) for n in datasets.names(data_root))
         },
         "figures": {entry.id: {"about": f"by {entry.notebook}"} for entry in draw.entries()},
@@ -56,6 +53,10 @@ def list_(
         for name, entries in chosen.items()
     )
     show(chosen if what == "all" else chosen[what], as_json, text)
+
+
+def _state(card: dict[str, Any]) -> str:
+    return " (broken)" if "error" in card else " (prepared)" if card["prepared"] else ""
 
 
 def _first_line(method: Any) -> str:
@@ -108,8 +109,10 @@ def figures(
     from fedlib.reproduction import draw
     from fedlib.results import Store
 
-    paths = draw.redraw(ids or None, store=Store(store_root(data_root)))
+    with Damage() as damage:
+        paths = draw.redraw(ids or None, store=Store(store_root(data_root)))
     show([str(path) for path in paths], as_json, "\n".join(str(path) for path in paths))
+    damage.tell()
 
 
 def compare(
@@ -125,7 +128,8 @@ def compare(
     from fedlib.reproduction.compare import summary
     from fedlib.results import Store
 
-    frame = compared(Store(store_root(data_root)))
+    with Damage() as damage:
+        frame = compared(Store(store_root(data_root)))
     if paper is not None:
         if paper not in set(frame["paper"]):
             raise unknown("paper", paper, frame["paper"].unique())
@@ -135,6 +139,7 @@ def compare(
     )
     totals = summary(frame).to_string(index=False, na_rep="-")
     show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
+<<<<<<< HEAD
 
 
 def claims(
@@ -233,6 +238,9 @@ def _execution(device: torch.device, limits: Limits) -> str:
     rows += f"; one thread up to {limits.one_thread_numbers:,}"
     parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
     return f"{rows}; else clients in parallel {parallel}"
+=======
+    damage.tell()
+>>>>>>> main
 
 
 def checkout_module(name: str) -> ModuleType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 from collections.abc import Callable, Collection
@@ -89,6 +90,33 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Damage(logging.Handler):
+    """Collects the damaged runs that are logged and left out inside: message by place."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.places: dict[str, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        place = next((a.place for a in record.args or () if hasattr(a, "place")), None)
+        if place is not None:
+            self.places[place] = record.getMessage()
+
+    def __enter__(self) -> Damage:
+        logging.getLogger("fedlib").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("fedlib").removeHandler(self)
+
+    def tell(self) -> None:
+        """If there were any, how many and where, in a line; then the exit status is 1."""
+        if self.places:
+            many = f"{len(self.places)} damaged runs or archives were left out: "
+            typer.echo("fedlib: " + many + "; ".join(self.places), err=True)
+            raise typer.Exit(1)
 
 
 def columns(rows: list[tuple[Any, ...]]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedlib.arguments import checked
 from fedlib.datasets import posts, standins, store, text_standins
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import REQUIRED, Dataset, TextDataset
@@ -41,11 +42,13 @@ _announced: set[str] = set()
 _WORDS = {"arrays": "arrays", "text": "texts", "posts": "posts"}
 
 
+@checked
 def names(data_root: Root = None) -> list[str]:
     """All known names, sorted: the catalogue's, and those the user has imported."""
     return sorted(set(CATALOGUE) | set(store.prepared_names(data_root)))
 
 
+@checked
 def info(name: str, data_root: Root = None) -> dict[str, Any]:
     """The card of a data set: what it is, source and licence, and if it is prepared its counts.
 
@@ -66,6 +69,7 @@ def info(name: str, data_root: Root = None) -> dict[str, Any]:
     return {**entry, **(card or {}), "prepared": card is not None}
 
 
+@checked
 def load(name: str, data_root: Root = None) -> Dataset:
     """A data set of arrays: the prepared copy, else the offline stand-in (which is logged once).
 
@@ -89,6 +93,7 @@ def load(name: str, data_root: Root = None) -> Dataset:
     )
 
 
+@checked
 def load_text(name: str, data_root: Root = None) -> TextDataset:
     """A data set of texts: the prepared copy, else the offline stand-in (which is logged once).
 
@@ -105,6 +110,7 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
     return TextDataset(name, arrays, clients, **_about(card))
 
 
+@checked
 def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
     """A prepared data set of posts as memory maps, by split: train, test and what else there is.
 

@@ -11,7 +11,6 @@ import codecs
 import itertools
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fedlib.arguments import checked
 from fedlib.datasets import npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
 from fedlib.datasets.dataset import OPTIONAL, REQUIRED
@@ -28,6 +28,7 @@ from fedlib.errors import Error, first_line, unknown
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
 
 
+@checked
 def import_file(
     name: str, path: str | os.PathLike[str], data_root: store.Root = None, overwrite: bool = False
 ) -> dict[str, Any]:
@@ -128,11 +129,10 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
 
 @contextmanager
 def _whole(what: str) -> Iterator[None]:
-    """Turn whatever a damaged archive raises into one line."""
-    damaged = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+    """Turn whatever a damaged archive raises into one line: its bytes may say anything."""
     try:
         yield
-    except (*damaged, ValueError) as error:
+    except Exception as error:
         raise Error(
             f"{what} is damaged, or holds Python objects, which would have to be unpickled: "
             f"{first_line(error)}"

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from fedlib.arguments import check_fields
 from fedlib.datasets import npy
 from fedlib.errors import Error, require
 
@@ -60,6 +61,9 @@ class Posts:
     lengths: np.ndarray
     word_list: Sequence[str] = ()
     tag_list: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __len__(self) -> int:
         return len(self.sentences)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fedlib import files, paths
+from fedlib.arguments import checked
 from fedlib.datasets import download, originals, sources, store
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.unpack import unpack
@@ -21,6 +22,7 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 
+@checked
 def prepare(
     name: str,
     data_root: store.Root = None,
@@ -117,7 +119,23 @@ def _working_in(raw: Path, name: str) -> Iterator[None]:
     except BlockingIOError:
         raise Failure(f"another process is preparing {name!r} in {raw}") from None
     except OSError as error:
-        raise Failure(f"cannot write in {raw}: {error.strerror or error}") from None
+        raise Failure(f"cannot write in {raw}: {files.reason(error)}") from None
+
+
+def remains(data_root: store.Root = None, clean: bool = False) -> list[Path]:
+    """Partial and wrong downloads, and what was unpacked, where no process is preparing a data set.
+
+    Args:
+        clean: remove them; the next download begins anew then.
+    """
+    left: list[Path] = []
+    for raw in sorted((paths.data_root(data_root) / "raw").glob("*/")):
+        with suppress(Failure), _working_in(raw, raw.name):
+            parts = [*raw.glob("*.part"), *raw.glob("*.wrong"), *raw.glob("unpacked")]
+            for path in sorted(parts) if clean else ():
+                files.remove(path)
+            left += sorted(parts)
+    return left
 
 
 def _readable(

@@ -16,15 +16,39 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib import files, paths
+from fedlib.arguments import checked
 from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.sources import SOURCES
-from fedlib.errors import Error, first_line
+from fedlib.errors import Error, Failure, first_line
 
 FORMAT_VERSION = 1
 CARD = "card.json"
 Root = str | os.PathLike[str] | None
+
+
+class _Array(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    dtype: str
+    shape: list[int]
+    sha256: str
+
+
+class _Card(BaseModel):
+    """The part of a card that is read later, whatever else is in it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    name: str
+    kind: str
+    arrays: dict[str, _Array]
+    fingerprint: str
+    source: str
+    title: str = ""
+    counts: dict[str, int] = {}
+    classes: list[str] | None = None
+    polarity: str | None = None
 
 
 def prepared_folder(name: str, data_root: Root = None) -> Path:
@@ -39,6 +63,7 @@ def prepared_names(data_root: Root = None) -> list[str]:
     parent = paths.data_root(data_root) / "prepared"
     if not parent.is_dir():
         return []
+    files.recover(parent)
     return sorted(
         folder.name
         for folder in parent.iterdir()
@@ -50,13 +75,15 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
     """The card of a prepared data set; None if there is none, Error if it is unusable."""
     folder = prepared_folder(name, data_root)
     if not folder.exists():
+        files.recover(folder.parent)
+    if not folder.exists():
         return None
     again = how_to_rebuild(name)
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise Error(f"{folder} has no {CARD}: {again}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Error(f"{folder / CARD} cannot be read ({first_line(error)}): {again}") from None
     if not isinstance(card, dict) or card.get("format") != FORMAT_VERSION:
         card = card if isinstance(card, dict) else {}
@@ -64,10 +91,11 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
             f"{folder / CARD} has format {card.get('format')!r}, this fedlib reads "
             f"{FORMAT_VERSION}: {how_to_rebuild(name, card)}"
         )
-    needed = {"name": str, "kind": str, "arrays": dict, "fingerprint": str, "source": str}
-    for key, kind in needed.items():
-        if not isinstance(card.get(key), kind):
-            raise Error(f"{folder / CARD} has no valid {key!r}: {again}")
+    try:
+        _Card.model_validate(card)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise Error(f"{folder / CARD} has no valid {place!r}: {again}") from None
     return card
 
 
@@ -96,7 +124,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError:
             raise Error(f"array {key!r} of {card['name']!r} is missing: {path}") from None
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # its bytes may say anything
             raise Error(
                 f"array {key!r} of {card['name']!r} was altered, {path} cannot be read: "
                 f"{first_line(error)}"
@@ -110,6 +138,7 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
     return arrays
 
 
+@checked
 def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     """Read every array of a prepared data set again and compare it with the card.
 
@@ -136,6 +165,7 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     return card
 
 
+@checked
 def prepared(data_root: Root = None) -> list[dict[str, Any]]:
     """The cards of all prepared data sets, by name, each with its size on disk as ``"bytes"``.
 
@@ -156,6 +186,8 @@ def prepared(data_root: Root = None) -> list[dict[str, Any]]:
 def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
     """The folder of a data set to be; Error if it exists and may not be replaced."""
     target = prepared_folder(name, data_root)
+    if not target.exists():
+        files.recover(target.parent)
     if target.exists() and not overwrite:
         raise Error(
             f"data set {name!r} exists already in {target.parent}; pass overwrite to replace it"
@@ -171,15 +203,17 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
 
     Raises:
         Error: the name exists already and ``overwrite`` is False, or the folder is not writable.
+        Failure: it cannot be written.
     """
     target = require_new(name, data_root, overwrite)
+    files.require_writable(target.parent)
     try:
         with files.making(target.parent), files.replacing(target) as aside:
             aside.mkdir()
             yield aside
             require_new(name, data_root, overwrite)
     except OSError as error:
-        raise Error(f"cannot write {target}: {error.strerror or error}") from None
+        raise Failure(f"cannot write {target}: {files.reason(error)}") from None
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:

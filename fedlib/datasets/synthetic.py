@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedlib.arguments import checked
 from fedlib.errors import require
 
 
+@checked
 def leaf_synthetic(
     clients: int = 100, classes: int = 10, dimension: int = 60, seed: int = 931231
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -42,7 +44,7 @@ def leaf_synthetic(
         (100, 10376, 60)
     """
     for what, value in (("clients", clients), ("classes", classes), ("dimension", dimension)):
-        require(value >= 1, what, value, "1 or more")
+        require(1 <= value < 2**31, what, value, "1 or more, and below 2**31")
     require(0 <= seed < 2**32, "seed", seed, f"0 to {2**32 - 1}")
     sizes = np.random.RandomState(seed).lognormal(3, 2, clients).astype(int)
     sizes = np.minimum(sizes + 5, 1000)

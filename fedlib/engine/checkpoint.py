@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,11 +22,14 @@ import torch
 
 from fedlib import files
 from fedlib.engine.config import RunConfig
-from fedlib.errors import Error
+from fedlib.errors import Error, Failure, first_line
 
 SECONDS = 60.0  # between checkpoints, unless rounds were asked for
 FORMAT = 3
 HASH_BYTES = 32  # SHA-256 of what follows it in the file
+UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
+# Of a file without its tensors, and what a round adds to the record.
+FILE_BYTES, ROUND_BYTES = 2**16, 2**9
 
 
 class Stopped(KeyboardInterrupt):
@@ -58,10 +61,10 @@ class Checkpoint:
 
     def __init__(self, folder: Path, configs: Sequence[RunConfig], every: int | None) -> None:
         self.digests = [config.digest for config in configs]
-        name = hashlib.sha256(" ".join(self.digests).encode()).hexdigest()[:16]
-        self.path = folder / f"{name}.pt"
+        self.path = folder / f"{file_stem(self.digests)}.pt"
         self.every = every
         self._last = time.monotonic()
+        self._file = files.Reserved(self.path)
 
     def due(self, done: int) -> bool:
         """Whether it is time to save, after ``done`` rounds."""
@@ -69,17 +72,50 @@ class Checkpoint:
             return time.monotonic() - self._last >= SECONDS
         return done % self.every == 0
 
+    @contextmanager
+    def reserved(self, snapshot: Snapshot, rounds: int) -> Iterator[None]:
+        """Have the space for a checkpoint inside, so that a disk that fills up cannot prevent it.
+
+        Args:
+            snapshot: as large as those that will be saved; rounds: still to be recorded.
+
+        Raises:
+            Error: there is no such space, or nothing can be written.
+        """
+        try:
+            self._file.take(_bytes(vars(snapshot)) + self._overhead(rounds))
+        except OSError as problem:
+            raise Error(
+                f"cannot write a checkpoint in {self.path.parent}: {files.reason(problem)}; "
+                "nothing has been trained"
+            ) from None
+        try:
+            yield
+        finally:
+            self._file.release()
+
+    def _overhead(self, rounds: int) -> int:
+        return FILE_BYTES + ROUND_BYTES * rounds * len(self.digests)
+
     def save(self, snapshot: Snapshot) -> None:
-        """Write a snapshot aside and put it in the place of the last one."""
+        """Write a snapshot aside and put it in the place of the last one.
+
+        Raises:
+            Failure: it cannot be written; the last one stays.
+        """
         content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
         packed = io.BytesIO()
         torch.save(content, packed)
+        written = packed.getbuffer()
         try:
-            with files.replacing(self.path) as aside, open(aside, "wb") as file:
-                file.write(hashlib.sha256(packed.getbuffer()).digest())
-                file.write(packed.getbuffer())
-        except OSError as error:
-            raise Error(f"cannot write a checkpoint in {self.path.parent}: {error}") from None
+            self._file.write(hashlib.sha256(written).digest(), written)
+        except OSError as problem:
+            kept = "the one before is kept" if self.path.exists() else "there is none before"
+            raise Failure(
+                f"cannot write a checkpoint in {self.path.parent}: {files.reason(problem)}; {kept}"
+            ) from None
+        with suppress(OSError):  # a full disk takes no second one; then the next write tries again
+            self._file.take(len(written) + HASH_BYTES)
         self._last = time.monotonic()
 
     def load(self, device: torch.device) -> Snapshot | None:
@@ -94,14 +130,9 @@ class Checkpoint:
         if not self.path.is_file():
             return None
         try:
-            written = memoryview(self.path.read_bytes())
-            if hashlib.sha256(written[HASH_BYTES:]).digest() != written[:HASH_BYTES]:
-                raise self._refused(self.path, "is damaged (its content has changed)")
-            packed = io.BytesIO(written[HASH_BYTES:])
-            content = torch.load(packed, map_location=device, weights_only=True)
-        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-            reason = str(error).splitlines()[0]
-            raise self._refused(self.path, f"is damaged ({reason})") from None
+            content = _read(self.path, device)
+        except UNREADABLE as error:
+            raise self._refused(self.path, f"is damaged ({first_line(error)})") from None
         if (content.pop("format", 1), content.pop("digests", [])) != (FORMAT, self.digests):
             raise self._refused(self.path, "belongs to another run or version")
         return Snapshot(**content)
@@ -112,20 +143,58 @@ class Checkpoint:
 
     def discard(self) -> None:
         """Remove the state of a finished run."""
-        self.path.unlink(missing_ok=True)
-        if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
-            self.path.parent.rmdir()
+        self._file.release()
+        files.remove(self.path)
+        files.remove_if_empty(self.path.parent)
+
+
+def file_stem(digests: Sequence[str]) -> str:
+    """The name of the checkpoint of these runs, without its suffix."""
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
+
+
+def read_digests(path: Path) -> list[str]:
+    """Of the runs that a checkpoint is of; none if it cannot be read."""
+    try:
+        return [str(digest) for digest in _read(path, torch.device("cpu"))["digests"]]
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        pickle.PickleError,
+    ):
+        return []
+
+
+def _read(path: Path, device: torch.device) -> dict[str, Any]:
+    written = memoryview(path.read_bytes())
+    if hashlib.sha256(written[HASH_BYTES:]).digest() != written[:HASH_BYTES]:
+        raise ValueError("its content has changed")
+    packed = io.BytesIO(written[HASH_BYTES:])
+    content: dict[str, Any] = torch.load(packed, map_location=device, weights_only=True)
+    return content
+
+
+def _bytes(state: Any) -> int:
+    """Of the tensors in a state."""
+    if isinstance(state, torch.Tensor):
+        return state.numel() * state.element_size()
+    parts = state.values() if isinstance(state, dict) else state
+    return sum(map(_bytes, parts)) if isinstance(state, (dict, list, tuple)) else 0
 
 
 @contextmanager
-def stop_requests(listen: bool) -> Iterator[list[int]]:
+def stop_requests() -> Iterator[list[int]]:
     """Collects SIGTERM and the first interrupt, so that the current round can end in order.
 
-    The list is empty until one comes. A second interrupt acts at once. Without ``listen``, and
-    outside the main thread, signals act as ever.
+    The list is empty until one comes. A second interrupt acts at once. Outside the main thread
+    signals act as ever.
     """
     asked: list[int] = []
-    if not listen or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield asked
         return
 

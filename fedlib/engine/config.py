@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+import torch
 
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked
 from fedlib.engine.fingerprint import fingerprint
-from fedlib.engine.precision import DTYPES
+from fedlib.engine.precision import DTYPES, stored
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1
+# The largest count: what a 32-bit integer holds.
+MOST = 2**31 - 1
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
 
@@ -85,6 +90,7 @@ class Settings(TypedDict, total=False):
     overrides: Mapping[str, Any] | None
 
 
+@checked
 def configure(
     task: Task,
     algorithm: str | Algorithm,
@@ -113,20 +119,22 @@ def configure(
     cohort = population if clients_per_round is None else clients_per_round
     if clients_per_round is None and task.clients_per_round is not None:
         cohort = min(task.clients_per_round, population)
-    _whole("clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)")
+    cohort = _whole(
+        "clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)"
+    )
     if method.halves and cohort < 2:
         raise Error(
             f"clients_per_round is {cohort}; {name} splits the cohort in halves: at least 2"
         )
     rounds = task.rounds if rounds is None else rounds
-    _whole("rounds", rounds, 0)
-    _whole("eval_every", eval_every, 1)
+    rounds, eval_every = _whole("rounds", rounds, 0), _whole("eval_every", eval_every, 1)
     batch_size = training.get("batch_size", task.batch_size)
     if batch_size is not None:
-        _whole("batch_size", batch_size, 1)
+        batch_size = _whole("batch_size", batch_size, 1)
     local_epochs = _local_epochs(training.get("local_epochs", task.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
+    _require_held(method.describe(), dtype)
     config = RunConfig(
         task={
             "name": task.name,
@@ -150,6 +158,20 @@ def configure(
     return Configured(config, method)
 
 
+def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> None:
+    """Refuse hyperparameters that are another number, 0, 1 or infinite, in the run's type."""
+    for name, value in described.items():
+        if isinstance(value, Mapping):
+            _require_held(value, dtype, f"{part}{name}.")
+        elif isinstance(value, float):
+            held = torch.tensor(value, dtype=stored(dtype)).item()
+            if any((held == edge) != (value == edge) for edge in (0, 1, math.inf, -math.inf)):
+                raise Error(
+                    f"{part}{name} is {value!r}, which {stored(dtype)} holds as {held:g}; "
+                    "use dtype='float64' or another value"
+                )
+
+
 def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tuple[str, Algorithm]:
     if isinstance(algorithm, Algorithm):
         if given:
@@ -158,8 +180,6 @@ def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tu
                 f"(overrides may hold {', '.join(TRAINING_KEYS)})"
             )
         return type(algorithm).__name__, algorithm
-    if not isinstance(algorithm, str):
-        raise Error(f"algorithm is {algorithm!r}; give a name such as 'fedadam', or FedOpt(...)")
     own = task.hyperparameters.get(algorithm, {})
     return algorithm, named_method(algorithm, given, own, task.client_hyperparameters)
 
@@ -203,10 +223,12 @@ def named_method(
     return algorithms.build(name, **{**values, **given})
 
 
-def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> None:
+def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> int:
     good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
-    allowed = allowed or f"a whole number >= {low}"
-    require(bool(good) and (high is None or value <= high), name, value, allowed)
+    high = MOST if high is None else high
+    allowed = allowed or f"a whole number >= {low}" + (f" and <= {high}" if good else "")
+    require(bool(good) and value <= high, name, value, allowed)
+    return int(value)
 
 
 def _listed(value: Any) -> bool:
@@ -249,5 +271,5 @@ def _seeds(seed: int | Mapping[str, int]) -> dict[str, int]:
     else:
         seeds = dict.fromkeys(SEEDS, seed)
     for name, value in seeds.items():
-        _whole(f"seed ({name})", value, 0)
+        _whole(f"seed ({name})", value, 0, 2**63 - 1)
     return {name: int(value) for name, value in seeds.items()}

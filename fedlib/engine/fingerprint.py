@@ -37,7 +37,7 @@ def fingerprint(task: Task) -> str:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = task.model()
+        model = task.new_model()
     hashed = _Hash()
     hashed.add([_of_data(task.train), _of_data(task.test), model, task.loss, dict(task.metrics)])
     hashed.add([task.transform, task.reduction, task.fingerprint])

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
+from fedlib.arguments import check_fields
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, unknown
 
@@ -39,6 +40,9 @@ class History:
     params: dict[str, Tensor]
     config: RunConfig
     meta: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def stand_in(self) -> bool:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from fedlib import randomness
+from fedlib import files, randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine import precision, strategy
+from fedlib.engine import fitting, precision, strategy
 from fedlib.engine.allocator import keep_freed_memory
 from fedlib.engine.backend import Backend
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
@@ -33,7 +33,7 @@ from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
 from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Vectorized
-from fedlib.errors import Error
+from fedlib.errors import Error, Failure
 from fedlib.task import Task
 
 BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
@@ -43,6 +43,7 @@ BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
     "compiled": Compiled,
     "graphed": Graphed,
 }
+Keep = Callable[[list[History]], None]
 # Bytes of a block that the C library hands back to the system when it is freed.
 LARGE_BLOCK = 2**20
 
@@ -76,9 +77,11 @@ class Program:
         self.dtype = precision.stored(config.dtype)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(randomness.key(config.seeds["init"], "init"))
-            model = task.model()
+            model = task.new_model()
         _check_features(model, method)
+        trial = fitting.spare(model)
         self.model = FlatModel(model, self.dtype, device)
+        fitting.require_fit(task, trial, self.dtype)
         self.model.forward_context = partial(precision.computing, config.dtype, device)
         self.strategy = strategy.pick(
             self.model.size,
@@ -113,14 +116,26 @@ class Program:
         """The share of examples computed on so far that was padding."""
         return 1 - self.training.seen / self.training.slots if self.training.slots else 0.0
 
-    def run(self, progress: bool = False, checkpoint: Checkpoint | None = None) -> list[History]:
+    def run(
+        self, progress: bool = False, checkpoint: Checkpoint | None = None, keep: Keep | None = None
+    ) -> list[History]:
         """All rounds, or those that the checkpoint has not seen; a history per configuration.
+
+        Args:
+            keep: stores the histories. The checkpoint stays until it has returned, so that what
+                was trained is not lost where it fails.
 
         Raises:
             Stopped: after a checkpoint, where the process was asked to end.
         """
         with self._settings():
-            return self._run(progress, checkpoint)
+            if checkpoint is None:
+                histories, _ = self._run(progress)
+                if keep is not None:
+                    keep(histories)
+                return histories
+            with stop_requests() as asked:
+                return self._run_safely(progress, checkpoint, keep, asked)
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
@@ -128,10 +143,51 @@ class Program:
         with strategy.threads(self.strategy.threads), precision.products(self.config.dtype):
             yield
 
-    def _run(self, progress: bool, checkpoint: Checkpoint | None) -> list[History]:
-        started = time.perf_counter()
-        saved = None if checkpoint is None else checkpoint.load(self.device)
+    def _run_safely(
+        self, progress: bool, checkpoint: Checkpoint, keep: Keep | None, asked: list[int]
+    ) -> list[History]:
+        """:meth:`run` with a checkpoint, which is gone when the histories are kept."""
+        files.require_writable(checkpoint.path.parent)
+        saved = checkpoint.load(self.device)
         now = self._start() if saved is None else self.restore(saved)
+
+        def between(now: Progress) -> None:
+            finished = now.done == self.config.rounds or not now.alive
+            # A finished run that will be kept is not worth a checkpoint.
+            if (asked and not (finished and keep)) or (checkpoint.due(now.done) and not finished):
+                checkpoint.save(self.snapshot(now))
+                if asked:
+                    raise Stopped(
+                        f"stopped after round {now.done}; the state is in {checkpoint.path}"
+                    )
+
+        with checkpoint.reserved(self.snapshot(now), self.config.rounds - now.done):
+            histories, now = self._run(progress, now, between)
+            if keep is not None:
+                try:
+                    keep(histories)
+                except BaseException as problem:
+                    checkpoint.save(self.snapshot(now))
+                    if isinstance(problem, Failure):
+                        raise Failure(
+                            f"{problem}; the trained state is in {checkpoint.path}, the same call "
+                            "goes on from there"
+                        ) from None
+                    raise
+        checkpoint.discard()
+        if asked and keep is not None:
+            raise Stopped(f"stopped after round {now.done}, the last one; the run is stored")
+        return histories
+
+    def _run(
+        self,
+        progress: bool,
+        now: Progress | None = None,
+        between: Callable[[Progress], None] = lambda now: None,
+    ) -> tuple[list[History], Progress]:
+        """The histories, and the state after the last round; ``between`` is called after each."""
+        started = time.perf_counter()
+        now = self._start() if now is None else now
         bar = tqdm(
             range(now.done, self.config.rounds),
             initial=now.done,
@@ -141,25 +197,17 @@ class Program:
             disable=not progress,
             leave=not self.place or None,
         )
-        with stop_requests(checkpoint is not None) as asked, bar:
+        with bar:
             for number in bar:
-                self._advance(now, number)
                 if not now.alive:
                     break
-                if checkpoint is None or now.done == self.config.rounds:
-                    continue
-                if asked or checkpoint.due(now.done):
-                    checkpoint.save(self.snapshot(now))
-                if asked:
-                    raise Stopped(
-                        f"stopped after round {now.done}; the state is in {checkpoint.path}"
-                    )
+                self._advance(now, number)
+                between(now)
         if now.alive:
             now.final[now.alive] = _sent(now.server)
-        if checkpoint is not None:
-            checkpoint.discard()
         params = [self.model.named(vector) for vector in now.final]
-        return self.record.histories(params, self._meta(now, time.perf_counter() - started))
+        meta = self._meta(now, time.perf_counter() - started)
+        return self.record.histories(params, meta), now
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""

@@ -15,12 +15,13 @@ import torch
 from tqdm.auto import tqdm
 
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked, shown
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.forecast import forecast
 from fedlib.engine.history import History
-from fedlib.engine.program import BACKENDS, Program
+from fedlib.engine.program import BACKENDS, Keep, Program
 from fedlib.engine.strategy import VECTORS, chunk_numbers
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
@@ -38,6 +39,7 @@ class Execution(TypedDict, total=False):
     chunk_clients: int | None
 
 
+@checked
 def run(
     task: Task,
     algorithm: str | Algorithm,
@@ -109,6 +111,7 @@ def run(
     )[0]
 
 
+@checked
 def grid(
     task: Task,
     algorithm: str,
@@ -122,7 +125,7 @@ def grid(
     clients_per_round: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     progress: bool = False,
-    **axes: Iterable[Any],
+    **axes: Any,
 ) -> pd.DataFrame:
     """All combinations of some hyperparameters, as rows of one program wherever they can be.
 
@@ -140,7 +143,6 @@ def grid(
         Error: an axis without values, or anything :func:`run` refuses.
     """
     cells = combinations(axes)
-    rounds = task.rounds if rounds is None else rounds
     configured = [
         configure(
             task,
@@ -148,7 +150,7 @@ def grid(
             rounds=rounds,
             seed=seed,
             dtype=dtype,
-            eval_every=max(1, rounds) if eval_every is None else eval_every,
+            eval_every=ends(task, rounds) if eval_every is None else eval_every,
             clients_per_round=clients_per_round,
             overrides={**(overrides or {}), **cell},
         )
@@ -158,6 +160,7 @@ def grid(
     return grid_frame(cells, histories)
 
 
+@checked
 def execute(
     task: Task,
     configured: Sequence[Configured],
@@ -169,6 +172,7 @@ def execute(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
     together: bool = False,
+    keep: Keep | None = None,
 ) -> list[History]:
     """Run configurations of one task; those that can share a program run as its rows.
 
@@ -177,6 +181,7 @@ def execute(
         configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
         together: they are one program already, from :func:`programs`.
+        keep: stores the histories of a program; only then its checkpoint is removed.
 
     Returns:
         one history per configuration, in order.
@@ -199,7 +204,7 @@ def execute(
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
-        histories.update(zip(positions, program.run(progress, saved), strict=True))
+        histories.update(zip(positions, program.run(progress, saved, keep), strict=True))
     return [histories[position] for position in range(len(configured))]
 
 
@@ -218,7 +223,7 @@ def programs(
     if task is None or all(len(group) == 1 for group in groups.values()):
         return list(groups.values())
     with torch.random.fork_rng(devices=[]):
-        size = sum(p.numel() for p in task.model().parameters() if p.requires_grad)
+        size = sum(p.numel() for p in task.new_model().parameters() if p.requires_grad)
     most = max(1, chunk_numbers(resolve_device(device)) // max(1, size))
     return [
         part.tolist()
@@ -227,11 +232,20 @@ def programs(
     ]
 
 
+@checked
+def ends(task: Task, rounds: int | None) -> int:
+    """``eval_every`` that evaluates the initial and the last model only."""
+    return max(1, task.rounds if rounds is None else rounds)
+
+
 def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """Every combination of the axes' values, the last axis fastest."""
     cells: list[dict[str, Any]] = [{}]
     for name, values in axes.items():
-        listed = [values] if isinstance(values, (str, int, float)) else list(values)
+        try:
+            listed = [values] if isinstance(values, (str, int, float)) else list(values)
+        except TypeError:
+            raise Error(f"grid: axis {name} is {shown(values)}; give a list of values") from None
         if not listed:
             raise Error(f"grid: axis {name} has no values; give at least one")
         cells = [{**cell, name: value} for cell in cells for value in listed]

@@ -163,7 +163,7 @@ def _measured(place: Path) -> dict[str, Limits]:
     try:
         plain = json.loads(place.read_text(encoding="utf-8"))
         return {name: Limits(**numbers) for name, numbers in plain.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 

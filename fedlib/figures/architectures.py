@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from fedlib.arguments import checked
 from fedlib.figures import style
 from fedlib.figures.curves import figure_of
 
@@ -51,6 +52,7 @@ class _Activations(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@checked
 def layers(model: nn.Module, example: Tensor) -> pd.DataFrame:
     """The layers of a model in the order in which they are called.
 
@@ -121,6 +123,7 @@ def _settings(layer: nn.Module) -> str:
     return ", ".join(parts)
 
 
+@checked
 def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) -> Figure:
     """A model as a row of boxes, one per layer.
 

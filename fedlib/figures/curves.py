@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from fedlib.arguments import checked
 from fedlib.engine.history import History
-from fedlib.errors import Error
+from fedlib.errors import Error, first_line, require
 from fedlib.figures import style
 
 Drawing = tuple[Figure, pd.DataFrame]  # and what is drawn
@@ -30,6 +31,7 @@ def algorithm(history: History) -> str:
     return history.config.algorithm
 
 
+@checked
 def learning_curves(
     histories: Sequence[History],
     metric: str = "accuracy",
@@ -96,6 +98,22 @@ def learning_curves(
     return figure_of(ax), data
 
 
+def line_of(history: History, by: Callable[[History], str]) -> str:
+    """What a run's line stands for.
+
+    Raises:
+        Error: ``by`` fails, or gives no text.
+    """
+    try:
+        line = by(history)
+    except Error:
+        raise
+    except Exception as error:
+        raise Error(f"by fails on {history!r}: {first_line(error)}") from error
+    require(isinstance(line, str), f"by of {history!r}", line, "a text")
+    return line
+
+
 def _data(
     histories: Sequence[History],
     metric: str,
@@ -109,7 +127,7 @@ def _data(
     for history in histories:
         series = history.series(metric, split) * (100.0 if percent else 1.0)
         frame = series.rename("value").reset_index()
-        frame.insert(0, "algorithm", by(history))
+        frame.insert(0, "algorithm", line_of(history, by))
         frame.insert(0, "task", history.config.task["name"])
         frames.append(frame)
     every = pd.concat(frames, ignore_index=True)

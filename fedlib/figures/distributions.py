@@ -9,14 +9,16 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 
+from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import MARKERS, Drawing, algorithm, axis_label, figure_of
+from fedlib.figures.curves import MARKERS, Drawing, algorithm, axis_label, figure_of, line_of
 
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 
 
+@checked
 def client_distribution(
     histories: Sequence[History],
     metric: str = "accuracy",
@@ -52,6 +54,7 @@ def client_distribution(
     return figure_of(ax), _of_task(histories, frames)
 
 
+@checked
 def client_density(
     histories: Sequence[History],
     metric: str = "accuracy",
@@ -106,7 +109,7 @@ def _client_values(
             raise Error(
                 f"{history!r} has no {split} {metric} per client; draw runs of another task"
             )
-        parts.setdefault(by(history), []).append(chosen.to_numpy(float))
+        parts.setdefault(line_of(history, by), []).append(chosen.to_numpy(float))
     return {key: np.concatenate(values) for key, values in parts.items()}
 
 

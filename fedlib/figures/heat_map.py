@@ -10,6 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.patches import Rectangle
 from seaborn.utils import relative_luminance
 
+from fedlib.arguments import checked
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.curves import Drawing, axis_label, figure_of
@@ -18,6 +19,7 @@ WORDS = {"client_lr": "client learning rate", "server_lr": "server learning rate
 MIDDLE = 0.2  # luminance that contrasts about as much with black as with white
 
 
+@checked
 def heat_map(
     frame: pd.DataFrame,
     x: str = "client_lr",

@@ -14,14 +14,16 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from fedlib import partitioners as partition
+from fedlib.arguments import checked
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import Drawing, figure_of
 
 
+@checked
 def client_labels(
     labels: ArrayLike,
-    parts: Sequence[np.ndarray],
+    parts: Sequence[ArrayLike],
     *,
     shares: bool = True,
     title: str = "",
@@ -88,9 +90,10 @@ def label_legend(ax: Axes, classes: int) -> None:
         figure_of(ax).legend(loc="outside lower center", **named, **look)
 
 
+@checked
 def unique_labels(
     labels: ArrayLike,
-    partitions: Sequence[Sequence[np.ndarray]],
+    partitions: Sequence[Sequence[ArrayLike]],
     *,
     title: str = "",
     ax: Axes | None = None,

@@ -9,6 +9,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,11 +22,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from fedlib import paths
+from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.tables import table
-from fedlib.files import write
+from fedlib.files import replacing
 
 NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
@@ -36,6 +38,7 @@ _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 MANY_TASKS = 3
 
 
+@checked
 def save(
     figure: Figure | None,
     id: str,
@@ -64,6 +67,7 @@ def save(
 
     Raises:
         Error: an id that is not ``<paper>/<name>``, or no data.
+        Failure: they cannot be written; those that lay there stay.
     """
     if not re.fullmatch(r"[a-z0-9_]+/[a-z0-9_]+", id):
         raise Error(f"figure id is {id!r}; it is <paper>/<name>, for instance 'fedopt/figure_1'")
@@ -87,8 +91,10 @@ def save(
         record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
-    for suffix, content in files.items():
-        write(target.with_name(f"{target.name}.{suffix}"), content)
+    with ExitStack() as complete:  # none is replaced before all are written
+        for suffix, content in files.items():
+            path = target.with_name(f"{target.name}.{suffix}")
+            complete.enter_context(replacing(path)).write_bytes(content)
     return target.with_name(f"{target.name}.{'html' if figure is None else 'png'}")
 
 
@@ -122,7 +128,7 @@ def _same(target: Path, drawn: str) -> bytes | None:
         pdf = target.with_name(f"{target.name}.pdf").read_bytes()
         sound = hashlib.sha256(pdf).hexdigest() == record["pdf"]
         return pdf if sound and record["drawn"] == drawn else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from fedlib.arguments import checked
 
+
+@checked
 def table(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     """A frame as a compact HTML table: numbers right-aligned, missing ones as a dash.
 

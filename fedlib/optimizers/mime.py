@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from fedlib.arguments import checked
 from fedlib.component import Component, decay, field_types, non_negative, positive
 from fedlib.errors import Error, unknown
 
@@ -193,6 +194,7 @@ BASES: dict[str, type[Base]] = {
 }
 
 
+@checked
 def make(name: str, **numbers: Any) -> Base:
     """A base optimizer by name; each takes the numbers that it has and leaves the others.
 
@@ -206,5 +208,10 @@ def make(name: str, **numbers: Any) -> Base:
     """
     if name not in BASES:
         raise unknown("base", name, BASES)
+    takes = {key: kind for kind in BASES.values() for key in field_types(kind)}
+    for key, value in numbers.items():
+        if key not in takes:
+            raise unknown("number of a base", key, takes)
+        takes[key](**{key: value})  # one that this base leaves must be right all the same
     kind = BASES[name]
     return kind(**{key: numbers[key] for key in field_types(kind) if key in numbers})

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, first_line, unknown
 from fedlib.optimizers import client, server
 
 __all__ = ["SPS", "DeltaSGD", "Yogi"]
@@ -51,7 +51,12 @@ class _Backed(torch.optim.Optimizer):
         for name in options:
             if name not in defaults:
                 raise unknown(f"option of {type(self).__name__}", name, defaults)
-        super().__init__(params, {**defaults, **options})
+        try:
+            super().__init__(params, {**defaults, **options})
+        except Error:
+            raise
+        except (TypeError, ValueError) as error:  # torch's own
+            raise Error(f"params of {type(self).__name__}: {first_line(error)}") from None
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; raises :class:`fedlib.Error` for an option out of its range."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedlib.arguments import checked
 from fedlib.errors import Error
 
 
+@checked
 def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
     """Group example indices by user.
 

@@ -11,11 +11,15 @@ from numpy.typing import ArrayLike
 
 from fedlib.errors import Error, require
 
+# The largest count: what a 32-bit integer holds.
+MOST = 2**31 - 1
+
 
 def whole(name: str, value: Any, least: int) -> int:
     """``value`` as an int, at least ``least``; Error otherwise."""
-    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least
-    require(bool(good), name, value, f"a whole number, {least} or more")
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    good = good and least <= value <= MOST
+    require(bool(good), name, value, f"a whole number, {least} or more, {MOST} at most")
     return int(value)
 
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedlib.arguments import Numbers, Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
-def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: int) -> np.ndarray:
+@checked
+def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: Seed) -> np.ndarray:
     """Each client's label distribution, ``q ~ Dirichlet(alpha, ..., alpha)``.
 
     Returns:
@@ -32,14 +34,15 @@ def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: int) -
     return generator.dirichlet(np.full(classes, alpha), size=clients)
 
 
+@checked
 def dirichlet(
     labels: ArrayLike,
     clients: int,
     alpha: float,
     examples_per_client: int | Sequence[int] | np.ndarray,
-    seed: int,
+    seed: Seed,
     *,
-    proportions: ArrayLike | None = None,
+    proportions: Numbers | None = None,
 ) -> list[np.ndarray]:
     """Split examples so that each client has its own mix of labels (small ``alpha``: few labels).
 

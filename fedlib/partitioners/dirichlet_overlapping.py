@@ -12,18 +12,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedlib.arguments import Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.partitioners.dirichlet import dirichlet_proportions
 from fedlib.randomness import numpy_generator
 
 
+@checked
 def dirichlet_overlapping(
     labels: ArrayLike,
     clients: int,
     alpha: float,
     examples_per_client: int | Sequence[int] | np.ndarray,
-    seed: int,
+    seed: Seed,
     *,
     author_split: bool = False,
 ) -> list[np.ndarray]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedlib.arguments import Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
-def iid(n: int, clients: int, seed: int) -> list[np.ndarray]:
+@checked
+def iid(n: int, clients: int, seed: Seed) -> list[np.ndarray]:
     """Deal the indices ``0 .. n - 1`` at random to ``clients`` clients.
 
     Args:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from fedlib.arguments import Seed, checked
 from fedlib.errors import require
 from fedlib.randomness import numpy_generator
 
 
+@checked
 def local_split(
-    parts: Sequence[np.ndarray], test_fraction: float, seed: int
+    parts: Sequence[ArrayLike], test_fraction: float, seed: Seed
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Split each client's examples at random into a training and a test part.
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedlib.arguments import checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 
 
-def label_counts(labels: ArrayLike, parts: Sequence[np.ndarray]) -> np.ndarray:
+@checked
+def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
     """How often each client has each label.
 
     Args:
@@ -36,7 +38,8 @@ def label_counts(labels: ArrayLike, parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack([np.bincount(y[part], minlength=classes) for part in arrays])
 
 
-def total_variation(labels: ArrayLike, parts: Sequence[np.ndarray]) -> np.ndarray:
+@checked
+def total_variation(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
     """Each client's distance from the labels of all: half the sum of the differences of shares.
 
     0: the client has the same mix of labels as ``labels``. Close to 1: its labels are rare in all.

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedlib.arguments import Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
+@checked
 def pachinko(
     coarse: ArrayLike,
     fine: ArrayLike,
@@ -24,7 +26,7 @@ def pachinko(
     examples_per_client: int | Sequence[int] | np.ndarray,
     alpha: float,
     beta: float,
-    seed: int,
+    seed: Seed,
 ) -> list[np.ndarray]:
     """Split examples by a two-level tree: the root chooses a coarse label, that one a fine label.
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedlib.arguments import Seed, checked
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
-def uniform_sizes(clients: int, low: int, high: int, seed: int) -> np.ndarray:
+@checked
+def uniform_sizes(clients: int, low: int, high: int, seed: Seed) -> np.ndarray:
     """Sizes drawn uniformly from the integers ``low .. high``, both included.
 
     Source: "Auto-tuned clients" (Delta-SGD), appendix B.3, with 100 and 500.
@@ -29,9 +31,10 @@ def uniform_sizes(clients: int, low: int, high: int, seed: int) -> np.ndarray:
     return numpy_generator(seed, "partition uniform sizes").integers(low, high + 1, clients)
 
 
+@checked
 def lognormal_sizes(
     clients: int,
-    seed: int,
+    seed: Seed,
     mean: float = 3.0,
     sigma: float = 2.0,
     shift: int = 5,
@@ -65,7 +68,8 @@ def lognormal_sizes(
     return np.minimum(sizes, cap).astype(np.int64)
 
 
-def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: int) -> list[np.ndarray]:
+@checked
+def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> list[np.ndarray]:
     """Deal indices of ``0 .. n - 1`` at random to clients of given sizes.
 
     Args:

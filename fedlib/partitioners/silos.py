@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedlib.arguments import Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -16,11 +17,12 @@ from fedlib.randomness import numpy_generator
 TRIES = 10_000
 
 
+@checked
 def silos(
     labels: ArrayLike,
     clients: int,
     beta: float,
-    seed: int,
+    seed: Seed,
     *,
     strict: bool = False,
 ) -> list[np.ndarray]:

@@ -13,8 +13,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from fedlib import files, paths
 from fedlib.engine.history import History
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, Failure, unknown
 from fedlib.figures.save import save
 from fedlib.reproduction.adafedadam import figures as adafedadam
 from fedlib.reproduction.compare import how_to_make
@@ -131,18 +132,20 @@ def redraw(
     store = Store() if store is None else store
     drawable = [entry for entry in entries() if entry.draw or entry.make]
     wanted = drawable if ids is None else [entry(id) for id in ids]
+    files.require_writable(paths.figures_root(root))
     made: list[Path] = []
-    problems: list[str] = []
+    problems: list[Error] = []
     load = cache(partial(store.load, params=False))  # figures share many runs
     for chosen in wanted:
         try:
             runs = [] if chosen.make else _runs(chosen, store, load)
             made.append(_draw(chosen, runs, store, root).path)
         except Error as problem:
-            problems.append(str(problem))
+            problems.append(problem)
     if problems:
         more = f"{len(problems)} of {len(wanted)} figures not drawn: " if len(wanted) > 1 else ""
-        raise Error(more + " | ".join(problems))
+        failed = any(isinstance(problem, Failure) for problem in problems)
+        raise (Failure if failed else Error)(more + " | ".join(map(str, problems)))
     return made
 
 
@@ -173,7 +176,8 @@ def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[H
         try:
             histories += memory.histories(task, load)
         except Error as problem:
-            raise Error(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
+            kind = Failure if isinstance(problem, Failure) else Error
+            raise kind(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
     if not histories:
         makers = dict.fromkeys(chosen.notebooks.values())
         ways = " and ".join(map(how_to_make, makers))

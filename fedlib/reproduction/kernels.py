@@ -12,10 +12,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import connection, forkserver, resource_tracker
 from typing import Any
 
 from jupyter_client.connect import KernelConnectionInfo
@@ -34,19 +35,26 @@ WARM = (
 )
 # Read by OpenMP when PyTorch is loaded.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+# An argument of a kernel: what fails is told by the notebook, and its sockets are this machine's.
+QUIET = f"--IPKernelApp.log_level={logging.CRITICAL}"
 
 
-def processes() -> Any:
+def processes(several: bool = True) -> Any:
     """Makes processes with one thread for PyTorch and, where they can be forked, warm imports.
+
+    Args:
+        several: otherwise for one process at a time, which has as many threads as this one.
 
     Returns:
         a context of ``multiprocessing``; all contexts of a process share what they fork from.
     """
     if not CAN_FORK:
         return multiprocessing.get_context("spawn")
+    if not several:
+        return multiprocessing.get_context("fork")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(WARM))
-    # It keeps this mask: an interrupt is for the processes that work, see interruptible().
+    # It keeps this mask: an interrupt is for the one who waits, see obedient().
     resource_tracker.ensure_running()  # otherwise the server starts it, and that lifts the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -57,10 +65,34 @@ def processes() -> Any:
     return context
 
 
-def interruptible() -> None:
-    """To be called first in a process of :func:`processes`."""
+def obedient() -> None:
+    """To be called first in a process of :func:`processes`.
+
+    It ends when the one who waits for it terminates it, or has been killed. The terminal's
+    interrupt, which reaches both, would tear it out of Jupyter's event loop instead, which says so
+    at length.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if CAN_FORK:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow(parent: int) -> None:
+    """End this process when its parent has ended."""
+    connection.wait([parent])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def deaf() -> None:
+    """To be called first in a thread that makes processes of :func:`processes`: no interrupt can
+    come before they are obedient.
+    """
+    if CAN_FORK:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 @contextmanager
@@ -134,6 +166,5 @@ def _kernel(connection_file: str, environment: Mapping[str, str]) -> None:
     asyncio.set_event_loop(asyncio.new_event_loop())  # the other one is the parent's
     os.environ.clear()
     os.environ.update(environment)
-    options = {"parent_handle": os.getppid(), "log_level": logging.CRITICAL}  # ends with its parent
-    own = [f"--IPKernelApp.{name}={value}" for name, value in options.items()]
-    IPKernelApp.launch_instance(["-f", connection_file, *own])
+    parent = f"--IPKernelApp.parent_handle={os.getppid()}"  # it ends with its parent
+    IPKernelApp.launch_instance(["-f", connection_file, parent, QUIET])

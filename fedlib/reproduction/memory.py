@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fedlib import files
 from fedlib.engine.history import History
@@ -75,7 +75,7 @@ def _read(folder: Path, entry: Entry) -> Memory:
         runs = {task: [str(digest) for digest in own] for task, own in plain["runs"].items()}
         plans = plain.get("plans", {})  # not in files of older versions
         return Memory(runs, {digest: dict(plan) for digest, plan in plans.items()})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as problem:
         remedy = " and ".join(map(how_to_make, entry.notebooks.values()))
         raise Error(f"{path} cannot be read ({problem}); delete it, then {remedy}") from None
 
@@ -113,17 +113,5 @@ def _write(folder: Path, id: str, memory: Memory) -> None:
 @contextmanager
 def alone(store: Store, id: str) -> Iterator[None]:
     """Draw a figure while no other process does: two notebooks may add to it at the same time."""
-    folder = store.root / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / f".{id.replace('/', '__')}.lock", "w") as file:
-        _lock(file)
+    with files.locked(store.root / "figures" / f".{id.replace('/', '__')}{files.LOCK}"):
         yield
-
-
-def _lock(file: IO[Any]) -> None:
-    """Wait for a file's lock, which ends with the file; where there is no such thing do nothing."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)

@@ -15,12 +15,15 @@ from typing import Any
 
 import nbformat
 
+from fedlib import files
 from fedlib.errors import Error, require, unknown
-from fedlib.paths import project_root
+from fedlib.paths import data_root, figures_root, project_root
 from fedlib.reproduction import kernels
 from fedlib.reproduction.experiments import filled
 from fedlib.tasks import PRESETS
 
+# What a notebook's numbers are smaller than.
+MOST = 2**63
 # Notebooks from this number on read what the others have made, and run after them.
 LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
@@ -100,11 +103,35 @@ def parameters(notebook: Path) -> dict[str, Any]:
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Refuse a parameter that the notebook does not have; papermill itself only logs it."""
+    """Refuse a parameter that the notebook does not have, which papermill itself only logs, or
+    that is of another kind than the notebook's own value or its small one.
+    """
     known = parameters(notebook)
-    for name in given:
+    small = filled(notebook.stem, "quick", {})
+    for name, value in given.items():
         if name not in known:
             raise unknown(f"parameter of {notebook.stem}", name, known)
+        usual = small.get(name) if known[name] is None else known[name]
+        if value is not None and usual is not None:
+            # Seeds are a number of them, or they themselves.
+            like = _like(value, usual) or (name == "seeds" and _like(value, [usual]))
+            require(like, f"parameter {name}", _short(value), f"such as {usual!r}")
+
+
+def _like(value: Any, usual: Any) -> bool:
+    """Whether a value is of a kind with the usual one: text, yes or no, numbers, or a list."""
+    if isinstance(usual, (str, bool)):
+        return type(value) is type(usual)
+    if isinstance(value, list) or not isinstance(usual, (int, float)):
+        both = isinstance(value, list) and isinstance(usual, (list, tuple)) and value and usual
+        return bool(both) and all(_like(part, usual[0]) for part in value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and abs(value) < MOST
+
+
+def _short(value: Any) -> Any:
+    text = repr(value)
+    return value if len(text) < 60 else f"{text[:56]}..."
 
 
 def reproduce(
@@ -137,15 +164,13 @@ def reproduce(
         values = {**filled(notebook.stem, preset, {}), "preset": preset, **(given or {})}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
-    output.mkdir(parents=True, exist_ok=True)
-    if jobs == 1:
-        for task in work:
-            yield _execute(*task, None)
-        return
+    for folder in (output, data_root() / "runs", figures_root()):
+        files.require_writable(folder)
     late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
-    context = kernels.processes()
-    manager = kernels.ForkedKernelManager if kernels.CAN_FORK else None
-    pool = ThreadPoolExecutor(jobs)  # a thread only waits for a notebook's own process
+    context = kernels.processes(several=jobs > 1)
+    manager = kernels.ForkedKernelManager if kernels.CAN_FORK and jobs > 1 else None
+    # A thread only waits for a notebook's own process.
+    pool = ThreadPoolExecutor(min(jobs, len(work)), initializer=kernels.deaf)
     running: set[Any] = set()
     stopped = threading.Event()
 
@@ -165,7 +190,7 @@ def _in_own_process(
     context: Any, running: set[Any], stopped: threading.Event, manager: Any, *task: Any
 ) -> Executed:
     receive, send = context.Pipe(duplex=False)
-    environment = {**os.environ, **kernels.ONE_THREAD}
+    environment = {**os.environ, **(kernels.ONE_THREAD if manager else {})}
     process = context.Process(target=_send, args=(send, environment, *task, manager))
     process.start()
     running.add(process)
@@ -190,13 +215,11 @@ def _in_own_process(
 
 def _send(send: Any, environment: Mapping[str, str], *task: Any) -> None:
     """In the notebook's process: execute it and send what became of it."""
-    kernels.interruptible()
+    kernels.obedient()
     os.environ.clear()
     os.environ.update(environment)
     try:
         send.send(_execute(*task))
-    except KeyboardInterrupt:
-        pass  # the one who waits has been interrupted too
     except Exception as problem:
         send.send(problem)
 
@@ -213,21 +236,25 @@ def _execute(
     from papermill.exceptions import PapermillExecutionError
 
     started, error = time.perf_counter(), None
-    try:
-        with kernels.environment({"FEDLIB_PRESET": str(values["preset"])}):
+    with (
+        kernels.environment({"FEDLIB_PRESET": str(values["preset"])}),
+        files.replacing(target) as aside,
+    ):
+        try:
             papermill.execute_notebook(
                 str(notebook),
-                str(target),
+                str(aside),
                 parameters=dict(values),
                 kernel_name="python3",
                 cwd=str(notebook.parent),
                 progress_bar=False,
                 log_output=log,
                 execution_timeout=CELL_SECONDS,
+                extra_arguments=[kernels.QUIET],
                 **({} if manager is None else {"kernel_manager_class": manager}),
             )
-    except PapermillExecutionError as failure:
-        error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
-    except DeadKernelError:
-        error = "its kernel died; if memory was short, run fewer notebooks at once"
+        except PapermillExecutionError as failure:
+            error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
+        except DeadKernelError:
+            error = "its kernel died; if memory was short, run fewer notebooks at once"
     return Executed(notebook.stem, target, time.perf_counter() - started, error)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from fedlib import files
 from fedlib.errors import Error, require, unknown
 from fedlib.reproduction import draw, experiments, memory
 from fedlib.reproduction.answers import RunGroup, answer
@@ -68,6 +69,9 @@ def train(
     Returns:
         what failed, a line each.
     """
+    missing = [group for group in groups if group.missing]
+    if missing:
+        files.require_writable(store.root)
     last: dict[str, Task] = {}
 
     def load(name: str, **options: Any) -> Task:
@@ -78,7 +82,6 @@ def train(
         return last[key]
 
     failed = []
-    missing = [group for group in groups if group.missing]
     for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
         try:
             answer(store, group.requests, preset, load, **execution)
@@ -109,8 +112,9 @@ def publish(
         notebook, path, runs, missing and bytes of the archive.
 
     Raises:
-        Error: runs are missing, or there are none.
+        Error: runs are missing, or there are none, or the folder is not writable.
     """
+    files.require_writable(results)
     missing = sum(group.missing for group in groups)
     if missing and not partial:
         raise Error(

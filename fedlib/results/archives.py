@@ -97,7 +97,7 @@ def write_archive(
 def open_archive(path: Path) -> Mapping[str, Stored]:
     """The runs of an archive by digest; their numbers are read when they are asked for.
 
-    An archive is read once per process, and again when the file changes. A damaged run in it is
+    An archive is read once per process, and again when the file changes. Damaged runs in it are
     logged and left out.
 
     Raises:
@@ -105,25 +105,30 @@ def open_archive(path: Path) -> Mapping[str, Stored]:
     """
     try:
         stat = path.stat()
-        return _open(path, stat.st_mtime_ns, stat.st_size)
+        runs, problems = _open(path, stat.st_mtime_ns, stat.st_size)
     except BROKEN as problem:
+        why = " ".join(str(problem).split())
         raise Damaged(
-            f"damaged archive {path}: it cannot be read ({problem}); delete it and publish it again"
+            f"damaged archive {path}: it cannot be read ({why}); delete it and publish it again",
+            path,
         ) from None
+    for damage in problems:
+        log.warning("%s", damage)
+    return runs
 
 
 @lru_cache(maxsize=256)
-def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
+def _open(path: Path, *stamp: int) -> tuple[Mapping[str, Stored], Sequence[Error]]:
     # From memory: the file may be replaced at any time, and readers may fork.
     archive = ZipFile(BytesIO(path.read_bytes()))
     archive.filename = str(path)  # for messages
     folders = dict.fromkeys(PurePosixPath(name).parent for name in archive.namelist())
-    runs = {}
+    runs, problems = {}, []
     for folder in folders:
         if DIGEST.search(folder.name):
             try:
                 run = open_run(ZipPath(archive, f"{folder}/"))
                 runs[run.config.digest] = run
             except Error as problem:
-                log.warning("%s", problem)
-    return runs
+                problems.append(problem)
+    return runs, problems

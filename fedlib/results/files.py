@@ -35,14 +35,15 @@ from zipfile import Path as ZipPath
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
 
+from fedlib import files
 from fedlib.engine.config import FORMAT, RunConfig
 from fedlib.engine.history import History
-from fedlib.errors import Error
-from fedlib.files import replacing
+from fedlib.errors import Error, Failure
 from fedlib.task import Task
 
 CONFIG, META = "config.json", "meta.json"
@@ -54,8 +55,31 @@ BROKEN = (BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 Folder = Path | ZipPath
 
 
-class Damaged(Error):
-    """A run's folder, or an archive of runs, does not hold what was written into it."""
+class Damaged(Failure):
+    """A run's folder, or an archive of runs, does not hold what was written into it.
+
+    Attributes:
+        place: of the run or archive.
+    """
+
+    def __init__(self, message: str, place: Folder) -> None:
+        super().__init__(message)
+        self.place = str(place)
+
+
+class Meta(BaseModel):
+    """The part of ``meta.json`` that is read later, whatever else is in it."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    files: dict[str, str]
+    created: str
+    diverged: int | None
+    parameters: list[str] = []
+    settings: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
+    client_hyperparameters: dict[str, dict[str, Any]] = {}
+    seconds: float = 0.0
+    thinned: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +114,17 @@ class Stored:
             tensors = {name: stored[name] for name in self.meta["parameters"]}
         return History(frame, clients, tensors, self.config, dict(self.meta))
 
+    def check(self) -> None:
+        """Read all files and compare them with their hashes.
+
+        Raises:
+            Error: one is missing or not what was written.
+        """
+        for name in self.meta["files"]:
+            # Parameters may be deleted to save space.
+            if name != PARAMS or (self.path / PARAMS).is_file():
+                self._bytes(name)
+
     def _bytes(self, name: str) -> bytes:
         """A file's contents, checked against the hash written with the run."""
         data = _read(self.path, name)
@@ -119,7 +154,7 @@ def write_run(
     contents = pack(history, meta, keep_params)
     target = run_path(root, history.config)
     outdated = _inode(target) if replace else None
-    with replacing(target, lambda: _inode(target) != outdated and _complete(target)) as aside:
+    with files.replacing(target, lambda: _inode(target) != outdated and _complete(target)) as aside:
         aside.mkdir()
         for name, data in contents.items():
             with open(aside / name, "wb") as file:
@@ -160,12 +195,12 @@ def open_run(path: Folder) -> Stored:
         if not path.name.endswith(f"-{config.digest}"):
             raise damaged(path, f"{CONFIG} does not belong to digest {path.name[-16:]}")
         meta = json.loads(_read(path, META))
-        for key in ("files", "created", "diverged"):
-            meta[key]
+        Meta.model_validate(meta)
     except Damaged:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as problem:
-        raise damaged(path, f"{CONFIG} or {META} cannot be read ({problem})") from None
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
+        why = " ".join(str(problem).split())
+        raise damaged(path, f"{CONFIG} or {META} cannot be read ({why})") from None
     return Stored(path, config, meta)
 
 
@@ -184,7 +219,7 @@ def damaged(path: Folder, what: str) -> Damaged:
     """The error for a run's folder that cannot be used."""
     archive = path.root.filename if isinstance(path, ZipPath) else None
     remedy = f"{archive} and publish" if archive else "this folder and run"
-    return Damaged(f"damaged run {path}: {what}; delete {remedy} it again")
+    return Damaged(f"damaged run {path}: {what}; delete {remedy} it again", path)
 
 
 def describe(task: Task, history: History) -> dict[str, Any]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
 import pandas as pd
 
-from fedlib import engine, paths
+from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
+from fedlib.arguments import checked
+from fedlib.engine.checkpoint import file_stem, read_digests
 from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
-from fedlib.engine.run import Execution, combinations, grid_frame
-from fedlib.errors import Error, unknown
+from fedlib.engine.run import Execution, combinations, ends, grid_frame
+from fedlib.errors import Error, require, unknown
 from fedlib.results.archives import open_archive
 from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
 from fedlib.task import Task
@@ -37,6 +40,14 @@ class Keywords(Settings, Execution, total=False):
 def published_folders(root: Path) -> list[Path]:
     """Where published runs lie: ``results`` beside a store and ``data/results`` of a checkout."""
     return [root.parent / "results", paths.project_root() / "data" / "results"]
+
+
+@checked
+def merged_overrides(
+    overrides: Mapping[str, Any] | None, more: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Common overrides, and a request's over them."""
+    return {**(overrides or {}), **(more or {})}
 
 
 class Store:
@@ -62,6 +73,7 @@ class Store:
         True
     """
 
+    @checked
     def __init__(
         self,
         root: str | os.PathLike[str] | None = None,
@@ -71,12 +83,16 @@ class Store:
         chosen = published_folders(self.root) if published is None else published
         folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
+        with suppress(OSError):
+            for folder in self.root.glob("*/"):
+                files.recover(folder)
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
 
     # ---------------------------------------------------------------- asking for runs
 
+    @checked
     def run(self, task: Task, algorithm: str | Algorithm, **keywords: Unpack[Keywords]) -> History:
         """One run, from disk if it is there, else trained and stored.
 
@@ -93,6 +109,7 @@ class Store:
         """
         return self.runs(task, [{"algorithm": algorithm}], **keywords)[0]
 
+    @checked
     def runs(
         self, task: Task, requests: Sequence[Mapping[str, Any]], **common: Any
     ) -> list[History]:
@@ -114,6 +131,8 @@ class Store:
         settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
         execution = {key: common.pop(key) for key in EXECUTION if key in common}
         keep_params, refresh = common.pop("keep_params", True), common.pop("refresh", False)
+        for name, value in (("keep_params", keep_params), ("refresh", refresh)):
+            require(isinstance(value, bool), name, value, "true or false")
         for key in common:
             raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
         configured = []
@@ -126,13 +145,13 @@ class Store:
                 raise Error(
                     f"request {dict(request)!r} names no algorithm; add algorithm='fedavg' or so"
                 )
-            merged["overrides"] = {
-                **(settings.get("overrides") or {}),
-                **(request.get("overrides") or {}),
-            }
+            merged["overrides"] = merged_overrides(
+                settings.get("overrides"), request.get("overrides")
+            )
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
         return self._answer(task, configured, keep_params, refresh, execution)
 
+    @checked
     def grid(self, task: Task, algorithm: str, **keywords: Any) -> pd.DataFrame:
         """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
 
@@ -148,8 +167,7 @@ class Store:
         common = {key: keywords.pop(key) for key in known if key in keywords}
         cells = combinations(keywords)
         if common.get("eval_every") is None:
-            rounds = common.get("rounds")
-            common["eval_every"] = max(1, task.rounds if rounds is None else rounds)
+            common["eval_every"] = ends(task, common.get("rounds"))
         requests = [{"overrides": cell} for cell in cells]
         common = {"keep_params": False, "algorithm": algorithm, **common}
         return grid_frame(cells, self.runs(task, requests, **common))
@@ -164,26 +182,41 @@ class Store:
     ) -> list[History]:
         histories: dict[str, History] = {}
         missing: dict[str, engine.Configured] = {}
-        for digest, run in {run.config.digest: run for run in configured}.items():
+        unique = {run.config.digest: run for run in configured}
+        for digest, run in unique.items():
             stored = None if refresh else self._sound(run.config)
             if stored is None:
                 missing[digest] = run
             else:
                 histories[digest] = stored
-        execution = {**execution, "checkpoint": self.root / ".checkpoints", "together": True}
-        # One call per program: nothing is shared across programs, and what is finished is safe.
-        wanted = list(missing.values())
-        for positions in engine.programs(wanted, task, execution.get("device", "auto")):
-            program = [wanted[position] for position in positions]
-            for history in engine.execute(task, program, **execution):
+
+        def keep(made: Sequence[History]) -> None:
+            for history in made:
                 stored = write_run(self.root, task, history, keep_params, refresh)
                 histories[history.config.digest] = stored
+
+        execution = {**execution, "checkpoint": self.checkpoints, "together": True, "keep": keep}
+        device = execution.get("device", "auto")
+        # One call per program: nothing is shared across programs, and what is finished is safe.
+        wanted = list(missing.values())
+        for run in wanted[:1]:  # all are of one task, whose folder they share
+            files.require_writable(self.path(run.config).parent)
+        for positions in engine.programs(wanted, task, device):
+            engine.execute(task, [wanted[position] for position in positions], **execution)
+        if not missing and self.checkpoints.is_dir():
+            # A process may have been killed between storing the runs and removing their state.
+            stored_runs = list(unique.values())
+            for positions in engine.programs(stored_runs, task, device):
+                digests = [stored_runs[position].config.digest for position in positions]
+                files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
+            files.clean(self.checkpoints)
+            files.remove_if_empty(self.checkpoints)
         return [histories[run.config.digest] for run in configured]
 
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""
         path = self.path(config)
-        if not path.is_dir():
+        if not os.path.isdir(path):  # also of a name that nothing can have
             return None
         try:
             return open_run(path).history()
@@ -191,16 +224,32 @@ class Store:
             log.warning("%s; it is trained again", problem)
             return None
 
+    def finished_checkpoints(self) -> list[Path]:
+        """Checkpoints that nobody needs: their runs are stored."""
+        return [
+            path
+            for path in sorted(self.checkpoints.glob("*.pt"))
+            if (digests := read_digests(path)) and all(self.has(digest) for digest in digests)
+        ]
+
     # ---------------------------------------------------------------- looking
 
+    @property
+    def checkpoints(self) -> Path:
+        """Where interrupted runs leave their state."""
+        return self.root / ".checkpoints"
+
+    @checked
     def path(self, config: RunConfig) -> Path:
         """Where a run of this configuration belongs."""
         return run_path(self.root, config)
 
+    @checked
     def has(self, digest: str) -> bool:
         """Whether the store itself holds the run."""
         return find(self.root, digest) is not None
 
+    @checked
     def load(self, digest: str, params: bool = True) -> History:
         """A run by its digest, from the store or else from the published runs.
 
@@ -220,6 +269,7 @@ class Store:
                 return archive[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
+    @checked
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
         """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
 
@@ -250,6 +300,14 @@ class Store:
                     yield open_archive(path)
                 except Error as problem:
                     log.warning("%s", problem)
+
+    def check(self) -> None:
+        """Read every file of every stored and published run; damaged runs are logged."""
+        for run in self.stored(published=True):
+            try:
+                run.check()
+            except Error as problem:
+                log.warning("%s", problem)
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.

@@ -6,7 +6,8 @@ import importlib
 import os
 from typing import Any
 
-from fedlib.errors import Error, unknown
+from fedlib.arguments import Seed, checked
+from fedlib.errors import Failure, first_line, unknown
 from fedlib.task import ClientData, Task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen
 from fedlib.tasks.quadratic import quadratic_task
@@ -62,10 +63,11 @@ def defaults(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return decided, dict(getattr(module, "HISTORICAL", {}))
 
 
+@checked
 def load_task(
     name: str,
     preset: str = "quick",
-    seed: int = 0,
+    seed: Seed = 0,
     data_root: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Task:
@@ -87,13 +89,14 @@ def load_task(
         raise unknown("task", name, TASKS)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     module = importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}
     given = Given(name=name, seed=seed, data_root=data_root, **own)
-    task: Task = module.load(given)
+    try:
+        task: Task = module.load(given)
+    except MemoryError as error:
+        raise Failure(f"task {name}: {own} needs too much memory: {first_line(error)}") from None
     # An option without effect (None) is not part of the task, nor one as it was before it was one.
     unsaid = getattr(module, "HISTORICAL", {})
     stored = {

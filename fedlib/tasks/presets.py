@@ -23,6 +23,8 @@ from fedlib.errors import require, unknown
 from fedlib.randomness import numpy_generator
 
 Preset = dict[str, Any]
+# The largest count that an option may be.
+MOST = 2**31 - 1
 PRESETS = ("quick", "paper")
 # Settings of a run that a preset declares: not options, but fields of the task.
 RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
@@ -61,7 +63,24 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
     for option in options:
         if option not in known:
             raise unknown(f"option of task {name}", option, known)
+        if options[option] is not None:
+            _check(option, options[option], defaults[option])
     return defaults | {key: value for key, value in options.items() if value is not None}
+
+
+def _check(option: str, value: Any, default: Any) -> None:
+    """Require a value of the kind that the option has in the preset; its module knows the range."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    whole = number and float(value).is_integer() and not isinstance(value, float)
+    if isinstance(default, bool):
+        good, allowed = isinstance(value, bool), "true or false"
+    elif isinstance(default, float):
+        good, allowed = number and 0 <= value < np.inf, "a finite number >= 0"
+    elif isinstance(default, str) or option == "data" or (option == "sizes" and not number):
+        good, allowed = isinstance(value, str), "a word"
+    else:
+        good, allowed = whole and 0 <= value <= MOST, f"a whole number in 0..{MOST}"
+    require(bool(good), option, value, allowed)
 
 
 def sample(

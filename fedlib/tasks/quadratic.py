@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.errors import Error, unknown
+from fedlib.arguments import Numbers, checked
+from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
 from fedlib.task import ClientData, Task
-from fedlib.tasks.presets import Given, Preset
+from fedlib.tasks.presets import Given, Preset, whole
 
 
 class Quadratic(nn.Module):
@@ -49,12 +49,13 @@ def own_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs
 
 
+@checked
 def quadratic_task(
-    A: Any,
-    b: Any,
-    weights: Any = None,
-    x0: Any = None,
-    offset: Any = None,
+    A: Numbers,
+    b: Numbers,
+    weights: Numbers | None = None,
+    x0: Numbers | None = None,
+    offset: Numbers | None = None,
     name: str = "quadratic",
     *,
     test: str = "loss",
@@ -81,6 +82,8 @@ def quadratic_task(
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if b.ndim != 2 or A.shape != (*b.shape, b.shape[1]):
         raise Error(f"quadratic_task: A is {A.shape}, b {b.shape}; need A [m, d, d] and b [m, d]")
+    if not b.size:
+        raise Error(f"quadratic_task: b is {b.shape}; need at least one client and one dimension")
     clients, dimension = b.shape
     weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64)
     x0 = np.asarray(np.zeros(dimension) if x0 is None else x0, dtype=np.float64)
@@ -92,6 +95,9 @@ def quadratic_task(
     ):
         if value.shape != shape:
             raise Error(f"quadratic_task: {label} has shape {value.shape}; need {shape}")
+    for label, value in (("A", A), ("b", b), ("weights", weights), ("x0", x0), ("offset", offset)):
+        if not np.isfinite(value).all():
+            raise Error(f"quadratic_task: {label} has a number that is not finite; check it")
     if (weights < 0).any() or not weights.sum() > 0:
         raise Error("quadratic_task: weights must be >= 0 and not all zero")
     if test not in TESTS:
@@ -166,6 +172,9 @@ def load(given: Given) -> Task:
         condition: eigenvalues are log-uniform in [1/condition, 1].
         heterogeneity: standard deviation of the clients' minimisers around a common one.
     """
+    for name in ("clients", "dimension"):
+        whole(getattr(given, name), name, 1)
+    require(given.condition >= 1, "condition", given.condition, "a number >= 1")
     draw, size = numpy_generator(given.seed, "quadratic"), (given.clients, given.dimension)
     basis = np.linalg.qr(draw.standard_normal((*size, given.dimension)))[0]
     eigenvalues = given.condition ** -draw.random(size)

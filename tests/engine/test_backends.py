@@ -214,7 +214,7 @@ def test_the_closed_form_of_softmax_regression_equals_autograd() -> None:
         cross_entropy_and_grad = None  # type: ignore[assignment]
 
     task = load("synthetic")
-    plain = dataclasses.replace(task, model=lambda: Differentiated(60, 10))
+    plain = dataclasses.replace(task, model=lambda: Differentiated(60, 10, "torch"))
     for rates in ([0.05], [0.01, 0.05, 0.08]):  # larger ones amplify rounding
         cells = combinations({"client_lr": rates})
         closed, slow = (

@@ -117,6 +117,16 @@ def test_a_copy_of_a_catalogue_task_with_another_part_is_no_longer_the_catalogue
     assert digest(other) != digest(known)
 
 
+def test_a_catalogue_task_that_is_given_another_part_is_no_longer_the_catalogues() -> None:
+    task = fedlib.load_task("synthetic", clients=3)
+    before = configure(task, "fedavg").config.digest
+    task.rounds = 7  # the configuration says it
+    assert task.described
+    task.train = fedlib.ClientData(task.train.x + 1, task.train.y, [[0], [1], [2]])
+    assert not task.described
+    assert configure(task, "fedavg", rounds=100).config.digest != before
+
+
 def test_another_process_comes_to_the_same_hash(tmp_path: Any) -> None:
     code = tmp_path / "made.py"
     code.write_text(

@@ -21,7 +21,7 @@ def task() -> fedlib.Task:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "fedadm"}, "unknown algorithm 'fedadm': did you mean 'fedadam'"),
-    ({"algorithm": 3}, "give a name such as 'fedadam'"),
+    ({"algorithm": 3}, r"algorithm is 3; allowed: str \| Algorithm"),
     ({"overrides": {"clientlr": 0.1}}, "unknown override for fedadam 'clientlr': .*'client_lr'"),
     ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
     ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),

@@ -84,7 +84,7 @@ def test_a_crash_while_saving_keeps_the_old_files(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(fedlib.Error, match="disk full"):
         saved(Figure(figsize=(2, 2)), tmp_path)
     assert path.read_bytes() == before
     assert not [p for p in path.parent.iterdir() if p.name.startswith(".")]

@@ -159,7 +159,7 @@ def test_a_crash_while_writing_keeps_the_old_one(made, place, results, monkeypat
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(fedlib.Error, match="disk full"):
         write_archive(results, "own", made[:1])
     assert len(place.stored(published=True)) == len(made)
     assert [path.name for path in results.iterdir()] == ["own.zip"]
