@@ -27,7 +27,7 @@ paper: dict[str, Preset] = {
         "examples_per_client": TEN["examples_per_client"],
         "test_clients": TEN["test_clients"],
         "alpha": TEN["dirichlet_alpha"],
-        **{"width": 1.0, "groups": GROUPS, "l2": None},
+        **{"width": 1.0, "groups": GROUPS, "l2": 0.0},
         **settings.fedopt_run("CIFAR-10"),
     },
     "cifar100": {
@@ -37,12 +37,13 @@ paper: dict[str, Preset] = {
         "test_clients": TEN["test_clients"],
         "alpha": HUNDRED["root_dirichlet_alpha"],
         "beta": HUNDRED["coarse_dirichlet_beta"],
-        **{"width": 1.0, "groups": GROUPS, "l2": None},
+        **{"width": 1.0, "groups": GROUPS, "l2": 0.0},
         **settings.fedopt_run("CIFAR-100"),
     },
 }
 QUICK = {"clients": 50, "test_clients": 10, "width": 0.125, "rounds": 30}
 quick = {name: {**values, **QUICK} for name, values in paper.items()}
+HISTORICAL = {"l2": 0.0}
 
 
 def transform(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -94,7 +95,7 @@ def load(given: Given) -> Task:
         train=images.clients(dataset, "train", train),
         test=images.clients(dataset, "test", test),
         transform=transform,
-        l2=given.l2 or 0.0,
+        l2=given.l2,
         hyperparameters=settings.fedopt(LABELS[given.name]),
         options={"data": dataset.name} | (unused if _has_clients(given, dataset) else {}),
         label=LABELS[given.name],

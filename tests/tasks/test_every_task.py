@@ -86,7 +86,9 @@ def test_two_rounds_agree_on_all_backends(name: str) -> None:
     for other in others:
         for key, value in rows.params.items():
             assert value.shape == other.params[key].shape == shapes.get(key, value.shape)
-            assert float((value - other.params[key]).abs().max()) < 1e-10, key
+            # Batch normalisation of the few examples of a last batch amplifies rounding.
+            near = 1e-9 if "resnet" in name else 1e-10
+            assert float((value - other.params[key]).abs().max()) < near, key
         assert float((rows.frame["value"] - other.frame["value"]).abs().max()) < 1e-8
 
 
