@@ -114,5 +114,6 @@ def _unflushed() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    print("fedlib: " + " ".join(message.split()), file=sys.stderr)
+    line = " ".join(message.split()).encode(errors="backslashreplace").decode()
+    print(f"fedlib: {line}", file=sys.stderr)
     return status
