@@ -19,8 +19,8 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -58,6 +58,30 @@ def write(path: Path, content: bytes) -> None:
     """
     with replacing(path) as aside:
         aside.write_bytes(content)
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write several files that belong together: all are new, or all are as they were.
+
+    None is replaced before all are written; where one cannot be replaced, those that were get their
+    old contents back. (A process that is killed between two of them leaves both kinds.)
+
+    Raises:
+        Failure: one cannot be written.
+    """
+    before = {path: path.read_bytes() if path.is_file() else None for path in contents}
+    try:
+        with ExitStack() as complete:
+            for path, content in contents.items():
+                complete.enter_context(replacing(path)).write_bytes(content)
+    except BaseException:
+        for path, old in before.items():
+            with suppress(OSError, Failure):
+                if old is None:
+                    remove(path)
+                elif path.read_bytes() != old:
+                    write(path, old)
+        raise
 
 
 @contextmanager

@@ -80,12 +80,8 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-<<<<<<< HEAD
     declared = seed == 0 and all(value is None for value in numbers.values())
-    return Session(preset, seed, device, Store(), filled, name, declared)
-=======
-    return Session(preset, seed, device, store, filled, name)
->>>>>>> main
+    return Session(preset, seed, device, store, filled, name, declared)
 
 
 def _show_figures() -> None:

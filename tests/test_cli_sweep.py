@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fedlib import engine, paths
+from fedlib.engine.checkpoint import file_stem
 from fedlib.reproduction import draw, experiments, memory
 from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import Store
@@ -75,7 +76,11 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(
     ]
     assert {run.config.rounds for run in store.stored()} == {2}
     no_training()
-    assert command(*WORDS)[0] == 0
+    (alone,) = (r.config.digest for r in store.stored() if r.config.algorithm == "fedadam")
+    left = store.checkpoints / f"{file_stem([alone])}.pt"
+    left.parent.mkdir()
+    left.write_bytes(b"of a process that was killed when its run was stored")
+    assert command(*WORDS)[0] == 0 and not left.parent.exists()
 
 
 def test_runs_that_notebooks_share_count_once(command: Command) -> None:

@@ -23,40 +23,6 @@ class _Terminated(BaseException):
     """SIGTERM; no ``except Exception`` on the way may take it for a failure."""
 
 
-<<<<<<< HEAD
-class _Group(typer.core.TyperGroup):
-    """Typer ends silently on Ctrl-C; here it reaches :func:`main`, with its message."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            raise _Interrupted(str(stop) or "interrupted") from None
-
-
-app = typer.Typer(
-    cls=_Group,
-    help="Federated optimization in PyTorch, and four papers reproduced with it.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.command("list")(reports.list_)
-app.add_typer(data.app, name="data")
-for command in (
-    *(runs.run, runs.grid, sweep.sweep, sweep.publish),
-    *(reports.reproduce, reports.figures, reports.compare, reports.claims),
-    *(reports.bench, reports.doctor),
-):
-    app.command()(command)
-
-# Typer exports only the leaves of its error classes; every usage error derives from this one.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
-=======
->>>>>>> main
 def main() -> NoReturn:
     """Entry point of the ``fedlib`` command."""
     with _signals() as interrupt:
@@ -148,5 +114,6 @@ def _unflushed() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    print("fedlib: " + " ".join(message.split()), file=sys.stderr)
+    line = " ".join(message.split()).encode(errors="backslashreplace").decode()
+    print(f"fedlib: {line}", file=sys.stderr)
     return status

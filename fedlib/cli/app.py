@@ -51,7 +51,8 @@ for registered in data.app.registered_commands:
     registered.cls = _Command
 for command in (
     *(runs.run, runs.grid, sweep.sweep, sweep.publish),
-    *(reports.reproduce, reports.figures, reports.compare, reports.bench, doctor.doctor),
+    *(reports.reproduce, reports.figures, reports.compare, reports.claims),
+    *(reports.bench, doctor.doctor),
 ):
     app.command(cls=_Command)(command)
 

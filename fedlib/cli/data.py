@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,8 +72,8 @@ def data_prepare(
     from fedlib import datasets
 
     options = parse_pairs(option, "--option")
-    for key in ("name", "data_root", "progress", *(datasets.prepare.__kwdefaults__ or ())):
-        if key in options:
+    for key, parameter in inspect.signature(datasets.prepare).parameters.items():
+        if key in options and parameter.kind is not parameter.VAR_KEYWORD:
             raise Error(f"--option {key} is not an option of a data set; see --help")
     card = datasets.prepare(
         name,

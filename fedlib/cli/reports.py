@@ -1,4 +1,4 @@
-"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``bench``."""
+"""``fedlib list``, ``reproduce``, ``figures``, ``compare``, ``claims`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def compare(
     )
     totals = summary(frame).to_string(index=False, na_rep="-")
     show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
-<<<<<<< HEAD
+    damage.tell()
 
 
 def claims(
@@ -163,7 +163,8 @@ def claims(
 
     store = Store(store_root(data_root))
     train = preset == "quick" and not stored
-    verdicts = judge(ids or (), preset, store, train=train, device=device, progress=not as_json)
+    with Damage() as damage:
+        verdicts = judge(ids or (), preset, store, train=train, device=device, progress=not as_json)
     lines = [("claim", "verdict", "seeds", "rounds", "statement", "margin")]
     for each in verdicts:
         head = (each.id, each.verdict, str(each.seeds or "-"), str(each.rounds or "-"))
@@ -178,69 +179,7 @@ def claims(
     total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     text = f"{columns(lines)}\n\n{len(verdicts)} claims: {total}"
     show([each.as_dict() for each in verdicts], as_json, text)
-
-
-def doctor(
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Measure how models are best executed here (a minute)."),
-    ] = False,
-    device: Device = "auto",
-    as_json: Json = False,
-    data_root: DataRoot = None,
-) -> None:
-    """What fedlib finds here: versions, device, threads, execution, data, stored runs."""
-    import platform
-    from importlib.metadata import version
-
-    import torch
-
-    from fedlib import datasets, paths
-    from fedlib.engine import strategy
-    from fedlib.engine.device import resolve_device
-    from fedlib.results import Store
-
-    where = resolve_device(device)
-    if calibrate:
-        measure = checkout_module("calibration").calibrate
-        measured, seconds = measure(where, progress=not as_json)
-        strategy.keep(where, measured)
-        if not as_json:
-            typer.echo(columns([tuple(timing.values()) for timing in seconds]))
-    limits = strategy.limits(where)
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
-    packages = ("torch", "torchvision", "numpy", "pandas", "papermill")
-    root = paths.data_root(data_root)
-    facts: dict[str, Any] = {
-        "fedlib": version("fedlib"),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-        "cuda": gpu,
-        "threads": torch.get_num_threads(),
-        "processors": os.cpu_count(),
-        "execution": _execution(where, limits),
-        "measured": str(strategy.path()) if strategy.measured(where) else "no: --calibrate does",
-        "data root": str(root),
-        "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
-        "stored runs": len(Store(store_root(data_root)).table()),
-        "figures": str(paths.figures_root()),
-    }
-    show(facts, as_json, columns([(name, value) for name, value in facts.items()]))
-
-
-def _execution(device: torch.device, limits: Limits) -> str:
-    """How models are executed on a device, in a line."""
-    from fedlib.engine.strategy import STACKED_SIZE
-
-    rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
-    if device.type == "cuda":
-        return f"{rows}; CUDA graphs up to {limits.graph_numbers:,}"
-    rows += f"; one thread up to {limits.one_thread_numbers:,}"
-    parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
-    return f"{rows}; else clients in parallel {parallel}"
-=======
     damage.tell()
->>>>>>> main
 
 
 def checkout_module(name: str) -> ModuleType:

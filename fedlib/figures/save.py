@@ -9,7 +9,6 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +26,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.tables import table
-from fedlib.files import replacing
+from fedlib.files import write_together
 
 NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
@@ -91,10 +90,9 @@ def save(
         record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
-    with ExitStack() as complete:  # none is replaced before all are written
-        for suffix, content in files.items():
-            path = target.with_name(f"{target.name}.{suffix}")
-            complete.enter_context(replacing(path)).write_bytes(content)
+    write_together(
+        {target.with_name(f"{target.name}.{suffix}"): content for suffix, content in files.items()}
+    )
     return target.with_name(f"{target.name}.{'html' if figure is None else 'png'}")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from fedlib import engine
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.reproduction.request import Request
 from fedlib.results.store import Store
 from fedlib.task import Task
@@ -64,25 +63,6 @@ def answer(
 def labelled(history: History, plan: Mapping[str, str]) -> History:
     """The history with what it was requested for in its meta data, see :attr:`Request.plan`."""
     return replace(history, meta={**history.meta, "plan": dict(plan)})
-
-
-def kept(store: Store, requests: Sequence[Request], preset: str) -> list[History]:
-    """The histories of some requests, in order, if the store or the published runs have them all.
-
-    Trains nothing; loads the tasks, for the runs' digests. Without parameters.
-
-    Returns:
-        none if one is missing.
-    """
-    histories: dict[int, History] = {}
-    for task, positions in by_task(requests, preset):
-        for position in positions:
-            digest = configured(task, requests[position]).config.digest
-            try:
-                histories[position] = store.load(digest, params=False)
-            except Error:  # not there
-                return []
-    return [labelled(histories[p], request.plan) for p, request in enumerate(requests)]
 
 
 @dataclass(frozen=True)

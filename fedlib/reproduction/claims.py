@@ -16,8 +16,21 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import unknown
 from fedlib.reproduction import answers, experiments
-from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN, OPEN, Evidence, Statement, winners
+from fedlib.reproduction.answers import labelled
+from fedlib.reproduction.evidence import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    OPEN,
+    Evidence,
+    Missing,
+    Runs,
+    Statement,
+    winners,
+)
 from fedlib.reproduction.fedopt import claims as fedopt
+from fedlib.reproduction.matching import Index, index, read, requested
+from fedlib.reproduction.request import Request
 from fedlib.results.store import Store
 
 EVIDENCE: dict[str, Evidence] = {
@@ -92,21 +105,21 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     """
     stated = next(claim for claim in papers.claims() if claim["id"] == evidence.id)
     words = {key: stated[key] for key in ("id", "paper", "where", "says", "shows")}
-    missing = tuple(notebook for notebook in evidence.sources if not runs.get(notebook))
     statements: list[Statement] = []
     used: list[History] = []
-    for notebook, histories in runs.items():
-        if not histories:
-            continue
-        select = evidence.select or winners
+    missing = []
+    for notebook in evidence.sources:
+        histories = runs.get(notebook, ())
         prefix = f"{notebook.partition('_')[0]}: " if len(evidence.sources) > 1 else ""
-        statements += [
-            Statement(prefix + statement.text, statement.margins)
-            for statement in evidence.measure(select(histories))
-        ]
+        try:
+            measured = evidence.measure((evidence.select or _chosen)(histories))
+        except Missing:
+            missing.append(notebook)
+            continue
+        statements += [Statement(prefix + each.text, each.margins) for each in measured]
         used += histories
     if not statements:
-        return Verdict(**words, verdict=NOT_RUN, preset=preset, missing=missing)
+        return Verdict(**words, verdict=NOT_RUN, preset=preset, missing=tuple(missing))
     verdicts = {statement.verdict for statement in statements}
     return Verdict(
         **words,
@@ -116,14 +129,30 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         seeds=min(len(statement.margins) for statement in statements),
         rounds=max(history.config.rounds for history in used),
         data=tuple(dict.fromkeys(map(_data, used))),
-        missing=missing,
+        missing=tuple(missing),
         reason=evidence.exceptions.get(preset, ""),
     )
+
+
+def _chosen(histories: Sequence[History]) -> Runs:
+    return Runs(winners(histories))
 
 
 def _data(history: History) -> str:
     kind = "stand-in" if history.stand_in else "real"
     return f"{history.config.task['options'].get('data') or history.config.task['name']} ({kind})"
+
+
+def _kept(store: Store, requests: Sequence[Request], preset: str) -> list[History]:
+    """The stored and published runs that some requests ask for; maybe not all of them."""
+    known: dict[str, Index] = {}
+    histories: list[History] = []
+    for request in requests:
+        if request.task not in known:
+            known[request.task] = index(store.stored(request.task, published=True))
+        run = requested(request, preset, known[request.task])
+        histories += [labelled(each, request.plan) for each in read([run] if run else [])]
+    return histories
 
 
 def judge(
@@ -163,10 +192,9 @@ def judge(
             if (notebook, parts) not in memory:
                 requests = experiments.select(experiments.plan(notebook, preset), *parts)
                 if train:
-                    found = answers.answer(store, requests, preset, **execution)
+                    memory[notebook, parts] = answers.answer(store, requests, preset, **execution)
                 else:
-                    found = answers.kept(store, requests, preset)
-                memory[notebook, parts] = found
+                    memory[notebook, parts] = _kept(store, requests, preset)
             runs[notebook] = memory[notebook, parts]
         verdicts.append(judged(evidence or Evidence(claim["id"], {}, list), preset, runs))
     return verdicts

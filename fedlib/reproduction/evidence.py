@@ -6,8 +6,8 @@ How to add one, in ``claims.py`` of the paper's room; the claim's words stand in
     Evidence("fedopt-cifar10", {"10_cifar10": ("curves",)}, cifar10)
 
     def cifar10(runs: Runs) -> list[Statement]:
-        accuracy = {name: finals(chosen) for name, chosen in runs.items()}
-        return [above("FedAdam > FedAvg + 0.02", accuracy["fedadam"], accuracy["fedavg"] + 0.02)]
+        ours, plain = finals(runs["fedadam"]), finals(runs["fedavg"])
+        return [above("FedAdam > FedAvg + 0.02", ours, plain + 0.02)]
 """
 
 from __future__ import annotations
@@ -25,8 +25,29 @@ from fedlib.engine.history import History
 from fedlib.results import reading, selection
 
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
-# A label, mostly an algorithm's name -> a run for each seed.
-Runs = Mapping[str, list[History]]
+
+
+class Missing(Exception):
+    """No run of a label that a claim compares."""
+
+
+class Runs(dict[str, list[History]]):
+    """A label, mostly an algorithm's name -> a run for each seed, of the seeds that all have.
+
+    Raises:
+        Missing: a label without runs.
+    """
+
+    def __init__(self, runs: Mapping[str, Sequence[History]]) -> None:
+        seeds = [{run.config.seeds["init"] for run in chosen} for chosen in runs.values()]
+        common = set.intersection(*seeds) if seeds else set()
+        super().__init__(
+            (label, [run for run in chosen if run.config.seeds["init"] in common])
+            for label, chosen in runs.items()
+        )
+
+    def __missing__(self, label: str) -> list[History]:
+        raise Missing(label)
 
 
 @dataclass(frozen=True)
@@ -75,8 +96,8 @@ class Evidence:
         sources: notebook -> the parts of its plan (none: all) whose runs are measured. Each
             notebook is measured by itself.
         measure: from a notebook's runs to statements.
-        select: from the runs to what is measured, by label; default: by algorithm, of each the
-            setting with the smallest training loss (:func:`winners`).
+        select: from the runs to what is measured, mostly :class:`Runs`; default: by algorithm, of
+            each the setting with the smallest training loss (:func:`winners`).
         exceptions: preset -> why the claim does not hold there, as far as we know.
     """
 

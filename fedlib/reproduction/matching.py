@@ -18,6 +18,7 @@ from fedlib import algorithms, tasks
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
+from fedlib.reproduction.request import Request
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters
@@ -149,6 +150,38 @@ def _described(arguments: str) -> dict[str, Any] | None:
         return named_method(*json.loads(arguments)).describe()
     except Error:  # stored by a version with other hyperparameters
         return None
+
+
+def requested(request: Request, preset: str, runs: Index) -> Run | None:
+    """The run that a request asks for, found by its description: without loading the task's data.
+
+    Options that the request leaves open are the preset's (a run may have any value of those that
+    the data decide); real data count before stand-ins, then the newest run.
+
+    Args:
+        runs: from :func:`index`.
+    """
+    asked = {"preset": preset, "seed": request.seed, **request.options}
+    preset, seed = asked.pop("preset"), asked.pop("seed")
+    usual, historical = tasks.defaults(request.task, preset)
+    wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
+    cell = Cell("", request.algorithm, "", math.nan, request.overrides)
+    settings = request.settings(tasks.rounds(request.task, preset))
+
+    def fits(run: Run) -> bool:
+        config, options = run.config, {**historical, **run.config.task["options"]}
+        return (
+            (config.task["preset"], config.task["seed"]) == (preset, seed)
+            and config.rounds == settings["rounds"]
+            and set(config.seeds.values()) == {request.seed}
+            and request.clients_per_round in (None, config.clients_per_round)
+            and all(_fits(options[key], wanted[key]) for key in wanted if key in options)
+            and belongs(cell, run)
+        )
+
+    chosen = [run for run in runs.get((request.task, request.algorithm), ()) if fits(run)]
+    newest = [(not run.config.task["stand_in"], run.meta.get("created", "")) for run in chosen]
+    return chosen[newest.index(max(newest))] if chosen else None
 
 
 def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:

@@ -184,6 +184,8 @@ def reproduce(
         for process in running.copy():
             process.terminate()
         pool.shutdown(cancel_futures=True)
+        if output.is_dir():
+            files.clean(output)  # what those were writing
 
 
 def _in_own_process(

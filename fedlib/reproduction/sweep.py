@@ -72,6 +72,9 @@ def train(
     missing = [group for group in groups if group.missing]
     if missing:
         files.require_writable(store.root)
+    for group in groups:
+        if not group.missing:
+            store.drop_checkpoint(group.digests)
     last: dict[str, Task] = {}
 
     def load(name: str, **options: Any) -> Task:

@@ -203,15 +203,21 @@ class Store:
             files.require_writable(self.path(run.config).parent)
         for positions in engine.programs(wanted, task, device):
             engine.execute(task, [wanted[position] for position in positions], **execution)
-        if not missing and self.checkpoints.is_dir():
-            # A process may have been killed between storing the runs and removing their state.
-            stored_runs = list(unique.values())
-            for positions in engine.programs(stored_runs, task, device):
-                digests = [stored_runs[position].config.digest for position in positions]
-                files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
+        if self.checkpoints.is_dir():
+            asked = list(unique.values())
+            for positions in engine.programs(asked, task, device):
+                self.drop_checkpoint([asked[position].config.digest for position in positions])
+        return [histories[run.config.digest] for run in configured]
+
+    def drop_checkpoint(self, digests: Sequence[str]) -> None:
+        """Remove what is left of a program's training, whose runs are stored.
+
+        A process may have been killed between storing them and removing their state.
+        """
+        if self.checkpoints.is_dir():
+            files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
             files.clean(self.checkpoints)
             files.remove_if_empty(self.checkpoints)
-        return [histories[run.config.digest] for run in configured]
 
     def _sound(self, config: RunConfig) -> History | None:
         """The stored run, or None if there is none or it is damaged (then with a warning)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from types import ModuleType
 from typing import Any
 
 from fedlib.arguments import Seed, checked
@@ -46,8 +47,8 @@ FLOATS = ("alpha", "beta", "width", "l2")
 __all__ = ["PRESETS", "TASKS", "ClientData", "Task", "load_task", "quadratic_task"]
 
 
-def defaults(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a task at the paper preset, and what they were before they were options.
+def defaults(name: str, preset: str = "paper") -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a task's preset, and what they were before they were options.
 
     Args:
         name: from :func:`fedlib.list_tasks`.
@@ -56,11 +57,27 @@ def defaults(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         option -> default, None where the data decide; and option -> the value that runs had which
         were stored before the option came, for those of which the task's module says it.
     """
-    module = importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
-    values = chosen(module, name, "paper", {})
-    options = {key: value for key, value in values.items() if key not in RUN}
+    options = {key: value for key, value in _declared(name, preset).items() if key not in RUN}
     decided = {key: None if isinstance(value, AtMost) else value for key, value in options.items()}
-    return decided, dict(getattr(module, "HISTORICAL", {}))
+    return decided, dict(getattr(_module(name), "HISTORICAL", {}))
+
+
+def rounds(name: str, preset: str) -> int:
+    """The communication rounds that a task's preset declares; no data are loaded.
+
+    Args:
+        name: from :func:`fedlib.list_tasks`.
+    """
+    count: int = _declared(name, preset)["rounds"]
+    return count
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
+
+
+def _declared(name: str, preset: str) -> dict[str, Any]:
+    return chosen(_module(name), name, preset, {})
 
 
 @checked
@@ -89,7 +106,7 @@ def load_task(
         raise unknown("task", name, TASKS)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    module = importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
+    module = _module(name)
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}
     given = Given(name=name, seed=seed, data_root=data_root, **own)

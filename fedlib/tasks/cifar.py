@@ -35,7 +35,7 @@ paper: dict[str, Preset] = {
         "examples_per_client": TEN["examples_per_client"],
         "test_clients": TEN["test_clients"],
         "alpha": TEN["dirichlet_alpha"],
-        **{"network": "resnet18", "width": 1.0, "groups": GROUPS, "l2": None},
+        **{"network": "resnet18", "width": 1.0, "groups": GROUPS, "l2": 0.0},
         **settings.fedopt_run("CIFAR-10"),
     },
     "cifar100": {
@@ -45,7 +45,7 @@ paper: dict[str, Preset] = {
         "test_clients": TEN["test_clients"],
         "alpha": HUNDRED["root_dirichlet_alpha"],
         "beta": HUNDRED["coarse_dirichlet_beta"],
-        **{"network": "resnet18", "width": 1.0, "groups": GROUPS, "l2": None},
+        **{"network": "resnet18", "width": 1.0, "groups": GROUPS, "l2": 0.0},
         **settings.fedopt_run("CIFAR-100"),
     },
 }
@@ -54,7 +54,7 @@ quick = {
     "cifar10": {**paper["cifar10"], **SMALL, "data": "first_digits", "rounds": 40},
     "cifar100": {**paper["cifar100"], **SMALL, "data": "digit_pairs", "rounds": 60},
 }
-HISTORICAL = {"network": "resnet18"}
+HISTORICAL = {"network": "resnet18", "l2": 0.0}
 HIDDEN = 64  # units of the small network
 
 
@@ -112,7 +112,7 @@ def load(given: Given) -> Task:
         train=images.clients(dataset, "train", train),
         test=images.clients(dataset, "test", test),
         transform=images.flat_pixels if small else transform,
-        l2=given.l2 or 0.0,
+        l2=given.l2,
         hyperparameters=(settings.small if small else settings.fedopt)(LABELS[given.name]),
         options={"data": dataset.name} | dict.fromkeys(unused),
         label=LABELS[given.name],

@@ -11,6 +11,7 @@ value that these runs had: the module says which that is, ``HISTORICAL = {option
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
@@ -23,6 +24,10 @@ from fedlib.errors import require, unknown
 from fedlib.randomness import numpy_generator
 
 Preset = dict[str, Any]
+# Options that are None by default and take a word; the others take a whole number.
+WORDS = ("data", "draws")
+# Options that are a number or true or false by default, and may be a word or a file.
+WORDS_TOO = ("sizes", "glove", "pretrained")
 # The largest count that an option may be.
 MOST = 2**31 - 1
 PRESETS = ("quick", "paper")
@@ -72,11 +77,13 @@ def _check(option: str, value: Any, default: Any) -> None:
     """Require a value of the kind that the option has in the preset; its module knows the range."""
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     whole = number and float(value).is_integer() and not isinstance(value, float)
+    if option in WORDS_TOO and isinstance(value, (str, os.PathLike)):
+        return
     if isinstance(default, bool):
         good, allowed = isinstance(value, bool), "true or false"
     elif isinstance(default, float):
         good, allowed = number and 0 <= value < np.inf, "a finite number >= 0"
-    elif isinstance(default, str) or option == "data" or (option == "sizes" and not number):
+    elif isinstance(default, str) or option in WORDS:
         good, allowed = isinstance(value, str), "a word"
     else:
         good, allowed = whole and 0 <= value <= MOST, f"a whole number in 0..{MOST}"

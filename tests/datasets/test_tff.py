@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from fedlib import datasets
-from fedlib.cli import app
+from fedlib.cli.app import app
 from fedlib.datasets import posts, store, tff
 from fedlib.datasets.tff import WRITERS
 from fedlib.errors import Error

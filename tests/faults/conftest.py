@@ -29,7 +29,8 @@ def count(request: pytest.FixtureRequest) -> Iterator[Count]:
         ("faults_category", category(request.node)),
     ]
     if counted.failures:
-        pytest.fail("\n".join(counted.failures), pytrace=False)
+        told = "\n".join(counted.failures)  # half a character could not be sent by a worker
+        pytest.fail(told.encode(errors="backslashreplace").decode(), pytrace=False)
 
 
 def category(item: pytest.Item) -> str:

@@ -264,7 +264,8 @@ def components() -> Iterator[tuple[str, tuple[Callable[..., Any], dict[str, Any]
     """All classes that methods are composed of, and the torch.optim classes."""
     rooms = {"": fedlib, "client.": fedlib.client, "server.": fedlib.server, "base.": fedlib.base}
     for room, module in rooms.items():
-        for name, kind in vars(module).items():
+        for name in getattr(module, "__all__", vars(module)):
+            kind = getattr(module, name)
             part = inspect.isclass(kind) and issubclass(kind, fedlib.component.Component)
             if part and not name.startswith("_") and name not in ("Together", "Component"):
                 yield f"{room}{name}", (kind, vars_of(kind()))

@@ -129,6 +129,7 @@ WRONG = [
     ["sweep", "23", "--dry-run", "-p", "rounds=[1]"],
     ["reproduce", "23", "--jobs", "0"],
     ["reproduce", "23", "--output", "/etc/passwd"],
+    ["doctor", "\ud800"],
 ]
 
 

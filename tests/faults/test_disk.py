@@ -181,7 +181,7 @@ def disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
     yield mount
     if mounted:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)

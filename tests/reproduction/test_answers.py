@@ -106,20 +106,6 @@ def test_a_refused_request_says_so_before_anything_trains(store, trained):
     assert not trained
 
 
-def test_kept_runs_are_all_or_none(tmp_path, no_training):
-    store = Store(tmp_path / "runs", published=[tmp_path / "results"])
-    requests = tuned("synthetic", ("fedavg", "fednova"), "x", options=SMALL, rounds=1)
-    assert answers.kept(store, requests, "quick") == []
-    answers.answer(store, requests[:1], "quick", progress=False)
-    assert answers.kept(store, requests, "quick") == []
-    made = answers.answer(store, requests, "quick", progress=False)
-    no_training()
-    (tmp_path / "runs").rename(tmp_path / "results")
-    kept = answers.kept(store, requests[::-1], "quick")
-    assert [h.config.digest for h in kept] == [h.config.digest for h in made[::-1]]
-    assert [h.meta["plan"] for h in kept] == 2 * [{"part": "x"}]
-
-
 PLACE = Place("adafedadam", "Table 7", "FedAvg", "SGD")
 PLAN = {"part": "solvers", **dataclasses.asdict(PLACE)}
 

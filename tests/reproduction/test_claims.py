@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import fedlib
 from fedlib import papers
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
-from fedlib.reproduction import claims, experiments
+from fedlib.reproduction import answers, claims, experiments
 from fedlib.reproduction.evidence import (
     FAILS,
     HOLDS,
@@ -28,6 +29,7 @@ from fedlib.reproduction.evidence import (
     winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
+from fedlib.reproduction.request import tuned
 from fedlib.results import Store
 
 ROUNDS = 15
@@ -200,13 +202,44 @@ def test_other_presets_train_nothing(command, no_training):
     assert status == 0 and NOT_RUN in out
 
 
-def test_judging_reads_each_notebooks_runs_from_the_store(monkeypatch, quadratic):
+def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_path, monkeypatch):
+    store = Store(tmp_path / "runs", published=[tmp_path / "results"])
+    small = {"clients": 4}
+    asked = tuned("synthetic", ("fedavg", "fednova"), "x", options=small, rounds=1)
+    answers.answer(store, asked[:1], "quick", progress=False)
+    other = [replace(asked[0], rounds=2), replace(asked[0], seed=1)]
+    made = answers.answer(store, [*asked, *other], "quick", progress=False)
+    (tmp_path / "runs").rename(tmp_path / "results")
+    monkeypatch.setattr(answers, "load_task", None)
+    kept = claims._kept(store, [*asked[::-1], *other], "quick")
+    assert [h.config.digest for h in kept] == [made[place].config.digest for place in (1, 0, 2, 3)]
+    assert kept[0].meta["plan"] == {"part": "x"}
+    wide = [replace(asked[0], options={**small, "clients": 5}), replace(asked[0], options={})]
+    faster = [replace(asked[0], overrides={"client_lr": 0.5})]
+    assert claims._kept(store, [*wide, *faster], "quick") == []
+    assert claims._kept(store, asked, "paper") == []
+
+
+def test_judging_takes_each_notebooks_runs(monkeypatch, quadratic):
     asked = []
 
     def kept(store, requests, preset):
         asked.append((preset, len(requests)))
         return histories(quadratic, fedavg=0.7, scaffold=0.69)
 
-    monkeypatch.setattr(claims.answers, "kept", kept)
+    monkeypatch.setattr(claims, "_kept", kept)
     (judged,) = claims.judge(["fedopt-scaffold"], "quick", Store())
     assert judged.verdict == HOLDS and len(asked) == len(judged.statements) >= 2
+
+
+def test_seeds_that_a_method_lacks_count_for_none(quadratic):
+    runs = histories(quadratic, fedavg=0.7, scaffold=0.7)
+    evidence = Evidence("fedopt-scaffold", {"10_cifar10": ()}, fedopt.scaffold)
+    judged = claims.judged(evidence, "paper", {"10_cifar10": runs[:-1]})
+    assert judged.seeds == 2 and judged.verdict == HOLDS
+
+
+def test_a_claim_whose_methods_did_not_all_run_is_not_run(quadratic):
+    runs = histories(quadratic, fedavg=0.7, fedadam=0.8, fedyogi=0.8)
+    judged = claims.judged(claims.EVIDENCE["fedopt-cifar100"], "paper", {"11_cifar100": runs})
+    assert (judged.verdict, judged.missing) == (NOT_RUN, ("11_cifar100",))

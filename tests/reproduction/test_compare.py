@@ -119,10 +119,10 @@ def test_adafedadam_metrics(hand_made, synthetic):
     plain = (0.425**2 + 0.275**2 + 0.225**2 + 0.375**2) / 4
     assert spread["ours_unweighted"] == pytest.approx(100 * plain**0.5)
     assert not spread["comparable"] and "not comparable" in spread["note"]
-    # The worst 30 of 100 examples: 10 at 0.2 and 20 of the 40 at 0.4; of 4 clients the worst one.
+    # The worst 30 % of 4 clients, rounded up, are two: 10 examples at 0.2 and 40 at 0.4.
     worst = cell(frame, "fedavg", "worst30")
-    assert worst["ours"] == pytest.approx(100 * (10 * 0.2 + 20 * 0.4) / 30)
-    assert worst["ours_unweighted"] == pytest.approx(20.0)
+    assert worst["ours"] == pytest.approx(100 * (10 * 0.2 + 40 * 0.4) / 50)
+    assert worst["ours_unweighted"] == pytest.approx(30.0)
     weighted, unweighted = METRICS["mse_x1000"](run)  # the test data of its task has no clients
     assert weighted == 1.0 and math.isnan(unweighted)
 

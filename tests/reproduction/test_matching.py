@@ -109,7 +109,7 @@ def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, mad
         run = hand_made(dataclasses.replace(task, options=has), rounds=10)
         return ours(cell_of(), run, **settings)["note"].removeprefix("quick preset").strip("; ")
 
-    usual = {"clients": 3, "data_seed": 931231}
+    usual = {"clients": 3, "data_seed": 931231, "init": "torch"}
     common = {"options": {"clients": 3}}
     assert note(usual, **common) == ""
     assert note({**usual, "data_seed": 5}, **common) == "data_seed 5 instead of 931231"

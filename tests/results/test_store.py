@@ -14,6 +14,7 @@ import torch
 
 import fedlib
 from fedlib import engine
+from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import configure
 from fedlib.results import Store
 from fedlib.results import files as store_module
@@ -142,6 +143,18 @@ def test_what_is_finished_stays_when_a_later_program_fails(store, quadratic, mon
     with pytest.raises(KeyboardInterrupt):
         store.runs(quadratic, requests, rounds=1, overrides=STEPS)
     assert list(store.table()["algorithm"]) == ["fedavg"]
+
+
+def test_the_state_that_a_killed_process_left_of_stored_runs_goes_with_the_next_answer(
+    store, quadratic
+):
+    history = store.run(quadratic, "fedavg", rounds=1)
+    left = store.checkpoints / f"{file_stem([history.config.digest])}.pt"
+    for algorithms in (["fedavg"], ["fedavg", "scaffold"]):
+        store.checkpoints.mkdir()
+        left.write_bytes(b"stored long ago")
+        store.runs(quadratic, [{"algorithm": name} for name in algorithms], rounds=1)
+        assert not store.checkpoints.exists()
 
 
 def test_wrong_keywords_are_named(store, quadratic):

@@ -55,7 +55,7 @@ def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name: str) -> None:
     assert a.fingerprint == b.fingerprint and a.options == b.options
     assert torch.equal(a.train.x, b.train.x) and torch.equal(a.train.y, b.train.y)
     assert a.stand_in == (name not in ("quadratic", "synthetic"))
-    assert a.source and ("stand-in" in a.source) == a.stand_in
+    assert a.source and a.source.startswith("offline") == a.stand_in
     if name in TEXTS:
         assert a.fingerprint != other.fingerprint and "docstrings" in a.source
         assert a.train.sizes.sum() < 4000 and len(a.train) <= 40 and a.rounds <= 40
@@ -86,7 +86,9 @@ def test_two_rounds_agree_on_all_backends(name: str) -> None:
     for other in others:
         for key, value in rows.params.items():
             assert value.shape == other.params[key].shape == shapes.get(key, value.shape)
-            assert float((value - other.params[key]).abs().max()) < 1e-10, key
+            # Batch normalisation of the few examples of a last batch amplifies rounding.
+            near = 1e-9 if "resnet" in name else 1e-10
+            assert float((value - other.params[key]).abs().max()) < near, key
         assert float((rows.frame["value"] - other.frame["value"]).abs().max()) < 1e-8
 
 

@@ -149,8 +149,7 @@ def labels(task: fedlib.Task, client: int) -> Tensor:
 
 
 def test_cifar100_is_a_pachinko_allocation() -> None:
-    task = fedlib.load_task("cifar100")
-    assert (len(task.train), len(task.test)) == (50, 10)
+    task = fedlib.load_task("cifar100", "paper", clients=50, test_clients=10)
     for data in (task.train, task.test):
         assert (data.sizes == 100).all()
         assert len(set(data.index.tolist())) == 100 * len(data)
@@ -169,12 +168,12 @@ def test_cifar100_prefers_the_authors_own_clients(own_folders: Path) -> None:
     clients = np.repeat(np.arange(6), 10)
     more = {"train_client": clients, "test_client": clients}
     save(folder, "fed_cifar100", x, np.arange(60), **more)
-    task = fedlib.load_task("cifar100", clients=6, test_clients=3)
+    task = fedlib.load_task("cifar100", "paper", clients=6, test_clients=3)
     assert task.options["data"] == "fed_cifar100" and "alpha" not in task.options
     assert [labels(task, client).tolist()[0] for client in range(6)] == list(range(0, 60, 10))
     assert (task.test.sizes == 10).all() and len(task.test) == 3
     with pytest.raises(fedlib.Error, match=r"clients is 7; allowed: 1\.\.6"):
-        fedlib.load_task("cifar100", clients=7)
+        fedlib.load_task("cifar100", "paper", clients=7)
     save(folder, "mine", x, np.arange(60))
     with pytest.raises(fedlib.Error, match="'mine' has no coarse labels"):
         fedlib.load_task("cifar100", data="mine")

@@ -71,7 +71,7 @@ def test_quadratic_task_checks_its_input() -> None:
         ({"weights": [-1, 1, 1]}, "weights must be >= 0"),
         ({"weights": [0, 0, 0]}, "not all zero"),
         ({"x0": [1.0]}, "x0 has shape"),
-        ({"offset": 1.0}, "offset has shape"),
+        ({"offset": [1.0]}, "offset has shape"),
     ):
         with pytest.raises(fedlib.Error, match=message):
             fedlib.quadratic_task(**{"A": A, "b": b, **change})

@@ -59,7 +59,7 @@ def test_initial_values_are_part_of_a_task_unless_they_are_those_of_before(
 
 
 def test_cifar10_partition_and_settings() -> None:
-    task = fedlib.load_task("cifar10")
+    task = fedlib.load_task("cifar10", "paper", clients=50, test_clients=10)
     assert (task.train.sizes == 100).all() and len(task.train) == 50
     assert len(set(task.train.index.tolist())) == 5000
     labels = task.train.y[task.train.index].view(50, 100)

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections import Counter
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -29,6 +30,8 @@ RATES = papers.table("fedopt", "table8_learning_rates")
 TAUS = papers.table("fedopt", "table9_tau").set_index(["task", "algorithm"])["log10_tau"]
 MAPS, TAU, DECAYS = "30_learning_rate_grids", "31_tau", "33_lr_decay_and_centralized"
 POSTS = ("stackoverflow_nwp", "stackoverflow_lr")
+# With a small problem under the quick preset, tuned for itself.
+SEARCHED = ("cifar10", "cifar100")
 every_task = pytest.mark.parametrize("task", TABLES_1)
 
 
@@ -77,13 +80,28 @@ def test_the_papers_plan_leaves_everything_to_the_task_and_tunes_scaffold(task):
     assert (fedavg["client_lr"], fedavg["server_lr"]) in pairs(split["scaffold"])
 
 
+@pytest.mark.parametrize("task", SEARCHED)
+def test_a_small_problem_searches_the_neighbours_of_its_own_rates(task):
+    notebook, own = TABLES_1[task].notebook, settings.small(TABLES_1[task].label)
+    requests = experiments.plan(notebook, seed=5)
+    assert {one.seed for one in requests} == {5, 6, 7}
+    assert {one.algorithm for one in requests} == set(own)
+    for name, values in own.items():
+        tried = [one.overrides for one in requests if (one.algorithm, one.seed) == (name, 5)]
+        assert len(tried) == 9 and all(set(pair) == {"client_lr", "server_lr"} for pair in tried)
+        for side in ("client_lr", "server_lr"):
+            around = values[side] * 10 ** np.array([-0.5, 0, 0.5])
+            assert sorted({pair[side] for pair in tried}) == pytest.approx(around.tolist())
+
+
 @every_task
 def test_near_fedavg_scaffold_has_its_very_rates(task):
     notebook = TABLES_1[task].notebook
     (one,) = parts(notebook, scaffold_grid=0)["scaffold"]
     assert dict(one.overrides) == settings.fedopt(TASKS[task])["fedavg"]
-    assert parts(notebook, "quick")["scaffold"][0].overrides == one.overrides
-    assert len(parts("11_cifar100", scaffold_grid=1)["scaffold"]) == 9
+    if task not in SEARCHED:
+        assert parts(notebook, "quick")["scaffold"][0].overrides == one.overrides
+    assert len(parts(notebook, scaffold_grid=1)["scaffold"]) == 9
     every = parts(notebook)
     del every["scaffold"]
     if task in POSTS:
