@@ -16,7 +16,9 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import unknown
 from fedlib.reproduction import answers, experiments
+from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.answers import labelled
+from fedlib.reproduction.delta_sgd import claims as delta_sgd
 from fedlib.reproduction.evidence import (
     FAILS,
     HOLDS,
@@ -30,11 +32,14 @@ from fedlib.reproduction.evidence import (
 )
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.matching import Index, index, read, requested
+from fedlib.reproduction.mime import claims as mime
 from fedlib.reproduction.request import Request
 from fedlib.results.store import Store
 
 EVIDENCE: dict[str, Evidence] = {
-    evidence.id: evidence for module in (fedopt,) for evidence in module.EVIDENCE
+    evidence.id: evidence
+    for module in (fedopt, adafedadam, mime, delta_sgd)
+    for evidence in module.EVIDENCE
 }
 
 
