@@ -32,12 +32,15 @@ def heat_map(
     numbers: bool = True,
     ax: Axes | None = None,
 ) -> Drawing:
-    """The last value of a metric over two hyperparameters; cells that diverged are hatched.
+    """The last value of a metric over two hyperparameters; bright is good.
+
+    Cells that diverged, or whose loss rose above the untrained model's, are hatched and have no
+    colour.
 
     Args:
         frame: from ``fedlib.grid`` or ``Store.grid``; other axes than ``x`` and ``y`` must be
             constant.
-        x, y: columns; positive values are labelled by their log10, as in FedOpt's figures.
+        x, y: columns.
         metric, split: what the colour shows.
         title: of the panel.
         percent: draw fractions as percent.
@@ -45,7 +48,7 @@ def heat_map(
         ax: draw into these axes; default a new figure.
 
     Returns:
-        the figure, and what is drawn: x, y, value (NaN if diverged), diverged (round or NaN).
+        the figure, and what is drawn: x, y, value (NaN if hatched), diverged (round or NaN).
 
     Raises:
         Error: a missing column or metric, or several runs for one cell.
@@ -65,11 +68,16 @@ def heat_map(
         raise Error(
             f"heat map: several runs for one ({x}, {y}); choose one value of the other axes"
         )
-    data["value"] = data["value"].where(data["diverged"].isna()) * (100 if percent else 1)
+    loss = frame[(frame["metric"] == "loss") & (frame["split"] == split)].sort_values("round")
+    ends = loss.groupby([x, y])["value"].agg(["first", "last"])
+    ends = ends.reindex(pd.MultiIndex.from_frame(data[[x, y]]))
+    gone = data["diverged"].notna() | (ends["last"] > ends["first"]).to_numpy()
+    data["value"] = data["value"].mask(gone) * (100 if percent else 1)
     grid = data.pivot(index=y, columns=x, values="value")
-    gone = data.pivot(index=y, columns=x, values="diverged").notna().to_numpy()
     with style.axes(ax) as ax:
-        image = draw_cells(ax, grid, gone, numbers=numbers)
+        image = draw_cells(
+            ax, grid, grid.isna().to_numpy(), numbers=numbers, smaller=metric == "loss"
+        )
         ax.set_title(title)
         figure = figure_of(ax)
         figure.colorbar(image, ax=ax, label=axis_label(metric, split, percent))
@@ -90,12 +98,12 @@ def draw_cells(
     Args:
         ax: to draw into.
         grid: values, rows and columns by two hyperparameters whose names its axes bear.
-        gone: bool, as ``grid``: hatched.
+        gone: bool, as ``grid``: hatched, without a colour.
         numbers: write the values into the cells.
         smaller: whether small values are the good ones.
         limits: of the colours; None: the smallest, the largest value.
     """
-    values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)))
+    values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)) & ~gone)
     seen = (0.0, 1.0) if values.isna().all(axis=None) else (np.nanmin(values), np.nanmax(values))
     # A limit that is given may lie on the other side of all values.
     low, high = sorted(b if a is None else a for a, b in zip(limits, seen, strict=True))
@@ -113,12 +121,22 @@ def draw_cells(
         ax.add_patch(Rectangle((j, i), 1, 1, hatch="////", fill=False, edgecolor="0.6", lw=0))
     for axis, places in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
         name = str(places.name)
-        logs = all(isinstance(v, (int, float)) and v > 0 for v in places)
-        labels = [f"{np.log10(v):.3g}" if logs else str(v) for v in places]
-        axis.set_ticks(np.arange(len(places)) + 0.5, labels)
-        words = WORDS.get(name, name.replace("_", " "))
-        axis.set_label_text(f"log10 {words}" if logs else words)
+        axis.set_ticks(np.arange(len(places)) + 0.5, [readable(v) for v in places])
+        axis.set_label_text(WORDS.get(name, name.replace("_", " ")))
     return mesh
+
+
+def readable(value: object) -> str:
+    """A hyperparameter as people write it: powers of the root of ten with one digit.
+
+    >>> [readable(value) for value in (10**-1.5, 10**0.5, 100.0, 1e-5, 0.25, "sgd")]
+    ['0.03', '3', '100', '1e-5', '0.25', 'sgd']
+    """
+    if not isinstance(value, (int, float)):
+        return str(value)
+    halves = 2 * np.log10(value) if value > 0 else 0.5
+    rounded = float(f"{value:.{1 if abs(halves - round(halves)) < 1e-6 else 3}g}")
+    return f"{rounded:g}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def short(value: float) -> str:

@@ -65,14 +65,18 @@ def small(label: str) -> Values:
     Args:
         label: the task's name in the paper, for instance ``"CIFAR-10"``.
     """
-    rates = tomllib.loads(files(__package__).joinpath("small.toml").read_text(encoding="utf-8"))
     values: Values = {
         algorithm: {f"{side}_lr": 10.0**power for side, power in log10.items()}
-        for algorithm, log10 in rates[label].items()
+        for algorithm, log10 in small_problems()[label].items()
     }
     for algorithm in ("fedadagrad", "fedadam", "fedyogi"):
         values[algorithm]["tau"] = 1e-3
     return values
+
+
+def small_problems() -> dict[str, Any]:
+    """The log10 rates of ``small.toml``: the paper's label of a task -> algorithm -> side."""
+    return tomllib.loads(files(__package__).joinpath("small.toml").read_text(encoding="utf-8"))
 
 
 def fedopt_run(label: str) -> dict[str, int]:

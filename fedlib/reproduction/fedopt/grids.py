@@ -8,7 +8,8 @@ from typing import Any
 
 from fedlib import papers
 from fedlib.errors import Error, require, unknown
-from fedlib.reproduction.request import Experiment, Numbers, Request, grid, number
+from fedlib.reproduction.request import Experiment, Numbers, Request, grid, repeated
+from fedlib.tasks import settings
 
 # fedlib's task -> the paper's, in the order of Figures 5 to 11.
 TASKS: dict[str, str] = {
@@ -23,6 +24,9 @@ TASKS: dict[str, str] = {
 # The printed order of Tables 1, 8, 10 and 11, and of the heat maps; the first three have a tau.
 ADAPTIVE = ("fedadagrad", "fedadam", "fedyogi")
 OPTIMIZERS = (*ADAPTIVE, "fedavgm", "fedavg")
+RATES = ("client_lr", "server_lr")
+# The quick preset searches these tasks' grids for several seeds: one with rare features, one dense.
+REPEATED = ("stackoverflow_lr", "cifar10")
 # Heat maps and Figure 12 fix it.
 TAU: float = papers.settings("fedopt")["tuning"]["tau_fixed_in_lr_heatmaps"]
 # The paper evaluates every round and averages the last 100; ten of these hundred say the same.
@@ -47,17 +51,12 @@ def axis(task: str, parameter: str, points: int | None = None) -> list[float]:
         raise unknown("task with a grid in FedOpt", task, TASKS)
     table = papers.table("fedopt", "grids")
     chosen = table[(table["task"] == TASKS[task]) & (table["parameter"] == parameter)]
-    values = [10.0**power for power in sorted(chosen["log10_value"])]
-    if points is None or points >= len(values):
-        return values
-    if points < 2:
-        raise Error(f"points is {points}; allowed: a whole number >= 2")
-    return [values[round(place * (len(values) - 1) / (points - 1))] for place in range(points)]
+    return thinned([10.0**power for power in sorted(chosen["log10_value"])], points)
 
 
 def rates(task: str, points: int | None = None) -> dict[str, list[float]]:
     """Client and server rates of a printed grid; see :func:`axis`."""
-    return {name: axis(task, name, points) for name in ("client_lr", "server_lr")}
+    return {name: axis(task, name, points) for name in RATES}
 
 
 def around(task: str, reach: int | None) -> dict[str, list[float]]:
@@ -101,67 +100,111 @@ def middle(values: Sequence[float], count: int | None) -> list[float]:
     return list(values[start : start + count])
 
 
+def near(task: str, algorithm: str, reach: int) -> dict[str, list[float]]:
+    """A small problem's own rates for an algorithm, and their neighbours on both sides.
+
+    Args:
+        reach: in half-decades.
+    """
+    own = settings.small(TASKS[task])[algorithm]
+    return {name: half_decades(own[name], reach) for name in RATES}
+
+
+def common(task: str, reach: int, points: int | None = None) -> dict[str, list[float]]:
+    """A small problem's rates for a grid that all optimizers share.
+
+    Args:
+        reach: how many half-decades beyond the smallest and the largest of the optimizers' own.
+        points: of each axis, see :func:`axis`.
+    """
+    own = [settings.small(TASKS[task])[algorithm] for algorithm in OPTIMIZERS]
+    axes = {}
+    for name in RATES:
+        powers = [round(2 * math.log10(values[name])) for values in own]
+        halves = range(min(powers) - reach, max(powers) + reach + 1)
+        axes[name] = thinned([10.0 ** (half / 2) for half in halves], points)
+    return axes
+
+
+def thinned(values: Sequence[float], points: int | None) -> list[float]:
+    """So many of the values, evenly spread and with both ends; None: all."""
+    if points is None or points >= len(values):
+        return list(values)
+    if points < 2:
+        raise Error(f"points is {points}; allowed: a whole number >= 2")
+    return [values[round(place * (len(values) - 1) / (points - 1))] for place in range(points)]
+
+
 def learning_rate_grids(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """30_learning_rate_grids and 32_client_server_lr: client against server rate, tau 1e-3.
 
-    Numbers: rounds, clients_per_round, points (of each axis). Part: grid.
+    Numbers: rounds, clients_per_round, points (of each axis), reach (of a small problem's grid, see
+    :func:`common`; None: the paper's), seeds (of the tasks in :data:`REPEATED`). Part: grid.
     """
     requests = []
-    for task in TASKS:
-        common = shared(task, preset, seed, numbers)
+    for task in problems(preset):
+        reach, points = numbers.get("reach"), numbers.get("points")
+        axes = rates(task, points) if reach is None else common(task, reach, points)
+        runs = []
         for algorithm in OPTIMIZERS:
             fixed = {"tau": TAU} if algorithm in ADAPTIVE else {}
-            axes = rates(task, numbers.get("points"))
-            requests += grid(task, algorithm, "grid", axes, overrides=fixed, **common)
+            how = shared(seed, numbers, 0 if preset == "quick" else EVAL_EVERY)
+            runs += grid(task, algorithm, "grid", axes, overrides=fixed, **how)
+        requests += repeated(runs, numbers.get("seeds") if task in REPEATED else None)
     return requests
 
 
 def tau(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """31_tau: the adaptive optimizers' grids for every tau.
 
-    Numbers: rounds, clients_per_round, points (of each axis of learning rates), rates (how many of
-    these client and server rates, the middle ones). Part: tau.
+    Numbers: rounds, clients_per_round, points (of each axis of the paper's grid), reach (of a small
+    problem's, see :func:`near`; None: the paper's grid), seeds. Part: tau.
     """
-    counts = number(numbers, "rates", (None, None))
     requests = []
-    for task in TASKS:
-        axes = {"tau": axis(task, "tau")}
-        listed = rates(task, numbers.get("points")).items()
-        for (name, values), count in zip(listed, counts, strict=True):
-            axes[name] = middle(values, count)
+    for task in REPEATED if preset == "quick" else TASKS:
         for algorithm in ADAPTIVE:
-            requests += grid(task, algorithm, "tau", axes, **shared(task, preset, seed, numbers))
-    return requests
+            for value in axis(task, "tau"):
+                axes = _for_tau(task, algorithm, value, numbers)
+                how = shared(seed, numbers, 2 if preset == "quick" else EVAL_EVERY)
+                requests += grid(task, algorithm, "tau", {**axes, "tau": [value]}, **how)
+    return repeated(requests, numbers.get("seeds"))
 
 
-def shared(task: str, preset: str, seed: int, numbers: Numbers) -> dict[str, Any]:
-    """What all requests of a task share."""
+def _for_tau(task: str, algorithm: str, value: float, numbers: Numbers) -> dict[str, list[float]]:
+    """The rates that are tried for a tau.
+
+    A small problem's are around its own, which belong to tau 1e-3. A step is divided by
+    sqrt(v) + tau, so the server rate's are moved in proportion to 1e-3 + tau: differences of about
+    1e-3 are what its own rate is good for.
+    """
+    reach = numbers.get("reach")
+    if reach is None:
+        return rates(task, numbers.get("points"))
+    axes = near(task, algorithm, reach)
+    halves = round(2 * math.log10((value + TAU) / (2 * TAU)))
+    return {**axes, "server_lr": [rate * 10 ** (halves / 2) for rate in axes["server_lr"]]}
+
+
+def shared(seed: int, numbers: Numbers, eval_every: int) -> dict[str, Any]:
+    """What all requests share."""
     return {
-        "options": dict(SMALL[task]) if preset == "quick" else {},
         "rounds": numbers.get("rounds"),
         "clients_per_round": numbers.get("clients_per_round"),
         "seed": seed,
-        # A quick run's window is its last round.
-        "eval_every": 0 if preset == "quick" else EVAL_EVERY,
+        "eval_every": eval_every,
         "keep_params": False,
     }
 
 
-# The quick preset's tasks: the narrowest networks and little data.
-_SMALL_CIFAR = {"clients": 30, "examples_per_client": 10, "test_clients": 3, "width": 1 / 32}
-_SMALL_NWP = {"clients": 10, "words": 100, "cap": 8, "validation": 50, "width": 1 / 16}
-SMALL: dict[str, dict[str, Any]] = {
-    "cifar10": _SMALL_CIFAR,
-    "cifar100": _SMALL_CIFAR,
-    "emnist_ae": {"clients": 10, "width": 1 / 64},
-    "emnist_cr": {"clients": 10, "width": 1 / 32},
-    "shakespeare": {"clients": 10, "rows": 8, "length": 10, "width": 1 / 16},
-    "stackoverflow_lr": {"clients": 10, "words": 100, "cap": 30, "validation": 200},
-    "stackoverflow_nwp": _SMALL_NWP,
-}
-_QUICK = {"rounds": 8, "clients_per_round": 2, "points": 4}
+def problems(preset: str) -> list[str]:
+    """The tasks whose grids are searched: under quick those that have a small problem."""
+    small = settings.small_problems()
+    return [task for task, label in TASKS.items() if preset != "quick" or label in small]
+
+
+_QUICK = {"rounds": 20, "reach": 2, "points": 6, "seeds": 3}
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("30_learning_rate_grids", _QUICK, learning_rate_grids),
-    Experiment("31_tau", {**_QUICK, "rates": [1, 2]}, tau),
+    Experiment("31_tau", {"rounds": 40, "reach": 1, "seeds": 3}, tau),
     Experiment("32_client_server_lr", _QUICK, learning_rate_grids),
 )

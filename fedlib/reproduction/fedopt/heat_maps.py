@@ -25,8 +25,8 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
     """The drawing of one task's heat maps, a column per algorithm, all on one scale.
 
     Above is the printed metric, as in the paper; below the test loss, which the paper does not
-    show: it moves before an accuracy does. Bright is good in both. Losses above the untrained
-    model's share the darkest colour, and runs that diverged are hatched.
+    show. Bright is good in both; means over the seeds. Hatched, and without a colour, is what
+    diverged or left the test loss above the untrained model's.
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
@@ -34,9 +34,10 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         shown = [name for name in algorithms if (frame["algorithm"] == name).any()]
         if not shown:
             raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
-        frame = frame[frame["algorithm"].isin(shown)].reset_index(drop=True)
+        frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
         if frame.duplicated(["algorithm", *AXES]).any():
-            raise Error("heat maps: several runs for one pair of rates; choose one tau and seed")
+            raise Error("heat maps: several runs for one pair of rates; choose one tau")
+        frame["hatched"] = outcomes.useless(frame)
         spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
         how: dict[str, Any] = {"sharex": True, "sharey": True, "gridspec_kw": spaces}
         with style.panels(2, len(shown), (5.5, 3.4), **how) as (figure, panels):
@@ -45,33 +46,33 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
             above, below = panels.reshape(2, -1)
             for axes, column in ((above, "performance"), (below, "loss")):
                 _row(axes, frame, shown, column)
-                axes[0].set_ylabel("log10 server rate")
+                axes[0].set_ylabel("server rate")
             for ax, name in zip(above, shown, strict=True):
                 ax.set_title(style.look(name).label, fontsize=8)
-            below[len(shown) // 2].set_xlabel("log10 client learning rate")
-        return figure, frame.drop(columns=["preset"])
+            below[len(shown) // 2].set_xlabel("client learning rate")
+        return figure, frame
 
     return draw
 
 
 def _row(axes: np.ndarray, frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
     """The maps of one column of ``frame``, and their colour bar."""
-    high = frame[column].max()
-    if column == "loss":
-        high = min(frame["initial_loss"].max(), high)
+    colours = frame.loc[~frame["hatched"], column]
+    limits = (None, None) if colours.empty else (colours.min(), colours.max())
     for ax, name in zip(axes, algorithms, strict=True):
         cells = frame[frame["algorithm"] == name].pivot(index=AXES[0], columns=AXES[1])
         image = draw_cells(
             ax,
             cells[column],
-            cells["diverged"].notna().to_numpy(),
+            cells["hatched"].to_numpy(bool),
             numbers=cells[column].size <= WITH_NUMBERS,
             smaller=outcomes.smaller_is_better(frame, column),
-            limits=(frame[column].min(), high),
+            limits=limits,
         )
         for text in ax.texts:
             text.set_fontsize(4.5)
         ax.tick_params(labelsize=6, length=2)
+        ax.tick_params(axis="x", labelrotation=90)
         ax.set(xlabel="", ylabel="")
     figure, place = figure_of(axes[-1]), axes[-1].get_position()
     bar = figure.colorbar(image, cax=figure.add_axes((0.905, place.y0, 0.015, place.height)))

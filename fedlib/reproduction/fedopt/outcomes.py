@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from fedlib.engine.history import History
@@ -18,6 +19,7 @@ from fedlib.results.selection import training_score
 # A server rate counts as one that trains if it lowers the untrained model's test loss by more.
 TRAINED = 0.1
 _RATES = ("client_lr", "server_lr", "tau")
+_NUMBERS = ["performance", "loss", "initial_loss", "train_loss"]
 
 
 def collect(histories: Sequence[History]) -> pd.DataFrame:
@@ -25,7 +27,7 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
 
     Returns:
         one row per run: task, algorithm, client_lr, server_lr, tau (NaN where the method has none),
-        preset, metric (the one that the paper prints for the task), performance (that test metric
+        metric (the one that the paper prints for the task), seed, performance (that test metric
         over the last 100 rounds, in the printed unit), loss (test, likewise), initial_loss,
         train_loss (what the papers' rule minimises; infinite if diverged), diverged (round or NaN).
         Performance and loss are NaN for a run that diverged.
@@ -47,8 +49,8 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
                 "task": history.config.task["name"],
                 "algorithm": history.config.algorithm,
                 **{name: known.get(name, math.nan) for name in _RATES},
-                "preset": history.config.task["preset"],
                 "metric": metric,
+                "seed": history.config.seeds["init"],
                 "performance": METRICS[metric].factor * history.final(metric),
                 "loss": history.final("loss"),
                 "initial_loss": float(history.series("loss").iloc[0]),
@@ -59,12 +61,31 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def measure(frame: pd.DataFrame) -> str:
-    """The column by which runs are compared on test data: the printed metric, or the loss.
+def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row a setting: means over its seeds.
 
-    A few rounds of a quick run leave the accuracy of most tasks at chance; the loss moves.
+    Args:
+        frame: from :func:`collect`.
+
+    Returns:
+        its columns; seed is how many there are, and diverged the first round of any.
+
+    Raises:
+        Error: several runs of a setting and seed.
     """
-    return "performance" if (frame["preset"] == "paper").all() else "loss"
+    keys = ["task", "algorithm", *_RATES, "metric"]
+    if frame.duplicated([*keys, "seed"]).any():
+        raise Error("several runs for one pair of rates; choose one tau and one size of the task")
+    by = frame.groupby(keys, sort=False, dropna=False)
+    means = by[_NUMBERS].mean().assign(seed=by.size(), diverged=by["diverged"].min())
+    lost = means["diverged"].notna()
+    means.loc[lost, ["performance", "loss"]] = math.nan
+    return means.reset_index()[frame.columns]
+
+
+def useless(frame: pd.DataFrame) -> pd.Series:
+    """Whether a run diverged or left the test loss above the untrained model's, for each row."""
+    return frame["diverged"].notna() | ~(frame["loss"] <= frame["initial_loss"])
 
 
 def label(frame: pd.DataFrame, column: str) -> str:
@@ -95,6 +116,18 @@ def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
             small = smaller_is_better(part, column)
             rows.append(values.idxmin() if small else values.idxmax())
     return frame.loc[rows].reset_index(drop=True)
+
+
+def tuned(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
+    """For each combination of the keys the runs (one a seed) of the setting with the best mean.
+
+    Args:
+        frame: from :func:`collect`.
+        column, keys: see :func:`best`.
+    """
+    rates = ["task", "algorithm", *_RATES]
+    chosen = best(over_seeds(frame), column, *keys)
+    return chosen[rates].merge(frame, on=rates)
 
 
 def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
@@ -132,5 +165,35 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
     for _, part in frame.groupby("task", sort=False):
         kept = part[trained(part, rule)]
         if len(kept):
-            parts.append(best(kept, measure(part), "task", "algorithm", "client_lr"))
+            parts.append(best(kept, "performance", "task", "algorithm", "client_lr"))
     return pd.concat(parts, ignore_index=True) if parts else frame[:0]
+
+
+def good_share(frame: pd.DataFrame, within: float = 0.1) -> pd.Series:
+    """The share of a grid's cells that are within 10 % of its best one, by seed and algorithm.
+
+    Args:
+        frame: from :func:`collect`, of one task; its printed metric must be one of which more is
+            better. Cells that diverged count among all cells.
+        within: of the best cell of the same seed and algorithm.
+    """
+    by = frame.groupby(["seed", "algorithm"], sort=False)["performance"]
+    good = frame["performance"] >= (1 - within) * by.transform("max")
+    return good.groupby([frame["seed"], frame["algorithm"]], sort=False).mean()
+
+
+def slopes(frame: pd.DataFrame) -> pd.Series:
+    """Slope of the best log server rate over the log client rate, by seed and algorithm.
+
+    By least squares through the points of :func:`best_server_rates`; NaN for fewer than three.
+
+    Args:
+        frame: from :func:`collect`, of one task.
+    """
+    lines = {}
+    for seed, part in frame.groupby("seed", sort=False):
+        for name, line in best_server_rates(part).groupby("algorithm", sort=False):
+            x, y = np.log10(line["client_lr"]), np.log10(line["server_lr"])
+            lines[seed, name] = np.polyfit(x, y, 1)[0] if len(line) > 2 else math.nan
+    index = pd.MultiIndex.from_tuples(lines, names=["seed", "algorithm"])
+    return pd.Series(lines.values(), index=index, dtype=float)

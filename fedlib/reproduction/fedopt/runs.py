@@ -195,6 +195,7 @@ def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Req
 
 def _searched(table: Table, reach: int, common: Mapping[str, Any]) -> list[Request]:
     """A small problem's grids of learning rates around its own, for Table 1's rows and SCAFFOLD."""
+
     own = settings.small(table.label)
 
     def near(algorithm: str) -> dict[str, list[float]]:
@@ -207,35 +208,43 @@ def _searched(table: Table, reach: int, common: Mapping[str, Any]) -> list[Reque
 def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """33_lr_decay_and_centralized: EMNIST CR with constant and decaying rates, and centralised.
 
-    The constant runs have the rates and tau of Tables 8 and 9, the best of the grids. ExpDecay runs
-    them too, and the same grids.
+    At the paper's settings the constant runs have the rates and tau of Tables 8 and 9, the best of
+    the grids, and ExpDecay runs them too, and the same grids. On a small problem both are searched
+    around its own rates.
 
-    Numbers: rounds, clients_per_round, width, points (of each axis of ExpDecay's grid; 0: none),
-    epochs (centralised; the paper's 100), rates (how many of each centralised optimizer's, the
-    middle ones). Parts: constant, decay, centralized.
+    Numbers: rounds, clients_per_round, width, points (of each axis of ExpDecay's printed grid; 0:
+    none), reach (half-decades around a small problem's rates; None: the paper's), epochs
+    (centralised; the paper's 100), rates (how many of each centralised optimizer's, the middle
+    ones), seeds. Parts: constant, decay, centralized.
     """
     centralized, federated = TABLES_11
-    task, points = federated.task, numbers.get("points")
-    common = grids.shared(task, preset, seed, numbers)
-    common["options"] |= given(numbers, "width")
-    common["eval_every"] = 1 if preset == "quick" else EVAL_EVERY
+    task, points, reach = federated.task, numbers.get("points"), numbers.get("reach")
+    common = grids.shared(seed, numbers, 1 if preset == "quick" else EVAL_EVERY)
+    common["options"] = given(numbers, "width")
 
     def printed_grid(cell: Cell) -> Numbers:
         taus = {"tau": grids.axis(task, "tau")} if cell.algorithm in ADAPTIVE else {}
         return {"tuned": {**grids.rates(task, points), **taus}}
+
+    def small_grid(cell: Cell) -> Numbers:
+        return {} if reach is None else {"tuned": grids.near(task, cell.algorithm, reach)}
 
     def centralized_grid(cell: Cell) -> Numbers:
         first, last = CENTRALIZED[cell.overrides["base"]]
         values = [10 ** (first + half / 2) for half in range(round(2 * (last - first)) + 1)]
         return {"tuned": {"client_lr": grids.middle(values, numbers.get("rates"))}}
 
-    requests = federated.requests(lambda cell: "decay" if cell.tuned else "constant", **common)
-    if points != 0:
+    def part(cell: Cell) -> str:
+        return "decay" if cell.tuned else "constant"
+
+    requests = federated.requests(part, small_grid, **common)
+    if reach is None and points != 0:
         falling = tuple(cell for cell in federated.cells if cell.tuned)
         requests += replace(federated, cells=falling).requests("decay", printed_grid, **common)
     epochs = number(numbers, "epochs", centralized.rounds)
     common |= {"rounds": epochs, "eval_every": 1, "clients_per_round": None}
-    return [*requests, *centralized.requests("centralized", centralized_grid, **common)]
+    requests += centralized.requests("centralized", centralized_grid, **common)
+    return repeated(requests, numbers.get("seeds"))
 
 
 def _of_table_1(task: str, **quick: Any) -> Experiment:
@@ -247,7 +256,6 @@ def _of_table_1(task: str, **quick: Any) -> Experiment:
 # Small problems are tuned for themselves: the neighbours of their rates, three seeds.
 SEARCHED = {"reach": 1, "seeds": 3}
 _QUICK_POSTS = {"clients": 120, "clients_per_round": 5, "width": 0.125, "cap": 16}
-_QUICK_DECAY = {"rounds": 20, "clients_per_round": 2, "points": 0, "width": 0.125}
 EXPERIMENTS: tuple[Experiment, ...] = (
     _of_table_1("cifar10", **SEARCHED),
     _of_table_1("cifar100", **SEARCHED),
@@ -257,5 +265,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     _of_table_1("stackoverflow_nwp", rounds=30, eval_every=6, **_QUICK_POSTS),
     _of_table_1("stackoverflow_lr", rounds=10, clients=120),
     *grids.EXPERIMENTS,
-    Experiment(TABLES_11[0].notebook, {**_QUICK_DECAY, "epochs": 6, "rates": 2}, decay),
+    Experiment(TABLES_11[0].notebook, {**SEARCHED, "epochs": 10}, decay),
 )

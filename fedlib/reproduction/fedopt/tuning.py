@@ -7,31 +7,33 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import shared_legend
+from fedlib.figures.heat_map import readable
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.grids import TASKS
 
-# Lines that lie on each other stay visible: shares of a half-decade.
-SHIFT = 0.12
+# Lines that lie on each other stay visible: a factor between neighbours.
+APART = 10**0.06
 
 
 def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
-    """The drawing of test performance against tau, a panel per task.
+    """The drawing of test performance against tau, a panel per task: means and bands over seeds.
 
     Args:
         rule: how the learning rates are chosen for every tau: ``"train_loss"`` (the captions of
             Figures 3 and 13) or ``"test"``, the best afterwards (the text about Figure 13, E.5).
     """
+    by = "train_loss" if rule == "train_loss" else "performance"
 
     def draw(histories: Sequence[History]) -> Drawing:
         frame = outcomes.collect(histories)
@@ -41,25 +43,28 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
         chosen = []
         with _panels(frame) as (figure, panels):
             for ax, part in panels:
-                column = outcomes.measure(part)
-                by = "train_loss" if rule == "train_loss" else column
-                winners = outcomes.best(part, by, "task", "algorithm", "tau")
-                chosen.append(winners.assign(shown=column))
-                for name, line in winners.sort_values("tau").groupby("algorithm", sort=False):
-                    look = style.look(str(name))
-                    ax.plot(np.log10(line["tau"]), line[column], label=look.label, **look.line())
-                ticks = np.unique(np.log10(part["tau"]))
-                ax.set(xticks=ticks, xlim=(ticks[0] - 0.3, ticks[-1] + 0.3))
-                ax.set(xlabel="log10 tau", ylabel=outcomes.label(part, column))
+                lines = outcomes.tuned(part, by, "algorithm", "tau").groupby(
+                    "algorithm", sort=False
+                )
+                for place, (name, line) in enumerate(lines):
+                    look, spread = style.look(str(name)), line.groupby("tau")["performance"]
+                    data = spread.agg(["mean", "std"]).fillna({"std": 0.0})
+                    x = data.index.to_numpy() * APART ** (place - 1)
+                    ax.errorbar(x, data["mean"], data["std"], label=look.label, **look.line())
+                    chosen.append(line)
+                ax.set(xscale="log", xlabel="tau", ylabel=outcomes.label(part, "performance"))
+                ax.set_xticks(sorted(part["tau"].unique()))
+                if outcomes.smaller_is_better(part, "performance"):
+                    ax.invert_yaxis()  # above is good in every panel
             shared_legend(figure)
-        return figure, pd.concat(chosen, ignore_index=True).drop(columns=["preset"])
+        return figure, pd.concat(chosen, ignore_index=True)
 
     return draw
 
 
 def server_against_client(histories: Sequence[History]) -> Drawing:
     """Figure 12: the best server rate for every client rate, a panel per task."""
-    frame = outcomes.collect(histories)
+    frame = outcomes.over_seeds(outcomes.collect(histories))
     best = outcomes.best_server_rates(frame)
     if best.empty:
         raise Error("server against client rates: no run lowered the test loss by 10 %")
@@ -68,17 +73,22 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
             points = best[best["task"] == part["task"].iloc[0]]
             for place, name in enumerate(part["algorithm"].unique()):
                 line = points[points["algorithm"] == name].sort_values("client_lr")
-                look = style.look(name)
-                shift = SHIFT * (place - 2) / 2
-                x, y = np.log10(line["client_lr"]), np.log10(line["server_lr"]) + shift
-                ax.plot(x, y, label=look.label, **look.line())
+                look, shift = style.look(name), APART ** (place - 2)
+                ax.plot(
+                    line["client_lr"], line["server_lr"] * shift, label=look.label, **look.line()
+                )
             if points.empty:
                 ax.text(0.5, 0.5, "nothing trained", transform=ax.transAxes, ha="center")
-            for limits, name in ((ax.set_xlim, "client_lr"), (ax.set_ylim, "server_lr")):
-                limits(math.log10(part[name].min()) - 0.3, math.log10(part[name].max()) + 0.3)
-            ax.set(xlabel="log10 client rate", ylabel="best log10 server rate")
+            ax.set(xscale="log", yscale="log", xlabel="client rate", ylabel="best server rate")
+            for limits, axis, name in (
+                (ax.set_xlim, ax.xaxis, "client_lr"),
+                (ax.set_ylim, ax.yaxis, "server_lr"),
+            ):
+                limits(part[name].min() / 2, part[name].max() * 2)
+                axis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
+                axis.set_minor_formatter(NullFormatter())
         shared_legend(figure)
-    return figure, best.drop(columns=["preset"])
+    return figure, best
 
 
 def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
@@ -92,7 +102,7 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
-        frame = outcomes.collect(histories)
+        frame = outcomes.over_seeds(outcomes.collect(histories))
         printed = papers.table("fedopt", table).set_index(["task", "algorithm"])
         rows = []
         for winner in outcomes.best(frame, "train_loss", "task", "algorithm").to_dict("records"):
@@ -107,7 +117,7 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
             same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
             runs = frame[same]
             ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
-            rows.append({**row, "at the grid's edge": ", ".join(ends), "runs": len(runs)})
+            rows.append({**row, "at the grid's edge": ", ".join(ends), "settings": len(runs)})
         return None, pd.DataFrame(rows)
 
     return draw
