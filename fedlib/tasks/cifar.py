@@ -49,10 +49,12 @@ paper: dict[str, Preset] = {
         **settings.fedopt_run("CIFAR-100"),
     },
 }
-SMALL = {"network": "mlp", "clients": 100, "examples_per_client": 50, "test_clients": 20}
+SMALL = {"network": "mlp", "test_clients": 20, "rounds": 80}
+TENS = {"data": "first_digits", "clients": 150, "examples_per_client": 40}
+NUMBERS = {"data": "digit_pairs", "clients": 200, "examples_per_client": 30}
 quick = {
-    "cifar10": {**paper["cifar10"], **SMALL, "data": "first_digits", "rounds": 40},
-    "cifar100": {**paper["cifar100"], **SMALL, "data": "digit_pairs", "rounds": 60},
+    "cifar10": {**paper["cifar10"], **SMALL, **TENS},
+    "cifar100": {**paper["cifar100"], **SMALL, **NUMBERS},
 }
 HISTORICAL = {"network": "resnet18", "l2": 0.0}
 HIDDEN = 64  # units of the small network

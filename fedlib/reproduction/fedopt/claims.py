@@ -29,22 +29,33 @@ PLAIN = ("fedavgm", "fedavg")
 SPARSE = ("stackoverflow_lr", "stackoverflow_nwp")
 
 
+def settled(runs: Sequence[History], metric: str = "accuracy") -> np.ndarray:
+    """Each seed's mean over the last third of its rounds, or of 1500 and more over the last 100.
+
+    With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
+    of a small problem's rounds would be five of them.
+    """
+    return np.array(
+        [run.final(metric, window=max(run.window(), min(run.config.rounds // 3, 100))) for run in runs]
+    )
+
+
 def ahead_on_images(runs: Runs) -> list[Statement]:
     """Momentum, FedAdam and FedYogi end more than 2 points above FedAvg."""
-    worst = np.min([finals(runs[name]) for name in DENSE], axis=0)
+    worst = np.min([settled(runs[name]) for name in DENSE], axis=0)
     text = "min(FedAvgM, FedAdam, FedYogi) > FedAvg + 0.02"
-    return [above(text, worst, finals(runs["fedavg"]) + 0.02)]
+    return [above(text, worst, settled(runs["fedavg"]) + 0.02)]
 
 
 def cifar10(runs: Runs) -> list[Statement]:
     """As on CIFAR-100, and FedAdagrad ends within 3 points of FedAvg."""
-    apart = np.abs(finals(runs["fedadagrad"]) - finals(runs["fedavg"]))
+    apart = np.abs(settled(runs["fedadagrad"]) - settled(runs["fedavg"]))
     return [*ahead_on_images(runs), below("|FedAdagrad - FedAvg| < 0.03", apart, 0.03)]
 
 
 def scaffold(runs: Runs) -> list[Statement]:
     """SCAFFOLD ends at most 1 point above FedAvg."""
-    ours, plain = (finals(runs[name]) for name in ("scaffold", "fedavg"))
+    ours, plain = (settled(runs[name]) for name in ("scaffold", "fedavg"))
     return [below("SCAFFOLD <= FedAvg + 0.01", ours, plain + 0.01)]
 
 

@@ -170,15 +170,15 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
 
 
 def good_share(frame: pd.DataFrame, within: float = 0.1) -> pd.Series:
-    """The share of a grid's cells that are within 10 % of its best one, by seed and algorithm.
+    """The share of each optimizer's cells that are within 10 % of the best one, by seed.
 
     Args:
-        frame: from :func:`collect`, of one task; its printed metric must be one of which more is
-            better. Cells that diverged count among all cells.
-        within: of the best cell of the same seed and algorithm.
+        frame: from :func:`collect`, of one task, of whose metric more is better. Cells that
+            diverged count among all cells.
+        within: of the best cell of the same seed, whichever optimizer's it is.
     """
-    by = frame.groupby(["seed", "algorithm"], sort=False)["performance"]
-    good = frame["performance"] >= (1 - within) * by.transform("max")
+    best = frame.groupby("seed")["performance"].transform("max")
+    good = frame["performance"] >= (1 - within) * best
     return good.groupby([frame["seed"], frame["algorithm"]], sort=False).mean()
 
 

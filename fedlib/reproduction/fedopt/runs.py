@@ -257,8 +257,8 @@ def _of_table_1(task: str, **quick: Any) -> Experiment:
 SEARCHED = {"reach": 1, "seeds": 3}
 _QUICK_POSTS = {"clients": 120, "clients_per_round": 5, "width": 0.125, "cap": 16}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    _of_table_1("cifar10", **SEARCHED),
-    _of_table_1("cifar100", **SEARCHED),
+    _of_table_1("cifar10", **SEARCHED, eval_every=2),
+    _of_table_1("cifar100", **SEARCHED, eval_every=2),
     _of_table_1("emnist_cr", rounds=15, width=0.125, eval_every=3),
     _of_table_1("emnist_ae", rounds=20, width=0.125, eval_every=2),
     _of_table_1("shakespeare", rounds=20, width=0.125, length=20, eval_every=4),
