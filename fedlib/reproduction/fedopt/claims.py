@@ -27,6 +27,8 @@ CURVES = ("curves", "scaffold")
 DENSE = ("fedavgm", "fedadam", "fedyogi")
 PLAIN = ("fedavgm", "fedavg")
 SPARSE = ("stackoverflow_lr", "stackoverflow_nwp")
+# Of Figure 12: the paper says of them that they are otherwise.
+EXCEPTIONS = ("emnist_ae", "stackoverflow_lr")
 
 
 def settled(runs: Sequence[History], metric: str = "accuracy") -> np.ndarray:
@@ -36,7 +38,10 @@ def settled(runs: Sequence[History], metric: str = "accuracy") -> np.ndarray:
     of a small problem's rounds would be five of them.
     """
     return np.array(
-        [run.final(metric, window=max(run.window(), min(run.config.rounds // 3, 100))) for run in runs]
+        [
+            run.final(metric, window=max(run.window(), min(run.config.rounds // 3, 100)))
+            for run in runs
+        ]
     )
 
 
@@ -114,13 +119,15 @@ def fixed_tau(cells: pd.DataFrame) -> list[Statement]:
 def inverse_rates(cells: pd.DataFrame) -> list[Statement]:
     """The best server rate falls as 1 / client rate without adaptivity, and less with it."""
     statements = []
-    for task, part in cells.groupby("task", sort=False):
+    for task, part in cells[~cells["task"].isin(EXCEPTIONS)].groupby("task", sort=False):
         slopes = outcomes.slopes(part)
         plain, ours = _by_seed(slopes, *PLAIN), _by_seed(slopes, *ADAPTIVE)
         off = np.abs(plain + 1).max(axis=1)
         statements.append(below(f"{task}: slopes of FedAvg and FedAvgM within 0.5 of -1", off, 0.5))
         text = f"{task}: slopes of FedAdagrad, FedAdam, FedYogi closer to 0"
         statements.append(below(text, np.abs(ours).max(axis=1), np.abs(plain).min(axis=1)))
+    if not statements:
+        raise Missing("dense task")
     return statements
 
 

@@ -19,7 +19,7 @@ from fedlib.reproduction.fedopt import heat_maps, tuning
 from fedlib.reproduction.fedopt.grids import OPTIMIZERS, TASKS
 from fedlib.reproduction.fedopt.runs import TABLES_1
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
+from fedlib.reproduction.printed import at_scale, of_task, printed_curves, printed_entry
 from fedlib.reproduction.theory import architectures, partitions
 from fedlib.tasks import load_task
 
@@ -56,7 +56,8 @@ def convergence(histories: Sequence[History]) -> Drawing:
                 ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
                 ax.yaxis.set_minor_formatter(NullFormatter())
             frames.append(data.assign(metric=metric))
-        shared_legend(figure, printed_key(*(table.rounds for table in shown)))
+        marked = [table.rounds for table in shown if at_scale(of_task(histories, table.task))]
+        shared_legend(figure, *([printed_key(*marked)] if marked else []))
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -87,8 +88,8 @@ _METRIC = {"emnist_ae": "MSE", "stackoverflow_lr": "recall at 5"}
 
 def _curves(number: int, what: str, notebooks: dict[str, str]) -> Entry:
     caption = (
-        f"{what} (FedOpt, Figure {number}). "
-        "Marks at the right edge: what Table 1 prints; it has no SCAFFOLD."
+        f"{what}, means and standard deviations over the seeds (FedOpt, Figure {number}). Marks at "
+        "the right edge of runs at the paper's settings: what Table 1 prints; it has no SCAFFOLD."
     )
     return Entry(f"fedopt/figure_{number}", caption, notebooks, convergence)
 
@@ -105,8 +106,8 @@ def _layers(number: int, label: str, network: str) -> Entry:
 def _map(number: int, task: str, *algorithms: str) -> Entry:
     caption = (
         f"Test {_METRIC.get(task, 'accuracy')} over client and server learning rates on "
-        f"{TASKS[task]} (FedOpt, Figure {number}), and below the test loss; tau = 1e-3. "
-        "Hatched: diverged."
+        f"{TASKS[task]} (FedOpt, Figure {number}), and below the test loss; tau = 1e-3, means over "
+        "the seeds. Hatched: diverged, or worse than the untrained model."
     )
     return Entry(f"fedopt/figure_{number}", caption, {task: _GRIDS}, heat_maps.grids(*algorithms))
 
@@ -152,7 +153,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "fedopt/figure_3",
         "Test performance for varying tau (FedOpt, Figure 3); for every tau the learning rates "
-        "with the smallest training loss. Quick runs are compared by their test loss.",
+        "with the smallest training loss. Means and standard deviations over the seeds.",
         _TAUS,
         tuning.against_tau("train_loss"),
     ),
@@ -160,16 +161,16 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "fedopt/figure_12",
         "The best server learning rate for each client learning rate, tau = 1e-3 (FedOpt, Figure "
-        "12); client rates at which no server rate lowers the test loss by 10 % are left out. "
-        "Quick runs are compared by their test loss. Lines are shifted a little apart.",
+        "12), by the mean over the seeds; client rates at which no server rate lowers the test "
+        "loss by 10 % are left out. Lines are shifted a little apart.",
         dict.fromkeys(TASKS, "32_client_server_lr"),
         tuning.server_against_client,
     ),
     Entry(
         "fedopt/figure_13",
         "Test performance for varying tau, all tasks (FedOpt, Figure 13); for every tau the "
-        "learning rates that are best afterwards, on test data. Quick runs are compared by their "
-        "test loss.",
+        "learning rates that are best afterwards, on test data. Means and standard deviations over "
+        "the seeds.",
         _TAUS,
         tuning.against_tau("test"),
     ),

@@ -202,7 +202,7 @@ def problems(preset: str) -> list[str]:
     return [task for task, label in TASKS.items() if preset != "quick" or label in small]
 
 
-_QUICK = {"rounds": 20, "reach": 2, "points": 6, "seeds": 3}
+_QUICK = {"rounds": 30, "reach": 1, "seeds": 3}
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("30_learning_rate_grids", _QUICK, learning_rate_grids),
     Experiment("31_tau", {"rounds": 40, "reach": 1, "seeds": 3}, tau),

@@ -18,7 +18,7 @@ from fedlib.reproduction import experiments, tables
 from fedlib.reproduction.answers import configured
 from fedlib.reproduction.compare import cells
 from fedlib.reproduction.fedopt import grids
-from fedlib.reproduction.fedopt.grids import ADAPTIVE, OPTIMIZERS, SMALL, TASKS
+from fedlib.reproduction.fedopt.grids import ADAPTIVE, OPTIMIZERS, REPEATED, TASKS
 from fedlib.reproduction.fedopt.runs import DECAY, TABLES_1, TABLES_10, TABLES_11
 from fedlib.reproduction.matching import belongs
 from fedlib.reproduction.request import Place
@@ -294,13 +294,39 @@ def test_tau_takes_the_whole_grid_of_rates_for_each_value(maps):
         assert algorithm in ADAPTIVE
 
 
-def test_notebooks_share_their_quick_runs():
-    maps, taus, best = (
-        experiments.plan(name, "quick", seed=1) for name in (MAPS, TAU, "32_client_server_lr")
-    )
-    assert best == maps
-    fixed = [dataclasses.replace(one, part="grid") for one in taus if one.overrides["tau"] == 1e-3]
-    assert len(fixed) >= 7 * 3 and all(one in maps for one in fixed)
+def test_small_grids_are_shared_by_the_optimizers_and_reach_beyond_their_own_rates():
+    maps = experiments.plan(MAPS, "quick", seed=1, reach=2, points=None)
+    assert maps == experiments.plan("32_client_server_lr", "quick", seed=1, reach=2)
+    for task in grids.problems("quick"):
+        runs = [one for one in maps if one.task == task]
+        seeds = {one.seed for one in runs}
+        assert seeds == ({1, 2, 3} if task in REPEATED else {1})
+        assert {one.algorithm for one in runs} == set(OPTIMIZERS)
+        for algorithm in OPTIMIZERS:
+            tried = pairs([one for one in runs if (one.algorithm, one.seed) == (algorithm, 1)])
+            axes = grids.common(task, 2)
+            every = [(c, s) for c in axes["client_lr"] for s in axes["server_lr"]]
+            assert tried == every
+            own = settings.small(TASKS[task])[algorithm]
+            for name, values in axes.items():
+                assert values[0] * 9.9 < own[name] < values[-1] / 9.9
+        assert {one.eval_every for one in runs} == {0} and not any(one.options for one in runs)
+
+
+def test_a_small_problems_server_rates_grow_with_tau():
+    requests = experiments.plan(TAU, "quick", seed=4)
+    assert {one.seed for one in requests} == {4, 5, 6}
+    assert {one.task for one in requests} == set(REPEATED)
+    own = settings.small("CIFAR-10")["fedadam"]
+    for tau, halves in ((1e-5, -1), (1e-4, -1), (1e-3, 0), (1e-2, 1), (1e-1, 3)):
+        tried = pairs(
+            one
+            for one in requests
+            if (one.task, one.algorithm, one.seed) == ("cifar10", "fedadam", 4)
+            and one.overrides["tau"] == tau
+        )
+        middle = own["client_lr"], own["server_lr"] * 10 ** (halves / 2)
+        assert len(tried) == 9 and tried[4] == pytest.approx(middle)
 
 
 def test_points_thin_the_axes_and_keep_their_ends():
@@ -308,11 +334,6 @@ def test_points_thin_the_axes_and_keep_their_ends():
     assert len(full) == 8 and (thin[0], thin[-1]) == (full[0], full[-1])
     assert len(thin) == 4 and set(thin) <= set(full) and thin == sorted(thin)
     assert grids.axis("cifar10", "client_lr", 99) == full
-    requests = experiments.plan(MAPS, "quick", rounds=3, clients_per_round=2, points=4)
-    assert len(requests) == 7 * 5 * 16
-    for one in requests:
-        assert (one.rounds, one.clients_per_round, one.eval_every) == (3, 2, 0)
-        assert one.options == SMALL[one.task]
     assert grids.middle([1, 2, 3, 4], 3) == [2, 3, 4]
     assert grids.middle([1, 2, 3], None) == grids.middle([1, 2, 3], 9) == [1, 2, 3]
 
@@ -347,11 +368,11 @@ def test_decay_runs_table_11():
     assert {one.overrides["base"] for one in split["centralized"]} == bases
     epochs = STATED["lr_decay"]["centralized_epochs"]
     assert {one.rounds for one in split["centralized"]} == {epochs}
-    small = parts(DECAYS, "quick", points=0, rates=2, width=0.5)
+    small = parts(DECAYS, "quick", rates=2, seeds=1)
     counts = {part: len(requests) for part, requests in small.items()}
-    assert counts == {"constant": 5, "decay": 5, "centralized": 10}
-    options = [one.options for requests in small.values() for one in requests]
-    assert all(one == {**SMALL["emnist_cr"], "width": 0.5} for one in options)
+    assert counts == {"constant": 5 * 9, "decay": 5 * 9, "centralized": 10}
+    for one, falling in zip(small["constant"], small["decay"], strict=True):
+        assert falling.overrides == {**one.overrides, "client_schedule": DECAY}
 
 
 def test_the_scaled_schedule_is_exp_decay_at_the_papers_rounds():
