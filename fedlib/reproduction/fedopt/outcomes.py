@@ -190,10 +190,10 @@ def slopes(frame: pd.DataFrame) -> pd.Series:
     Args:
         frame: from :func:`collect`, of one task.
     """
-    lines = {}
+    lines = []
     for seed, part in frame.groupby("seed", sort=False):
         for name, line in best_server_rates(part).groupby("algorithm", sort=False):
             x, y = np.log10(line["client_lr"]), np.log10(line["server_lr"])
-            lines[seed, name] = np.polyfit(x, y, 1)[0] if len(line) > 2 else math.nan
-    index = pd.MultiIndex.from_tuples(lines, names=["seed", "algorithm"])
-    return pd.Series(lines.values(), index=index, dtype=float)
+            lines.append((seed, name, np.polyfit(x, y, 1)[0] if len(line) > 2 else math.nan))
+    table = pd.DataFrame(lines, columns=["seed", "algorithm", "slope"])
+    return table.set_index(["seed", "algorithm"])["slope"]

@@ -1,0 +1,176 @@
+"""FedOpt's claims about tuning: measures on made outcomes, and broken algorithms that fail them."""
+
+import math
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import fedlib
+from fedlib.engine.config import configure
+from fedlib.engine.history import History
+from fedlib.optimizers import schedules, server
+from fedlib.reproduction import answers, claims, experiments
+from fedlib.reproduction.evidence import FAILS, HOLDS, OPEN, Missing, Runs
+from fedlib.reproduction.fedopt import outcomes, tuning_claims
+from fedlib.reproduction.fedopt.grids import ADAPTIVE, OPTIMIZERS
+from fedlib.results import Store
+
+RATES = [10.0 ** (half / 2) for half in range(-4, 3)]
+
+
+def cells(task, value, taus=(math.nan,), names=OPTIMIZERS, seeds=3):
+    """Outcomes of grids: the metric (percent) is a function of algorithm, rates, tau and seed."""
+    rows = [
+        {
+            **{"task": task, "algorithm": name, "client_lr": c, "server_lr": s, "tau": tau},
+            **{"metric": "accuracy", "seed": seed, "performance": value(name, c, s, tau, seed)},
+            **{"loss": 0.5, "initial_loss": 2.0, "diverged": math.nan},
+        }
+        for name in names
+        for tau in taus
+        for c in RATES
+        for s in RATES
+        for seed in range(seeds)
+    ]
+    frame = pd.DataFrame(rows)
+    return frame.assign(train_loss=100 - frame["performance"])
+
+
+def worst(statements):
+    verdicts = {statement.verdict for statement in statements}
+    return next(verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in verdicts)
+
+
+def valley(width):
+    """A ridge at c * s = 0.1 of this half-width (decades); a band at s = 0.1 with adaptivity."""
+
+    def value(name, c, s, tau, seed):
+        away = math.log10(s) + 1 + (0 if name in ADAPTIVE else math.log10(c))
+        return 60.0 - seed if abs(away) <= width(name) else 10.0
+
+    return value
+
+
+def test_more_good_cells_with_adaptivity():
+    wide = cells("stackoverflow_lr", valley(lambda name: 0.6 if name in ADAPTIVE else 0.1))
+    (statement,) = tuning_claims.easy_to_tune(wide)
+    # Three of seven rows, against a diagonal of six cells and one cell more.
+    assert statement.verdict == HOLDS
+    assert statement.margins == pytest.approx([21 / 49 - 6 / 49 - 1 / 49] * 3)
+    alike = cells("stackoverflow_lr", lambda name, *_: 50.0)
+    assert worst(tuning_claims.easy_to_tune(alike)) == FAILS
+    with pytest.raises(Missing):
+        tuning_claims.easy_to_tune(cells("cifar10", lambda *_: 50.0))
+
+
+def test_good_cells_are_near_the_best_of_all_optimizers_and_diverged_ones_are_not():
+    frame = cells("cifar10", lambda name, *_: 60.0 if name == "fedadam" else 50.0, seeds=1)
+    lost = (frame["algorithm"] == "fedadam") & (frame["client_lr"] == RATES[0])
+    frame.loc[lost, ["performance", "diverged"]] = [math.nan, 1.0]
+    shares = outcomes.good_share(frame)[0]
+    assert shares.to_dict() == {**dict.fromkeys(OPTIMIZERS, 0.0), "fedadam": 6 / 7}
+
+
+def test_a_fixed_tau_is_judged_at_rates_that_were_tuned_for_each():
+    def value(best, other):
+        return lambda name, c, s, tau, seed: (
+            (best if tau == 0.1 else other) + seed if (c, s) == (RATES[2], RATES[3]) else 20.0
+        )
+
+    taus = dict(taus=(1e-5, 1e-3, 0.1), names=ADAPTIVE)
+    near = tuning_claims.fixed_tau(cells("cifar10", value(81.0, 80.0), **taus))
+    assert len(near) == 4 and worst(near) == HOLDS
+    assert near[0].margins == pytest.approx([0.01] * 3)
+    assert worst(tuning_claims.fixed_tau(cells("cifar10", value(83.0, 80.0), **taus))) == FAILS
+    untrained = cells("cifar10", value(81.0, 80.0), **taus).assign(loss=1.9)
+    assert worst(tuning_claims.fixed_tau(untrained)) == FAILS
+    errors = cells("emnist_ae", value(10.8, 10.0), **taus).assign(metric="mse_x1000")
+    errors["performance"] = errors["train_loss"]  # small is good
+    assert worst(tuning_claims.fixed_tau(errors)) == HOLDS
+
+
+def test_slopes_of_the_best_server_rate():
+    def value(name, c, s, tau, seed):
+        best = 0.1 if name in ADAPTIVE else 0.1 / c
+        return 80.0 - 10 * abs(math.log10(s / best))
+
+    frame = cells("cifar10", value)
+    inside = frame[(frame["client_lr"] >= 10**-1.1) & (frame["client_lr"] <= 1.1)]
+    slopes = outcomes.slopes(inside).unstack("algorithm")
+    assert slopes[list(ADAPTIVE)].to_numpy() == pytest.approx(np.zeros((3, 3)), abs=1e-9)
+    assert slopes[["fedavg", "fedavgm"]].to_numpy() == pytest.approx(-np.ones((3, 2)))
+    assert worst(tuning_claims.inverse_rates(inside)) == HOLDS
+    alike = cells("cifar10", lambda name, *rest: value("fedavg", *rest))
+    assert worst(tuning_claims.inverse_rates(alike)) == FAILS
+    with pytest.raises(Missing):
+        tuning_claims.inverse_rates(frame.assign(loss=1.95))
+
+
+def ends(level, seed, rounds=30):
+    task = fedlib.quadratic_task(np.eye(2)[None].repeat(3, 0), np.ones((3, 2)))
+    config = configure(task, "fedavg", rounds=rounds, seed=seed).config
+    rows = [(r, "test", "accuracy", level if r > 20 else 0.0) for r in range(rounds + 1)]
+    frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
+    return History(frame, pd.DataFrame(), {}, config, {"diverged": None})
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.02, HOLDS), (-0.02, FAILS), (0.0, FAILS)])
+def test_decay_has_to_gain_and_to_narrow_the_gap(gain, verdict):
+    def runs(names, level):
+        return Runs(
+            {name: [ends(level + 0.001 * seed, seed) for seed in range(3)] for name in names}
+        )
+
+    kinds = {
+        "constant": runs(OPTIMIZERS, 0.8),
+        "decay": runs(OPTIMIZERS, 0.8 + gain),
+        "centralized": runs(("sgd", "adam"), 0.9),
+    }
+    statements = tuning_claims.decay(kinds)
+    assert len(statements) == len(OPTIMIZERS) + 1 and worst(statements) == verdict
+    assert statements[0].margins == pytest.approx([gain] * 3)  # of the last third only
+
+
+# --- Broken algorithms, trained from an empty store
+
+
+def judged(id, notebook, folder, **numbers):
+    requests = experiments.plan(notebook, "quick", **numbers)
+    runs = answers.answer(Store(folder / "runs", published=[]), requests, "quick", progress=False)
+    return claims.judged(claims.EVIDENCE[id], "quick", {notebook: runs}).verdict
+
+
+def uphill(self, x, g, state, step=server.Adaptive.step):
+    after, state = step(self, x, g, state)
+    return 2 * x - after, state
+
+
+def momentum(self, x, g, state, step=server.Adaptive.step):
+    state = step(self, x, g, state)[1]
+    return x - self.lr * state["m"] / 0.01, state
+
+
+MUTATIONS = {
+    "fedopt-cifar10": ("10_cifar10", server.Adaptive, "step", uphill, {"reach": 0}),
+    "fedopt-cifar100": ("11_cifar100", server.Adaptive, "step", uphill, {"reach": 0}),
+    "fedopt-easy-to-tune": ("30_learning_rate_grids", server.Adaptive, "step", momentum, {}),
+    "fedopt-tau": ("31_tau", server.Adaptive, "step", uphill, {"reach": 0}),
+    "fedopt-inverse-rates": ("32_client_server_lr", server.Adaptive, "step", momentum, {}),
+    "fedopt-decay": (
+        *("33_lr_decay_and_centralized", schedules.SCHEDULES, "exp_decay_thirds"),
+        *(schedules.constant, {"reach": 0, "rates": 2}),
+    ),
+}
+
+
+@pytest.mark.skipif(os.environ.get("FEDLIB_CLAIMS") != "all", reason="trains for minutes")
+@pytest.mark.parametrize("id", MUTATIONS)
+def test_a_broken_algorithm_does_not_show_what_the_paper_claims(id, tmp_path, monkeypatch):
+    notebook, owner, name, broken, numbers = MUTATIONS[id]
+    torch.set_num_threads(1)
+    setting = monkeypatch.setitem if isinstance(owner, dict) else monkeypatch.setattr
+    setting(owner, name, broken)
+    assert judged(id, notebook, tmp_path, **numbers) != HOLDS
