@@ -80,7 +80,8 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    declared = seed == 0 and all(value is None for value in numbers.values())
+    # `fedlib reproduce` gives the small numbers as parameters: these are the declared ones, too.
+    declared = seed == 0 and filled == experiments.filled(name, preset, dict.fromkeys(numbers))
     return Session(preset, seed, device, store, filled, name, declared)
 
 

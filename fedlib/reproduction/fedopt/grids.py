@@ -180,9 +180,12 @@ def _for_tau(task: str, algorithm: str, value: float, numbers: Numbers) -> dict[
     reach = numbers.get("reach")
     if reach is None:
         return rates(task, numbers.get("points"))
-    axes = near(task, algorithm, reach)
-    halves = round(2 * math.log10((value + TAU) / (2 * TAU)))
-    return {**axes, "server_lr": [rate * 10 ** (halves / 2) for rate in axes["server_lr"]]}
+    own = settings.small(TASKS[task])[algorithm]
+    server = own["server_lr"] * (value + TAU) / (2 * TAU)
+    return {
+        "client_lr": half_decades(own["client_lr"], reach),
+        "server_lr": half_decades(server, reach),
+    }
 
 
 def shared(seed: int, numbers: Numbers, eval_every: int) -> dict[str, Any]:

@@ -57,9 +57,9 @@ def valley(width):
 def test_more_good_cells_with_adaptivity():
     wide = cells("stackoverflow_lr", valley(lambda name: 0.6 if name in ADAPTIVE else 0.1))
     (statement,) = tuning_claims.easy_to_tune(wide)
-    # Three of seven rows, against a diagonal of six cells and one cell more.
+    # Three of seven rows, against a diagonal of seven cells and one cell more.
     assert statement.verdict == HOLDS
-    assert statement.margins == pytest.approx([21 / 49 - 6 / 49 - 1 / 49] * 3)
+    assert statement.margins == pytest.approx([(21 - 7 - 1) / 49] * 3)
     alike = cells("stackoverflow_lr", lambda name, *_: 50.0)
     assert worst(tuning_claims.easy_to_tune(alike)) == FAILS
     with pytest.raises(Missing):
