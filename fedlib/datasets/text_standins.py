@@ -262,7 +262,7 @@ USERS, POSTS = 200, 15
 TOPIC_TAGS, OWN_WORDS, COMMON_WORDS = 40, 4, 20
 _OWN_TOPICS = 5  # of a user
 _AT_HOME = 0.5  # the share of a user's posts that are about these
-_TELLS = 0.9  # how often a post has a word of its topic
+_HINTED = 0.9  # how often a post has a word of its topic
 _LONG = 8  # words of a post
 
 
@@ -290,7 +290,7 @@ def rare_words() -> Iterator[_Text]:
             own = [
                 f"word{topic}{'abcd'[random.integers(OWN_WORDS)]}"
                 for topic in about
-                if random.random() < _TELLS
+                if random.random() < _HINTED
             ]
             filler = random.choice(COMMON_WORDS, _LONG - len(own), p=common)
             words = random.permutation([*own, *(f"the{number}" for number in filler)])

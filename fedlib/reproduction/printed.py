@@ -38,7 +38,7 @@ def printed_curves(
     by: Callable[[History], str] = algorithm,
     ax: Axes,
 ) -> pd.DataFrame:
-    """Learning curves, and the printed values of the algorithms where the scale is the paper's.
+    """Learning curves with the printed values of the algorithms that are drawn as marks.
 
     Args:
         table: the printed table that the marks come from.
@@ -60,7 +60,7 @@ def printed_curves(
     _, data = learning_curves(
         histories,
         series,
-        printed=printed if at_scale(histories) else {},
+        printed=printed,
         printed_rounds=table.rounds,
         title=title or table.label,
         percent=percent,
@@ -69,11 +69,6 @@ def printed_curves(
         ax=ax,
     )
     return data.assign(printed=data["algorithm"].map(printed), printed_rounds=table.rounds)
-
-
-def at_scale(histories: Sequence[History]) -> bool:
-    """Whether all runs are of the paper preset, so that printed values belong beside them."""
-    return all(history.config.task["preset"] == "paper" for history in histories)
 
 
 def printed_entry(paper: str, name: str, caption: str, **more: Any) -> Entry:

@@ -53,7 +53,7 @@ paper: dict[str, Preset] = {
 }
 quick = {
     "emnist_cr": {**paper["emnist_cr"], **SMALL, "rounds": 80},
-    "emnist_ae": {**paper["emnist_ae"], **SMALL, "rounds": 300},
+    "emnist_ae": {**paper["emnist_ae"], **SMALL, "rounds": 400},
     "emnist_logistic": {**paper["emnist_logistic"], **QUICK, "rounds": 30},
     "emnist_mlp": {**paper["emnist_mlp"], **QUICK, "width": 0.25, "rounds": 20},
 }
