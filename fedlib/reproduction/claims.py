@@ -148,14 +148,11 @@ def _data(history: History) -> str:
     return f"{history.config.task['options'].get('data') or history.config.task['name']} ({kind})"
 
 
-def _kept(store: Store, requests: Sequence[Request], preset: str) -> list[History]:
-    """The stored and published runs that some requests ask for; maybe not all of them."""
-    known: dict[str, Index] = {}
+def _kept(known: Index, requests: Sequence[Request], preset: str) -> list[History]:
+    """Those of the known runs that some requests ask for."""
     histories: list[History] = []
     for request in requests:
-        if request.task not in known:
-            known[request.task] = index(store.stored(request.task, published=True))
-        run = requested(request, preset, known[request.task])
+        run = requested(request, preset, known)
         histories += [labelled(each, request.plan) for each in read([run] if run else [])]
     return histories
 
@@ -181,12 +178,12 @@ def judge(
         Error: an unknown claim.
     """
     stated = papers.claims()
-    known = [claim["id"] for claim in stated]
     for id in ids:
-        if id not in known:
-            raise unknown("claim", id, known)
+        if all(id != claim["id"] for claim in stated):
+            raise unknown("claim", id, [claim["id"] for claim in stated])
     chosen = [claim for claim in stated if (claim["id"] in ids if ids else claim.get(preset, True))]
     store = Store() if store is None else store
+    known = {} if train else index(store.stored(published=True))
     memory: dict[tuple[str, tuple[str, ...]], list[History]] = {}
     verdicts = []
     for claim in chosen:
@@ -199,7 +196,7 @@ def judge(
                 if train:
                     memory[notebook, parts] = answers.answer(store, requests, preset, **execution)
                 else:
-                    memory[notebook, parts] = _kept(store, requests, preset)
+                    memory[notebook, parts] = _kept(known, requests, preset)
             runs[notebook] = memory[notebook, parts]
         verdicts.append(judged(evidence or Evidence(claim["id"], {}, list), preset, runs))
     return verdicts
