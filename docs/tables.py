@@ -16,7 +16,7 @@ import pandas as pd
 from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
-from fedlib.reproduction.claims import Verdict, judge
+from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
@@ -24,7 +24,6 @@ from fedlib.reproduction.reproduce import notebooks
 from fedlib.results import reading
 from fedlib.results.store import Store
 
-PRESETS = ("quick", "paper")
 METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
 
@@ -155,23 +154,10 @@ def scale_table() -> str:
 
 def claims_table() -> str:
     """A row per claim: where it stands, what it says, and the verdicts on published runs."""
-    judged = {preset: judge((), preset, _published()) for preset in PRESETS}
-    by_id = {preset: {each.id: each for each in judged[preset]} for preset in PRESETS}
-    rows = []
-    for claim in papers.claims():
-        verdicts = [_verdict(by_id[preset].get(claim["id"])) for preset in PRESETS]
-        rows.append((f"{PAPERS[claim['paper']]}: {claim['where']}", claim["says"], *verdicts))
-    return _markdown(("where", "claim", *PRESETS), rows)
-
-
-def _verdict(verdict: Verdict | None) -> str:
-    """For instance ``"holds, 3 seeds (closest: +0.038 ± 0.020)"``."""
-    if verdict is None or not verdict.statements:
-        return "not run"
-    closest = min(verdict.statements, key=lambda statement: statement.mean)
-    seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
-    text = f"**{verdict.verdict}**, {seeds} (closest: {closest.mean:+.3f} ± {closest.spread:.3f})"
-    return f"{text}; {verdict.reason}" if verdict.reason else text
+    frame = overview(store=_published())
+    where = frame["paper"].map(PAPERS) + ": " + frame["where"]
+    shown = frame.drop(columns=["paper", "where"])
+    return _markdown(("where", *shown), shown.assign(first=where)[["first", *shown]].to_numpy())
 
 
 # Which tables stand in which page.

@@ -83,6 +83,11 @@ class Verdict:
             columns=["statement", "margin", "spread", "seeds", "verdict"],
         )
 
+    @property
+    def closest(self) -> Statement | None:
+        """The statement with the smallest margin; None if nothing was run."""
+        return min(self.statements, key=lambda statement: statement.mean, default=None)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the fields, with ``numbers`` in place of the statements."""
         plain = asdict(self)
@@ -200,3 +205,30 @@ def judge(
             runs[notebook] = memory[notebook, parts]
         verdicts.append(judged(evidence or Evidence(claim["id"], {}, list), preset, runs))
     return verdicts
+
+
+def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
+    """The claims with their verdicts on the stored runs of some presets; nothing is trained.
+
+    Args:
+        presets: default quick and paper.
+
+    Returns:
+        a row a claim: paper, where, claim, and by preset the verdict with the seeds and the
+        smallest margin, for instance ``"holds, 3 seeds (+0.038 ± 0.020)"``.
+    """
+    stated = pd.DataFrame(papers.claims()).set_index("id")
+    frame = stated[["paper", "where", "says"]].rename(columns={"says": "claim"})
+    for preset in presets or ("quick", "paper"):
+        judged = {each.id: _in_words(each) for each in judge((), preset, store)}
+        frame[preset] = [judged.get(id, "not claimed") for id in frame.index]
+    return frame.reset_index(drop=True)
+
+
+def _in_words(verdict: Verdict) -> str:
+    closest = verdict.closest
+    if closest is None:
+        return verdict.verdict
+    seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
+    text = f"{verdict.verdict}, {seeds} ({closest.mean:+.3f} ± {closest.spread:.3f})"
+    return f"{text}; {verdict.reason}" if verdict.reason else text
