@@ -9,7 +9,7 @@ STAMP := $(VENV)/.fedlib-installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test faults lint notebooks lab figures readme compare clean
+.PHONY: help setup reproduce test faults lint notebooks lab figures docs compare clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,8 +58,8 @@ notebooks: lab  ## the same as lab
 figures: setup  ## draw the figures from the stored runs (never trains)
 	@$(BIN)/fedlib figures $(ARGS)
 
-readme: setup  ## write the README's tables anew, from the notebooks and the published runs
-	@$(BIN)/python docs/readme.py
+docs: setup  ## write the tables of docs/ anew, from the notebooks and the published runs
+	@$(BIN)/python docs/tables.py
 
 compare: setup  ## the papers' values against ours
 	@$(BIN)/fedlib compare $(ARGS)

@@ -1,29 +1,32 @@
 """What every notebook starts with::
 
-from fedlib import notebook
+    from fedlib import notebook
 
-session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds, width=width)
-histories = session.experiment("curves")
-session.figure("fedopt/figure_1", histories)
+    session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds, width=width)
+    histories = session.experiment("curves")
+    session.figure("fedopt/figure_1", histories)
 
 Runs that no plan of :mod:`fedlib.reproduction.experiments` names::
 
-task = session.task("cifar10")
-histories = session.runs(task, [{"algorithm": "fedavg"}], rounds=2)
+    task = session.task("cifar10")
+    histories = session.runs(task, [{"algorithm": "fedavg"}], rounds=2)
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import ipywidgets
+import matplotlib.pyplot as plt
 import pandas as pd
 from IPython.core.getipython import get_ipython
 from matplotlib.figure import Figure
@@ -103,6 +106,34 @@ def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
         png = buffer.getvalue()
     width, height = (round(inches * figure.dpi) for inches in figure.get_size_inches())
     return b64encode(png).decode(), {"width": width, "height": height}
+
+
+def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> None:
+    """Controls for the arguments of a drawing, whose picture follows them.
+
+    Numbers get sliders, words a menu; each starts at the drawing's own default, else at its middle
+    value. Without a browser (papermill) the first picture is shown.
+
+    Args:
+        draw: draws one figure with pyplot; what it returns is not shown.
+        **axes: argument -> its values.
+    """
+    parameters = inspect.signature(draw).parameters
+
+    def show(**chosen: Any) -> None:
+        draw(**chosen)
+        plt.show()  # inside: the picture belongs to the controls' output, and is replaced with it
+
+    controls: dict[str, Any] = {}
+    for name, listed in axes.items():
+        values, default = list(listed), parameters[name].default
+        start = default if default in values else values[len(values) // 2]
+        words = isinstance(start, str)
+        labels = [value if words else f"{value:g}" for value in values]
+        make = ipywidgets.Dropdown if words else ipywidgets.SelectionSlider
+        options = list(zip(labels, values, strict=True))
+        controls[name] = make(options=options, value=start, description=name.replace("_", " "))
+    ipywidgets.interact(show, **controls)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 
 from fedlib import engine, paths
 from fedlib.engine.checkpoint import file_stem
-from fedlib.reproduction import draw, experiments, memory
+from fedlib.reproduction import draw, experiments, memory, sweep
 from fedlib.reproduction.request import Experiment, Request, grid, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
@@ -112,6 +112,34 @@ def test_a_program_that_fails_does_not_stop_the_others(
     assert "1 programs failed" in err and err.count("\n") == 1
 
 
+def test_an_estimate_adds_up_what_rounds_and_evaluations_take(
+    command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(10_000))
+    # Three trainings of a kind: 1 s and 1 round, 1 s and 3 rounds with and without evaluations.
+    monkeypatch.setattr(sweep.time, "perf_counter", lambda: float(next(ticks)))
+    assert sweep._timed([], "quick", load_task) == (1.0, 0.0, 0.0)
+    timed: list[tuple[str, int]] = []
+
+    def seconds(requests: Any, *_: Any, **__: Any) -> tuple[float, float, float]:
+        timed.append((requests[0].algorithm, len(requests)))
+        return 10.0, 1.0, 0.5
+
+    monkeypatch.setattr(sweep, "_timed", seconds)
+    status, out, _ = command("sweep", "23", "10", "--seed", "0", "--estimate", "--json")
+    # Two curves of 100 rounds, all evaluated; a grid of two rows as one program, evaluated once.
+    one = (2 * (10 + 100 + 50) + 10 + 100 + 0.5) / 3600
+    hours = json.loads(out)
+    assert status == 0 and hours == pytest.approx(
+        {"10_other": one, "23_fair_synthetic": one, "all": 2 * one}
+    )
+    assert timed[:3] == [("fedavg", 1), ("fedadam", 1), ("fedprox", 2)]
+    assert not list(own_folders.rglob("history.csv"))
+    assert command(*WORDS)[0] == 0
+    status, out, _ = command(*WORDS, "--estimate", "--json")
+    assert json.loads(out)["all"] == 0
+
+
 MISTAKES = [
     (["sweep", "99_nothing"], "unknown notebook with a plan '99_nothing'"),
     (["sweep", "--preset", "fast"], "unknown preset 'fast'"),
@@ -130,6 +158,8 @@ MISTAKES = [
     (["sweep", "--slurm", "mem=1G"], "belong to --executor slurm"),
     (["sweep", "--jobs", "4"], "belong to --executor slurm"),
     (["sweep", "--status", "--dry-run"], "do not go together"),
+    (["sweep", "--estimate", "--status"], "do not go together"),
+    (["sweep", "--estimate", "--shard", "1/2"], "without --shard"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["sweep", "23", "-p", "rounds"], "is not KEY=VALUE"),

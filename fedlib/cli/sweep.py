@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedlib.reproduction.answers import RunGroup
+    from fedlib.reproduction.request import Request
+    from fedlib.results import Store
 
 Notebooks = Annotated[
     list[str] | None, typer.Argument(help="Notebooks, e.g. 10_cifar10 or 10; default all.")
@@ -51,6 +53,10 @@ def sweep(
     status: Annotated[
         bool, typer.Option("--status", help="What is done, running, failed; computes nothing.")
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Time some rounds, and say how many hours are missing."),
+    ] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -73,10 +79,15 @@ def sweep(
         raise Error("--jobs and --slurm belong to --executor slurm; add it, or leave them out")
     if executor == "slurm" and of > 1:
         raise Error("--shard and --executor slurm do not go together; give --jobs N")
-    if status and dry_run:
-        raise Error("--status and --dry-run do not go together; give one of them")
+    if status + dry_run + estimate > 1:
+        raise Error("--status, --dry-run and --estimate do not go together; give one of them")
+    if estimate and (executor == "slurm" or of > 1):
+        raise Error("--estimate is for all programs on this machine, without --shard and slurm")
     plans = sweep.plans(names or (), preset, seed, given, part or ())
     store = Store(store_root(data_root))
+    if estimate:
+        _estimate(store, plans, preset, data_root, as_json, device=device, backend=backend)
+        return
     requests = [request for requests in plans.values() for request in requests]
     groups = survey(store, requests, preset, data_root)[number - 1 :: of]
     if status:
@@ -103,6 +114,27 @@ def sweep(
     if failed:
         typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
         raise typer.Exit(1)
+
+
+def _estimate(
+    store: Store,
+    plans: Mapping[str, Sequence[Request]],
+    preset: str,
+    data_root: Path | None,
+    as_json: bool,
+    **execution: str,
+) -> None:
+    """Hours of the missing runs by notebook; a run that two notebooks share counts for both."""
+    from fedlib.reproduction import sweep
+    from fedlib.reproduction.answers import survey
+
+    hours = {}
+    for notebook, requests in plans.items():
+        groups = survey(store, requests, preset, data_root)
+        hours[notebook] = sweep.estimated_hours(groups, preset, data_root, as_json, **execution)
+        if not as_json:
+            typer.echo(f"{notebook:30} {hours[notebook]:8.2f} hours")
+    show({**hours, "all": sum(hours.values())}, as_json, f"{'all':30} {sum(hours.values()):8.2f}")
 
 
 def _shard(text: str) -> tuple[int, int]:

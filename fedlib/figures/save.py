@@ -81,12 +81,12 @@ def save(
     target = paths.figures_root(root) / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
-        text = caption + (f" ({about['note']})" if about["note"] else "")
+        text = caption + (f" ({about['corner']})" if about["corner"] else "")
         files["html"] = table(data, caption=text).to_html(doctype_html=True).encode()
     else:
-        files["png"] = _saved[figure] = render(figure, about["note"])
+        files["png"] = _saved[figure] = render(figure, about["corner"])
         record["drawn"] = _fingerprint(files["png"], files["csv"], record["versions"])
-        files["pdf"] = _same(target, record["drawn"]) or render(figure, about["note"], "pdf")
+        files["pdf"] = _same(target, record["drawn"]) or render(figure, about["corner"], "pdf")
         record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
@@ -158,7 +158,26 @@ def provenance(histories: Sequence[History]) -> dict[str, Any]:
         "seeds": sorted({config.seeds["init"] for config in configs}),
         "rounds": sorted({config.rounds for config in configs}),
         "note": note(histories),
+        "corner": corner(histories),
     }
+
+
+def corner(histories: Sequence[History]) -> str:
+    """Data, scale and seeds in a line; empty for the papers' settings and data.
+
+    What differs task by task, :func:`note` tells.
+    """
+    if not note(histories):
+        return ""
+    configs = [history.config for history in histories]
+    made_up = [history.stand_in for history in histories]
+    data = "stand-in data" if all(made_up) else "partly stand-in data" if any(made_up) else ""
+    presets = " and ".join(sorted({config.task["preset"] for config in configs}, reverse=True))
+    rounds = sorted({config.rounds for config in configs})
+    spread = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else f"{rounds[0]}"
+    seeds = len({config.seeds["init"] for config in configs})
+    words = [f"{presets} preset", data, f"{spread} rounds", f"{seeds} seed{'s' * (seeds > 1)}"]
+    return ", ".join(filter(None, words))
 
 
 def note(histories: Sequence[History]) -> str:

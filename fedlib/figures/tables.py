@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+
 import pandas as pd
 from pandas.io.formats.style import Styler
 
@@ -9,7 +12,9 @@ from fedlib.arguments import checked
 
 
 @checked
-def table(frame: pd.DataFrame, *, caption: str = "") -> Styler:
+def table(
+    frame: pd.DataFrame, *, caption: str = "", footnotes: Sequence[str] = ("note", "unclear")
+) -> Styler:
     """A frame as a compact HTML table: numbers right-aligned, missing ones as a dash.
 
     Floats have two digits after the point.
@@ -17,14 +22,17 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     Args:
         frame: as it should be shown.
         caption: above the table.
+        footnotes: columns whose texts are said once, under the caption, each with a number; a
+            column of numbers takes their place.
 
     Returns:
         a pandas Styler; a notebook shows it, ``.to_html()`` gives text that is the same for the
         same frame.
     """
-    frame = frame.reset_index(drop=True)
+    frame, said = _with_footnotes(frame.reset_index(drop=True), footnotes)
+    lines = [escape(caption), *(f"<sup>{n}</sup> {escape(text)}" for n, text in enumerate(said, 1))]
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
-    styler = frame.style.hide(axis="index").set_uuid("fedlib").set_caption(caption)
+    styler = frame.style.hide(axis="index").set_uuid("fedlib").set_caption("<br>".join(lines))
     styler = styler.format(dict.fromkeys(floats, "{:.2f}".format), na_rep="–", escape="html")
     numbers = [n for n in frame.columns if pd.api.types.is_numeric_dtype(frame[n])]
     styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
@@ -35,3 +43,17 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Styler:
             {"selector": "td, th", "props": "padding: 0.15em 0.7em; font-size: 90%"},
         ]
     )
+
+
+def _with_footnotes(
+    frame: pd.DataFrame, columns: Sequence[str]
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The frame with numbers in place of the columns' texts, and the texts with their numbers."""
+    columns = [name for name in columns if name in frame]
+    said: dict[str, int] = {}
+    marks = []
+    for texts in frame[columns].itertuples(index=False):
+        numbers = [said.setdefault(text, len(said) + 1) for text in texts if text]
+        marks.append(", ".join(map(str, numbers)))
+    frame = frame.drop(columns=columns)
+    return (frame.assign(notes=marks) if said else frame), said

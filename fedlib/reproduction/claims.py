@@ -83,6 +83,11 @@ class Verdict:
             columns=["statement", "margin", "spread", "seeds", "verdict"],
         )
 
+    @property
+    def closest(self) -> Statement | None:
+        """The statement with the smallest margin; None if nothing was run."""
+        return min(self.statements, key=lambda statement: statement.mean, default=None)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the fields, with ``numbers`` in place of the statements."""
         plain = asdict(self)
@@ -148,14 +153,11 @@ def _data(history: History) -> str:
     return f"{history.config.task['options'].get('data') or history.config.task['name']} ({kind})"
 
 
-def _kept(store: Store, requests: Sequence[Request], preset: str) -> list[History]:
-    """The stored and published runs that some requests ask for; maybe not all of them."""
-    known: dict[str, Index] = {}
+def _kept(known: Index, requests: Sequence[Request], preset: str) -> list[History]:
+    """Those of the known runs that some requests ask for."""
     histories: list[History] = []
     for request in requests:
-        if request.task not in known:
-            known[request.task] = index(store.stored(request.task, published=True))
-        run = requested(request, preset, known[request.task])
+        run = requested(request, preset, known)
         histories += [labelled(each, request.plan) for each in read([run] if run else [])]
     return histories
 
@@ -181,12 +183,12 @@ def judge(
         Error: an unknown claim.
     """
     stated = papers.claims()
-    known = [claim["id"] for claim in stated]
     for id in ids:
-        if id not in known:
-            raise unknown("claim", id, known)
+        if all(id != claim["id"] for claim in stated):
+            raise unknown("claim", id, [claim["id"] for claim in stated])
     chosen = [claim for claim in stated if (claim["id"] in ids if ids else claim.get(preset, True))]
     store = Store() if store is None else store
+    known = {} if train else index(store.stored(published=True))
     memory: dict[tuple[str, tuple[str, ...]], list[History]] = {}
     verdicts = []
     for claim in chosen:
@@ -199,7 +201,34 @@ def judge(
                 if train:
                     memory[notebook, parts] = answers.answer(store, requests, preset, **execution)
                 else:
-                    memory[notebook, parts] = _kept(store, requests, preset)
+                    memory[notebook, parts] = _kept(known, requests, preset)
             runs[notebook] = memory[notebook, parts]
         verdicts.append(judged(evidence or Evidence(claim["id"], {}, list), preset, runs))
     return verdicts
+
+
+def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
+    """The claims with their verdicts on the stored runs of some presets; nothing is trained.
+
+    Args:
+        presets: default quick and paper.
+
+    Returns:
+        a row a claim: paper, where, claim, and by preset the verdict with the seeds and the
+        smallest margin, for instance ``"holds, 3 seeds (+0.038 ± 0.020)"``.
+    """
+    stated = pd.DataFrame(papers.claims()).set_index("id")
+    frame = stated[["paper", "where", "says"]].rename(columns={"says": "claim"})
+    for preset in presets or ("quick", "paper"):
+        judged = {each.id: _in_words(each) for each in judge((), preset, store)}
+        frame[preset] = [judged.get(id, "not claimed") for id in frame.index]
+    return frame.reset_index(drop=True)
+
+
+def _in_words(verdict: Verdict) -> str:
+    closest = verdict.closest
+    if closest is None:
+        return verdict.verdict
+    seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
+    text = f"{verdict.verdict}, {seeds} ({closest.mean:+.3f} ± {closest.spread:.3f})"
+    return f"{text}; {verdict.reason}" if verdict.reason else text

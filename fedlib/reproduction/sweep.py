@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tqdm import tqdm
@@ -50,6 +54,58 @@ def plans(
     for name, requests in every.items():
         every[name] = [one for one in requests if not parts or one.part in parts]
     return {name: requests for name, requests in every.items() if requests}
+
+
+def estimated_hours(
+    groups: Sequence[RunGroup],
+    preset: str,
+    data_root: Path | None = None,
+    quiet: bool = False,
+    **execution: Any,
+) -> float:
+    """How long the missing runs of some programs will take here, from timed rounds.
+
+    Of each kind of program (task with its options, algorithm, number of runs) one is trained three
+    times for up to three rounds: that tells what a round, an evaluation and the rest take.
+
+    Args:
+        quiet: no progress bar; otherwise there is one on a terminal.
+        execution: ``device``, ``backend``; see :func:`fedlib.run`.
+    """
+    load, seconds = partial(load_task, data_root=data_root), 0.0
+    kinds: dict[str, tuple[float, float, float]] = {}
+    missing = [group for group in groups if group.missing]
+    for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
+        wanted = [r for r, there in zip(group.requests, group.stored, strict=True) if not there]
+        first = wanted[0]
+        task = load(first.task, **first.task_options(preset))
+        options = {key: value for key, value in first.options.items() if key != "seed"}
+        kind = task_key(first.task, {**options, "algorithm": first.algorithm, "runs": len(wanted)})
+        if kind not in kinds:
+            kinds[kind] = _timed(wanted, preset, lambda *_, task=task, **__: task, **execution)
+        rest, a_round, evaluation = kinds[kind]
+        rounds = task.rounds if first.rounds is None else first.rounds
+        evaluations = rounds / (first.eval_every or rounds)
+        seconds += rest + rounds * a_round + evaluations * evaluation
+    return seconds / 3600
+
+
+def _timed(
+    requests: Sequence[Request], preset: str, load: Callable[..., Task], **execution: Any
+) -> tuple[float, float, float]:
+    """Seconds of a program besides its rounds, of a round, and of an evaluation."""
+    measured = []
+    for rounds, every in ((1, 1), (3, 3), (3, 1)):
+        short = [replace(request, rounds=rounds, eval_every=every) for request in requests]
+        with TemporaryDirectory() as folder:
+            store = Store(folder, published=[])
+            begun = time.perf_counter()
+            answer(store, short, preset, load, progress=False, **execution)
+            measured.append(time.perf_counter() - begun)
+    one, three, evaluated = measured
+    a_round = max(0.0, (three - one) / 2)
+    evaluation = max(0.0, (evaluated - three) / 2)
+    return max(0.0, one - a_round - evaluation), a_round, evaluation
 
 
 def train(

@@ -186,6 +186,16 @@ def test_table_style():
     assert "1.00" not in text and text == figures.table(frame, caption="Cap").to_html()
 
 
+def test_a_tables_notes_are_said_once():
+    said = ["short run", "", "short run", "stand-in <b>"]
+    frame = pd.DataFrame({"name": list("abcd"), "note": said, "unclear": ["", "", "blurred", ""]})
+    text = figures.table(frame, caption="Cap").to_html()
+    assert text.count("short run") == 1 and "stand-in &lt;b&gt;" in text
+    assert "<sup>1</sup> short run" in text and "1, 2" in text and ">note<" not in text
+    plain = figures.table(frame.assign(note="", unclear=""), caption="Cap").to_html()
+    assert "notes" not in plain and "<sup>" not in plain
+
+
 @pytest.mark.parametrize("limits", [(None, -1.0), (9.0, None)])
 def test_a_heat_map_whose_values_all_lie_beyond_a_limit_is_drawn(limits):
     index, columns = (pd.Index([1.0, 10.0], name=name) for name in ("server_lr", "client_lr"))

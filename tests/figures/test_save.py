@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import figures
-from fedlib.figures.save import NOTE, note, picture, render
+from fedlib.figures.save import NOTE, corner, note, picture, render
 
 module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 
@@ -97,8 +97,19 @@ def test_what_cannot_be_saved(tmp_path):
         figures.save(Figure(), "a/b", pd.DataFrame(), caption="", histories=[])
 
 
-def corner(figure):
+def in_corner(figure):
     return [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
+
+
+def test_the_corner_has_data_scale_and_seeds_in_a_line(histories):
+    assert corner(histories[:1]) == "quick preset, 4 rounds, 1 seed"
+    fake = as_task(histories[0], stand_in=True, preset="paper")
+    assert corner([fake]) == "paper preset, stand-in data, 4 rounds, 1 seed"
+    mixed = corner([*histories, fake])
+    assert mixed.startswith("quick and paper preset, partly stand-in data, 4 rounds")
+    whole = as_task(histories[0], preset="paper")
+    whole.meta = {**whole.meta, "settings": {"rounds": 4}}
+    assert corner([whole]) == ""
 
 
 def test_the_note_tells_stand_ins_and_presets(histories):
@@ -122,4 +133,4 @@ def test_the_note_tells_stand_ins_and_presets(histories):
     figure = Figure()
     for text in ("one", "another", ""):
         render(figure, text)
-        assert corner(figure) == ([text] if text else [])
+        assert in_corner(figure) == ([text] if text else [])

@@ -29,6 +29,7 @@ from fedlib.reproduction.evidence import (
     winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
+from fedlib.reproduction.matching import index
 from fedlib.reproduction.request import tuned
 from fedlib.results import Store
 
@@ -211,19 +212,20 @@ def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_pat
     made = answers.answer(store, [*asked, *other], "quick", progress=False)
     (tmp_path / "runs").rename(tmp_path / "results")
     monkeypatch.setattr(answers, "load_task", None)
-    kept = claims._kept(store, [*asked[::-1], *other], "quick")
+    known = index(store.stored(published=True))
+    kept = claims._kept(known, [*asked[::-1], *other], "quick")
     assert [h.config.digest for h in kept] == [made[place].config.digest for place in (1, 0, 2, 3)]
     assert kept[0].meta["plan"] == {"part": "x"}
     wide = [replace(asked[0], options={**small, "clients": 5}), replace(asked[0], options={})]
     faster = [replace(asked[0], overrides={"client_lr": 0.5})]
-    assert claims._kept(store, [*wide, *faster], "quick") == []
-    assert claims._kept(store, asked, "paper") == []
+    assert claims._kept(known, [*wide, *faster], "quick") == []
+    assert claims._kept(known, asked, "paper") == []
 
 
 def test_judging_takes_each_notebooks_runs(monkeypatch, quadratic):
     asked = []
 
-    def kept(store, requests, preset):
+    def kept(known, requests, preset):
         asked.append((preset, len(requests)))
         return histories(quadratic, fedavg=0.7, scaffold=0.69)
 

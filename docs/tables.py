@@ -1,6 +1,6 @@
-"""The tables of README.md that follow from the notebooks, the entries and the stored runs.
+"""The tables of docs/ that follow from the notebooks, the entries and the published runs.
 
-``python docs/readme.py`` (``make readme``) writes them between their marks; a test compares.
+``python docs/tables.py`` (``make docs``) writes them between their marks; a test compares.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pandas as pd
 from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
+from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
@@ -23,6 +24,7 @@ from fedlib.reproduction.reproduce import notebooks
 from fedlib.results import reading
 from fedlib.results.store import Store
 
+METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
 
 
@@ -132,28 +134,60 @@ def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "notebooks": notebook_table,
-    "mime": mime_table,
-    "agreement": agreement_table,
+def scale_table() -> str:
+    """A row per printed number with a run on the paper's data, at its preset and its rounds."""
+    frame = _compared()
+    whole = (frame["preset"] == "paper") & (frame["rounds"] == frame["printed_rounds"])
+    shown = frame[whole & (frame["data"] == "real") & (frame["repeats"] == "")]
+    shown = shown[shown["comparable"] & shown["ours"].notna() & (shown["paper"] != "mime")]
+    rows = []
+    for row in shown.to_dict("records"):
+        name = f"{row['row']}, {row['column']}" if row["column"] else row["row"]
+        printed, ours = (_number(row[key]) for key in ("printed", "ours"))
+        spread = "" if isnan(row["ours_std"]) else f" ± {row['ours_std']:.1f}"
+        where = f"{PAPERS[row['paper']]} {row['item']}, `{row['task']}`"
+        metric = METRIC_WORDS[row["metric"]]
+        rows.append((where, name, metric, printed, ours + spread, str(row["seeds"]), row["note"]))
+    head = ("table, task", "row", "number", "printed", "ours", "seeds", "departs from the paper by")
+    return _markdown(head, rows)
+
+
+def claims_table() -> str:
+    """A row per claim: where it stands, what it says, and the verdicts on published runs."""
+    frame = overview(store=_published())
+    where = frame["paper"].map(PAPERS) + ": " + frame["where"]
+    shown = frame.drop(columns=["paper", "where"])
+    return _markdown(("where", *shown), shown.assign(first=where)[["first", *shown]].to_numpy())
+
+
+# Which tables stand in which page.
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "notebooks.md": {"notebooks": notebook_table},
+    "results.md": {
+        "claims": claims_table,
+        "scale": scale_table,
+        "mime": mime_table,
+        "agreement": agreement_table,
+    },
 }
 
 
-def filled(text: str) -> str:
-    """A README's text with its tables made anew.
+def filled(page: str, text: str) -> str:
+    """A page's text with its tables made anew.
 
     Raises:
         Error: a table's marks are missing.
     """
-    for name, make in TABLES.items():
-        marks = re.compile(rf"(<!-- table: {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    for name, make in PAGES[page].items():
+        marks = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not marks.search(text):
-            raise Error(f"README.md has no marks for the table {name!r}: <!-- table: {name} -->")
+            raise Error(f"{page} has no marks for the table {name!r}: <!-- table: {name} -->")
         table = make()
-        text = marks.sub(lambda match, table=table: match[1] + table + match[2], text)  # type: ignore[misc]
+        text = marks.sub(lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text)  # type: ignore[misc]
     return text
 
 
 if __name__ == "__main__":
-    readme = project_root() / "README.md"
-    files.write(readme, filled(readme.read_text(encoding="utf-8")).encode())
+    for page in PAGES:
+        path = project_root() / "docs" / page
+        files.write(path, filled(page, path.read_text(encoding="utf-8")).encode())

@@ -1,0 +1,37 @@
+"""The pages of docs/ say what the code, the notebooks and the published runs say."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLES = runpy.run_path(str(ROOT / "docs" / "tables.py"))
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", TABLES["PAGES"])
+def test_tables_are_those_that_the_code_makes(page: str) -> None:
+    """``make docs`` writes them."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert TABLES["filled"](page, text) == text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_to_files(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)|src=\"([^\"]+)\"", text)
+    local = [first or second for first, second in links if not (first or second).startswith("http")]
+    missing = [link for link in local if not (page.parent / link).exists()]
+    assert not missing, f"{page.name}: {missing}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_python_examples_run(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(example, page, "exec"), names)
