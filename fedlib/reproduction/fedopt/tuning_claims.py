@@ -146,8 +146,8 @@ EVIDENCE = (
     Evidence(
         *("fedopt-decay", {"33_lr_decay_and_centralized": ()}, decay, falling_rates),
         {
-            "quick": "FedAdagrad's own steps fall with the rounds; ExpDecay stops it while it is still "
-            "under way, and small problems have no room for rounds enough"
+            "quick": "FedAdagrad's own steps fall with the rounds, and ExpDecay stops it while it "
+            "is still under way: a small problem has no room for rounds enough"
         },
     ),
 )
