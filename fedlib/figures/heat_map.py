@@ -113,7 +113,9 @@ def draw_cells(
     sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
     ax.set_ylim(0, len(grid))  # the smallest below
     mesh = ax.collections[0]
-    shown = np.asarray(mesh.get_facecolor())[values.notna().to_numpy().ravel()]
+    # A mesh without any value has one colour.
+    colours = np.resize(np.asarray(mesh.get_facecolor()), (values.size, 4))
+    shown = colours[values.notna().to_numpy().ravel()]
     for text, background in zip(ax.texts, shown, strict=False):
         # Whichever contrasts more; seaborn writes white on brighter cells, too.
         text.set_color("black" if relative_luminance(background) > MIDDLE else "white")

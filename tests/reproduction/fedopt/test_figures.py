@@ -92,7 +92,7 @@ def test_figure_1_has_all_tasks_but_emnist_cr(every):
     assert set(data["task"]) == set(TABLES_1) - {"emnist_cr"}
     assert np.isfinite(data["mean"]).all() and set(data["algorithm"]) == set(METHODS)
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend[-1] == "SCAFFOLD"  # and no printed values: these are quick runs
+    assert legend[-2:] == ["SCAFFOLD", "printed (4000/3000/1500 rounds)"]
 
 
 def test_lines_are_the_runs_and_marks_the_printed_numbers(every):
