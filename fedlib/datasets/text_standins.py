@@ -269,8 +269,8 @@ _LONG = 8  # words of a post
 def rare_words() -> Iterator[_Text]:
     """Posts whose tags hang on rare words, as generated: how hard they are is known.
 
-    40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all); a user has
-    five of them and writes half of the posts about these. A post has one topic or, as often, two,
+    40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all); a user
+    writes half of the posts about five of them. A post has one topic or, as often, two,
     which are its tags. For each of them it holds, with probability 0.9, one of the four words that
     no other topic has, and the rest of its eight words are common ones (30, the k-th as frequent as
     1 / k), which tell nothing. So a topic's word occurs in 0.7 % of the posts, a common one in 10
@@ -307,11 +307,11 @@ _OWN_WORDS = 12  # of a speaker, who takes half of the other words from them
 def word_chains() -> Iterator[_Text]:
     """Sentences whose words foretell the next ones, as generated: how hard they are is known.
 
-    Of 120 words the k-th is as frequent as 1 / k. Each has a successor of about its own frequency,
-    which follows it with probability 0.6; else the next word is drawn anew, half of the time from
-    twelve words of the speaker's own. Who knows all successors is right in six of ten cases; who
-    knows the commonest word only, in one of six. The rarer half of the words makes up a seventh of
-    the text.
+    Of 120 words the k-th is drawn as often as 1 / k. Each has a successor among its three
+    neighbours in frequency, which follows it with probability 0.6; else the next word is drawn
+    anew, half of the time from twelve words of the speaker's own. Who knows all successors is right
+    in six of ten cases; who knows the commonest word only, in one of eleven. The rarer half of the
+    words makes up a seventh of the text.
     """
     random = numpy_generator(0, "stand-in word_chains")
     share = 1 / np.arange(1, CHAIN_WORDS + 1)
