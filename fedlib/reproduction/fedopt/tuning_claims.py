@@ -28,17 +28,8 @@ EXCEPTIONS = ("emnist_ae", "stackoverflow_lr")
 
 
 def settled(runs: Sequence[History], metric: str = "accuracy") -> np.ndarray:
-    """Each seed's mean over the last third of its rounds, or of 1500 and more over the last 100.
-
-    With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
-    of a small problem's rounds would be five of them.
-    """
-    return np.array(
-        [
-            run.final(metric, window=max(run.window(), min(run.config.rounds // 3, 100)))
-            for run in runs
-        ]
-    )
+    """Each seed's mean over its last rounds, see :func:`outcomes.late`; NaN where it diverged."""
+    return np.array([run.final(metric, window=outcomes.late(run)) for run in runs])
 
 
 # ----------------------------------------------------------------- grids of notebooks 30 to 32

@@ -315,13 +315,13 @@ def test_small_grids_are_shared_by_the_optimizers_and_reach_beyond_their_own_rat
 def test_a_small_problems_server_rates_grow_with_tau():
     requests = experiments.plan(TAU, "quick", seed=4)
     assert {one.seed for one in requests} == {4, 5, 6}
-    assert {one.task for one in requests} == set(REPEATED)
-    own = settings.small("CIFAR-10")["fedadam"]
+    assert {one.task for one in requests} == set(grids.CALM)
+    own = settings.small("EMNIST CR")["fedadam"]
     for tau, halves in ((1e-5, -1), (1e-4, -1), (1e-3, 0), (1e-2, 1), (1e-1, 3)):
         tried = pairs(
             one
             for one in requests
-            if (one.task, one.algorithm, one.seed) == ("cifar10", "fedadam", 4)
+            if (one.task, one.algorithm, one.seed) == ("emnist_cr", "fedadam", 4)
             and one.overrides["tau"] == tau
         )
         middle = own["client_lr"], own["server_lr"] * 10 ** (halves / 2)
