@@ -130,6 +130,15 @@ def test_numbers_are_the_small_ones_unless_given(small):
     assert notebook.start("11_other", rounds=None).numbers == {"rounds": None}
 
 
+def test_the_declared_settings_are_so_given_as_parameters_too(small):
+    """As `fedlib reproduce` gives them; else no notebook would assert its claims headlessly."""
+    assert notebook.start("10_own", rounds=None).declared
+    assert notebook.start("10_own", rounds=3).declared
+    assert not notebook.start("10_own", rounds=4).declared
+    assert not notebook.start("10_own", rounds=None, seed=1).declared
+    assert not notebook.start("10_own", rounds=None, width=0.5).declared
+
+
 def test_numbers_of_the_paper_are_the_tasks_own(small, monkeypatch):
     assert notebook.start("10_own", preset="paper", rounds=None).numbers == {"rounds": None}
     monkeypatch.setenv("FEDLIB_PRESET", "paper")
