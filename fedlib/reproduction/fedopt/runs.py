@@ -262,7 +262,7 @@ _QUICK_DECAY = {"rounds": 20, "clients_per_round": 2, "points": 0, "width": 0.12
 EXPERIMENTS: tuple[Experiment, ...] = (
     _of_table_1("cifar10"),
     _of_table_1("cifar100"),
-    _of_table_1("emnist_cr", epochs=8),
+    _of_table_1("emnist_cr", epochs=15, eval_every=2),
     _of_table_1("emnist_ae", eval_every=10),
     _of_table_1("shakespeare", epochs=25, eval_every=10),
     _of_table_1("stackoverflow_nwp", eval_every=5),
