@@ -317,8 +317,8 @@ def word_chains() -> Iterator[_Text]:
     share = 1 / np.arange(1, CHAIN_WORDS + 1)
     share /= share.sum()
     # Rings of four neighbours in frequency: 0 -> 1 -> 2 -> 3 -> 0, 4 -> 5 ...
-    after = np.arange(CHAIN_WORDS).reshape(-1, 4)
-    after = np.roll(after, -1, axis=1).ravel()
+    rings = np.arange(CHAIN_WORDS).reshape(-1, 4)
+    after = np.roll(rings, -1, axis=1).ravel()
     for speaker in range(SPEAKERS):
         own = random.choice(CHAIN_WORDS, _OWN_WORDS, replace=False, p=share)
         for _ in range(SENTENCES):

@@ -52,7 +52,7 @@ paper: dict[str, Preset] = {
     },
 }
 quick = {
-    "emnist_cr": {**paper["emnist_cr"], **SMALL, "rounds": 80},
+    "emnist_cr": {**paper["emnist_cr"], **SMALL, "rounds": 150},
     "emnist_ae": {**paper["emnist_ae"], **SMALL, "rounds": 300},
     "emnist_logistic": {**paper["emnist_logistic"], **QUICK, "rounds": 30},
     "emnist_mlp": {**paper["emnist_mlp"], **QUICK, "width": 0.25, "rounds": 20},
@@ -86,7 +86,7 @@ def load(given: Given) -> Task:
         clients: how many writers.
         cap: training examples of a writer, the first ones; 0 for all of them.
         network: ``"paper"``, or ``"small"``, which sees 7x7 pixels, means of 4x4 of the image's:
-            for characters one hidden layer of 32 units, for the autoencoder layers of 64, 16 and
+            for characters one softmax layer, for the autoencoder layers of 64, 16 and
             64. Its learning rates are those of :func:`fedlib.tasks.settings.small`.
         width: factor on all layer widths; the regression has none.
         reduction: of the autoencoder's mean squared errors in a batch. The code of the time
@@ -98,7 +98,7 @@ def load(given: Given) -> Task:
     models: dict[str, Callable[[], nn.Module]] = {
         "emnist_cr": lambda: EMNISTCNN(CLASSES, width=given.width),
         "emnist_ae": lambda: EMNISTAutoencoder(width=given.width),
-        "small emnist_cr": lambda: MLP(SMALL_PIXELS, (32,), CLASSES, width=given.width),
+        "small emnist_cr": lambda: Softmax(SMALL_PIXELS, CLASSES),
         "small emnist_ae": lambda: EMNISTAutoencoder(given.width, SMALL_PIXELS, (64, 16)),
         "emnist_logistic": lambda: Softmax(PIXELS, CLASSES),
         "emnist_mlp": lambda: MLP(PIXELS, FIGURE_1["hidden_units"], CLASSES, width=given.width),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
-from matplotlib.ticker import NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from fedlib import papers, tasks
 from fedlib.engine.history import History
@@ -58,6 +58,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             if METRICS[metric].smaller:
                 # Errors fall by orders of magnitude.
                 ax.set_yscale("log")
+                ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
                 ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
                 ax.yaxis.set_minor_formatter(NullFormatter())
             frames.append(data.assign(metric=metric))

@@ -269,7 +269,7 @@ def _of_table_1(task: str, **quick: Any) -> Experiment:
 EXPERIMENTS: tuple[Experiment, ...] = (
     _of_table_1("cifar10", eval_every=2),
     _of_table_1("cifar100", eval_every=2),
-    _of_table_1("emnist_cr", epochs=8),
+    _of_table_1("emnist_cr", epochs=15, eval_every=2),
     _of_table_1("emnist_ae", eval_every=10),
     _of_table_1("shakespeare", epochs=25, eval_every=10),
     _of_table_1("stackoverflow_nwp", eval_every=5),
