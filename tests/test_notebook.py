@@ -43,6 +43,28 @@ def test_a_stand_in_is_said_loudly(capsys):
     assert "STAND-IN" not in capsys.readouterr().out
 
 
+def test_controls_start_at_the_drawings_default_and_draw_anew_when_they_move(monkeypatch):
+    made = {}
+    shown = []
+    monkeypatch.setattr(
+        notebook.ipywidgets, "interact", lambda show, **c: made.update(show=show, **c)
+    )
+    monkeypatch.setattr(notebook.plt, "show", lambda: shown.append("picture"))
+    drawn = []
+
+    def line(slope=1.0, kind="solid", width=None):
+        drawn.append((slope, kind))
+        return "not to be shown"
+
+    notebook.explore(line, slope=[0.5, 1.0, 2.0], kind=["dotted", "solid"])
+    assert (made["slope"].value, made["kind"].value) == (1.0, "solid")
+    assert [label for label, _ in made["slope"].options] == ["0.5", "1", "2"]
+    assert made["show"](slope=2.0, kind="dotted") is None
+    assert drawn == [(2.0, "dotted")] and shown == ["picture"]
+    notebook.explore(lambda size: None, size=[1.0, 2.0, 4.0])
+    assert made["size"].value == 2.0
+
+
 def test_a_whole_notebook(no_training, capsys, tmp_path):
     session = notebook.start(seed=2)
     task = session.task("synthetic", clients=6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -11,13 +12,87 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import Drawing
+from fedlib.randomness import numpy_generator
 from fedlib.reproduction.printed import of_task
 from fedlib.reproduction.theory.mimicking import rounds_to
 from fedlib.results.reading import hyperparameter
+from fedlib.task import Task
+from fedlib.tasks import quadratic_task
 
 # The problems: a mean objective with a flat direction, and cohorts of one size or another.
 FLAT, COHORTS = "flat_direction", "cohorts"
+SPECTRUM, DELTA = np.geomspace(1, 0.1, 7), 0.3  # of the mean objective; how far Hessians differ
 SHARES = tuple(10.0**-power for power in range(1, 9))
+
+
+@dataclass(frozen=True)
+class Quadratics:
+    """Clients with Hessians H ± delta P_i and gradients ± g_i at 0; the mean objective's is H x.
+
+    Attributes:
+        task: the clients as a task; starts at ``start``.
+        spectrum: diagonal of H, ``[d]``; the least value of the mean objective is 0.
+        hessians, b: of the clients, ``[m, d, d]`` and ``[m, d]``.
+        start: ``[d]``.
+    """
+
+    task: Task
+    spectrum: np.ndarray
+    hessians: np.ndarray
+    b: np.ndarray
+    start: np.ndarray
+
+    @property
+    def smoothness(self) -> float:
+        """L, the clients' largest curvature."""
+        return float(np.linalg.norm(self.hessians, 2, axis=(1, 2)).max())
+
+    @property
+    def bound(self) -> float:
+        """G, the largest entry of the clients' gradients at the start."""
+        return float(np.abs(self.hessians @ self.start - self.b).max())
+
+    def client_lr(self, eps: float, local_steps: int) -> float:
+        """The client learning rate of Corollary III, for Mime with Adam's state."""
+        return float(eps**2 / (local_steps * self.smoothness * (self.bound + eps)))
+
+    def promise(self, rounds: pd.Series, clients: pd.Series, eps: float) -> pd.Series:
+        """What Corollary III says of the mean squared gradient norm, up to a constant.
+
+        Args:
+            rounds, clients: T, and the clients of a round.
+        """
+        slope = self.spectrum * self.start
+        first = self.start @ slope / 2
+        spread = np.square(self.hessians @ self.start - self.b - slope).sum(1).mean()
+        falling = self.smoothness * first * (self.bound + eps) ** 2 / (eps**2 * rounds)
+        promised: pd.Series = falling + spread / clients
+        return promised
+
+
+def flat_problem(seed: int) -> Quadratics:
+    """Corollary II's problem: sixteen clients, and a direction in which the mean is flat."""
+    return _paired(FLAT, np.array([*SPECTRUM, 0.0]), 16, 0.3, 1.0, seed)
+
+
+def cohorts_problem(seed: int) -> Quadratics:
+    """Corollary III's problem: 64 clients whose gradients differ much."""
+    return _paired(COHORTS, SPECTRUM, 64, 1.0, 3.0, seed)
+
+
+def _paired(
+    name: str, spectrum: np.ndarray, clients: int, noise: float, length: float, seed: int
+) -> Quadratics:
+    """Clients in pairs with opposite deviations; noise is the norm of g_i, length the start's."""
+    draw, d = numpy_generator(seed, name), len(spectrum)
+    P, g = draw.standard_normal((clients // 2, d, d)), draw.standard_normal((clients // 2, d))
+    P = P + P.swapaxes(1, 2)
+    P *= DELTA / np.linalg.norm(P, 2, axis=(1, 2), keepdims=True)
+    g *= noise / np.linalg.norm(g, axis=1, keepdims=True)
+    H, b = np.diag(spectrum) + np.concatenate([P, -P]), np.concatenate([g, -g])
+    start = length * np.ones(d) / np.linalg.norm(spectrum)
+    task = quadratic_task(H, b, x0=start, name=name, test="gradient")
+    return Quadratics(task, spectrum, H, b, start)
 
 
 def rounds_to_shares(

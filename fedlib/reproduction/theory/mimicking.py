@@ -14,7 +14,10 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import Drawing, figure_of, shared_legend
+from fedlib.randomness import numpy_generator
 from fedlib.results.reading import hyperparameter
+from fedlib.task import Task
+from fedlib.tasks import quadratic_task
 
 # ---------------------------------------------------------------- Table 1
 
@@ -161,6 +164,27 @@ def rounds_to(history: History, share: float = TARGET) -> float:
     series = history.series("squared_gradient")
     reached = series.index[series <= share * series.iloc[0]]
     return float(reached[0]) if len(reached) else float("nan")
+
+
+def similar_clients(delta: float, seed: int, clients: int = 40, dimension: int = 20) -> Task:
+    """Clients in pairs with Hessians H ± delta P_i, where H has norm 1; the optimum is 0.
+
+    Args:
+        delta: how far the Hessians differ.
+        seed: of P_i and of the gradients at the optimum, which have norm 0.05.
+        clients: an even number.
+    """
+    draw, d = numpy_generator(seed, "similar clients"), dimension
+    P, g = draw.standard_normal((clients // 2, d, d)), draw.standard_normal((clients // 2, d))
+    P = P + P.swapaxes(1, 2)
+    P /= np.linalg.norm(P, 2, axis=(1, 2), keepdims=True)
+    g *= 0.05 / np.linalg.norm(g, axis=1, keepdims=True)
+    H = np.diag(np.geomspace(1, 0.01, d))
+    problem = H + delta * np.concatenate([P, -P]), np.concatenate([g, -g[::-1]])
+    start = np.ones(d) / np.linalg.norm(H)
+    task = quadratic_task(*problem, x0=start, name="hessian_similarity", test="gradient")
+    task.options = {"delta": delta}
+    return task
 
 
 def similarity_rounds(histories: Sequence[History]) -> pd.DataFrame:

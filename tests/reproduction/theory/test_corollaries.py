@@ -1,6 +1,7 @@
 """The numbers behind the figure of Mime's Corollaries II and III, from short runs."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedlib
@@ -55,3 +56,30 @@ def test_the_figure_needs_both_problems(flat):
     assert len(right.lines) == 2 * 2 and set(data["corollary"]) == {"II", "III"}
     with pytest.raises(fedlib.Error, match="need runs of both"):
         corollaries.mime_corollaries(flat)
+
+
+def test_the_problems_are_what_the_corollaries_ask_for():
+    flat, cohorts = corollaries.flat_problem(3), corollaries.cohorts_problem(3)
+    assert np.allclose(flat.hessians.mean(0), np.diag(flat.spectrum)) and flat.spectrum[-1] == 0
+    apart = np.linalg.norm(flat.hessians - np.diag(flat.spectrum), 2, axis=(1, 2))
+    assert np.allclose(apart, 0.3) and np.allclose(flat.b.sum(0), 0)
+    assert np.allclose(np.linalg.norm(flat.b, axis=1), 0.3)
+    assert len(cohorts.b) == 64 and np.allclose(np.linalg.norm(cohorts.b, axis=1), 1.0)
+    assert len(cohorts.task.train) == 64
+
+
+def test_corollary_3_promises_less_for_more_rounds_and_never_less_than_the_clients_differ():
+    problem = corollaries.cohorts_problem(0)
+    rounds, clients = pd.Series([10.0, 20.0, 1e12]), pd.Series([4.0, 4.0, 4.0])
+    promise = problem.promise(rounds, clients, eps=1.0)
+    # At the start: f is the mean objective, 0 at its least; its gradient is the clients' mean.
+    slopes = problem.hessians @ problem.start - problem.b
+    spread = ((slopes - slopes.mean(0)) ** 2).sum(1).mean()
+    assert promise.iloc[2] == pytest.approx(spread / 4)
+    first = 0.5 * problem.start @ problem.hessians.mean(0) @ problem.start
+    largest = max(np.linalg.eigvalsh(H)[-1] for H in problem.hessians)
+    expected = largest * first * (np.abs(slopes).max() + 1) ** 2 / 10
+    assert promise.iloc[0] - promise.iloc[2] == pytest.approx(expected)
+    assert problem.client_lr(1.0, 5) == pytest.approx(
+        1 / (5 * largest * (np.abs(slopes).max() + 1))
+    )
