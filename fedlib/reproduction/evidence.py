@@ -155,6 +155,26 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
     return frame.assign(edge=frame["chosen"] & ends.any(axis=1))
 
 
+def unsettled(search: pd.DataFrame, tolerance: float = 0.01) -> list[str]:
+    """Algorithms whose search would have to go on: their winner lies at an end of what was tried.
+
+    Not those of which a setting inside is as good: where little but the product of both rates
+    matters, as with few local steps, the good settings form a ridge that runs out of every grid.
+
+    Args:
+        search: from :func:`searched`.
+        tolerance: by which share of its score a winner must be better than all settings inside.
+    """
+    rates = [name for name in search if name.endswith("_lr")]
+    labels = []
+    for label, tried in search.groupby("algorithm", sort=False):
+        ends = (tried[rates] == tried[rates].min()) | (tried[rates] == tried[rates].max())
+        inside = tried.loc[~ends.any(axis=1), "score"].min()
+        if tried["edge"].any() and not tried["score"].min() > (1 - tolerance) * inside:
+            labels.append(str(label))
+    return labels
+
+
 def finals(runs: Sequence[History], metric: str = "accuracy", split: str = "test") -> np.ndarray:
     """Each seed's mean over the last rounds (:meth:`History.final`); NaN where it diverged."""
     return np.array([run.final(metric, split) for run in runs])

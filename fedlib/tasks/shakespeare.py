@@ -30,7 +30,7 @@ paper: Preset = {
 }
 quick = {
     **paper,
-    **{"network": "window", "clients": AtMost(60), "rows": 8, "length": 20, "rounds": 150},
+    **{"network": "window", "clients": AtMost(60), "rows": 8, "length": 20, "rounds": 250},
 }
 HISTORICAL = {"network": "lstm"}
 CONTEXT, VECTOR = 3, 8  # characters that the small network sees, and the numbers for each
@@ -47,7 +47,8 @@ def load(given: Given) -> Task:
     padding only. That code shuffles a client's snippets, this its rows.
 
     Options:
-        seed: of the choice of roles where there are more than ``clients``.
+        seed: of the choice of roles where there are more than ``clients``, but for the small
+            network, which has the same roles for every seed.
         data: the prepared data set; without it the offline stand-in of ``shakespeare``.
         clients: how many of the roles that are in both splits.
         rows: most rows of a client, its first ones, in each split; 0 for all of them.
@@ -63,7 +64,8 @@ def load(given: Given) -> Task:
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))
     if not len(shared):
         raise Error(f"task shakespeare: no client of {dataset.name!r} is in both splits")
-    chosen = texts.pick(shared, given.clients, given.seed)
+    # Seeds of the small problem are means of one setting: they share the roles.
+    chosen = texts.pick(shared, given.clients, 0 if small else given.seed)
     train, train_sizes = _encode(dataset, "train", chosen, given.rows, given.length)
     test, test_sizes = _encode(dataset, "test", chosen, given.rows, given.length)
     ids = [dataset.clients[code] for code in chosen.tolist()]

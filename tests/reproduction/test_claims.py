@@ -26,6 +26,7 @@ from fedlib.reproduction.evidence import (
     finals,
     rounds_to,
     searched,
+    unsettled,
     winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
@@ -245,3 +246,16 @@ def test_a_claim_whose_methods_did_not_all_run_is_not_run(quadratic):
     runs = histories(quadratic, fedavg=0.7, fedadam=0.8, fedyogi=0.8)
     judged = claims.judged(claims.EVIDENCE["fedopt-cifar100"], "paper", {"11_cifar100": runs})
     assert (judged.verdict, judged.missing) == (NOT_RUN, ("11_cifar100",))
+
+
+@pytest.mark.parametrize(("inner", "expected"), [(1.005, []), (1.5, ["fedavg"])])
+def test_a_winner_at_an_end_is_settled_only_if_a_setting_inside_is_as_good(inner, expected):
+    rows = [("fedavg", c, s, 2.0, False, False) for c in (1, 2, 3) for s in (1, 2, 3)]
+    search = pd.DataFrame(
+        rows, columns=["algorithm", "client_lr", "server_lr", "score", "chosen", "edge"]
+    )
+    search.loc[4, "score"] = inner
+    search.loc[2, ["score", "chosen", "edge"]] = [1.0, True, True]
+    assert unsettled(search) == expected
+    inside = search.assign(edge=False)
+    assert unsettled(inside) == []

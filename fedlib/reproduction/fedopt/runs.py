@@ -271,7 +271,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     _of_table_1("cifar100", eval_every=2),
     _of_table_1("emnist_cr", epochs=15, eval_every=2),
     _of_table_1("emnist_ae", eval_every=10),
-    _of_table_1("shakespeare", epochs=25, eval_every=10),
+    _of_table_1("shakespeare", epochs=42, eval_every=10),
     _of_table_1("stackoverflow_nwp", eval_every=5),
     _of_table_1("stackoverflow_lr"),
     *grids.EXPERIMENTS,
