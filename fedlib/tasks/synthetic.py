@@ -24,7 +24,7 @@ paper: Preset = {
     "init": "torch",
     **settings.adafedadam_run(LABEL),
 }
-quick = {**paper, "rounds": 200, "batch_size": 80}
+quick = {**paper, "rounds": 120, "batch_size": 80}
 HISTORICAL = {"init": "keras"}
 
 

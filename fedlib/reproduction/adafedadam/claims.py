@@ -143,10 +143,44 @@ def tradeoff(runs: Mapping[tuple[str, float], Sequence[History]]) -> list[Statem
 
 EVIDENCE = (
     Evidence("ada-best", {notebook: () for _, notebook, _ in SETUPS.values()}, best),
-    Evidence("ada-tradeoff", {"34_fairness_tradeoff": ("alpha", "q")}, tradeoff, by_setting),
     Evidence(
-        "ada-resources", {"35_resource_heterogeneity": ("epochs", "even")}, resources, by_work
+        "ada-tradeoff",
+        {"34_fairness_tradeoff": ("alpha", "q")},
+        tradeoff,
+        by_setting,
+        exceptions={
+            "quick": "from alpha 1 to 2 the error does not rise and the RSD hardly moves, as in the "
+            "paper's 1000 rounds, where no alpha dominates q-FedAvg either"
+        },
     ),
-    Evidence("ada-noniid", {"36_noniid_levels": ("levels",)}, noniid, by_level),
-    Evidence("ada-momentum", {"37_local_solvers": ()}, momentum, by_solver),
+    Evidence(
+        "ada-resources",
+        {"35_resource_heterogeneity": ("epochs", "even")},
+        resources,
+        by_work,
+        exceptions={
+            "quick": "drawn epochs even out over the rounds, so that the losses by uneven work are "
+            "not told apart"
+        },
+    ),
+    Evidence(
+        "ada-noniid",
+        {"36_noniid_levels": ("levels",)},
+        noniid,
+        by_level,
+        exceptions={
+            "quick": "at beta 0.05 FedNova is level with AdaFedAdam, and the lead over FedAvg does "
+            "not differ by more than the seeds do"
+        },
+    ),
+    Evidence(
+        "ada-momentum",
+        {"37_local_solvers": ()},
+        momentum,
+        by_solver,
+        exceptions={
+            "quick": "momentum helps AdaFedAdam, but FedNova more, which is ahead of it, as in the "
+            "paper's 1000 rounds (96.3 against 95.9 %)"
+        },
+    ),
 )

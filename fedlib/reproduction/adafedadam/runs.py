@@ -262,7 +262,7 @@ def _of_table(table: Table, part: str, **quick: Any) -> Experiment:
 
 # Of the small problems: three seeds, points on a curve, and FedProx' mu.
 SMALL: Numbers = {"seeds": 3, "points": 20, "mus": [0.01]}
-SMALL_ROUNDS = {"Femnist": 100, "Cifar10": 100, "Sent140": 40, "Synthetic": 200}
+SMALL_ROUNDS = {"Femnist": 100, "Cifar10": 100, "Sent140": 40, "Synthetic": 120}
 EXPERIMENTS: tuple[Experiment, ...] = (
     *(
         _of_table(TABLES_5[setup], "curves", rounds=SMALL_ROUNDS[setup], **SMALL)
