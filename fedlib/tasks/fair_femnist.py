@@ -1,22 +1,32 @@
-"""AdaFedAdam's Femnist setup: characters by writer, an MLP, every client in every round."""
+"""AdaFedAdam's Femnist setup: characters by writer, an MLP, every client in every round.
+
+Without FEMNIST the quick preset has scikit-learn's handwritten digits, written by designed writers
+of different sizes and hands, as pictures of 14 x 14 points.
+"""
 
 from __future__ import annotations
+
+import math
+from functools import partial
 
 import numpy as np
 import torch
 
 from fedlib import papers
+from fedlib.errors import require
 from fedlib.models import MLP
 from fedlib.task import Task
 from fedlib.tasks import emnist, fair, images, settings
 from fedlib.tasks.emnist import CLASSES, PIXELS
-from fedlib.tasks.presets import Given
+from fedlib.tasks.presets import AtMost, Given
 
 LABEL = "Femnist"
+SIDE = math.isqrt(PIXELS)
 HIDDEN = papers.settings("adafedadam")["setups"][LABEL]["hidden_units_derived"]
-paper = {**emnist.PAPER, "width": 1.0, "init": "torch", **settings.adafedadam_run(LABEL)}
-quick = {**paper, **emnist.QUICK, "width": 0.25, "rounds": 20}
-HISTORICAL = {"init": "keras"}
+RUN = settings.adafedadam_run(LABEL)
+paper = {**emnist.PAPER, "width": 1.0, "init": "torch", "pool": 1, **RUN}
+quick = {**paper, "clients": AtMost(20), "width": 0.25, "pool": 2, "rounds": 100}
+HISTORICAL = {"init": "keras", "pool": 1}
 
 
 def load(given: Given) -> Task:
@@ -35,6 +45,7 @@ def load(given: Given) -> Task:
         width: factor on the hidden layer.
         init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
             Glorot-uniform with zero biases.
+        pool: side of the squares of pixels that are averaged to one; 1: none.
     """
     writers = emnist.load_writers(given, prefer=("femnist", "emnist"))
     splits = [writers.tensors(split, ink="dark") for split in ("train", "test")]
@@ -43,10 +54,12 @@ def load(given: Given) -> Task:
         np.concatenate([train, test + len(splits[0][0])])
         for train, test in zip(writers.train, writers.test, strict=True)
     ]
+    pool = given.pool
+    require(pool > 0 and SIDE % pool == 0, "pool", pool, f"a divisor of {SIDE}")
     return Task(
         name=given.name,
-        model=lambda: MLP(PIXELS, HIDDEN, CLASSES, given.width, given.init),
-        transform=images.flat_pixels,
+        model=lambda: MLP(PIXELS // pool**2, HIDDEN, CLASSES, given.width, given.init),
+        transform=images.flat_pixels if pool == 1 else partial(images.pooled_pixels, pool=pool),
         hyperparameters=settings.adafedadam(LABEL),
         label=LABEL,
         **fair.divided(given, x, y, parts, writers.ids),

@@ -89,6 +89,12 @@ def flat_pixels(x: Tensor, keys: Tensor | None) -> Tensor:
     return (x.float() / 255).flatten(-2)
 
 
+def pooled_pixels(x: Tensor, keys: Tensor | None, *, pool: int) -> Tensor:
+    """:func:`flat_pixels` of images whose squares of ``pool`` by ``pool`` points are averaged."""
+    squares = x.float().unfold(-2, pool, pool).unfold(-2, pool, pool) / 255
+    return squares.mean((-2, -1)).flatten(-2)
+
+
 def tensor(array: np.ndarray) -> Tensor:
     """A copy of an array, which may be a memory map, as a tensor."""
     return torch.from_numpy(np.array(array))

@@ -103,7 +103,7 @@ def adafedadam_run(label: str) -> dict[str, int | None]:
     }
 
 
-def adafedadam(label: str) -> Values:
+def adafedadam(label: str, client_lr: float | None = None) -> Values:
     """AdaFedAdam's values for a setup (appendix C.1).
 
     Choices of ours: FedProx' mu, tuned from a grid and not printed, is 0.01, the grid's middle;
@@ -112,6 +112,7 @@ def adafedadam(label: str) -> Values:
 
     Args:
         label: ``"Femnist"``, ``"Cifar10"``, ``"Sent140"`` or ``"Synthetic"``.
+        client_lr: of all algorithms; default the printed one.
 
     Raises:
         Error: unknown setup.
@@ -120,7 +121,8 @@ def adafedadam(label: str) -> Values:
     setups = [name for name in stated["setups"] if name != "note"]
     if label not in setups:
         raise unknown("setup of AdaFedAdam", label, setups)
-    client = {"client_lr": stated["setups"][label]["local_lr"]}
+    printed = stated["setups"][label]["local_lr"]
+    client = {"client_lr": printed if client_lr is None else client_lr}
     own = stated["algorithms"]
     average = {**client, "server_lr": own["FedAvg"]["server_lr"]}
     adam = {key: own["FedAdam"][key] for key in ("server_lr", "beta1", "beta2")}

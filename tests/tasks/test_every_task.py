@@ -35,7 +35,10 @@ SMALL: dict[str, dict[str, Any]] = {
         "validation": 20,
     },
     "fair_femnist": {"clients": 6, "width": 0.1},
-    "fair_cifar10": {"clients": 3, "beta": 5.0, "examples": 120, "width": 1 / 64},
+    "fair_cifar10": {
+        **{"clients": 3, "beta": 5.0, "examples": 120, "width": 1 / 64},
+        **{"network": "vgg11", "data": "cifar10", "init": "fednova"},
+    },
     "fair_sent140": {"clients": 4, "examples": 8, "width": 0.03},
     "synthetic": {"clients": 7},
     "mnist": {"clients": 5, "sizes": "30-70", "test_examples": 40, "width": 0.3},
@@ -96,6 +99,8 @@ def test_two_rounds_agree_on_all_backends(name: str) -> None:
 
 def test_some_task_has_dropout() -> None:
     """Otherwise the agreement above would say nothing about masks."""
-    options = {"emnist_cr": {"network": "paper"}, "mnist": {}, "fair_cifar10": {}}
+    options = {"emnist_cr": {"network": "paper"}, "mnist": {"network": "paper"}}
     models = [fedlib.load_task(name, **given).model() for name, given in options.items()]
+    vgg = {"preset": "paper", "width": 1 / 32, "examples": 160}
+    models.append(fedlib.load_task("fair_cifar10", **vgg).model())
     assert all(any(isinstance(m, Dropout) for m in model.modules()) for model in models)

@@ -194,6 +194,26 @@ def test_fair_tasks_split_every_clients_examples(root: Path) -> None:
     assert (writers.train.sizes + writers.test.sizes == 24).all()
 
 
+def test_the_small_networks_of_the_fair_tasks_see_grey_pixels() -> None:
+    silos, writers = fedlib.load_task("fair_cifar10"), fedlib.load_task("fair_femnist")
+    assert silos.options["network"] == "mlp" and writers.options["pool"] == 2
+    assert {values["client_lr"] for values in silos.hyperparameters.values()} == {0.04}
+    x = silos.transform(silos.train.x[:3], None)
+    np.testing.assert_allclose(x, silos.train.x[:3].flatten(1).numpy() / 255, rtol=1e-6)
+    assert sum(p.numel() for p in silos.model().parameters()) == 128 * 32 + 32 + 32 * 10 + 10
+    x = writers.train.x[:3]
+    squares = x.numpy().reshape(3, 14, 2, 14, 2).mean((2, 4)) / 255
+    np.testing.assert_allclose(writers.transform(x, None), squares.reshape(3, -1), rtol=1e-5)
+    for options in ({"network": "cnn"}, {"network": ""}):
+        with pytest.raises(fedlib.Error, match="network"):
+            fedlib.load_task("fair_cifar10", **options)
+    with pytest.raises(fedlib.Error, match="pool is 3"):
+        fedlib.load_task("fair_femnist", pool=3)
+    full = fedlib.load_task("fair_cifar10", preset="paper", examples=160)
+    assert "network" not in full.options
+    assert "pool" not in fedlib.load_task("fair_femnist", preset="paper").options
+
+
 def test_silos_are_more_alike_with_a_large_beta() -> None:
     spread = [
         fedlib.load_task("fair_cifar10", beta=beta).train.sizes.std() for beta in (0.05, 1.0, 100.0)
@@ -346,7 +366,8 @@ def test_padded_crops_are_windows_of_the_padded_image() -> None:
 
 @pytest.mark.parametrize("name", ["cifar10_resnet18", "cifar100_resnet18", "fair_cifar10"])
 def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
-    task = fedlib.load_task(name, clients=3, width=1 / 32)
+    full = {"preset": "paper", "examples": 160} if name == "fair_cifar10" else {}
+    task = fedlib.load_task(name, clients=3, width=1 / 32, **full)
     printed = {
         "cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276]),
     }.get(name, ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]))
@@ -357,7 +378,7 @@ def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
     keys = randomness.bits(torch.tensor([1]), 5)
     augmented = task.transform(x.unsqueeze(0), keys)
     assert torch.equal(augmented, got) == (name == "fair_cifar10")
-    padded = fedlib.load_task("fair_cifar10", augment=True) if name == "fair_cifar10" else task
+    padded = fedlib.load_task(name, augment=True, **full) if full else task
     assert isinstance(padded.transform, partial) and padded.transform.keywords["pad"] == 4
 
 

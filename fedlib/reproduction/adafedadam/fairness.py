@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import printed_key, shared_legend
+from fedlib.figures.curves import learning_curves, printed_key, shared_legend
 from fedlib.figures.distributions import client_density
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
+from fedlib.reproduction.table import Table
 from fedlib.results.selection import best_setting
 
 
@@ -31,23 +33,22 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
 def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """A row per setup that was run: average, worst 30 %, density of the final local accuracies.
 
-    Average and worst 30 % weigh clients by their examples, as Table 5's marks beside them do; in
-    the density clients count alike.
+    Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand as
+    marks beside runs of the paper preset; in the density clients count alike.
     """
     shown = [t for t in tables.find("adafedadam", "Table 5") if of_task(histories, t.task)]
     if not shown:
         raise Error("adafedadam/figure_2: none of these runs is of its tasks")
-    frames = []
+    frames, marked = [], []
     with style.panels(len(shown), 3, (5.5, 0.6 + 1.9 * len(shown))) as (figure, panels):
         for (left, middle, right), table in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, table.task))
-            drawn = {"average": printed_curves(table, runs, "avg", ax=left)}
+            drawn = {"average": _curves(table, runs, "avg", "accuracy", left)}
             series = "accuracy_worst_30_weighted"
             # Runs that an earlier version stored do not have this series.
             recorded = [run for run in runs if (run.frame["metric"] == series).any()]
             if recorded:
-                worst = printed_curves(table, recorded, "worst30", series=series, ax=middle)
-                drawn["worst 30 %"] = worst
+                drawn["worst 30 %"] = _curves(table, recorded, "worst30", series, middle)
             else:
                 middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
             drawn["clients"] = client_density(runs, legend=False, ax=right)[1]
@@ -57,8 +58,23 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             left.set(ylabel="test accuracy (%)")
             right.set(xlabel="client accuracy (%)", ylabel="density")
             frames += [frame.assign(panel=panel) for panel, frame in drawn.items()]
-        shared_legend(figure, printed_key(*(table.rounds for table in shown)))
+            marked += [table.rounds] * _at_paper_scale(runs)
+        shared_legend(figure, *([printed_key(*marked)] if marked else []))
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]
     data = data[first + [name for name in data.columns if name not in first]]
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
+
+
+def _at_paper_scale(runs: Sequence[History]) -> bool:
+    return all(run.config.task["preset"] == "paper" for run in runs)
+
+
+def _curves(
+    table: Table, runs: Sequence[History], metric: str, series: str, ax: Axes
+) -> pd.DataFrame:
+    """Learning curves; at the paper's scale with its printed values of a metric as marks."""
+    if _at_paper_scale(runs):
+        return printed_curves(table, runs, metric, series=series, ax=ax)
+    data = learning_curves(runs, series, legend=False, ax=ax)[1]
+    return data.assign(printed=float("nan"), printed_rounds=None)

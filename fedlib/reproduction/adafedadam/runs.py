@@ -48,8 +48,8 @@ ALPHAS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0)
 GLOVE = "word vectors of glove.6B.300d.txt"
 # A curve has about so many points.
 POINTS = 100
-# 35_resource_heterogeneity on Synthetic, which is ours: as many rounds as Table 1 has.
-SYNTHETIC_ROUNDS = 200
+# Table 6's concentrations.
+BETAS: list[float] = STATED["experiments"]["noniid"]["dirichlet_beta"]
 
 
 def solver_overrides(algorithm: str, solver: str) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _levels(number: int, file: str) -> Table:
     """Tables 2 and 6: a printed column per concentration."""
     cells = [
         cell
-        for beta in STATED["experiments"]["noniid"]["dirichlet_beta"]
+        for beta in BETAS
         for cell in _cells(
             file, {"dirichlet_beta": beta}, column=f"Dir({beta:g})", options={"beta": beta}
         )
@@ -164,8 +164,8 @@ def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Req
     """A table's runs, each for the paper's seeds; those of FedProx are the part ``mu``.
 
     Args:
-        numbers: ``rounds``, ``mus``, ``seeds``, ``split`` (see :func:`_common`), and options of the
-            task.
+        numbers: ``rounds``, ``mus``, ``seeds``, ``split``, ``points`` (see :func:`_common`), and
+            options of the task.
     """
 
     def fields(cell: Cell) -> Numbers:
@@ -200,31 +200,35 @@ def noniid_levels(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """36_noniid_levels. Numbers: those of :func:`table_runs`.
 
     Parts: ``levels``, the runs of Tables 2 and 6; ``iid``, those of the IID partition that the text
-    names beside Table 6's levels and for which no number is printed.
+    names beside Table 6's levels and for which no number is printed; not in quick.
     """
+    levels = table_runs(TABLE_6, "levels", seed, numbers)
+    if preset == "quick":
+        return levels
     common = _common("Cifar10", seed, numbers)
     common["options"] = {**common["options"], "partition": "iid"}
     iid = tuned("fair_cifar10", FIVE, "iid", **common)
-    return [*table_runs(TABLE_6, "levels", seed, numbers), *repeated(iid, seeds(numbers))]
+    return [*levels, *repeated(iid, seeds(numbers))]
 
 
 def resource_heterogeneity(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-    """35_resource_heterogeneity. Numbers: those of :func:`table_runs`, and synthetic_rounds.
+    """35_resource_heterogeneity. Numbers: those of :func:`table_runs`.
 
-    Parts: ``epochs`` and ``mu``, Table 1's runs; ``synthetic``, ours: the Synthetic setup with 1
-    epoch, with U(1, 3) epochs and with 2.
+    Parts: ``epochs`` and ``mu``, Table 1's runs; ``even``, ours: the same work on average, two
+    epochs for every client.
     """
-    rounds = number(numbers, "synthetic_rounds", SYNTHETIC_ROUNDS)
-    synthetic = [
-        Request("synthetic", name, "synthetic", {"local_epochs": epochs}, rounds=rounds, seed=seed)
-        for epochs in (1, DRAWN_EPOCHS, sum(DRAWN_EPOCHS) // 2)
-        for name in SIX
+    even = {"local_epochs": sum(DRAWN_EPOCHS) // 2}
+    common = _common("Cifar10", seed, numbers)
+    requests = tuned("fair_cifar10", FIVE, "even", overrides=even, **common)
+    return [
+        *table_runs(TABLE_1, "epochs", seed, numbers),
+        *repeated(requests, seeds(numbers)),
     ]
-    return [*table_runs(TABLE_1, "epochs", seed, numbers), *synthetic]
 
 
 def _common(setup: str, seed: int, numbers: Numbers) -> dict[str, Any]:
-    """Seed, the options among the numbers, the rounds, and how often the model is evaluated.
+    """Seed, the options among the numbers, the rounds, and how often the model is evaluated:
+    ``points`` times.
 
     The data are partitioned and divided once, by the first seed; the seeds vary initial parameters,
     batches and cohorts: the printed deviations are those of runs on one split. With the number
@@ -237,7 +241,7 @@ def _common(setup: str, seed: int, numbers: Numbers) -> dict[str, Any]:
     return {
         "options": {**fixed, **given(numbers, "clients", "examples", "tokens", "width")},
         "rounds": numbers.get("rounds"),
-        "eval_every": max(1, rounds // POINTS),
+        "eval_every": max(1, rounds // number(numbers, "points", POINTS)),
         "seed": seed,
     }
 
@@ -256,30 +260,31 @@ def _of_table(table: Table, part: str, **quick: Any) -> Experiment:
     return Experiment(table.notebook, quick, requests)
 
 
+# Of the small problems: three seeds, points on a curve, and FedProx' mu.
+SMALL: Numbers = {"seeds": 3, "points": 20, "mus": [0.01]}
+SMALL_ROUNDS = {"Femnist": 100, "Cifar10": 100, "Sent140": 40, "Synthetic": 120}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    _of_table(TABLES_5["Femnist"], "curves", rounds=20, clients=30, mus=[0.01], seeds=1),
-    _of_table(
-        TABLES_5["Cifar10"], "curves", rounds=12, examples=800, width=0.0625, mus=[0.01], seeds=1
+    *(
+        _of_table(TABLES_5[setup], "curves", rounds=SMALL_ROUNDS[setup], **SMALL)
+        for setup in SETUPS
     ),
-    _of_table(TABLES_5["Sent140"], "curves", rounds=40, mus=[0.01], seeds=1),
-    _of_table(TABLES_5["Synthetic"], "curves", rounds=100, mus=[0.01, 1.0], seeds=1),
     Experiment(
         "36_noniid_levels",
-        {"rounds": 2, "examples": 240, "width": 0.0625, "seeds": 1},
+        {"rounds": SMALL_ROUNDS["Cifar10"], "seeds": SMALL["seeds"], "points": SMALL["points"]},
         noniid_levels,
     ),
-    _of_table(TABLE_7, "solvers", rounds=30, mus=[0.01], seeds=1),
+    _of_table(TABLE_7, "solvers", rounds=100, **SMALL),
     Experiment(
         "34_fairness_tradeoff",
-        {"rounds": 100, "alphas": [0.0, 1.0, 2.0, 4.0, 8.0], "seeds": 1},
+        {
+            **{"rounds": SMALL_ROUNDS["Synthetic"], "alphas": [0.0, 1.0, 2.0, 4.0, 8.0]},
+            **{"seeds": SMALL["seeds"], "points": SMALL["points"]},
+        },
         tradeoff,
     ),
     Experiment(
         "35_resource_heterogeneity",
-        {
-            **{"rounds": 2, "examples": 160, "width": 0.0625, "mus": [0.01], "seeds": 1},
-            "synthetic_rounds": 15,
-        },
+        {"rounds": SMALL_ROUNDS["Cifar10"], **SMALL},
         resource_heterogeneity,
     ),
 )

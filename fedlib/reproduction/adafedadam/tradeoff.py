@@ -24,6 +24,12 @@ from fedlib.results.reading import hyperparameter
 # all examples, weighted by them, or with the clients alike.
 WEIGHTED = ("accuracy", "accuracy_std_weighted")
 ALIKE = ("accuracy_unweighted", "accuracy_std")
+# Where the label of a point stands.
+_SIDES: tuple[dict[str, Any], ...] = (
+    {"xytext": (4, 4), "ha": "left"},
+    {"xytext": (4, -9), "ha": "left"},
+    {"xytext": (-4, -9), "ha": "right"},
+)
 
 
 def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
@@ -96,8 +102,10 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         left.set_yticks(ticks, [str(tick) for tick in ticks])
         left.set_yticks([], minor=True)
         middle.set(xlabel="round", ylabel="RSD of the clients' errors", title="RSD")
-        _front(right, table, colors)
-        shared_legend(figure, Line2D([], [], label="printed (Table 5)", **_hollow("0.4", "o")))
+        full = all(history.config.task["preset"] == "paper" for history in histories)
+        _front(right, table, colors, full)
+        printed = Line2D([], [], label="printed (Table 5)", **_hollow("0.4", "o"))
+        shared_legend(figure, *([printed] if full else []))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
     first = ["panel", "algorithm", "setting", "round"]
@@ -142,9 +150,14 @@ def _hollow(color: str, marker: str) -> dict[str, Any]:
 
 
 def _front(
-    ax: Axes, table: pd.DataFrame, colors: dict[float, tuple[float, float, float, float]]
+    ax: Axes,
+    table: pd.DataFrame,
+    colors: dict[float, tuple[float, float, float, float]],
+    full: bool,
 ) -> None:
-    """AdaFedAdam's points and what they dominate (shaded), and the other algorithms."""
+    """AdaFedAdam's points and what they dominate (shaded), and the other algorithms; at the paper's
+    scale also what is printed.
+    """
     ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
     ax.plot(ours["error"], ours["rsd"], color=style.look("adafedadam").color, zorder=1)
     for row in ours.to_dict("records"):
@@ -152,10 +165,13 @@ def _front(
     for name, part in table[table["algorithm"] != "adafedadam"].groupby("algorithm", sort=False):
         look = style.look(str(name))
         ax.plot(part["error"], part["rsd"], label=look.label, **look.line())
-        for row in part.dropna(subset="setting").to_dict("records"):
-            place: dict[str, Any] = {"xytext": (2, 2), "textcoords": "offset points"}
-            ax.annotate(f"q={row['setting']:g}", (row["error"], row["rsd"]), fontsize=6, **place)
-    for row in table.dropna(subset="printed_error").to_dict("records"):
+        # The points of several q lie close together: their labels stand around them.
+        for side, row in zip(
+            _SIDES, part.dropna(subset="setting").to_dict("records"), strict=False
+        ):
+            place: dict[str, Any] = {**side, "textcoords": "offset points", "fontsize": 6}
+            ax.annotate(f"q={row['setting']:g}", (row["error"], row["rsd"]), **place)
+    for row in table.dropna(subset="printed_error").to_dict("records") if full else ():
         look = style.look(row["algorithm"])
         hollow = _hollow(look.color, look.marker)
         ax.plot(row["printed_error"], row["printed_rsd"], zorder=0.5, **hollow)

@@ -87,12 +87,13 @@ def test_the_numbers_make_a_plan_small():
         assert request.options == {"seed": 0, "clients": 3, "width": 0.5}
         assert (request.rounds, request.eval_every) == (7, 1)
     quick = experiments.plan("21_fair_cifar10")
-    assert {request.options["examples"] for request in quick} == {800} and len(quick) == 6
-    few = paper("35_resource_heterogeneity", synthetic_rounds=3, examples=64, seeds=[4], **numbers)
+    assert {request.options.get("examples") for request in quick} == {None} and len(quick) == 18
+    assert {(request.rounds, request.eval_every) for request in quick} == {(100, 5)}
+    few = paper("35_resource_heterogeneity", examples=64, seeds=[4], **numbers)
     drawn = experiments.select(few, "epochs", "mu")
     assert {(one.rounds, one.seed) for one in drawn} == {(7, 4)} and len(drawn) == 6
     assert {(one.options["examples"], one.options["width"]) for one in drawn} == {(64, 0.5)}
-    assert {one.rounds for one in experiments.select(few, "synthetic")} == {3}
+    assert {one.overrides["local_epochs"] for one in experiments.select(few, "even")} == {2}
     assert len(paper("37_local_solvers", rounds=150, mus=[0.5], seeds=1)) == 18
     assert {one.eval_every for one in paper("37_local_solvers", rounds=250)} == {2}
 
@@ -134,11 +135,11 @@ def test_table_1_draws_the_epochs_of_every_client_and_round():
     assert tuple(mus) == MUS
 
 
-def test_synthetic_takes_the_same_work_with_and_without_chance():
-    requests = experiments.select(paper("35_resource_heterogeneity"), "synthetic")
-    assert Counter(one.overrides["local_epochs"] for one in requests) == {1: 6, (1, 3): 6, 2: 6}
-    assert {one.rounds for one in requests} == {200}
-    assert {one.algorithm for one in requests} == set(SIX)
+def test_even_work_is_the_mean_of_the_drawn():
+    requests = experiments.select(paper("35_resource_heterogeneity"), "even")
+    assert Counter(one.algorithm for one in requests) == dict.fromkeys(FIVE, 3)
+    assert {one.overrides["local_epochs"] for one in requests} == {2}
+    assert {(one.task, one.rounds) for one in requests} == {("fair_cifar10", None)}
 
 
 def test_the_iid_level_is_run_beside_table_6():
@@ -215,4 +216,4 @@ def test_runs_that_other_notebooks_need_too_are_the_same(ours, others, preset):
 
     known = {key(one) for one in experiments.plan(others, preset) if one.algorithm in FIVE}
     assert known <= {key(one) for one in experiments.plan(ours, preset)}
-    assert len(known) == len(FIVE) * (1 if preset == "quick" else 3)
+    assert len(known) == len(FIVE) * 3
