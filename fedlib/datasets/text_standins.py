@@ -1,5 +1,8 @@
 """Offline stand-ins for texts: the docstrings of the installed Python standard library.
 
+Two sets of posts are generated, and how hard they are is known: :func:`rare_words` and
+:func:`word_chains`.
+
 A module is a client: its authors have a vocabulary and a style of their own, so the split among
 clients is a natural one. The source files are parsed, never imported. The texts depend on the
 Python version, which the source line names; numbers from them are not to be held against a paper's.
@@ -26,6 +29,7 @@ from fedlib.datasets.catalogue import CATALOGUE, read_toml
 from fedlib.datasets.dataset import TextDataset, describe, fingerprint
 from fedlib.datasets.text import post_words
 from fedlib.errors import Error
+from fedlib.randomness import numpy_generator
 
 _LABELS = read_toml("topics.toml")
 # The labels of the news stand-ins: which modules a topic holds, which topics a group of AG News.
@@ -37,6 +41,7 @@ _NAMED = (ast.ClassDef, *_FUNCTION)
 _RETURNS = ("returns nothing", "returns a value")
 NAMES = (
     *("shakespeare", "stackoverflow", "stackexchange", "sent140", "tweets", "ag_news", "dbpedia"),
+    *("rare_words", "word_chains"),
 )
 
 
@@ -60,6 +65,8 @@ def make(name: str) -> TextDataset:
         raise Error(
             f"there is no offline stand-in for {name!r}; there is one for: {', '.join(NAMES)}"
         )
+    if name in ("rare_words", "word_chains"):
+        return _dataset(name, (rare_words if name == "rare_words" else word_chains)(), 5)
     if name == "shakespeare":
         return _dataset(name, _paragraphs(20), 2)
     if name in ("stackoverflow", "stackexchange"):
@@ -248,6 +255,80 @@ def _topical(topics: Mapping[str, list[str]]) -> Iterator[_Text]:
         text = " ".join(paragraph.text.split())
         if label is not None and len(post_words(text)) >= 8:
             yield _Text("all", text, label)
+
+
+# The generated posts: users and their posts; topics, words of a topic, common words.
+USERS, POSTS = 200, 15
+TOPIC_TAGS, OWN_WORDS, COMMON_WORDS = 40, 4, 20
+_OWN_TOPICS = 5  # of a user
+_AT_HOME = 0.5  # the share of a user's posts that are about these
+_HINTED = 0.9  # how often a post has a word of its topic
+_LONG = 8  # words of a post
+
+
+def rare_words() -> Iterator[_Text]:
+    """Posts whose tags hang on rare words, as generated: how hard they are is known.
+
+    40 topics, the k-th as frequent as 1 / sqrt(k) (the first five are a quarter of all); a user
+    writes half of the posts about five of them. A post has one topic or, as often, two,
+    which are its tags. For each of them it holds, with probability 0.9, one of the four words that
+    no other topic has, and the rest of its eight words are common ones (30, the k-th as frequent as
+    1 / k), which tell nothing. So a topic's word occurs in 0.7 % of the posts, a common one in 10
+    to 80 %. Who knows the words finds nine of ten tags and guesses the others.
+    """
+    random = numpy_generator(0, "stand-in rare_words")
+    topics = np.arange(1, TOPIC_TAGS + 1) ** -0.5
+    common = 1 / np.arange(1, COMMON_WORDS + 1)
+    topics, common = topics / topics.sum(), common / common.sum()
+    for user in range(USERS):
+        home = random.choice(TOPIC_TAGS, _OWN_TOPICS, replace=False, p=topics)
+        for _ in range(POSTS):
+            source = (home, topics[home] / topics[home].sum())
+            if random.random() > _AT_HOME:
+                source = (np.arange(TOPIC_TAGS), topics)
+            about = random.choice(source[0], random.integers(1, 3), replace=False, p=source[1])
+            own = [
+                f"word{topic}{'abcd'[random.integers(OWN_WORDS)]}"
+                for topic in about
+                if random.random() < _HINTED
+            ]
+            filler = random.choice(COMMON_WORDS, _LONG - len(own), p=common)
+            words = random.permutation([*own, *(f"the{number}" for number in filler)])
+            tags = tuple(f"topic{topic}" for topic in sorted(about))
+            yield _Text(f"user {user}", "\n" + " ".join(words), tags)
+
+
+# The generated chains: speakers and their sentences, words and how many of a sentence.
+SPEAKERS, SENTENCES, CHAIN_WORDS, CHAIN_LENGTH = 200, 10, 120, 20
+_FOLLOWS = 0.6  # how often a word is followed by its successor
+_OWN_WORDS = 12  # of a speaker, who takes half of the other words from them
+
+
+def word_chains() -> Iterator[_Text]:
+    """Sentences whose words foretell the next ones, as generated: how hard they are is known.
+
+    Of 120 words the k-th is drawn as often as 1 / k. Each has a successor among its three
+    neighbours in frequency, which follows it with probability 0.6; else the next word is drawn
+    anew, half of the time from twelve words of the speaker's own. Who knows all successors is right
+    in six of ten cases; who knows the commonest word only, in one of eleven. The rarer half of the
+    words makes up a seventh of the text.
+    """
+    random = numpy_generator(0, "stand-in word_chains")
+    share = 1 / np.arange(1, CHAIN_WORDS + 1)
+    share /= share.sum()
+    # Rings of four neighbours in frequency: 0 -> 1 -> 2 -> 3 -> 0, 4 -> 5 ...
+    after = np.arange(CHAIN_WORDS).reshape(-1, 4)
+    after = np.roll(after, -1, axis=1).ravel()
+    for speaker in range(SPEAKERS):
+        own = random.choice(CHAIN_WORDS, _OWN_WORDS, replace=False, p=share)
+        for _ in range(SENTENCES):
+            words = [random.choice(CHAIN_WORDS, p=share)]
+            while len(words) < CHAIN_LENGTH:
+                anew = random.choice(own) if random.random() < 0.5 else None
+                anew = random.choice(CHAIN_WORDS, p=share) if anew is None else anew
+                words.append(after[words[-1]] if random.random() < _FOLLOWS else anew)
+            text = " ".join(f"word{word}" for word in words)
+            yield _Text(f"speaker {speaker}", "\n" + text, ("chain",))
 
 
 def _dataset(

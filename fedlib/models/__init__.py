@@ -14,6 +14,7 @@ from fedlib.models.shakespeare_lstm import ShakespeareLSTM
 from fedlib.models.softmax import Softmax
 from fedlib.models.tag_model import TagModel
 from fedlib.models.vgg import VGG11
+from fedlib.models.window import WindowModel
 
 __all__ = [
     "EMNISTCNN",
@@ -30,4 +31,5 @@ __all__ = [
     "ShakespeareLSTM",
     "Softmax",
     "TagModel",
+    "WindowModel",
 ]

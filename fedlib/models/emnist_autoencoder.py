@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -20,23 +21,30 @@ class EMNISTAutoencoder(Architecture):
 
     Args:
         width: multiplies the hidden units, the code's too.
+        pixels: of an image.
+        hidden: units of the encoder's layers, the code's last.
 
-    Input and output ``[..., 784]``, pixels in [0, 1].
+    Input and output ``[..., pixels]``, in [0, 1].
     """
 
-    def __init__(self, width: float = 1.0) -> None:
+    def __init__(
+        self,
+        width: float = 1.0,
+        pixels: int = 784,
+        hidden: Sequence[int] = (1000, 500, 250, 30),
+    ) -> None:
         super().__init__()
-        outer, middle, inner, code = (scaled(count, width) for count in (1000, 500, 250, 30))
-        units = [784, outer, middle, inner, code, inner, middle, outer, 784]
+        half = [pixels, *(scaled(count, width) for count in hidden)]
+        units = [*half, *half[-2::-1]]
         layers = [Linear(inputs, outputs) for inputs, outputs in pairwise(units)]
         for layer in layers:
             glorot_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
-        self.encoder = nn.ModuleList(layers[:4])
-        self.decoder = nn.ModuleList(layers[4:])
+        self.encoder = nn.ModuleList(layers[: len(hidden)])
+        self.decoder = nn.ModuleList(layers[len(hidden) :])
 
     def features(self, x: Tensor) -> Tensor:
-        """The code ``[..., 30]``."""
+        """The code, ``[..., 30]`` in the paper."""
         *hidden, last = self.encoder
         for layer in hidden:
             x = torch.sigmoid(layer(x))
@@ -44,7 +52,7 @@ class EMNISTAutoencoder(Architecture):
         return code
 
     def head(self, features: Tensor) -> Tensor:
-        """Pixels ``[..., 784]`` from the code."""
+        """Pixels ``[..., pixels]`` from the code."""
         for layer in self.decoder:
             features = torch.sigmoid(layer(features))
         return features

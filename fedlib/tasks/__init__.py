@@ -72,6 +72,12 @@ def rounds(name: str, preset: str) -> int:
     return count
 
 
+def batch_size(name: str, preset: str) -> int:
+    """The batch size that a task's preset declares; no data are loaded."""
+    count: int = _declared(name, preset)["batch_size"]
+    return count
+
+
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
 

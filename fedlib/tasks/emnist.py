@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib import datasets, losses, papers, partitioners
 from fedlib.datasets import Dataset, standins
-from fedlib.errors import Error
+from fedlib.errors import Error, require
 from fedlib.models import EMNISTCNN, MLP, EMNISTAutoencoder, Softmax
 from fedlib.task import ClientData, Task
 from fedlib.tasks import images, settings
@@ -29,14 +30,19 @@ LABELS = {
 }
 TABLE_2, FIGURE_1 = (papers.settings("mime")[place] for place in ("table2", "figure1"))
 AUTOENCODER = {"width": 1.0, "reduction": "sum"}
-PAPER, QUICK = {"data": None, "clients": ALL}, {"clients": AtMost(40)}
-# Mime's small problem: 40 pictures a writer, 8x16, ten classes, and a network with one hidden layer.
-# Its two local steps are full-batch ones.
+# The small network's pixels are means of 4x4.
+POOLED, SMALL_PIXELS = 4, 7 * 7
+HISTORICAL = {"network": "paper", "cap": 0}
+NETWORK = {"network": "paper", "cap": 0}
+SMALL = {"network": "small", "clients": AtMost(100), "cap": 40}
+PAPER = {"data": None, "clients": ALL}
+# Mime's small problem: 40 pictures a writer, 8x16, ten classes, and one hidden layer. The two local
+# steps of the network are full-batch ones.
 PAIRS, SMALL_HIDDEN = {"data": "digit_writers", "clients": AtMost(120)}, (32,)
 FULL_BATCHES = {"clients_per_round": 40, "batch_size": 40, "local_epochs": 2}
 paper: dict[str, Preset] = {
-    "emnist_cr": {**PAPER, "width": 1.0, **settings.fedopt_run("EMNIST CR")},
-    "emnist_ae": {**PAPER, **AUTOENCODER, **settings.fedopt_run("EMNIST AE")},
+    "emnist_cr": {**PAPER, **NETWORK, "width": 1.0, **settings.fedopt_run("EMNIST CR")},
+    "emnist_ae": {**PAPER, **NETWORK, **AUTOENCODER, **settings.fedopt_run("EMNIST AE")},
     "emnist_logistic": {
         **PAPER,
         **settings.fedopt_run("EMNIST CR"),
@@ -51,8 +57,8 @@ paper: dict[str, Preset] = {
     },
 }
 quick = {
-    "emnist_cr": {**paper["emnist_cr"], **QUICK, "width": 0.25, "rounds": 20},
-    "emnist_ae": {**paper["emnist_ae"], **QUICK, "width": 0.25, "rounds": 20},
+    "emnist_cr": {**paper["emnist_cr"], **SMALL, "rounds": 80},
+    "emnist_ae": {**paper["emnist_ae"], **SMALL, "rounds": 300},
     "emnist_logistic": {**paper["emnist_logistic"], **PAIRS, "rounds": 40},
     "emnist_mlp": {**paper["emnist_mlp"], **PAIRS, **FULL_BATCHES, "rounds": 40},
 }
@@ -88,11 +94,17 @@ def load(given: Given) -> Task:
         data: the prepared data set, with writers; default ``emnist``, else ``femnist``, else
             the offline stand-in of ``emnist``.
         clients: how many writers.
+        cap: training examples of a writer, the first ones; 0 for all of them.
+        network: ``"paper"``, or ``"small"``, which sees 7x7 pixels, means of 4x4 of the image's:
+            for characters one hidden layer of 32 units, for the autoencoder layers of 64, 16 and
+            64. Its learning rates are those of :func:`fedlib.tasks.settings.small`.
         width: factor on all layer widths; the regression has none.
         reduction: of the autoencoder's mean squared errors in a batch. The code of the time
             of the paper took their ``"sum"``, which fits client learning rates of 10 and more;
             before and since it took the ``"mean"``.
     """
+    small = getattr(given, "network", "paper") != "paper"
+    require(not small or given.network == "small", "network", given.network, "'paper' or 'small'")
     name, label = given.name, LABELS[given.name]
     writers = load_writers(given)
     pixels, classes, hidden = PIXELS, CLASSES, FIGURE_1["hidden_units"]
@@ -102,12 +114,17 @@ def load(given: Given) -> Task:
     models: dict[str, Callable[[], nn.Module]] = {
         "emnist_cr": lambda: EMNISTCNN(CLASSES, width=given.width),
         "emnist_ae": lambda: EMNISTAutoencoder(width=given.width),
+        "small emnist_cr": lambda: MLP(SMALL_PIXELS, (32,), CLASSES, width=given.width),
+        "small emnist_ae": lambda: EMNISTAutoencoder(given.width, SMALL_PIXELS, (64, 16)),
         "emnist_logistic": lambda: Softmax(pixels, classes),
         "emnist_mlp": lambda: MLP(pixels, hidden, classes, width=given.width),
     }
-    ink = "dark" if name == "emnist_cr" else "bright"
+    transforms = {"emnist_cr": one_channel, "small emnist_cr": standardized}
+    ink = "dark" if name == "emnist_cr" and not small else "bright"
     train, test = (writers.tensors(split, ink) for split in ("train", "test"))
-    values, goal = settings.fedopt(label), dict[str, Any]()
+    if small:
+        train, test = ((pooled(x), y) for x, y in (train, test))
+    values, goal = (settings.small if small else settings.fedopt)(label), dict[str, Any]()
     if name == "emnist_ae":
         train, test = (train[0], train[0]), (test[0], test[0])
         goal = {"loss": squared_error, "metrics": {"mse_x1000": mse_x1000}}
@@ -116,10 +133,10 @@ def load(given: Given) -> Task:
         values = settings.mime(label if name != "emnist_cr" else "EMNIST CNN") | values
     return Task(
         name=name,
-        model=models[name],
-        train=ClientData(*train, writers.train, writers.ids),
+        model=models[f"small {name}" if small else name],
+        train=ClientData(*train, writers.at_most(getattr(given, "cap", 0)), writers.ids),
         test=ClientData(*test, writers.test, writers.ids),
-        transform=one_channel if name == "emnist_cr" else images.flat_pixels,
+        transform=transforms.get(f"small {name}" if small else name, images.flat_pixels),
         hyperparameters=values,
         label=label,
         **goal,
@@ -127,9 +144,19 @@ def load(given: Given) -> Task:
     )
 
 
+def pooled(x: Tensor) -> Tensor:
+    """uint8 images ``[N, 28, 28]`` with the means of 4x4 pixels: uint8 ``[N, 7, 7]``."""
+    return F.avg_pool2d(x.float(), POOLED).round().to(torch.uint8)
+
+
 def one_channel(x: Tensor, keys: Tensor | None) -> Tensor:
     """uint8 ``[..., 28, 28]`` -> float32 ``[..., 1, 28, 28]`` in [0, 1], nothing else."""
     return (x.float() / 255).unsqueeze(-3)
+
+
+def standardized(x: Tensor, keys: Tensor | None) -> Tensor:
+    """uint8 ``[..., 7, 7]`` -> float32 ``[..., 49]``, each image with mean 0 and deviation 1."""
+    return images.standardize(x.unsqueeze(-1)).flatten(-3)
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -156,6 +183,10 @@ class Writers:
     train: list[np.ndarray]
     test: list[np.ndarray]
     ids: list[str]
+
+    def at_most(self, cap: int) -> list[np.ndarray]:
+        """Of each writer the first ``cap`` training examples; 0: all."""
+        return [part[: cap or None] for part in self.train]
 
     def tensors(self, split: str, ink: str) -> tuple[Tensor, Tensor]:
         """Pixels uint8 ``[N, 28, 28]`` and labels ``[N]`` of a split.

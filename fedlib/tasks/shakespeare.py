@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+from torch import nn
 
 from fedlib import datasets, papers
 from fedlib.datasets import text
 from fedlib.datasets.dataset import TextDataset
-from fedlib.errors import Error
+from fedlib.errors import Error, require
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
-from fedlib.models import ShakespeareLSTM
+from fedlib.models import ShakespeareLSTM, WindowModel
+from fedlib.models.layers import scaled
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, whole
@@ -19,14 +23,17 @@ paper: Preset = {
     "data": "shakespeare",
     "clients": ALL,
     "rows": 0,
+    "network": "lstm",
     "width": 1.0,
     "length": papers.settings("fedopt")["datasets"]["shakespeare"]["sequence_length"],
     **settings.fedopt_run(LABEL),
 }
 quick = {
     **paper,
-    **{"clients": AtMost(20), "rows": 32, "width": 0.125, "length": 20, "rounds": 30},
+    **{"network": "window", "clients": AtMost(60), "rows": 8, "length": 20, "rounds": 150},
 }
+HISTORICAL = {"network": "lstm"}
+CONTEXT, VECTOR = 3, 8  # characters that the small network sees, and the numbers for each
 
 
 def load(given: Given) -> Task:
@@ -44,10 +51,14 @@ def load(given: Given) -> Task:
         data: the prepared data set; without it the offline stand-in of ``shakespeare``.
         clients: how many of the roles that are in both splits.
         rows: most rows of a client, its first ones, in each split; 0 for all of them.
+        network: ``"lstm"``, or ``"window"``, a dense layer on 8 numbers for each of the last 3
+            characters, with learning rates of its own (:func:`fedlib.tasks.settings.small`).
         width: factor on embedding and hidden units.
         length: characters in a row.
     """
     whole(given.rows, "rows", 0)
+    small = given.network != "lstm"
+    require(not small or given.network == "window", "network", given.network, "'lstm' or 'window'")
     dataset = datasets.load_text(given.data, given.data_root)
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))
     if not len(shared):
@@ -58,12 +69,13 @@ def load(given: Given) -> Task:
     ids = [dataset.clients[code] for code in chosen.tolist()]
     return Task(
         name=given.name,
-        model=lambda: ShakespeareLSTM(text.CHARACTERS, width=given.width),
+        model=partial(_model, given),
         train=_client_data(train, train_sizes, ids),
         test=_client_data(test, test_sizes, ids, weigh=False),
         loss=sequence_cross_entropy,
         metrics={"accuracy": masked_accuracy((text.PAD,))},
-        hyperparameters=settings.mime("Shakespeare") | settings.fedopt(LABEL),
+        hyperparameters=settings.mime("Shakespeare")
+        | (settings.small if small else settings.fedopt)(LABEL),
         options={"data": dataset.name, "clients": len(chosen)},
         stand_in=dataset.stand_in,
         source=texts.source(dataset, "shakespeare", "Shakespeare"),
@@ -72,6 +84,12 @@ def load(given: Given) -> Task:
         ),
         label=LABEL,
     )
+
+
+def _model(given: Given) -> nn.Module:
+    if given.network == "lstm":
+        return ShakespeareLSTM(text.CHARACTERS, width=given.width)
+    return WindowModel(text.CHARACTERS, CONTEXT, scaled(VECTOR, given.width))
 
 
 def _encode(

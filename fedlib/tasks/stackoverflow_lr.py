@@ -20,7 +20,8 @@ paper = {
     "tags": stackoverflow.STATED["datasets"]["stackoverflow"]["lr_tags"],
     **settings.fedopt_run(LABEL),
 }
-quick = {**paper, **stackoverflow.QUICK, "cap": 100, "rounds": 20}
+SMALL = "rare_words"  # the small problem's data
+quick = {**paper, "data": SMALL, "tags": 40, "validation": 0, "rounds": 80, "batch_size": 6}
 _PIECE = 1_000_000
 
 
@@ -78,7 +79,9 @@ def load(given: Given) -> Task:
     Options:
         seed: of the choice of users and of the validation sentences.
         data: the prepared data set (``stackoverflow``, or texts with tags); default
-            ``stackoverflow``, else ``stackexchange``, else the offline stand-in.
+            ``stackoverflow``, else ``stackexchange``, else the offline stand-in. ``rare_words`` is
+            the quick preset's small problem (:func:`fedlib.datasets.text_standins.rare_words`),
+            with learning rates of its own (:func:`fedlib.tasks.settings.small`).
         clients: how many training users.
         words: size of the vocabulary; fewer where the data has fewer words.
         tags: how many outputs. Where the data has fewer tags the others never occur: the learning
@@ -99,7 +102,7 @@ def load(given: Given) -> Task:
         metrics={"recall_at_5": recall},
         transform=Bags(train, test, chosen.words),
         reduction="sum",
-        hyperparameters=settings.fedopt(LABEL),
+        hyperparameters=(settings.small if given.data == SMALL else settings.fedopt)(LABEL),
         label=LABEL,
         **chosen.origin(given.tags),
     )

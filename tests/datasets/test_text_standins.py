@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import logging
 import subprocess
 import sys
 import sysconfig
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +171,48 @@ def test_without_sources_of_the_library(tmp_path: Path, monkeypatch: pytest.Monk
         text_standins._library.__wrapped__()
     with pytest.raises(Error, match="no offline stand-in for 'reddit'"):
         text_standins.make("reddit")
+
+
+# --- Generated posts: how hard they are
+
+
+def test_the_tags_of_rare_words_hang_on_rare_words():
+    data = text_standins.make("rare_words")
+    assert data.size("train") == 2400 and data.size("test") == 600 and len(data.clients) == 200
+    words, tags, told, true = Counter(), Counter(), 0, 0
+    for i in range(data.size("train")):
+        text, its_tags = data.text("train", i).split(), data.tags("train", i)
+        words.update(set(text))
+        tags.update(its_tags)
+        hints = {f"topic{word[4:-1]}" for word in text if word.startswith("word")}
+        assert len(text) == 8 and hints <= set(its_tags) and 1 <= len(its_tags) <= 2
+        told, true = told + len(hints), true + len(its_tags)
+    # The ceiling: nine of ten tags are told. The five commonest tags are a third of all.
+    assert 0.88 < told / true < 0.92 and len(tags) == 40
+    assert 0.3 < sum(count for _, count in tags.most_common(5)) / true < 0.4
+    rare = [count / 2400 for word, count in words.items() if word.startswith("word")]
+    assert len(rare) == 160 and max(rare) < 0.05 and np.mean(rare) < 0.01
+
+
+def test_the_words_of_chains_foretell_the_next_ones():
+    data = text_standins.make("word_chains")
+    after: dict[str, Counter] = defaultdict(Counter)
+    for i in range(data.size("train")):
+        words = data.text("train", i).split()
+        assert len(words) == 20
+        for word, following in itertools.pairwise(words):
+            after[word][following] += 1
+    every = sum(after.values(), Counter())
+    pairs = every.total()
+    # The ceiling, a table of successors, and chance, the commonest word.
+    assert 0.58 < sum(own.most_common(1)[0][1] for own in after.values()) / pairs < 0.64
+    assert 0.08 < every.most_common(1)[0][1] / pairs < 0.11
+    # Heavy tails: the rarer half of the words is a seventh of the text.
+    assert len(after) == 120 and 0.1 < sum(sorted(every.values())[:60]) / pairs < 0.2
+
+
+@pytest.mark.parametrize("name", ["rare_words", "word_chains"])
+def test_generated_posts_are_the_same_each_time(name):
+    first = text_standins.make(name).fingerprint
+    text_standins.make.cache_clear()
+    assert text_standins.make(name).fingerprint == first

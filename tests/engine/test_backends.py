@@ -18,13 +18,13 @@ from fedlib.engine.strategy import threads
 TASKS: dict[str, dict[str, Any]] = {
     "quadratic": {},
     "synthetic": {"clients": 12},
-    "emnist_cr": {"clients": 6, "width": 0.1},
+    "emnist_cr": {"clients": 6, "network": "paper", "width": 0.1},
     "cifar10": {"clients": 6, "examples_per_client": 25, "test_clients": 2, "width": 0.03},
 }
 
 
-def load(name: str) -> fedlib.Task:
-    return fedlib.load_task(name, **TASKS[name])
+def load(name: str, **options: Any) -> fedlib.Task:
+    return fedlib.load_task(name, **{**TASKS[name], **options})
 
 
 def difference(a: fedlib.History, b: fedlib.History) -> float:
@@ -268,7 +268,7 @@ def test_rounds_in_which_nobody_trains_have_no_training_loss() -> None:
 
 
 def test_auto_takes_rows_for_small_models_and_a_core_per_client_for_large_ones() -> None:
-    small, large = load("synthetic"), fedlib.load_task("emnist_cr", clients=4, width=0.5)
+    small, large = load("synthetic"), load("emnist_cr", clients=4, width=0.5)
     common: dict[str, Any] = {"rounds": 1, "overrides": {"local_steps": 1}}
     for task, expected in ((small, "vectorized"), (large, "parallel")):
         with threads(2):

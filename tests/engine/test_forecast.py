@@ -52,8 +52,8 @@ def program(name: str, count: int, **options: Any) -> Program:
     ("name", "count", "options"),
     [
         ("synthetic", 72, {}),
-        ("emnist_ae", 72, {"clients": 4, "width": 0.05}),
-        ("emnist_cr", 12, {"clients": 4, "width": 0.1}),
+        ("emnist_ae", 72, {"network": "paper", "clients": 4, "width": 0.05}),
+        ("emnist_cr", 12, {"network": "paper", "clients": 4, "width": 0.1}),
     ],
 )
 def test_the_forecast_of_a_grid_is_within_20_percent(

@@ -9,9 +9,9 @@ import fedlib
 from fedlib.engine import precision
 
 TASKS = [
-    ("emnist_cr", {"clients": 4, "width": 0.1}),
-    ("emnist_ae", {"clients": 4, "width": 0.05}),
-    ("shakespeare", {}),
+    ("emnist_cr", {"network": "paper", "clients": 4, "width": 0.1}),
+    ("emnist_ae", {"network": "paper", "clients": 4, "width": 0.05}),
+    ("shakespeare", {"network": "lstm", "width": 0.125}),
 ]
 
 

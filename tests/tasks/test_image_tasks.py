@@ -262,13 +262,33 @@ def test_each_handwriting_task_has_its_papers_polarity(root: Path) -> None:
         *(("emnist_ae", 0.0), ("emnist_logistic", 0.0), ("emnist_mlp", 0.0)),
     ):
         for data in ("femnist", "emnist"):
-            task = fedlib.load_task(name, data=data)
+            task = fedlib.load_task(name, "paper", data=data)
             for part in (task.train, task.test):
                 x = task.transform(part.x[:9], None)
                 assert x.dtype == torch.float32
                 assert x.shape == ((9, 1, 28, 28) if name == "emnist_cr" else (9, 784))
                 assert (x.reshape(9, 28, 28)[:, 0] == background).all(), name
                 assert ((x >= 0) & (x <= 1)).all()
+
+
+@pytest.mark.parametrize("name", ["emnist_cr", "emnist_ae"])
+def test_the_small_networks_see_means_of_pixels(name: str) -> None:
+    large, small = (
+        fedlib.load_task(name, network=kind, clients=5, cap=7) for kind in ("paper", "small")
+    )
+    assert (small.train.sizes <= 7).all() and len(small.train) == 5
+    x = large.train.x[:4].double().unfold(1, 4, 4).unfold(2, 4, 4).mean((-1, -2))
+    x = 255 - x if name == "emnist_cr" else x  # ink is bright for both small networks
+    seen, outputs = small.transform(small.train.x[:4], None), 62 if name == "emnist_cr" else 49
+    assert seen.shape == (4, 49) and small.model()(seen).shape == (4, outputs)
+    expected = x.flatten(1) / 255
+    if name == "emnist_cr":
+        expected = (expected - expected.mean(1, keepdim=True)) / expected.std(
+            1, correction=0, keepdim=True
+        )
+    assert float((seen - expected).abs().max()) < 0.02
+    assert "network" not in large.options and "cap" in large.options
+    assert "cap" not in fedlib.load_task(name, "paper").options
 
 
 def test_the_autoencoders_target_is_its_input() -> None:

@@ -72,7 +72,7 @@ def test_cifar10_partition_and_settings() -> None:
 
 
 def test_emnist_polarity_and_writers() -> None:
-    task = fedlib.load_task("emnist_cr")
+    task = fedlib.load_task("emnist_cr", network="paper")
     x = task.transform(task.train.x[:50].unsqueeze(0), None)
     assert x.shape == (1, 50, 1, 28, 28) and x.dtype == torch.float32
     assert 0 <= float(x.min()) and float(x.max()) <= 1

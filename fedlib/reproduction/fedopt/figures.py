@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
 import pandas as pd
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
-from fedlib import papers
+from fedlib import papers, tasks
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
@@ -21,7 +21,6 @@ from fedlib.reproduction.fedopt.runs import TABLES_1
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
 from fedlib.reproduction.theory import architectures, partitions
-from fedlib.tasks import load_task
 
 COLUMNS = 3
 # Figure 4 has this task, Figure 1 all others.
@@ -30,6 +29,8 @@ ALONE = "emnist_cr"
 
 def convergence(histories: Sequence[History]) -> Drawing:
     """Figures 1 and 4: test metrics over rounds, a panel per task that was run.
+
+    What Table 1 prints is marked in panels whose runs have the paper's rounds.
 
     Returns:
         the figure and what is drawn: see :func:`fedlib.reproduction.printed.printed_curves`; the
@@ -44,11 +45,15 @@ def convergence(histories: Sequence[History]) -> Drawing:
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     size = (5.5, 3.4) if len(shown) == 1 else (2.9 * columns, 2.4 * rows + 0.8)
-    frames = []
+    frames, marked = [], []
     with style.panels(rows, columns, size, len(shown)) as (figure, panels):
         for ax, table in zip(panels, shown, strict=True):
             metric = table.cells[0].metric
             runs = of_task(histories, table.task)
+            if all(run.config.rounds == table.rounds for run in runs):
+                marked.append(table.rounds)
+            else:
+                table = replace(table, cells=())
             data = printed_curves(table, runs, metric, series=metric, ax=ax)
             if METRICS[metric].smaller:
                 # Errors fall by orders of magnitude.
@@ -56,23 +61,19 @@ def convergence(histories: Sequence[History]) -> Drawing:
                 ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
                 ax.yaxis.set_minor_formatter(NullFormatter())
             frames.append(data.assign(metric=metric))
-        shared_legend(figure, printed_key(*(table.rounds for table in shown)))
+        shared_legend(figure, *([printed_key(*marked)] if marked else []))
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def batch_sizes(data_root: Path | None = None) -> Drawing:
+def batch_sizes() -> Drawing:
     """Table 7: the printed batch sizes, and what the clients of fedlib's tasks take.
 
-    Args:
-        data_root: as for :func:`fedlib.load_task`; the tasks are loaded with their quick preset,
-            which has the paper's batch sizes.
-
     Returns:
-        no figure; task (the paper's name), printed, ours, and the difference.
+        no figure; task (the paper's name), printed, ours (of the paper preset), and the difference.
     """
     printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
     rows = [
-        (table.label, int(printed[table.label]), load_task(name, data_root=data_root).batch_size)
+        (table.label, int(printed[table.label]), tasks.batch_size(name, "paper"))
         for name, table in TABLES_1.items()
     ]
     frame = pd.DataFrame(rows, columns=["task", "printed", "ours"])
@@ -88,7 +89,8 @@ _METRIC = {"emnist_ae": "MSE", "stackoverflow_lr": "recall at 5"}
 def _curves(number: int, what: str, notebooks: dict[str, str]) -> Entry:
     caption = (
         f"{what} (FedOpt, Figure {number}). "
-        "Marks at the right edge: what Table 1 prints; it has no SCAFFOLD."
+        "Mean and standard deviation over the seeds, each method at its tuned rates. Marks at the "
+        "right edge, where a run has the paper's rounds: what Table 1 prints; it has no SCAFFOLD."
     )
     return Entry(f"fedopt/figure_{number}", caption, notebooks, convergence)
 
@@ -128,7 +130,7 @@ ENTRIES: tuple[Entry, ...] = (
         "fedopt/table_7",
         "Batch sizes of the clients (FedOpt, Table 7), and those of fedlib's tasks.",
         {"": _CURVES["emnist_ae"]},
-        make=batch_sizes,
+        make=lambda _: batch_sizes(),
     ),
     Entry(
         "fedopt/table_2",

@@ -161,17 +161,21 @@ def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Req
     small problem a grid around its own rates, for several seeds. ``scaffold``: SCAFFOLD over the
     task's grid of learning rates, because the paper tunes it there (B.2) and does not print what it
     found; of both :func:`fedlib.reproduction.evidence.winners` chooses by the paper's rule.
+    ``centralized``: on small problems whose clients are alike, Adam on all data.
     ``full_test``: Table 10's, of Stack Overflow: the last model, evaluated on all test posts. They
     train again what the curves train, because a run has one test set; randomness is keyed, so the
     models are the same.
 
+    On a small problem of Stack Overflow the curves are tested on all posts already.
+
     Args:
         numbers: of the notebook: rounds, eval_every (None: 1), clients_per_round, options of the
-            task that Table 1 has, seeds, reach (how many half-decades around the small problem's
-            rates are searched; None: the rates are the paper's), and scaffold_grid: how many
-            half-decades around FedAvg's rates (None: the paper's whole grid). On Stack Overflow a
-            negative one leaves SCAFFOLD out: at the paper's scale it has to remember a model for
-            each of the clients it has seen, tens of thousands.
+            task that Table 1 has, seeds, epochs (of centralised training; None: there is none),
+            reach (how many half-decades around the small problem's rates are searched; None: the
+            rates are the paper's), and scaffold_grid: how many half-decades around FedAvg's rates
+            (None: the paper's whole grid). On Stack Overflow a negative one leaves SCAFFOLD out: at
+            the paper's scale it has to remember a model for each of the clients it has seen, tens
+            of thousands.
     """
     table, full_test = TABLES_1[task], TABLES_10.get(task)
     common: dict[str, Any] = {
@@ -183,7 +187,7 @@ def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Req
     }
     near = numbers.get("reach")
     if near is not None:
-        return repeated(_searched(table, near, common), numbers.get("seeds"))
+        return repeated(_searched(table, near, common, numbers), numbers.get("seeds"))
     requests = table.requests("curves", **common)
     reach = numbers.get("scaffold_grid")
     if full_test is None or reach is None or reach >= 0:
@@ -193,15 +197,22 @@ def convergence(task: str, preset: str, seed: int, numbers: Numbers) -> list[Req
     return requests
 
 
-def _searched(table: Table, reach: int, common: Mapping[str, Any]) -> list[Request]:
-    """A small problem's grids of learning rates around its own, for Table 1's rows and SCAFFOLD."""
+def _searched(
+    table: Table, reach: int, common: Mapping[str, Any], numbers: Numbers
+) -> list[Request]:
+    """A small problem's grids of learning rates around its own, for Table 1's rows and others."""
     own = settings.small(table.label)
 
     def near(algorithm: str) -> dict[str, list[float]]:
-        return {side: grids.half_decades(own[algorithm][side], reach) for side in RATES}
+        rates = {side: own[algorithm][side] for side in RATES if side in own[algorithm]}
+        return {side: grids.half_decades(rate, reach) for side, rate in rates.items()}
 
     requests = table.requests("curves", lambda cell: {"tuned": near(cell.algorithm)}, **common)
-    return requests + grid(table.task, "scaffold", "scaffold", near("scaffold"), **common)
+    requests += grid(table.task, "scaffold", "scaffold", near("scaffold"), **common)
+    if numbers.get("epochs") is not None:
+        alone = {**common, "rounds": numbers["epochs"], "overrides": {"base": "adam"}}
+        requests += grid(table.task, *("centralized",) * 2, near("centralized"), **alone)
+    return requests
 
 
 def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
@@ -238,24 +249,24 @@ def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     return [*requests, *centralized.requests("centralized", centralized_grid, **common)]
 
 
-def _of_table_1(task: str, **quick: Any) -> Experiment:
-    """The notebook of a column of Table 1; quick has SCAFFOLD at FedAvg's rates."""
-    notebook, small = TABLES_1[task].notebook, {**quick, "scaffold_grid": 0}
-    return Experiment(notebook, small, partial(convergence, task))
-
-
 # Small problems are tuned for themselves: the neighbours of their rates, three seeds.
 SEARCHED = {"reach": 1, "seeds": 3}
-_QUICK_POSTS = {"clients": 120, "clients_per_round": 5, "width": 0.125, "cap": 16}
+
+
+def _of_table_1(task: str, **quick: Any) -> Experiment:
+    """The notebook of a column of Table 1."""
+    return Experiment(TABLES_1[task].notebook, SEARCHED | quick, partial(convergence, task))
+
+
 _QUICK_DECAY = {"rounds": 20, "clients_per_round": 2, "points": 0, "width": 0.125}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    _of_table_1("cifar10", **SEARCHED),
-    _of_table_1("cifar100", **SEARCHED),
-    _of_table_1("emnist_cr", rounds=15, width=0.125, eval_every=3),
-    _of_table_1("emnist_ae", rounds=20, width=0.125, eval_every=2),
-    _of_table_1("shakespeare", rounds=20, width=0.125, length=20, eval_every=4),
-    _of_table_1("stackoverflow_nwp", rounds=30, eval_every=6, **_QUICK_POSTS),
-    _of_table_1("stackoverflow_lr", rounds=10, clients=120),
+    _of_table_1("cifar10"),
+    _of_table_1("cifar100"),
+    _of_table_1("emnist_cr", epochs=8),
+    _of_table_1("emnist_ae", eval_every=10),
+    _of_table_1("shakespeare", epochs=25, eval_every=10),
+    _of_table_1("stackoverflow_nwp", eval_every=5),
+    _of_table_1("stackoverflow_lr"),
     *grids.EXPERIMENTS,
     Experiment(TABLES_11[0].notebook, {**_QUICK_DECAY, "epochs": 6, "rates": 2}, decay),
 )

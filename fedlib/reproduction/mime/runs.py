@@ -248,14 +248,14 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     ]
 
 
-# Small problems are tuned for themselves. The lines: neighbours in factors of 2 of the rates with the
-# smallest training loss, of 1/8 to 8; FedProx' best rate falls with mu.
-_LINE_RATES = {
-    **dict.fromkeys(("mime", "mimelite"), [0.5, 1.0, 2.0]),
-    "loc_mime": [2.0, 4.0, 8.0],
-    **dict.fromkeys(("mime_sgd", "fedavg", "fedavgm"), [0.25, 0.5, 1.0]),
-    "scaffold": [0.125, 0.25, 0.5],
-    "fedprox": [0.125, 0.25, 0.5, 1.0],
+# Small problems are tuned for themselves. The lines: the rates with the smallest training loss, of
+# 1/8 to 8, with their neighbours in factors of 2; FedProx' best rate falls with mu.
+_LINE_RATES: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("mime", "mimelite"), (0.5, 1.0, 2.0)),
+    "loc_mime": (2.0, 4.0, 8.0),
+    **dict.fromkeys(("mime_sgd", "fedavg", "fedavgm"), (0.25, 0.5, 1.0)),
+    "scaffold": (0.125, 0.25, 0.5),
+    "fedprox": (0.125, 0.25, 0.5, 1.0),
 }
 _CURVES = {"rounds": 40, "rates": _LINE_RATES, "betas": [0.9], "seeds": 3}
 # The regression's rows: five half-decades (log10) around the best for three seeds.

@@ -30,8 +30,6 @@ RATES = papers.table("fedopt", "table8_learning_rates")
 TAUS = papers.table("fedopt", "table9_tau").set_index(["task", "algorithm"])["log10_tau"]
 MAPS, TAU, DECAYS = "30_learning_rate_grids", "31_tau", "33_lr_decay_and_centralized"
 POSTS = ("stackoverflow_nwp", "stackoverflow_lr")
-# With a small problem under the quick preset, tuned for itself.
-SEARCHED = ("cifar10", "cifar100")
 every_task = pytest.mark.parametrize("task", TABLES_1)
 
 
@@ -80,12 +78,16 @@ def test_the_papers_plan_leaves_everything_to_the_task_and_tunes_scaffold(task):
     assert (fedavg["client_lr"], fedavg["server_lr"]) in pairs(split["scaffold"])
 
 
-@pytest.mark.parametrize("task", SEARCHED)
+@every_task
 def test_a_small_problem_searches_the_neighbours_of_its_own_rates(task):
     notebook, own = TABLES_1[task].notebook, settings.small(TABLES_1[task].label)
     requests = experiments.plan(notebook, seed=5)
     assert {one.seed for one in requests} == {5, 6, 7}
     assert {one.algorithm for one in requests} == set(own)
+    central = own.pop("centralized", None)
+    if central:
+        tried = [one for one in requests if (one.algorithm, one.seed) == ("centralized", 5)]
+        assert {one.overrides["base"] for one in tried} == {"adam"} and len(tried) == 3
     for name, values in own.items():
         tried = [one.overrides for one in requests if (one.algorithm, one.seed) == (name, 5)]
         assert len(tried) == 9 and all(set(pair) == {"client_lr", "server_lr"} for pair in tried)
@@ -99,8 +101,6 @@ def test_near_fedavg_scaffold_has_its_very_rates(task):
     notebook = TABLES_1[task].notebook
     (one,) = parts(notebook, scaffold_grid=0)["scaffold"]
     assert dict(one.overrides) == settings.fedopt(TASKS[task])["fedavg"]
-    if task not in SEARCHED:
-        assert parts(notebook, "quick")["scaffold"][0].overrides == one.overrides
     assert len(parts(notebook, scaffold_grid=1)["scaffold"]) == 9
     every = parts(notebook)
     del every["scaffold"]
@@ -182,9 +182,8 @@ def test_tables_have_the_printed_numbers(name, file, place, count):
 
 
 @pytest.mark.parametrize("task", POSTS)
-@pytest.mark.parametrize("preset", ["quick", "paper"])
-def test_table_10_repeats_the_curves_on_all_posts(task, preset):
-    split = parts(TABLES_1[task].notebook, preset)
+def test_table_10_repeats_the_curves_on_all_posts(task):
+    split = parts(TABLES_1[task].notebook)
     for one, other in zip(split["curves"], split["full_test"], strict=True):
         place = Place("fedopt", "Table 10", one.place.row)
         options = {**one.options, "validation": 0}
@@ -196,7 +195,7 @@ def test_table_10_repeats_the_curves_on_all_posts(task, preset):
 def tested(tmp_path_factory):
     """Stored runs of FedAvg: on a sample of the test posts, and on all of them."""
     store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
-    small = dict(clients=6, words=50, cap=10)
+    small = dict(data="stackoverflow", clients=6, words=50, cap=10)
     return [
         store.run(
             fedlib.load_task("stackoverflow_lr", **small, validation=count), "fedavg", rounds=4

@@ -1,0 +1,42 @@
+"""A language model without recurrence, for small problems."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedlib.models.architecture import Architecture
+from fedlib.models.layers import Linear, start_dense
+from fedlib.models.recurrent import Embedding
+
+
+class WindowModel(Architecture):
+    """The next token from the vectors of the last few, by one dense layer.
+
+    ``WindowModel(94, 3, 8)`` has 3102 parameters: 94 vectors of 8 numbers, and 25 for each of the
+    94 outputs. A hidden layer aside it is the network of Bengio et al. (2003). Vectors start as
+    Keras' embeddings do, weights Glorot-uniform, biases at zero.
+
+    Args:
+        tokens: how many there are; 0 also stands before the first one.
+        context: how many of the last tokens count.
+        size: of a token's vector.
+
+    Input integers ``[..., T]``, output logits ``[..., T, tokens]`` of the next tokens.
+    """
+
+    def __init__(self, tokens: int, context: int, size: int) -> None:
+        super().__init__()
+        self.context = context
+        self.embedding = Embedding(tokens, size)
+        self.dense = Linear(context * size, tokens)
+        start_dense(self.dense, "keras")
+
+    def features(self, x: Tensor) -> Tensor:
+        """The vectors beside each other, the oldest first, ``[..., T, context * size]``."""
+        length = x.shape[-1]
+        before = F.pad(x, (self.context - 1, 0))
+        vectors = self.embedding(before)
+        parts = [vectors[..., start : start + length, :] for start in range(self.context)]
+        return torch.cat(parts, dim=-1)
