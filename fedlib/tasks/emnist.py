@@ -103,8 +103,9 @@ def load(given: Given) -> Task:
             of the paper took their ``"sum"``, which fits client learning rates of 10 and more;
             before and since it took the ``"mean"``.
     """
-    small = getattr(given, "network", "paper") != "paper"
-    require(not small or given.network == "small", "network", given.network, "'paper' or 'small'")
+    network = getattr(given, "network", "paper")
+    small = network != "paper"
+    require(not small or network == "small", "network", network, "'paper' or 'small'")
     name, label = given.name, LABELS[given.name]
     writers = load_writers(given)
     pixels, classes, hidden = PIXELS, CLASSES, FIGURE_1["hidden_units"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -221,9 +221,37 @@ def _line_overrides(line: str, betas: Iterable[float]) -> list[dict[str, Any]]:
     return [{"base": "sgd", "split": True}] if line == "mime_sgd" else [{}]
 
 
+# Small problems are tuned for themselves. The lines: the rates with the smallest training loss, of
+# 1/8 to 8, with their neighbours in factors of 2; FedProx' best rate falls with mu.
+_LINE_RATES: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("mime", "mimelite"), (0.5, 1.0, 2.0)),
+    "loc_mime": (2.0, 4.0, 8.0),
+    **dict.fromkeys(("mime_sgd", "fedavg", "fedavgm"), (0.25, 0.5, 1.0)),
+    "scaffold": (0.125, 0.25, 0.5),
+    "fedprox": (0.125, 0.25, 0.5, 1.0),
+}
+# The regression's rows: five half-decades (log10) around the best for three seeds.
+_ROW_MIDDLES = {
+    **{"FedAvgSGD": 0.0, "MimeLiteSGD": 0.0, "MimeSGD": 0.5},
+    **{"FedAvgMom": 0.5, "MimeLiteMom": 0.5, "MimeMom": 0.5},
+    **{"FedAvgAdam": -2.0, "MimeLiteAdam": -1.5, "MimeAdam": -1.5},
+    **{"FedAvgAdagrad": 0.0, "MimeLiteAdagrad": 0.0, "MimeAdagrad": 0.0},
+}
+_ROW_RATES = {
+    row: [10 ** (middle + half / 2) for half in range(-2, 3)]
+    for row, middle in _ROW_MIDDLES.items()
+}
+
+
+def _small(preset: str, numbers: Numbers, rates: Mapping[str, Sequence[float]]) -> Numbers:
+    """The numbers, with a small problem's rates where quick does not say how many."""
+    own = preset == "quick" and numbers.get("rates") is None
+    return {**numbers, "rates": rates} if own else numbers
+
+
 def emnist(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """24_mime_emnist. Numbers: rounds, budget, rates, width. Parts: logistic; paper: cnn."""
-    requests = table_runs(LOGISTIC, "logistic", seed, numbers)
+    requests = table_runs(LOGISTIC, "logistic", seed, _small(preset, numbers, _ROW_RATES))
     return requests if preset == "quick" else requests + table_runs(CNN, "cnn", seed, numbers)
 
 
@@ -242,35 +270,15 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
     Parts: ``curves``, all lines of Figure 1's panels, and ``prox``, those of Figure 5.
     """
+    numbers = _small(preset, numbers, _LINE_RATES)
     return [
         *line_runs(LINES, "curves", seed, numbers),
         *line_runs(("fedavg", "fedprox"), "prox", seed, numbers),
     ]
 
 
-# Small problems are tuned for themselves. The lines: the rates with the smallest training loss, of
-# 1/8 to 8, with their neighbours in factors of 2; FedProx' best rate falls with mu.
-_LINE_RATES: dict[str, tuple[float, ...]] = {
-    **dict.fromkeys(("mime", "mimelite"), (0.5, 1.0, 2.0)),
-    "loc_mime": (2.0, 4.0, 8.0),
-    **dict.fromkeys(("mime_sgd", "fedavg", "fedavgm"), (0.25, 0.5, 1.0)),
-    "scaffold": (0.125, 0.25, 0.5),
-    "fedprox": (0.125, 0.25, 0.5, 1.0),
-}
-_CURVES = {"rounds": 40, "rates": _LINE_RATES, "betas": [0.9], "seeds": 3}
-# The regression's rows: five half-decades (log10) around the best for three seeds.
-_ROW_MIDDLES = {
-    **{"FedAvgSGD": 0.0, "MimeLiteSGD": 0.0, "MimeSGD": 0.5},
-    **{"FedAvgMom": 0.5, "MimeLiteMom": 0.5, "MimeMom": 0.5},
-    **{"FedAvgAdam": -2.0, "MimeLiteAdam": -1.5, "MimeAdam": -1.5},
-    **{"FedAvgAdagrad": 0.0, "MimeLiteAdagrad": 0.0, "MimeAdagrad": 0.0},
-}
-_ROW_RATES = {
-    row: [10 ** (middle + half / 2) for half in range(-2, 3)]
-    for row, middle in _ROW_MIDDLES.items()
-}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(_EMNIST, {"rounds": 40, "rates": _ROW_RATES}, emnist),
+    Experiment(_EMNIST, {"rounds": 40}, emnist),
     Experiment(_TEXT, {"rounds": 4, "budget": 20, "rates": 1, "width": 0.0625, "words": 300}, text),
-    Experiment("38_mime_ablation", _CURVES, ablation),
+    Experiment("38_mime_ablation", {"rounds": 40, "betas": [0.9], "seeds": 3}, ablation),
 )
