@@ -243,6 +243,10 @@ _ROW_RATES = {
 }
 
 
+# How much longer the small language models' steps are than the LSTMs' (log10), by FedAvg's rates.
+_WINDOW_STEPS = {"shakespeare": 0.5, "stackoverflow_nwp": 1.5}
+
+
 def _small(preset: str, numbers: Numbers, rates: Mapping[str, Sequence[float]]) -> Numbers:
     """The numbers, with a small problem's rates where quick does not say how many."""
     own = preset == "quick" and numbers.get("rates") is None
@@ -259,10 +263,18 @@ def text(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """25_mime_text. Numbers: rounds, budget, rates, width, words. Parts: shakespeare,
     stackoverflow.
     """
-    return [
-        *table_runs(SHAKESPEARE, "shakespeare", seed, numbers),
-        *table_runs(STACKOVERFLOW, "stackoverflow", seed, numbers),
-    ]
+    requests = []
+    for table in (SHAKESPEARE, STACKOVERFLOW):
+        longer = 10 ** _WINDOW_STEPS[table.task]
+        near = {
+            cell.row: [
+                _middle(table.label, cell) * longer * 10 ** (half / 2) for half in (-1, 0, 1)
+            ]
+            for cell in table.cells
+        }
+        part = table.task.partition("_")[0]
+        requests += table_runs(table, part, seed, _small(preset, numbers, near))
+    return requests
 
 
 def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
@@ -279,6 +291,6 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(_EMNIST, {"rounds": 40}, emnist),
-    Experiment(_TEXT, {"rounds": 4, "budget": 20, "rates": 1, "width": 0.0625, "words": 300}, text),
+    Experiment(_TEXT, {"rounds": 20, "budget": 20}, text),
     Experiment("38_mime_ablation", {"rounds": 40, "betas": [0.9], "seeds": 3}, ablation),
 )
