@@ -35,7 +35,7 @@ POOLED, SMALL_PIXELS = 4, 7 * 7
 HISTORICAL = {"network": "paper", "cap": 0}
 NETWORK = {"network": "paper", "cap": 0}
 SMALL = {"network": "small", "clients": AtMost(100), "cap": 40}
-PAPER = {"data": None, "clients": ALL}
+PAPER, QUICK = {"data": None, "clients": ALL}, {"clients": AtMost(40)}
 # Mime's small problem: 40 pictures a writer, 8x16, ten classes, and one hidden layer. The two local
 # steps of the network are full-batch ones.
 PAIRS, SMALL_HIDDEN = {"data": "digit_writers", "clients": AtMost(120)}, (32,)
