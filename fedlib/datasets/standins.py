@@ -22,6 +22,8 @@ from fedlib.randomness import numpy_generator
 _SEED = 0  # a stand-in is one fixed data set, as a real one is
 _SIZES = {"train": 6000, "test": 1000}
 _WRITERS = 100
+# Writers of pairs of digits, and the concentration of what each of them likes to write.
+PAIR_WRITERS, LIKING = 140, 10.0
 _TEST_WRITERS = 40  # of the MNIST stand-in, whose test writers are other people, as the real ones'
 _Made = tuple[dict[str, np.ndarray], tuple[str, ...] | None]  # arrays, and names of the labels
 
@@ -34,7 +36,7 @@ def make(name: str) -> Dataset:
         name: ``cifar10`` or ``cifar100`` (6000 training and 1000 test examples), ``mnist``,
             ``fashion_mnist``, ``emnist`` or ``femnist`` (about as many; a writer has about a sixth
             of the training examples for testing, at least 2), ``digit_pairs`` or ``first_digits``
-            (6000 and 2000).
+            (6000 and 2000), ``digit_writers`` (140 writers with 40 and 16).
 
     Raises:
         Error: no such stand-in.
@@ -84,13 +86,39 @@ def _pairs(name: str) -> _Made:
     for split, count in {"train": 6000, "test": 2000}.items():
         random = numpy_generator(_SEED, f"stand-in digit_pairs {split}")
         number = random.permutation(np.arange(count) % 100)
-        tens, units = (_drawn(digits, pools[split], part, random) for part in divmod(number, 10))
-        arrays[f"{split}_x"] = _bytes(np.concatenate([tens, units], axis=2))
+        arrays[f"{split}_x"] = _paired(digits, pools[split], number, random)
         arrays[f"{split}_y"] = number.astype(np.int64)
         arrays[f"{split}_coarse"] = (number // 10).astype(np.int64)
         if name == "first_digits":
             arrays[f"{split}_y"] = arrays.pop(f"{split}_coarse")
     return arrays, CATALOGUE[name].classes
+
+
+def _pairs_by_writers(name: str) -> _Made:
+    """``first_digits`` of 140 writers with 40 training and 16 test pictures each.
+
+    How often a writer writes each first digit is drawn from Dirichlet(LIKING); the second digits
+    are uniform. No original occurs in both splits.
+    """
+    digits, pools = _originals()
+    random = numpy_generator(_SEED, "stand-in digit_writers")
+    liking = random.dirichlet(np.full(10, LIKING), size=PAIR_WRITERS)
+    arrays: dict[str, np.ndarray] = {}
+    for split, each in {"train": 40, "test": 16}.items():
+        tens = np.concatenate([random.choice(10, each, p=shares) for shares in liking])
+        number = 10 * tens + random.integers(0, 10, len(tens))
+        arrays[f"{split}_x"] = _paired(digits, pools[split], number, random)
+        arrays[f"{split}_y"] = tens.astype(np.int64)
+        arrays[f"{split}_client"] = np.repeat(np.arange(PAIR_WRITERS), each)
+    return arrays, CATALOGUE[name].classes
+
+
+def _paired(
+    digits: Any, pool: np.ndarray, number: np.ndarray, random: np.random.Generator
+) -> np.ndarray:
+    """Pictures uint8 ``[N, 8, 16]`` of numbers ``[N]`` from 0 to 99."""
+    tens, units = (_drawn(digits, pool, part, random) for part in divmod(number, 10))
+    return _bytes(np.concatenate([tens, units], axis=2))
 
 
 def _drawn(
@@ -286,6 +314,7 @@ def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.nda
 _MAKERS: dict[str, Callable[[str], _Made]] = {
     **dict.fromkeys(("cifar10", "cifar100"), _cifar),
     **dict.fromkeys(("digit_pairs", "first_digits"), _pairs),
+    "digit_writers": _pairs_by_writers,
     **dict.fromkeys(("mnist", "fashion_mnist", "emnist", "femnist"), _digits),
 }
 NAMES = tuple(_MAKERS)

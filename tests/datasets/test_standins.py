@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import RidgeClassifier
+from sklearn.neural_network import MLPClassifier
 
 from fedlib.datasets import standins
 from fedlib.datasets.catalogue import CATALOGUE
@@ -109,6 +110,28 @@ def test_a_small_network_learns_the_shapes():
     with torch.no_grad():
         accuracy = (net(test).argmax(1).numpy() == data.test_y).mean()
     assert accuracy > 0.6
+
+
+def test_writers_of_pairs_like_some_digits_better_and_share_no_original():
+    data = standins.make("digit_writers")
+    assert data.train_x.shape == (140 * 40, 8, 16) and data.test_x.shape == (140 * 16, 8, 16)
+    for split, each in (("train", 40), ("test", 16)):
+        assert set(np.bincount(getattr(data, f"{split}_client"))) == {each}
+    firsts = [{x.tobytes() for x in x[:, :, :8]} for x in (data.train_x, data.test_x)]
+    assert not firsts[0] & firsts[1]
+    counts = np.zeros((140, 10))
+    np.add.at(counts, (data.train_client, data.train_y), 1)
+    # A Dirichlet(10) share has variance 0.09 / 101, a mean of 40 labels 0.09 / 40 more at most.
+    assert 0.09 / 40 < (counts / 40).var(0).mean() < 1.5 * (0.09 / 40 + 0.09 / 101)
+
+
+def test_a_small_network_tells_the_first_digits_of_writers_but_not_all():
+    """What makes the problem hard is that the second digit is in the way."""
+    data = standins.make("digit_writers")
+    net = MLPClassifier((32,), max_iter=60, random_state=0)
+    x, y = data.train_x.reshape(len(data.train_x), -1) / 255, data.train_y
+    accuracy = net.fit(x, y).score(data.test_x.reshape(len(data.test_x), -1) / 255, data.test_y)
+    assert 0.9 < accuracy < 0.99
 
 
 def test_an_unknown_stand_in_is_refused():

@@ -24,6 +24,7 @@ LOOKS: dict[str, style.Look] = {
     "mime_sgd": style.Look("Mime, no momentum", style.look("fedyogi").color, "v", ":"),
     "fedavg": style.Look("FedAvg, no momentum", "#7F7F7F", "v", ":"),
 }
+PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
 # From FedAvg's black to the strongest regularizer.
 SHADES = ("#000000", "#56B4E9", "#CC79A7", "#D55E00", "#E69F00", "#009E73")
 
@@ -80,29 +81,50 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
     return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
 
 
+def search(histories: Sequence[History]) -> pd.DataFrame:
+    """What each line of Figure 1 was tuned over, and what it chose.
+
+    Returns:
+        by line: client_lr, beta (0 without momentum), mu (NaN but for FedProx), smallest and
+            largest (of the rates that were tried), and edge: whether the chosen rate is one of
+            these.
+    """
+    rows = {}
+    for name, runs in lines(histories).items():
+        known = hyperparameters(runs[0])
+        tried = [hyperparameter(run, "client_lr") for run in histories if line_of(run) == name]
+        rows[name] = {
+            "client_lr": known["client_lr"],
+            "beta": known.get("momentum", 0.0) if name not in PLAIN else 0.0,
+            "mu": known.get("mu"),
+            "smallest": min(tried),
+            "largest": max(tried),
+            "edge": known["client_lr"] in (min(tried), max(tried)),
+        }
+    return pd.DataFrame(rows).T
+
+
 def mime_figure_5(histories: Sequence[History]) -> Drawing:
-    """Test accuracy and loss over rounds: FedAvg, and FedProx for each mu, at FedAvg's best rate.
+    """Test accuracy and loss over rounds: FedAvg, and FedProx, each mu at its own best rate.
 
     Returns:
         the figure, and metric, task, algorithm ("fedavg", or for instance "mu 0.1"), round, mean,
             std, seeds, client_lr, momentum, mu (0 for FedAvg).
 
     Raises:
-        Error: no FedAvg, or a mu without a run at its rate.
+        Error: no FedAvg.
     """
     by_mu: dict[float, list[History]] = {}
     for history in histories:
-        by_mu.setdefault(_mu(history), []).append(history)
+        by_mu.setdefault(mu_of(history), []).append(history)
     if 0.0 not in by_mu:
-        raise Error("Mime's Figure 5: no runs of fedavg; its best rate is the one that is drawn")
-    rate = hyperparameter(best_setting(by_mu[0.0])[0], "client_lr")
+        raise Error("Mime's Figure 5: no runs of fedavg, which is FedProx with mu = 0")
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
-        runs = [run for run in by_mu[mu] if hyperparameter(run, "client_lr") == rate]
         name, label = _mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         color, marker = SHADES[number % len(SHADES)], "osv^D<"[number % 6]
-        best[name] = best_setting(runs)
+        best[name] = best_setting(by_mu[mu])
         looks[name] = style.Look(label, color, marker, "-" if mu else "--")
     frames = {}
     with style.panels(1, 2, (5.5, 2.8)) as (figure, panels):
@@ -112,13 +134,13 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 
-def _mu(history: History) -> float:
-    fedavg = history.config.algorithm == "fedavg"
-    return 0.0 if fedavg else float(hyperparameter(history, "mu"))
+def mu_of(history: History) -> float:
+    """FedProx' mu; 0 for other methods."""
+    return float(hyperparameters(history).get("mu") or 0.0)
 
 
 def _mu_line(history: History) -> str:
-    return f"mu {mu:g}" if (mu := _mu(history)) else "fedavg"
+    return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
 
 
 def _draw(
@@ -136,7 +158,7 @@ def _draw(
     )
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
-    for name in {"mime_sgd", "fedavg"} & set(chosen):
+    for name in PLAIN & set(chosen):
         chosen[name]["momentum"] = 0.0
     for key in ("client_lr", "momentum", "mu"):
         values = {name: settings.get(key) for name, settings in chosen.items()}

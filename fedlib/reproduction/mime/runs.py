@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedlib import algorithms, papers
 from fedlib.reproduction.fedopt.runs import SETUPS
-from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number
+from fedlib.reproduction.request import (
+    Experiment,
+    Numbers,
+    Request,
+    given,
+    grid,
+    number,
+    repeated,
+)
 from fedlib.reproduction.table import Cell, Method, Table, printed_cells
 from fedlib.results.selection import held_out_score
 from fedlib.tasks import settings
@@ -128,6 +136,17 @@ def rates(middle: float, count: int | None) -> list[float]:
     return sorted(nearest[:count])
 
 
+def tried(name: str, middle: float, which: Any) -> list[float]:
+    """The client learning rates of a line or row.
+
+    Args:
+        name: of the line or row.
+        middle: of the grid for data at the paper's scale.
+        which: None or how many, see :func:`rates`; or a small problem's rates by name.
+    """
+    return list(which[name]) if isinstance(which, Mapping) else rates(middle, which)
+
+
 def _middle(column: str, cell: Cell) -> float:
     """The client learning rate around which a row's grid is searched, where not all of it is."""
     by_base = settings.MIME_CLIENT_LR[column]
@@ -141,8 +160,8 @@ def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Req
     """The twelve rows of a column of Table 2, each with its learning rates and its cohort.
 
     Args:
-        numbers: ``rounds``, ``budget`` (model sizes of a round), ``rates`` (how many), and options
-            of the task.
+        numbers: ``rounds``, ``budget`` (model sizes of a round), ``rates`` (see :func:`tried`),
+            and options of the task.
     """
     rounds = number(numbers, "rounds", table.rounds)
     sizes = number(numbers, "budget", budget(table.label))
@@ -150,7 +169,7 @@ def table_runs(table: Table, part: str, seed: int, numbers: Numbers) -> list[Req
     def fields(cell: Cell) -> Numbers:
         middle = _middle(table.label, cell)
         return {
-            "tuned": {"client_lr": rates(middle, numbers.get("rates"))},
+            "tuned": {"client_lr": tried(cell.row, middle, numbers.get("rates"))},
             "clients_per_round": cohort(cell.algorithm, cell.overrides, sizes),
         }
 
@@ -168,8 +187,8 @@ def line_runs(lines: Iterable[str], part: str, seed: int, numbers: Numbers) -> l
 
     Args:
         lines: of :data:`LINES`.
-        numbers: ``rounds``, ``width``, ``cohort`` (clients per round), ``rates`` (how many),
-            ``betas``, ``mus``.
+        numbers: ``rounds``, ``width``, ``cohort`` (clients per round), ``rates`` (see
+            :func:`tried`), ``betas``, ``mus``, ``seeds`` (how many).
     """
     by_base = settings.MIME_CLIENT_LR["EMNIST MLP"]
     mus = number(numbers, "mus", STATED["hyperparameters"]["fedprox_mu_grid"])
@@ -184,11 +203,11 @@ def line_runs(lines: Iterable[str], part: str, seed: int, numbers: Numbers) -> l
     for line in lines:
         base = "momentum" if line in _WITH_MOMENTUM else "sgd"
         axes = {"mu": mus} if line == "fedprox" else {}
-        axes["client_lr"] = rates(by_base[base], numbers.get("rates"))
+        axes["client_lr"] = tried(line, by_base[base], numbers.get("rates"))
         for overrides in _line_overrides(line, number(numbers, "betas", BETAS)):
             name = line.removesuffix("_sgd")
             requests += grid("emnist_mlp", name, part, axes, overrides=overrides, **common)
-    return requests
+    return repeated(requests, numbers.get("seeds"))
 
 
 def _line_overrides(line: str, betas: Iterable[float]) -> list[dict[str, Any]]:
@@ -202,52 +221,76 @@ def _line_overrides(line: str, betas: Iterable[float]) -> list[dict[str, Any]]:
     return [{"base": "sgd", "split": True}] if line == "mime_sgd" else [{}]
 
 
-def emnist(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-    """24_mime_emnist. Numbers: rounds, cohort, rates, betas, mus, width; table_rounds; cnn_rounds,
-    cnn_budget, cnn_rates.
+# Small problems are tuned for themselves. The lines: the rates with the smallest training loss, of
+# 1/8 to 8, with their neighbours in factors of 2; FedProx' best rate falls with mu.
+_LINE_RATES: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("mime", "mimelite"), (0.5, 1.0, 2.0)),
+    "loc_mime": (2.0, 4.0, 8.0),
+    **dict.fromkeys(("mime_sgd", "fedavg", "fedavgm"), (0.25, 0.5, 1.0)),
+    "scaffold": (0.125, 0.25, 0.5),
+    "fedprox": (0.125, 0.25, 0.5, 1.0),
+}
+# The regression's rows: five half-decades (log10) around the best for three seeds.
+_ROW_MIDDLES = {
+    **{"FedAvgSGD": 0.0, "MimeLiteSGD": 0.0, "MimeSGD": 0.5},
+    **{"FedAvgMom": 0.5, "MimeLiteMom": 0.5, "MimeMom": 0.5},
+    **{"FedAvgAdam": -2.0, "MimeLiteAdam": -1.5, "MimeAdam": -1.5},
+    **{"FedAvgAdagrad": 0.0, "MimeLiteAdagrad": 0.0, "MimeAdagrad": 0.0},
+}
+_ROW_RATES = {
+    row: [10 ** (middle + half / 2) for half in range(-2, 3)]
+    for row, middle in _ROW_MIDDLES.items()
+}
 
-    Parts: ``curves``, runs of Figure 1's first panel, which 38_mime_ablation has, too; ``logistic``
-    and ``cnn``, Table 2.
-    """
-    cnn = {name: numbers.get(f"cnn_{name}") for name in ("rounds", "budget", "rates")}
-    return [
-        *line_runs(PANELS["all methods"], "curves", seed, numbers),
-        *table_runs(LOGISTIC, "logistic", seed, {**numbers, "rounds": numbers.get("table_rounds")}),
-        *table_runs(CNN, "cnn", seed, {**numbers, **cnn}),
-    ]
+
+# How much longer the small language models' steps are than the LSTMs' (log10), by FedAvg's rates.
+_WINDOW_STEPS = {"shakespeare": 0.5, "stackoverflow_nwp": 1.5}
+
+
+def _small(preset: str, numbers: Numbers, rates: Mapping[str, Sequence[float]]) -> Numbers:
+    """The numbers, with a small problem's rates where quick does not say how many."""
+    own = preset == "quick" and numbers.get("rates") is None
+    return {**numbers, "rates": rates} if own else numbers
+
+
+def emnist(preset: str, seed: int, numbers: Numbers) -> list[Request]:
+    """24_mime_emnist. Numbers: rounds, budget, rates, width. Parts: logistic; paper: cnn."""
+    requests = table_runs(LOGISTIC, "logistic", seed, _small(preset, numbers, _ROW_RATES))
+    return requests if preset == "quick" else requests + table_runs(CNN, "cnn", seed, numbers)
 
 
 def text(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """25_mime_text. Numbers: rounds, budget, rates, width, words. Parts: shakespeare,
     stackoverflow.
     """
-    return [
-        *table_runs(SHAKESPEARE, "shakespeare", seed, numbers),
-        *table_runs(STACKOVERFLOW, "stackoverflow", seed, numbers),
-    ]
+    requests = []
+    for table in (SHAKESPEARE, STACKOVERFLOW):
+        longer = 10 ** _WINDOW_STEPS[table.task]
+        near = {
+            cell.row: [
+                _middle(table.label, cell) * longer * 10 ** (half / 2) for half in (-1, 0, 1)
+            ]
+            for cell in table.cells
+        }
+        part = table.task.partition("_")[0]
+        requests += table_runs(table, part, seed, _small(preset, numbers, near))
+    return requests
 
 
 def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-    """38_mime_ablation. Numbers: rounds, width, cohort, rates, betas, mus.
+    """38_mime_ablation. Numbers: rounds, width, cohort, rates, betas, mus, seeds.
 
     Parts: ``curves``, all lines of Figure 1's panels, and ``prox``, those of Figure 5.
     """
+    numbers = _small(preset, numbers, _LINE_RATES)
     return [
         *line_runs(LINES, "curves", seed, numbers),
         *line_runs(("fedavg", "fedprox"), "prox", seed, numbers),
     ]
 
 
-_CURVES = {"rounds": 8, "cohort": 6, "width": 0.125, "rates": 2, "betas": [0.9]}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
-        _EMNIST,
-        {
-            **{**_CURVES, "mus": [0.1], "table_rounds": 10},
-            **{"cnn_rounds": 2, "cnn_budget": 20, "cnn_rates": 1},
-        },
-        emnist,
-    ),
-    Experiment(_TEXT, {"rounds": 4, "budget": 20, "rates": 1, "width": 0.0625, "words": 300}, text),
-    Experiment("38_mime_ablation", _CURVES, ablation),
+    Experiment(_EMNIST, {"rounds": 40}, emnist),
+    Experiment(_TEXT, {"rounds": 20, "budget": 20}, text),
+    Experiment("38_mime_ablation", {"rounds": 40, "betas": [0.9], "seeds": 3}, ablation),
 )

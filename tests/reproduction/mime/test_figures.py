@@ -100,25 +100,29 @@ def test_only_complete_panels_are_drawn(made):
         ablation.mime_figure_1([])
 
 
-def test_figure_5_compares_at_fedavgs_best_rate(made):
+def test_figure_5_has_each_mu_at_its_own_best_rate(made):
     store, histories = made
     runs = [h for h in histories if h.config.algorithm in ("fedavg", "fedprox")]
     drawn = draw.draw("mime/figure_5", runs, store=store)
-    fedavg = min(of(runs, "fedavg"), key=score)
-    rate = fedavg.config.method["client"]["lr"]
-    assert set(drawn.data["client_lr"]) == {rate}
-    assert set(drawn.data["algorithm"]) == {"fedavg", "mu 0.5", "mu 1"}
     left, right = drawn.figure.axes
     assert len(left.get_lines()) == len(right.get_lines()) == 3
-    for run in runs:
-        if run.config.method["client"]["lr"] != rate:
-            continue
-        mu = (run.config.method["objective"] or {}).get("mu", 0.0)
-        name = "fedavg" if run.config.algorithm == "fedavg" else f"mu {mu:g}"
+    for name, mu in {"fedavg": 0.0, "mu 0.5": 0.5, "mu 1": 1.0}.items():
+        best = min((run for run in runs if ablation.mu_of(run) == mu), key=score)
         part = drawn.data[(drawn.data["metric"] == "loss") & (drawn.data["algorithm"] == name)]
-        np.testing.assert_allclose(part["mean"], run.series("loss"))
+        np.testing.assert_allclose(part["mean"], best.series("loss"))
+        assert set(part["client_lr"]) == {hyperparameter(best, "client_lr")}
     with pytest.raises(fedlib.Error, match="no runs of fedavg"):
-        ablation.mime_figure_5(of(runs, "fedprox"))
+        ablation.mime_figure_5(of(histories, "fedprox"))
+
+
+def test_a_search_says_what_was_chosen_and_whether_a_grid_ends_there(made):
+    _, histories = made
+    found = ablation.search(histories)
+    assert set(found.index) == set(LINES) and found["edge"].all(), "two rates: both are ends"
+    for line, runs in ablation.lines(histories).items():
+        assert found.loc[line, "client_lr"] == hyperparameter(runs[0], "client_lr")
+    assert (found["smallest"] == RATES[0]).all() and (found["largest"] == RATES[1]).all()
+    assert found.loc["mime", "beta"] == 0.9 and found.loc["mime_sgd", "beta"] == 0
 
 
 @pytest.fixture(scope="module")

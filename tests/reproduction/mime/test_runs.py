@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 
 import fedlib
@@ -161,14 +162,16 @@ def test_figure_5_is_fedavg_and_fedprox_at_the_same_rates():
     assert rates == {mu: set(mime.RATES) for mu in (0.0, 0.1, 0.5, 1.0)}
 
 
-@pytest.mark.parametrize("preset", ["quick", "paper"])
-def test_the_first_panel_of_24_is_part_of_38(preset):
-    """Under quick, too: what one notebook trained the other finds in the store."""
-    few, every = (
-        [request.settings(-1) | dict(request.options) for request in plan(*asked)]
-        for asked in (("24_mime_emnist", preset, "curves"), ("38_mime_ablation", preset))
-    )
-    assert few and all(settings in every for settings in few)
+def test_a_small_problem_tries_the_neighbours_of_each_lines_own_rate():
+    requests = plan("38_mime_ablation", "quick", part="curves")
+    assert {request.seed for request in requests} == {0, 1, 2}
+    tried = {}
+    for request in requests:
+        line = request.algorithm + ("_sgd" if request.overrides.get("base") == "sgd" else "")
+        tried.setdefault(line, set()).add(request.overrides["client_lr"])
+    assert set(tried) == set(mime.LINES)
+    for rates in tried.values():
+        assert len(rates) >= 3 and set(np.diff(np.log2(sorted(rates)))) == {1.0}
 
 
 def test_numbers_make_a_plan_small():
@@ -178,7 +181,7 @@ def test_numbers_make_a_plan_small():
     assert max(request.clients_per_round for request in requests) == 10
     options = [dict(request.options) for request in requests[::12]]
     assert options == [{"width": 0.5}, {"width": 0.5, "words": 100}]
-    cnn = plan("24_mime_emnist", part="cnn", cnn_rounds=2, cnn_budget=20, cnn_rates=1, width=0.5)
+    cnn = plan("24_mime_emnist", part="cnn", rounds=2, budget=20, rates=1, width=0.5)
     assert len(cnn) == 12 and {request.rounds for request in cnn} == {2}
     logistic = plan("24_mime_emnist", part="logistic", width=0.5, rates=2)
     assert len(logistic) == 24 and not any(one.options for one in logistic), "it has no layers"
