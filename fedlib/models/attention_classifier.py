@@ -12,7 +12,7 @@ from fedlib.models.layers import Linear
 from fedlib.models.recurrent import Embedding
 
 PADDING = 0  # the token that is no part of a text
-STD = 0.3  # of the initial vectors
+STD = 1.0  # of the initial vectors
 
 
 class AttentionClassifier(Architecture):

@@ -25,7 +25,7 @@ from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 from fedlib.tasks.released_draws import released_draws
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels
-DIGITS_MEAN, DIGITS_STD = 0.305, 0.376  # of scikit-learn's digits
+DIGITS = 0.305, 0.376  # of scikit-learn's
 # name -> (data, depth of the ResNet or None for the shallow CNN, the paper's name of the data)
 TASKS = {
     "mnist": ("mnist", None, "MNIST"),
@@ -56,18 +56,19 @@ paper = {
     | ({} if depth is None else {"norm": "tracked"})
     for name, (data, depth, label) in TASKS.items()
 }
-SMALL = {"sizes": 100, "batch_size": 12, "rounds": 30, "test_examples": AtMost(1000)}
-# Data and network of the small problems.
+SMALL = {"sizes": 100, "batch_size": 12, "rounds": 40, "test_examples": AtMost(1000)}
+# The small problems: data, network, mean and deviation that become 0 and 1, pixels averaged over
+# squares of this side, and what figures call them.
 SMALLER = {
-    "mnist": ("mnist", "softmax"),
-    "fashion_mnist": ("fashion_mnist", "mlp"),
-    "cifar10_resnet18": ("first_digits", "mlp"),
-    "cifar100_resnet18": ("digit_pairs", "mlp"),
-    "cifar100_resnet50": ("first_digits", "deep"),
+    "mnist": ("mnist", "softmax", (MEAN, STD), 4, "softmax, 7x7 pixels"),
+    "fashion_mnist": ("fashion_mnist", "mlp", (MEAN, STD), 4, "MLP, 7x7 pixels"),
+    "cifar10_resnet18": ("first_digits", "deep", DIGITS, 1, "deep MLP"),
+    "cifar100_resnet18": ("first_digits", "mlp", DIGITS, 1, "MLP"),
+    "cifar100_resnet50": ("first_digits", "mlp", (0.0, 1.0), 1, "MLP, faint pixels"),
 }
 quick = {
     name: {**paper[name], **SMALL, "data": data, "network": network}
-    for name, (data, network) in SMALLER.items()
+    for name, (data, network, *_) in SMALLER.items()
 }
 HISTORICAL = {"network": "paper"}
 HIDDEN = {"softmax": (), "mlp": (32,), "deep": (32, 32, 32)}  # units of the small networks
@@ -100,8 +101,7 @@ def load(given: Given) -> Task:
         test_examples: how many test images, drawn at random.
         network: ``"paper"``, the one that the task is named after; or of the small problems
             ``"softmax"`` regression, ``"mlp"`` with one hidden layer of 32 units, ``"deep"`` with
-            three, whose inputs are the pixels with mean 0 and deviation 1, of Fashion-MNIST
-            averaged over 2x2, and whose learning rates are those of
+            three; of inputs see :data:`SMALLER`, of learning rates
             :func:`fedlib.tasks.settings.small_clients`.
         width: factor on all layer widths.
         norm: of a ResNet: ``"tracked"``, the paper preset's, keeps running statistics as the
@@ -119,8 +119,7 @@ def load(given: Given) -> Task:
         raise unknown("network", given.network, ("paper", *HIDDEN))
     transform: Transform = shifted
     if small:
-        constants = (MEAN, STD) if depth is None else (DIGITS_MEAN, DIGITS_STD)
-        block = 2 if given.name == "fashion_mnist" else 1
+        _, _, constants, block, label = SMALLER[given.name]
         transform = partial(flat, constants=constants, block=block)
     elif depth is not None:
         transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
@@ -146,7 +145,7 @@ def load(given: Given) -> Task:
         ),
         options={"test_examples": len(tested)} | ({"norm": None} if small and depth else {}),
         cohorts=cohorts,
-        label=label if depth is None else f"{label} ResNet-{depth}",
+        label=label if depth is None or small else f"{label} ResNet-{depth}",
         **images.origin(dataset),
     )
 
@@ -162,9 +161,10 @@ def shifted(x: Tensor, keys: Tensor | None) -> Tensor:
 def flat(
     x: Tensor, keys: Tensor | None, *, constants: tuple[float, float], block: int = 1
 ) -> Tensor:
-    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., F]``, of this mean and deviation 0 and 1.
+    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., F]``.
 
     Args:
+        constants: mean and deviation, of pixels in [0, 1], that become 0 and 1.
         block: side of the squares whose pixels are averaged.
     """
     x = x.float() / 255
