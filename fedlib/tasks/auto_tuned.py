@@ -8,7 +8,6 @@ and label skews, on which these rates are kept.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import numpy as np
@@ -63,8 +62,8 @@ SMALLER = {
     "mnist": ("mnist", "softmax", (MEAN, STD), 4, "softmax, 7x7 pixels"),
     "fashion_mnist": ("fashion_mnist", "mlp", (MEAN, STD), 4, "MLP, 7x7 pixels"),
     "cifar10_resnet18": ("first_digits", "deep", DIGITS, 1, "deep MLP"),
-    "cifar100_resnet18": ("first_digits", "mlp", DIGITS, 1, "MLP"),
-    "cifar100_resnet50": ("first_digits", "mlp", (0.0, 1.0), 1, "MLP, faint pixels"),
+    "cifar100_resnet18": ("first_digits", "mlp", (0.0, 1.0), 1, "MLP, faint pixels"),
+    "cifar100_resnet50": ("first_digits", "mlp", DIGITS, 1, "MLP"),
 }
 quick = {
     name: {**paper[name], **SMALL, "data": data, "network": network}
@@ -143,7 +142,11 @@ def load(given: Given) -> Task:
         client_hyperparameters=(
             settings.small_clients() if small else settings.delta_sgd_clients()
         ),
-        options={"test_examples": len(tested)} | ({"norm": None} if small and depth else {}),
+        options={
+            "test_examples": len(tested),
+            **({"norm": None} if small and depth else {}),
+            **({"width": None} if given.network == "softmax" else {}),
+        },
         cohorts=cohorts,
         label=label if depth is None or small else f"{label} ResNet-{depth}",
         **images.origin(dataset),

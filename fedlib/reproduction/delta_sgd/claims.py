@@ -14,7 +14,7 @@ import numpy as np
 from fedlib.engine.history import History
 from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, TEXTS
 from fedlib.reproduction.evidence import Evidence, Missing, Runs, Statement, above, below
-from fedlib.results.reading import client_label, group, hyperparameter, option
+from fedlib.results.reading import client_label, group, hyperparameter
 
 OURS = "delta_sgd"
 LAST = 6  # rounds, at least

@@ -190,8 +190,8 @@ def table_runs(
 def _common(
     task: str, seed: int, numbers: Numbers, authors: bool, **options: Any
 ) -> dict[str, Any]:
-    """The other fields of a request, from the notebook's numbers: rounds, eval_every,
-    clients, clients_per_round, sizes, width, test_examples; and resnet_rounds, resnet_sizes, resnet_width,
+    """The other fields of a request, from the notebook's numbers: rounds, eval_every, clients,
+    clients_per_round, sizes, width, test_examples; and resnet_rounds, resnet_sizes, resnet_width,
     since the ResNets cost so much more than the CNN.
     """
     prefix = "resnet_" if task in RESNETS else ""
@@ -289,8 +289,9 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
 # Small problems: three seeds, a test every other round.
 _QUICK = {"seeds": 3, "eval_every": 2}
+_SMALL_TASKS = ["mnist", "fashion_mnist", "cifar10_resnet18", "cifar100_resnet50"]
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(IMAGES, {**_QUICK, "reach": 1}, images),
+    Experiment(IMAGES, {**_QUICK, "reach": 1, "tasks": _SMALL_TASKS}, images),
     Experiment(TEXTS, _QUICK, texts),
     Experiment(
         ABLATION,

@@ -1,7 +1,5 @@
 """Delta-SGD's claims: what the measures say of made-up runs, and of a Delta-SGD that cannot adapt."""
 
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,13 +7,10 @@ import pytest
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
-from fedlib.models import Softmax
-
 from fedlib.reproduction import claims
 from fedlib.reproduction.delta_sgd.claims import OURS, VARIANTS
 from fedlib.reproduction.delta_sgd.runs import ABLATION, CLIENTS, IMAGES, TEXTS
 from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN
-from fedlib.results import Store
 
 ROUNDS, SEEDS = 10, 3
 COLUMNS = [(task, alpha) for task in ("mnist", "fashion_mnist") for alpha in (0.01, 0.1, 1.0)]
@@ -68,8 +63,11 @@ def test_robust_holds_if_delta_sgd_is_near_the_best_everywhere_and_nobody_else_i
 def test_robust_fails_if_delta_sgd_is_far_behind_once_or_another_method_never_is(base):
     once = verdict("delta-robust", IMAGES, table(base, **{OURS: 0.75}))
     assert [s.verdict for s in once.statements] == [HOLDS, FAILS, HOLDS]
-    everywhere = [run for n, c in enumerate(COLUMNS)
-                  for run in runs(base, {"sgd": 0.8, OURS: 0.79}, task=c[0], alpha=c[1])]
+    everywhere = [
+        run
+        for n, c in enumerate(COLUMNS)
+        for run in runs(base, {"sgd": 0.8, OURS: 0.79}, task=c[0], alpha=c[1])
+    ]
     other = verdict("delta-robust", IMAGES, everywhere)
     assert [s.verdict for s in other.statements] == [HOLDS, HOLDS, FAILS]
 
