@@ -12,7 +12,8 @@ from fedlib.models.layers import Linear
 from fedlib.models.recurrent import Embedding
 
 PADDING = 0  # the token that is no part of a text
-STD = 0.3  # of the initial vectors
+STD = 0.05  # of the initial vectors
+SCALE = 8.0  # of the vectors, which lets rare words learn
 
 
 class AttentionClassifier(Architecture):
@@ -41,7 +42,7 @@ class AttentionClassifier(Architecture):
     def features(self, x: Tensor) -> Tensor:
         """The hidden layer's activations, ``[..., size]``."""
         mask = x != PADDING
-        y = self.words(x) + self.positions.weight[..., None, : x.shape[-1], :]
+        y = SCALE * (self.words(x) + self.positions.weight[..., None, : x.shape[-1], :])
         y = y + self.attention(y, mask)
         known = mask.to(y.dtype).unsqueeze(-1)
         if len(known) != len(y) and known.dim() == y.dim():

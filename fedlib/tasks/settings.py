@@ -177,8 +177,8 @@ def delta_sgd(small: bool = False) -> Values:
     not printed: they are those of the authors' published commands.
 
     Args:
-        small: FedAdam's rate is 0.03 instead of 0.001, which moves no parameter by more than 0.03
-            in the thirty rounds of a small problem.
+        small: FedAdam's rate is 0.03 instead of 0.001, which would move no parameter by more than
+            0.04 in the forty rounds of a small problem.
     """
     sgd = {"client_lr": 0.1, "server_lr": 1.0}
     rate = 0.03 if small else 1e-3

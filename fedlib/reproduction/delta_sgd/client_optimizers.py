@@ -104,15 +104,16 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
+    whole = _whole(histories)
     shown = {
         title: places
-        for title, places in panels.items()
+        for title, places in (panels if whole else _small(panels, histories)).items()
         if any(_at(histories, *place) for place in places.values())
     }
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    sources = ("printed", "ours") if _whole(histories) else ("ours",)
+    sources = ("printed", "ours") if whole else ("ours",)
     size = (2.5 * len(shown), 1.2 + 1.9 * len(sources))
     with style.panels(len(sources), len(shown), size, sharex="col", sharey="col") as (figure, axes):
         rows = axes.reshape(len(sources), -1)
@@ -126,8 +127,8 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                     ax.plot(part["place"], part["value"], label=look.label, **look.line())
                     low, high = part["value"] - part["std"], part["value"] + part["std"]
                     ax.fill_between(part["place"], low, high, color=look.color, alpha=0.12, lw=0)
-            column[0].set_title(title if _whole(histories) else _small_title(places))
-            column[-1].set_xticks(range(len(places)), _ticks(places, histories))
+            column[0].set_title(title)
+            column[-1].set_xticks(range(len(places)), list(places))
             column[-1].set_xlim(-0.2, len(places) - 0.8)
             frame.insert(0, "panel", title)
             frames.append(frame)
@@ -137,19 +138,23 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def _small_title(places: Mapping[str, tuple[str, float]]) -> str:
-    """A panel's title where small problems stand in the tasks' place."""
-    tasks, alphas = ({place[part] for place in places.values()} for part in (0, 1))
-    if len(tasks) == 1:
-        return f"{SMALLER[tasks.pop()][-1]}, over α"
-    return f"other problem, α = {alphas.pop():g}"
-
-
-def _ticks(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> list[str]:
-    """The places' labels; of small problems, where these vary, what was trained."""
-    if _whole(histories) or len({task for task, _ in places.values()}) == 1:
-        return list(places)
-    return [SMALLER[task][-1].replace(", ", "\n") for task, _ in places.values()]
+def _small(panels: Profiles, histories: Sequence[History]) -> Profiles:
+    """The panels of the small problems in the tasks' place: over alpha as they are, and from task to
+    task one for each alpha, with all problems that were run.
+    """
+    single, alphas = {}, set()
+    for places in panels.values():
+        tasks = {task for task, _ in places.values()}
+        if len(tasks) == 1:
+            single[f"{SMALLER[tasks.pop()][-1]}, over α"] = places
+        else:
+            alphas |= {alpha for _, alpha in places.values()}
+    problems = [task for task in SMALLER if of_task(histories, task)]
+    several = {
+        f"α = {alpha:g}": {SMALLER[task][-1].replace(", ", "\n"): (task, alpha) for task in problems}
+        for alpha in sorted(alphas, reverse=True)
+    }
+    return single | several
 
 
 def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> pd.DataFrame:

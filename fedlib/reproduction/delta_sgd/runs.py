@@ -253,14 +253,16 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     At the paper preset with the released script's draws, but for ``seeds``, whose seeds vary them.
 
     Parts: ``delta`` (Figure 4), ``epochs`` (Figure 5), ``more_epochs``, ``seeds`` (Figure 6, Table
-    7), ``fedprox`` (Tables 2b and 6), ``fedavg``: the same without the proximal term, from Table 1,
-    ``sizes`` (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
+    7), ``fedprox`` (Tables 2b and 6), at the paper preset ``fedavg``: the same without the proximal
+    term, from Table 1, ``sizes`` (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
     """
     requests = []
     authors = preset == "paper"
     swept = [(TASKS[label], "delta", "delta", "figure4") for label in STATED["figure4"]["tasks"]]
     swept += [(LONGER, "epochs", "local_epochs", "figure5")]
     for task, part, key, figure in swept:
+        if task not in (LONGER, *number(numbers, "tasks", RESNETS)):
+            continue
         axes = {key: STATED[figure][key]}
         for alpha in number(numbers, "resnet_alphas", STATED[figure]["alphas"]):
             common = _common(task, seed, numbers, authors, alpha=alpha)
@@ -274,13 +276,15 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     made = partial(table_runs, seed=seed, numbers=numbers, authors=authors)
     if numbers.get("epochs") is not None:
         longer = {"local_epochs": numbers["epochs"]}
-        runs = made([TABLE_1[LONGER]], "more_epochs", alphas=[again["alpha"]])
+        every, alphas = {**numbers, "tasks": None}, [again["alpha"]]
+        runs = table_runs([TABLE_1[LONGER]], "more_epochs", seed, every, alphas, authors)
         requests += [replace(run, overrides={**run.overrides, **longer}) for run in runs]
+    if preset == "paper":
+        requests += made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]])
     return [
         *requests,
         *table_runs(three, "seeds", seed, several, [again["alpha"]]),
         *made(TABLE_6.values(), "fedprox"),
-        *made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]]),
         *made(TABLE_3.values(), "sizes", sizes=sizes),
         *made(TABLE_4.values(), "fedadam"),
         *made(TABLE_5.values(), "moon"),
@@ -297,8 +301,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         ABLATION,
         {
             **_QUICK,
-            **{"resnet_alphas": [0.1], "epochs": 3, "size_range": "20-100"},
-            "tasks": ["cifar10_resnet18", "cifar100_resnet50"],
+            **{"resnet_alphas": [0.1], "epochs": 2, "size_range": "20-100"},
+            "tasks": ["fashion_mnist", "cifar10_resnet18"],
         },
         ablation,
     ),

@@ -1,8 +1,11 @@
-"""Delta-SGD's claims: what the measures say of made-up runs, and of a Delta-SGD that cannot adapt."""
+"""Delta-SGD's claims: measures on made-up runs, and a Delta-SGD whose steps cannot adapt."""
+
+import os
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import fedlib
 from fedlib.engine.config import configure
@@ -11,6 +14,7 @@ from fedlib.reproduction import claims
 from fedlib.reproduction.delta_sgd.claims import OURS, VARIANTS
 from fedlib.reproduction.delta_sgd.runs import ABLATION, CLIENTS, IMAGES, TEXTS
 from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN
+from fedlib.results import Store
 
 ROUNDS, SEEDS = 10, 3
 COLUMNS = [(task, alpha) for task in ("mnist", "fashion_mnist") for alpha in (0.01, 0.1, 1.0)]
@@ -105,3 +109,21 @@ def test_on_text_sgd_stays_at_chance_and_delta_sgd_does_not(base, sgd, ours, exp
     plain = dict.fromkeys(("sgd", "sgd_decay", "sgdm", "sgdm_decay"), 0.25) | {"sgd": sgd}
     histories = runs(base, {**plain, OURS: ours}, task="ag_news", alpha=1.0)
     assert verdict("delta-text", TEXTS, histories).verdict == expected
+
+
+@pytest.mark.skipif(os.environ.get("FEDLIB_CLAIMS") != "all", reason="FEDLIB_CLAIMS is not 'all'")
+def test_without_the_bound_on_growth_delta_sgd_is_not_robust(tmp_path, monkeypatch):
+    """Steps that follow the local smoothness alone are too bold: the claim no longer holds."""
+
+    def advance(self, x, g, before, state):
+        moved = torch.linalg.vector_norm(x - state["previous"], dim=-1, keepdim=True)
+        turned = torch.linalg.vector_norm(g - before, dim=-1, keepdim=True)
+        both = (moved > 0) & (turned > 0)
+        bound = self.gamma * moved / (2 * torch.where(both, turned, 1))
+        eta = torch.where(both, bound, state["eta"])
+        return x - eta * g, {"previous": x, "eta": eta, "theta": eta / state["eta"]}
+
+    monkeypatch.setattr(fedlib.DeltaSGD, "advance", advance)
+    store = Store(tmp_path, published=())
+    (judged,) = claims.judge(["delta-robust"], "quick", store, train=True, progress=False)
+    assert judged.verdict == FAILS, judged.frame().to_string()
