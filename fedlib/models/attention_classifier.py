@@ -12,8 +12,7 @@ from fedlib.models.layers import Linear
 from fedlib.models.recurrent import Embedding
 
 PADDING = 0  # the token that is no part of a text
-STD = 0.05  # of the initial vectors
-SCALE = 8.0  # of the vectors, which lets rare words learn
+STD = 0.3  # of the initial vectors
 
 
 class AttentionClassifier(Architecture):
@@ -42,7 +41,7 @@ class AttentionClassifier(Architecture):
     def features(self, x: Tensor) -> Tensor:
         """The hidden layer's activations, ``[..., size]``."""
         mask = x != PADDING
-        y = SCALE * (self.words(x) + self.positions.weight[..., None, : x.shape[-1], :])
+        y = self.words(x) + self.positions.weight[..., None, : x.shape[-1], :]
         y = y + self.attention(y, mask)
         known = mask.to(y.dtype).unsqueeze(-1)
         if len(known) != len(y) and known.dim() == y.dim():

@@ -1,7 +1,8 @@
 """What Delta-SGD claims, as statements about runs.
 
 A column is a task at an alpha, as in Table 1. Accuracies are means over the last rounds, at least
-six of them; which method is best or second is said of their means over the seeds.
+six of them. What the claim says of columns is said of means over the seeds, as it is worded: such a
+statement has one margin.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def columns(histories: Sequence[History], key: str = "") -> dict[str, Column]:
     return found
 
 
-def rank(column: Column) -> np.ndarray:
-    """Delta-SGD's rank, one a seed: 1 if no method is better."""
-    return 1 + sum((column[label] > column[OURS]).astype(int) for label in column)
+def rank(column: Column) -> int:
+    """Delta-SGD's, by the means over the seeds: 1 if no method is better."""
+    return 1 + sum(column[label].mean() > column[OURS].mean() for label in column)
 
 
 def second(column: Column) -> np.ndarray:
@@ -94,7 +95,7 @@ def robust(found: Columns) -> list[Statement]:
     """Delta-SGD is first or second in two thirds of the columns and never more than 2 points behind
     the best; every other method loses more than 5 points somewhere.
     """
-    good = np.sum([rank(column) <= 2 for column in found.values()], axis=0)
+    good = sum(rank(column) <= 2 for column in found.values())
     least = 2 * len(found) / 3
     where, far = worst(found, OURS)
     others = [label for label in next(iter(found.values())) if label != OURS]
@@ -102,7 +103,7 @@ def robust(found: Columns) -> list[Statement]:
     weakest = min(losses, key=lambda label: losses[label].mean())
     return [
         above(f"first or second in {least:g} of {len(found)} columns", good, least),
-        below(f"at most {BEHIND} behind the best (farthest: {where})", far, BEHIND),
+        below(f"at most {BEHIND} behind the best (farthest: {where})", far.mean(), BEHIND),
         above(
             f"every other method > {LOSS} behind somewhere (least: {weakest})",
             losses[weakest],

@@ -139,8 +139,8 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
 
 
 def _small(panels: Profiles, histories: Sequence[History]) -> Profiles:
-    """The panels of the small problems in the tasks' place: over alpha as they are, and from task to
-    task one for each alpha, with all problems that were run.
+    """The panels of the small problems: over alpha as they are, and from task to task one for each
+    alpha, with all problems that were run.
     """
     single, alphas = {}, set()
     for places in panels.values():
@@ -151,7 +151,9 @@ def _small(panels: Profiles, histories: Sequence[History]) -> Profiles:
             alphas |= {alpha for _, alpha in places.values()}
     problems = [task for task in SMALLER if of_task(histories, task)]
     several = {
-        f"α = {alpha:g}": {SMALLER[task][-1].replace(", ", "\n"): (task, alpha) for task in problems}
+        f"α = {alpha:g}": {
+            SMALLER[task][-1].replace(", ", "\n"): (task, alpha) for task in problems
+        }
         for alpha in sorted(alphas, reverse=True)
     }
     return single | several

@@ -59,7 +59,7 @@ def table(base, **ours):
 
 def test_robust_holds_if_delta_sgd_is_near_the_best_everywhere_and_nobody_else_is(base):
     judged = verdict("delta-robust", IMAGES, table(base))
-    assert judged.verdict == HOLDS and judged.seeds == SEEDS
+    assert judged.verdict == HOLDS and len(judged.statements[2].margins) == SEEDS
     ranks, near, others = (statement.mean for statement in judged.statements)
     assert (ranks, near, others) == pytest.approx((6 - 4, 0.02 - 0.01, 0.10 - 0.05))
 
