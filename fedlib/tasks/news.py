@@ -44,7 +44,7 @@ paper = {
 }
 QUICK = {
     **{"network": "attention", "pretrained": False, "words": 500, "length": 16},
-    **{"clients": 20, "sizes": 200, "test_examples": 300, "rounds": 20},
+    **{"clients": 20, "sizes": 200, "test_examples": 300, "rounds": 30},
 }
 quick = {name: {**values, **QUICK} for name, values in paper.items()}
 HISTORICAL = {"network": "distilbert"}

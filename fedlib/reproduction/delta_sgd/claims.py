@@ -24,6 +24,10 @@ CHANCE = 1.5  # times the share of one class is near chance
 LEARNS = 2.0  # times that share is far from it
 CLASSES = {"ag_news": 4, "dbpedia": 14}
 PLAIN = ("sgd", "sgd_decay", "sgdm", "sgdm_decay")
+ONE_COLUMN = """\
+on the coarse digits with an MLP at alpha 1 SPS takes larger steps, and Delta-SGD, whose steps start \
+at 0.2 and grow by a twentieth, is second, but three points behind after forty rounds; else the \
+statement holds"""
 FROM_SCRATCH = """\
 the network starts from random word vectors, of which most words of a text need many steps: in so few \
 rounds no method without a step size for each coordinate gets anywhere, Delta-SGD included; the \
@@ -154,7 +158,9 @@ def _of_parts(histories: Sequence[History]) -> dict[str, Columns]:
 
 
 EVIDENCE = (
-    Evidence("delta-robust", {IMAGES: ("table",)}, robust, columns),
+    Evidence(
+        "delta-robust", {IMAGES: ("table",)}, robust, columns, exceptions={"quick": ONE_COLUMN}
+    ),
     Evidence("delta-text", {TEXTS: ()}, text, columns, exceptions={"quick": FROM_SCRATCH}),
     Evidence("delta-delta", {ABLATION: ("delta",)}, best_delta, partial(columns, key="delta")),
     Evidence("delta-epochs", {ABLATION: tuple(VARIANTS)}, variants, _of_parts),
