@@ -104,14 +104,14 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
         for alpha in (0.01, 0.1)
         for label in ("sgd", "delta_sgd")
     ]
-    runs += [made("mnist", 0.01, "delta_sgd", [0.1, 0.2, 0.3, 0.4, 0.9], small="softmax")]
-    figure, data = drawn("figure_1", runs)
+    coarse = made("mnist", 0.01, "delta_sgd", [0.1, 0.2, 0.3, 0.4, 0.9], small="softmax")
+    figure, data = drawn("figure_1", [coarse])
     assert [ax.get_title() for ax in figure.axes] == ["softmax, 7x7 pixels, α = 0.01"]
     assert "printed" not in data
     figure, data = drawn("figure_2", runs)
     (ax,) = figure.axes
     assert ax.get_title() == "MLP, 7x7 pixels, over α" and set(data["source"]) == {"ours"}
-    figure, data = drawn("figure_3", runs)
+    figure, data = drawn("figure_3", [*runs, coarse])
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
     assert np.allclose(line(figure.axes[0], "Δ-SGD").get_ydata(), [90, 80])
