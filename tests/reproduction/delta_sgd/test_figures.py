@@ -114,7 +114,7 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     figure, data = drawn("figure_3", [*runs, coarse])
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
-    assert np.allclose(line(figure.axes[0], "Δ-SGD").get_ydata(), [90, 80])
+    assert np.allclose(line(figure.axes[1], "Δ-SGD").get_ydata(), [90, 80])
 
 
 def test_figure_3_pairs_tasks_and_others_refuse_its_runs(made):
