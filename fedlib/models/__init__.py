@@ -1,5 +1,6 @@
 """Network architectures, one per file. All carry rows: see :mod:`fedlib.models.layers`."""
 
+from fedlib.models.attention_classifier import AttentionClassifier
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.delta_cnn import DeltaCNN
 from fedlib.models.distilbert import DistilBERT
@@ -20,6 +21,7 @@ __all__ = [
     "EMNISTCNN",
     "MLP",
     "VGG11",
+    "AttentionClassifier",
     "BatchNorm2d",
     "DeltaCNN",
     "DistilBERT",

@@ -1,15 +1,22 @@
-"""Delta-SGD's image tasks: overlapping clients with label skew, one central test set."""
+"""Delta-SGD's image tasks: overlapping clients with label skew, one central test set.
+
+The quick preset has small problems in their place: pictures of scikit-learn's digits for softmax
+regression and networks of 32 units a layer. They keep what the paper's comparison rests on: one
+problem whose learning rates are tuned, and others with other classes, depths, scales of the inputs
+and label skews, on which these rates are kept.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
 import numpy as np
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib import datasets, papers, partitioners
-from fedlib.errors import Error, require
-from fedlib.models import DeltaCNN, ResNet
+from fedlib.errors import Error, require, unknown
+from fedlib.models import MLP, DeltaCNN, ResNet, Softmax
 from fedlib.randomness import key
 from fedlib.task import Cohorts, Task, Transform
 from fedlib.tasks import images, settings
@@ -17,6 +24,7 @@ from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 from fedlib.tasks.released_draws import released_draws
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels
+DIGITS = 0.305, 0.376  # of scikit-learn's
 # name -> (data, depth of the ResNet or None for the shallow CNN, the paper's name of the data)
 TASKS = {
     "mnist": ("mnist", None, "MNIST"),
@@ -35,6 +43,7 @@ PAPER: Preset = {
     "author_split": True,
     "draws": None,
     "test_examples": ALL,
+    "network": "paper",
     "width": 1.0,
     # These two are illegible in the text: the authors' code has them.
     "clients_per_round": 10,
@@ -46,16 +55,22 @@ paper = {
     | ({} if depth is None else {"norm": "tracked"})
     for name, (data, depth, label) in TASKS.items()
 }
-SMALL = {"clients": 20, "sizes": 100, "test_examples": AtMost(500)}
-# Running statistics need more steps than these runs have.
-NARROW = {**SMALL, "norm": "batch", "rounds": 10}
-quick = {
-    "mnist": {**paper["mnist"], **SMALL, "width": 1 / 2, "rounds": 20},
-    "fashion_mnist": {**paper["fashion_mnist"], **SMALL, "width": 1 / 2, "rounds": 20},
-    "cifar10_resnet18": {**paper["cifar10_resnet18"], **NARROW, "width": 1 / 16},
-    "cifar100_resnet18": {**paper["cifar100_resnet18"], **NARROW, "width": 1 / 16},
-    "cifar100_resnet50": {**paper["cifar100_resnet50"], **NARROW, "width": 1 / 32},
+SMALL = {"sizes": 100, "batch_size": 12, "rounds": 40, "test_examples": AtMost(1000)}
+# The small problems: data, network, mean and deviation that become 0 and 1, pixels averaged over
+# squares of this side, and what figures call them.
+SMALLER = {
+    "mnist": ("mnist", "softmax", (MEAN, STD), 4, "softmax, 7x7 pixels"),
+    "fashion_mnist": ("fashion_mnist", "mlp", (MEAN, STD), 4, "MLP, 7x7 pixels"),
+    "cifar10_resnet18": ("first_digits", "deep", DIGITS, 1, "deep MLP"),
+    "cifar100_resnet18": ("first_digits", "mlp", (0.0, 1.0), 1, "MLP, faint pixels"),
+    "cifar100_resnet50": ("first_digits", "mlp", DIGITS, 1, "MLP"),
 }
+quick = {
+    name: {**paper[name], **SMALL, "data": data, "network": network}
+    for name, (data, network, *_) in SMALLER.items()
+}
+HISTORICAL = {"network": "paper"}
+HIDDEN = {"softmax": (), "mlp": (32,), "deep": (32, 32, 32)}  # units of the small networks
 
 
 def load(given: Given) -> Task:
@@ -83,6 +98,10 @@ def load(given: Given) -> Task:
             draws, whatever the seeds; see :mod:`fedlib.tasks.released_draws`. Default: by the
             seeds of the task and of the run.
         test_examples: how many test images, drawn at random.
+        network: ``"paper"``, the one that the task is named after; or of the small problems
+            ``"softmax"`` regression, ``"mlp"`` with one hidden layer of 32 units, ``"deep"`` with
+            three; of inputs see :data:`SMALLER`, of learning rates
+            :func:`fedlib.tasks.settings.small_clients`.
         width: factor on all layer widths.
         norm: of a ResNet: ``"tracked"``, the paper preset's, keeps running statistics as the
             code behind the printed numbers does, but always averages them with the model (under
@@ -94,26 +113,42 @@ def load(given: Given) -> Task:
     parts, cohorts = _draw(given, np.asarray(dataset.train_y))
     tested = sample(given.test_examples, len(dataset.test_y), "test_examples", given.seed)
     classes = images.classes(dataset)
+    small = given.network != "paper"
+    if small and given.network not in HIDDEN:
+        raise unknown("network", given.network, ("paper", *HIDDEN))
+    transform: Transform = shifted
+    if small:
+        _, _, constants, block, label = SMALLER[given.name]
+        transform = partial(flat, constants=constants, block=block)
+    elif depth is not None:
+        transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
+    inputs = transform(images.tensor(dataset.test_x[:1]), None).numel() if small else 0
 
     def model() -> nn.Module:
+        if small:
+            hidden = HIDDEN[given.network]
+            return MLP(inputs, hidden, classes, given.width) if hidden else Softmax(inputs, classes)
         if depth is None:
             return DeltaCNN(classes, width=given.width)
         return ResNet(depth, classes, width=given.width, norm=given.norm)
 
-    transform: Transform = shifted
-    if depth is not None:
-        transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
     return Task(
         name=given.name,
         model=model,
         train=images.clients(dataset, "train", parts),
         test=images.clients(dataset, "test", [tested], ["all"]),
         transform=transform,
-        hyperparameters=settings.delta_sgd(),
-        client_hyperparameters=settings.delta_sgd_clients(),
-        options={"test_examples": len(tested)},
+        hyperparameters=settings.delta_sgd(small),
+        client_hyperparameters=(
+            settings.small_clients() if small else settings.delta_sgd_clients()
+        ),
+        options={
+            "test_examples": len(tested),
+            **({"norm": None} if small and depth else {}),
+            **({"width": None} if given.network == "softmax" else {}),
+        },
         cohorts=cohorts,
-        label=label if depth is None else f"{label} ResNet-{depth}",
+        label=label if depth is None or small else f"{label} ResNet-{depth}",
         **images.origin(dataset),
     )
 
@@ -124,6 +159,22 @@ def shifted(x: Tensor, keys: Tensor | None) -> Tensor:
     Fashion-MNIST is shifted and scaled with MNIST's numbers, as in the authors' code.
     """
     return ((x.float() / 255 - MEAN) / STD).unsqueeze(-3)
+
+
+def flat(
+    x: Tensor, keys: Tensor | None, *, constants: tuple[float, float], block: int = 1
+) -> Tensor:
+    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., F]``.
+
+    Args:
+        constants: mean and deviation, of pixels in [0, 1], that become 0 and 1.
+        block: side of the squares whose pixels are averaged.
+    """
+    x = x.float() / 255
+    if block > 1:
+        x = F.avg_pool2d(x.flatten(0, -3), block).view(*x.shape[:-2], -1)
+    mean, std = constants
+    return (x.flatten(-2) if block == 1 else x).sub(mean).div(std)
 
 
 def _draw(given: Given, labels: np.ndarray) -> tuple[list[np.ndarray], Cohorts | None]:

@@ -65,13 +65,18 @@ def small(label: str) -> Values:
     Args:
         label: the task's name in the paper, for instance ``"CIFAR-10"``.
     """
-    values: Values = {
-        algorithm: {f"{side}_lr": 10.0**power for side, power in log10.items()}
-        for algorithm, log10 in small_problems()[label].items()
-    }
+    values = small_rates(label)
     for algorithm in ("fedadagrad", "fedadam", "fedyogi"):
         values[algorithm]["tau"] = 1e-3
     return values
+
+
+def small_rates(label: str) -> Values:
+    """The learning rates of ``small.toml`` for a label, by algorithm."""
+    return {
+        algorithm: {f"{side}_lr": 10.0**power for side, power in log10.items()}
+        for algorithm, log10 in small_problems()[label].items()
+    }
 
 
 def small_problems() -> dict[str, Any]:
@@ -172,16 +177,21 @@ def mime(label: str) -> Values:
     }
 
 
-def delta_sgd() -> Values:
+def delta_sgd(small: bool = False) -> Values:
     """The Delta-SGD paper's values by algorithm; its clients' are :func:`delta_sgd_clients`.
 
     FedAdam has PyTorch's defaults for Adam (Table 4). FedProx' mu and MOON's mu and temperature are
     not printed: they are those of the authors' published commands.
+
+    Args:
+        small: FedAdam's rate is 0.03 instead of 0.001, which would move no parameter by more than
+            0.04 in the forty rounds of a small problem.
     """
     sgd = {"client_lr": 0.1, "server_lr": 1.0}
+    rate = 0.03 if small else 1e-3
     return {
         "fedavg": sgd,
-        "fedadam": {**sgd, "server_lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "tau": 1e-8},
+        "fedadam": {**sgd, "server_lr": rate, "beta1": 0.9, "beta2": 0.999, "tau": 1e-8},
         "fedprox": {**sgd, "mu": 0.01},
         "moon": {"client_lr": 0.1, "mu": 1.0, "temperature": 0.5},
     }
@@ -203,3 +213,9 @@ def delta_sgd_clients() -> Values:
         "sps": {},
         "delta_sgd": {key: own[key] for key in ("delta", "gamma", "eta0", "theta0")},
     }
+
+
+def small_clients() -> Values:
+    """:func:`delta_sgd_clients` of the small problems: their rates are tuned on one of these."""
+    tuned = small_rates("Delta-SGD")
+    return {name: tuned.get(name, values) for name, values in delta_sgd_clients().items()}

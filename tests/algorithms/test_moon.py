@@ -170,7 +170,7 @@ def test_without_the_term_and_in_the_first_round_it_is_fedavg() -> None:
 
 
 def test_batches_chunks_and_grids_agree_on_a_model_with_dropout() -> None:
-    task = fedlib.load_task("mnist", clients=3, width=0.2, test_examples=20)
+    task = fedlib.load_task("mnist", network="paper", clients=3, width=0.2, test_examples=20)
     common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": None}
     cells = [{"mu": mu, "batch_size": 30, "client_lr": 0.05} for mu in (0.5, 2.0)]
     configure, execute = fedlib.engine.configure, fedlib.engine.execute

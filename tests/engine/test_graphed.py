@@ -53,7 +53,7 @@ CASES = [
     ("synthetic", {"clients": 8}, "mime", {"base": "momentum"}),
     ("emnist_cr", {"network": "paper", "clients": 5, "width": 0.1}, "fedavg", {"local_epochs": 2}),
     (
-        *("cifar10_resnet18", {"clients": 5, "sizes": 9, "width": 1 / 32, "norm": "tracked"}),
+        *("cifar10_resnet18", {"preset": "paper", "clients": 5, "sizes": 9, "width": 1 / 32}),
         *("fedavg", {"client_optimizer": "delta_sgd", "batch_size": 4}),
     ),
 ]

@@ -255,7 +255,7 @@ def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else() -> None:
 
 
 def test_batch_statistics_do_not_depend_on_the_size_of_a_grid() -> None:
-    task = fedlib.load_task("cifar10_resnet18", clients=4, width=0.05)
+    task = fedlib.load_task("cifar10_resnet18", preset="paper", clients=4, sizes=40, width=0.05)
     common: dict[str, Any] = {"rounds": 0, "dtype": "float64"}
     alone = fedlib.run(task, "fedavg", **common)
     many = fedlib.grid(task, "fedavg", client_lr=[0.01 * n for n in range(1, 13)], **common)

@@ -15,7 +15,7 @@ import fedlib
 from fedlib import randomness
 from fedlib.errors import Error
 from fedlib.losses import sequence_cross_entropy
-from fedlib.models import DistilBERT
+from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.models.attention import SelfAttention
 from fedlib.models.distilbert import published_name
 from tests.models.oracles import MODELS, TINY, VECTORS, call, count, flat_rows, texts
@@ -205,3 +205,18 @@ def test_backends_agree_on_a_task_of_texts(name: str) -> None:
     assert abs(losses.iloc[-1] - losses.iloc[0]) > 1e-4
     if name == "sent140":
         assert torch.equal(runs[0].params["embedding.weight"], VECTORS.double())
+
+
+def test_the_attention_classifier_adds_up_the_words_and_not_the_padding() -> None:
+    torch.manual_seed(0)
+    model = AttentionClassifier(3, vocab=9, positions=6, size=4).double()
+    text = torch.tensor([[5, 2, 7, 0, 0, 0]])
+    short = model(text[:, :3])
+    assert torch.allclose(model(text), short, rtol=0, atol=1e-12)
+    assert not torch.allclose(model(torch.tensor([[5, 2, 7, 8, 0, 0]])), short)
+    with torch.no_grad():
+        for layer in (model.attention.output.weight, model.attention.output.bias):
+            layer.zero_()
+    vectors = model.words.weight[text[0, :3]] + model.positions.weight[:3]
+    expected = model.dense(torch.relu(model.dense1(vectors.sum(0))))
+    assert torch.allclose(model(text)[0], expected, rtol=0, atol=1e-12)

@@ -176,7 +176,7 @@ def test_delta_sgd_asks_twice_on_one_batch() -> None:
 
 
 def test_masks_of_their_own_change_delta_sgds_steps() -> None:
-    task = fedlib.load_task("mnist", clients=3, width=0.2, test_examples=20)
+    task = fedlib.load_task("mnist", network="paper", clients=3, width=0.2, test_examples=20)
     ends = [
         fedlib.run(
             task,
@@ -270,7 +270,7 @@ def test_names_keys_and_defaults() -> None:
     assert built.client == fedlib.DeltaSGD(1.0, 2.0, 0.1, 1.0, 1e-8, "eta0", True)
     built = resolved("fedavg", task, client_optimizer="sps", f_star=-1, c=2, eta_max=3)
     assert built.client == fedlib.SPS(-1.0, 2.0, 3.0)
-    tuned = fedlib.load_task("mnist")
+    tuned = fedlib.load_task("mnist", network="paper")
     assert resolved("fedavg", tuned, client_optimizer="adam").client.lr == 1e-3
     assert resolved("fedavg", tuned, client_optimizer="delta_sgd").client == fedlib.DeltaSGD()
 

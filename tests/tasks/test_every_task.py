@@ -14,8 +14,9 @@ from fedlib.models.layers import Dropout
 
 # Of these the seed chooses clients or deals texts; the quick posts are generated, and all taken.
 TEXTS = ("shakespeare", "fair_sent140", "ag_news", "dbpedia")
-IMAGE = {"clients": 3, "test_examples": 140, "width": 1 / 32}
-NEWS = {"clients": 5, "sizes": 9, "length": 6, "test_examples": 20, "width": 0.02}
+RESNET = {"network": "paper", "clients": 3, "test_examples": 140, "width": 1 / 32}
+CNN = {"network": "paper", "clients": 5, "test_examples": 40, "width": 0.3}
+NEWS = {"clients": 5, "sizes": 9, "length": 6, "test_examples": 20}
 # Small enough that two rounds on each backend take about a second.
 SMALL: dict[str, dict[str, Any]] = {
     "quadratic": {},
@@ -41,12 +42,12 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "fair_sent140": {"clients": 4, "examples": 8, "width": 0.03},
     "synthetic": {"clients": 7},
-    "mnist": {"clients": 5, "sizes": "30-70", "test_examples": 40, "width": 0.3},
-    "fashion_mnist": {"clients": 5, "sizes": 20, "test_examples": 40, "width": 0.3},
-    "cifar10_resnet18": {**IMAGE, "sizes": "5-20"},
-    "cifar100_resnet18": {**IMAGE, "sizes": 9, "norm": "group"},
-    "cifar100_resnet50": {**IMAGE, "sizes": 6},
-    "ag_news": NEWS,
+    "mnist": {**CNN, "sizes": "30-70"},
+    "fashion_mnist": {**CNN, "sizes": 20},
+    "cifar10_resnet18": {**RESNET, "data": "cifar10", "sizes": "5-20", "norm": "batch"},
+    "cifar100_resnet18": {**RESNET, "data": "cifar100", "sizes": 9, "norm": "group"},
+    "cifar100_resnet50": {**RESNET, "data": "cifar100", "sizes": 6, "norm": "batch"},
+    "ag_news": {**NEWS, "network": "distilbert", "layers": 1, "width": 0.02},
     "dbpedia": NEWS,
 }
 METRICS = {"emnist_ae": "mse_x1000", "stackoverflow_lr": "recall_at_5", "quadratic": "loss"}

@@ -136,8 +136,14 @@ def test_delta_sgds_values() -> None:
     values = settings.delta_sgd()
     assert values["fedprox"]["mu"] == 0.01
     assert values["moon"].items() >= {"mu": 1.0, "temperature": 0.5}.items()
-    task = fedlib.load_task("mnist")
+    task = fedlib.load_task("mnist", network="paper")
     assert task.client_hyperparameters == clients and task.hyperparameters == values
+    small = fedlib.load_task("mnist")
+    assert {**small.hyperparameters, "fedadam": values["fedadam"]} == values
+    assert small.hyperparameters["fedadam"] == {**values["fedadam"], "server_lr": 0.03}
+    for name, own in small.client_hyperparameters.items():
+        power = 2 * np.log10(own["client_lr"]) if "client_lr" in own else 0.0
+        assert own.keys() == clients[name].keys() and power == pytest.approx(round(power))
 
 
 # --------------------------------------------------------------------------------------- partitions
@@ -223,7 +229,7 @@ def test_silos_are_more_alike_with_a_large_beta() -> None:
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10_resnet18"])
 def test_auto_tuned_clients(name: str) -> None:
-    task = fedlib.load_task(name)
+    task = fedlib.load_task(name, clients=20, test_examples=500)
     assert (task.train.sizes == 90).all() and len(task.train) == 20
     assert (labels(task, 0).diff() >= 0).all(), "in the order of the labels, without the last tenth"
     assert len(set(task.train.index.tolist())) < 1800, "clients draw with replacement"
@@ -231,7 +237,7 @@ def test_auto_tuned_clients(name: str) -> None:
     assert len(task.test) == 1 and len(set(task.test.index.tolist())) == task.test.sizes[0] == 500
     # alpha = 0.1 gives most of a client's examples to few labels, alpha = 10 to all of them.
     distinct = [len(set(labels(task, client).tolist())) for client in range(20)]
-    mixed = fedlib.load_task(name, alpha=10)
+    mixed = fedlib.load_task(name, clients=20, alpha=10)
     assert np.mean(distinct) < 6
     assert np.mean([len(set(labels(mixed, client).tolist())) for client in range(20)]) > 8
     whole = fedlib.load_task(name, clients=200, sizes="100-500", author_split=False)
@@ -249,6 +255,7 @@ def test_the_whole_test_set_is_one_client(root: Path) -> None:
 
 
 def test_bad_options() -> None:
+    resnet = {"name": "cifar10_resnet18", "network": "paper", "data": "cifar10"}
     cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
         ({"name": "mnist", "sizes": "500-100"}, "high is 100, below low"),
@@ -259,8 +266,9 @@ def test_bad_options() -> None:
         ({"name": "mnist", "draws": "authors", "sizes": "5-9"}, "sizes is '5-9'.*one number"),
         ({"name": "mnist", "test_examples": 10**6}, "test_examples is 1000000; allowed: 1.."),
         ({"name": "fashion_mnist", "norm": "batch"}, "unknown option of task fashion_mnist"),
-        ({"name": "cifar10_resnet18", "norm": "layer"}, "unknown norm of ResNet 'layer'"),
-        ({"name": "cifar10_resnet18", "width": 0}, "width is 0"),
+        ({"name": "cifar10_resnet18", "network": "mpl"}, "unknown network 'mpl'.*'mlp'"),
+        ({**resnet, "norm": "layer"}, "unknown norm of ResNet 'layer'"),
+        ({**resnet, "width": 0}, "width is 0"),
         ({"name": "fair_cifar10", "examples": 0}, "examples is 0"),
         ({"name": "fair_cifar10", "beta": -1}, "beta is -1"),
         ({"name": "fair_femnist", "clients": 101}, r"clients is 101; allowed: 1\.\.100"),
@@ -366,7 +374,8 @@ def test_padded_crops_are_windows_of_the_padded_image() -> None:
 
 @pytest.mark.parametrize("name", ["cifar10_resnet18", "cifar100_resnet18", "fair_cifar10"])
 def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
-    full = {"preset": "paper", "examples": 160} if name == "fair_cifar10" else {}
+    full = {"network": "paper", "data": name.split("_")[0]}
+    full = {"preset": "paper", "examples": 160} if name == "fair_cifar10" else full
     task = fedlib.load_task(name, clients=3, width=1 / 32, **full)
     printed = {
         "cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276]),
@@ -382,9 +391,23 @@ def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
     assert isinstance(padded.transform, partial) and padded.transform.keywords["pad"] == 4
 
 
+def test_small_problems_have_pixels_of_mean_0_and_deviation_1() -> None:
+    """MNIST's pixels with MNIST's constants, digits with their own; what their networks take."""
+    inputs = {"mnist": 49, "fashion_mnist": 49, "cifar10_resnet18": 128}
+    for name, features in inputs.items():
+        task = fedlib.load_task(name)
+        x = task.transform(task.train.x[:500], None)
+        assert x.shape == (500, features) and task.model()(x).shape == (500, 10)
+        assert abs(float(x.mean())) < 0.25 and 0.7 < float(x.std()) < 1.4, name
+    spots = torch.zeros(1, 28, 28, dtype=torch.uint8)
+    spots[0, :2, :4] = 255
+    got = fedlib.load_task("fashion_mnist").transform(spots, None)[0] * 0.3081 + 0.1307
+    assert got[0].item() == pytest.approx(0.5) and got[1:].abs().max() < 1e-6
+
+
 def test_mnists_constants_serve_both() -> None:
     for name in ("mnist", "fashion_mnist"):
-        task = fedlib.load_task(name)
+        task = fedlib.load_task(name, network="paper")
         x = torch.tensor([[0, 255]], dtype=torch.uint8).view(1, 2, 1, 1).expand(1, 2, 28, 28)
         got = task.transform(x, None)
         assert got.shape == (1, 2, 1, 28, 28)

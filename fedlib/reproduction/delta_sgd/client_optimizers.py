@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from fedlib.reproduction.printed import of_task, printed_curves
 from fedlib.reproduction.table import NAN, Cell
 from fedlib.results.reading import client_label, group, hyperparameter, option
 from fedlib.results.selection import settings
+from fedlib.tasks.auto_tuned import SMALLER
 
 # A panel of curves: task and alpha. The text does not print the alphas of Figure 1. (A) is the
 # tuned task; what is said of (B) fits Table 1 at 0.01 only, what is said of (C) at 0.1 and at 1.
@@ -50,9 +52,21 @@ ALPHAS = {
 }
 
 
+def problem(run: History) -> str:
+    """What was trained: the table's task, or the small problem in its place."""
+    task = run.config.task
+    small = task["options"].get("network", "paper") != "paper"
+    return SMALLER[task["name"]][-1] if small else TABLE_1[task["name"]].label
+
+
+def _whole(histories: Sequence[History]) -> bool:
+    """Whether these are runs at the paper's settings, beside which printed numbers may stand."""
+    return all(run.config.task["preset"] == "paper" for run in histories)
+
+
 def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) -> Drawing:
-    """Test accuracy over rounds with Table 1's numbers as marks (Figures 1 and 6); several seeds as
-    means and bands of ± one standard deviation.
+    """Test accuracy over rounds (Figures 1 and 6), beside runs at the paper's settings Table 1's
+    numbers as marks; several seeds as means and bands of ± one standard deviation.
 
     Args:
         panels: task and alpha of each; those without runs are left out.
@@ -63,25 +77,26 @@ def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) ->
     shown = [(*panel, runs) for panel in panels if (runs := _at(histories, *panel))]
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
-    frames = []
+    frames, key = [], []
     with _panels(len(shown), 3.2) as (figure, axes):
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
-            data = printed_curves(
-                *(TABLE_1[task], runs, "avg"),
-                title=f"{TABLE_1[task].label}, α = {alpha:g}",
-                column=f"alpha {alpha:g}",
-                by=client_label,
-                ax=ax,
-            )
+            title = f"{problem(runs[0])}, α = {alpha:g}"
+            options: dict[str, Any] = {"title": title, "by": client_label, "ax": ax}
+            if _whole(runs):
+                column = f"alpha {alpha:g}"
+                data = printed_curves(TABLE_1[task], runs, "avg", column=column, **options)
+                key = [printed_key(*(TABLE_1[task].rounds for task, _, _ in shown))]
+            else:
+                data = learning_curves(runs, legend=False, **options)[1]
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
             frames.append(data.assign(alpha=alpha))
-        shared_legend(figure, printed_key(*(TABLE_1[task].rounds for task, _, _ in shown)))
+        shared_legend(figure, *key)
     return figure, pd.concat(frames, ignore_index=True)
 
 
 def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
-    """Final accuracies along a panel's settings, a line per client optimizer: above as Table 1
-    prints them, below ours (Figures 2 and 3).
+    """Final accuracies along a panel's settings, a line per client optimizer (Figures 2 and 3);
+    above runs at the paper's settings a row of panels as Table 1 prints them.
 
     Args:
         panels: those without runs are left out.
@@ -89,33 +104,59 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
+    whole = _whole(histories)
     shown = {
         title: places
-        for title, places in panels.items()
+        for title, places in (panels if whole else _small(panels, histories)).items()
         if any(_at(histories, *place) for place in places.values())
     }
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    size = (2.5 * len(shown), 4.6)
-    with style.panels(2, len(shown), size, sharex="col", sharey="col") as (figure, drawn):
-        axes = drawn.reshape(2, -1)
-        for column, (title, places) in zip(axes.T, shown.items(), strict=True):
+    sources = ("printed", "ours") if whole else ("ours",)
+    size = (2.5 * len(shown), 1.2 + 1.9 * len(sources))
+    with style.panels(len(sources), len(shown), size, sharex="col", sharey="col") as (figure, axes):
+        rows = axes.reshape(len(sources), -1)
+        for column, (title, places) in zip(rows.T, shown.items(), strict=True):
             frame = _profile(places, histories)
-            for ax, source in zip(column, ("printed", "ours"), strict=True):
+            frame = frame[frame["source"].isin(sources)]
+            for ax, source in zip(column, sources, strict=True):
                 lines = frame[frame["source"] == source].groupby("algorithm", sort=False)
                 for key, part in lines:
                     look = style.look(str(key))
                     ax.plot(part["place"], part["value"], label=look.label, **look.line())
+                    low, high = part["value"] - part["std"], part["value"] + part["std"]
+                    ax.fill_between(part["place"], low, high, color=look.color, alpha=0.12, lw=0)
             column[0].set_title(title)
-            column[1].set_xticks(range(len(places)), list(places))
-            column[1].set_xlim(-0.2, len(places) - 0.8)
+            column[-1].set_xticks(range(len(places)), list(places))
+            column[-1].set_xlim(-0.2, len(places) - 0.8)
             frame.insert(0, "panel", title)
             frames.append(frame)
-        axes[0, 0].set_ylabel("printed accuracy (%)")
-        axes[1, 0].set_ylabel("ours (%)")
+        for ax, source in zip(rows[:, 0], sources, strict=True):
+            ax.set_ylabel(f"{source} accuracy (%)" if len(sources) > 1 else "test accuracy (%)")
         shared_legend(figure)
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _small(panels: Profiles, histories: Sequence[History]) -> Profiles:
+    """The panels of the small problems: over alpha as they are, and from task to task one for each
+    alpha, with all problems that were run.
+    """
+    single, alphas = {}, set()
+    for places in panels.values():
+        tasks = {task for task, _ in places.values()}
+        if len(tasks) == 1:
+            single[f"{SMALLER[tasks.pop()][-1]}, over α"] = places
+        else:
+            alphas |= {alpha for _, alpha in places.values()}
+    problems = [task for task in SMALLER if of_task(histories, task)]
+    several = {
+        f"α = {alpha:g}": {
+            SMALLER[task][-1].replace(", ", "\n"): (task, alpha) for task in problems
+        }
+        for alpha in sorted(alphas, reverse=True)
+    }
+    return single | several
 
 
 def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> pd.DataFrame:
@@ -145,6 +186,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
                 cell = _cells(table.task, alpha).get("delta_sgd")
                 # The numbers of deltas other than Table 1's are printed as a drawing only.
                 legible = cell is not None and delta == STATED["delta_sgd"]["delta"]
+                legible = legible and _whole(runs)
                 printed = (cell.printed, cell.unclear) if cell and legible else (NAN, "")
                 rows.append((table.task, alpha, delta, *_final(runs), *printed))
             columns = ["task", "alpha", "delta", "mean", "std", "seeds", "printed", "unclear"]
@@ -154,13 +196,16 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
                 ax.semilogx(part["delta"], part["mean"], label=look.label, **look.line())
                 marked = part.dropna(subset="printed")
                 ax.plot(marked["delta"], marked["printed"], "_", color=look.color, markersize=12)
+                low, high = part["mean"] - part["std"], part["mean"] + part["std"]
+                ax.fill_between(part["delta"], low, high, color=look.color, alpha=0.2, linewidth=0)
             deltas = sorted(frame["delta"].unique())
-            ax.set(xlabel="δ", title=table.label)
+            ax.set(xlabel="δ", title=problem(by_task[table.task][0]))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
             frames.append(frame)
         panels[0].set_ylabel("final test accuracy (%)")
-        shared_legend(figure, printed_key(*(table.rounds for table in tables)))
+        known = [printed_key(*(table.rounds for table in tables))] if _whole(histories) else []
+        shared_legend(figure, *known)
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -170,11 +215,17 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     frames = []
     with _panels(len(by_alpha), 2.7) as (figure, panels):
         for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
-            _, data = learning_curves(runs, title=f"α = {alpha:g}", legend=False, by=_epochs, ax=ax)
+            _, data = learning_curves(runs, title=_titled(runs), legend=False, by=_epochs, ax=ax)
             frames.append(data.assign(alpha=alpha))
         shared_legend(figure)
     data = pd.concat(frames, ignore_index=True).rename(columns={"algorithm": "epochs"})
     return figure, data
+
+
+def _titled(runs: Sequence[History]) -> str:
+    """The title of a panel of a task that the figure's caption names, or of a small problem."""
+    alpha = f"α = {option(runs[0], 'alpha'):g}"
+    return alpha if _whole(runs) else f"{problem(runs[0])}, {alpha}"
 
 
 def _epochs(history: History) -> str:

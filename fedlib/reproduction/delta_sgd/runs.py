@@ -9,8 +9,10 @@ from typing import Any
 
 from fedlib import papers
 from fedlib.errors import unknown
+from fedlib.reproduction.fedopt.grids import half_decades
 from fedlib.reproduction.request import Experiment, Numbers, Request, given, grid, number, repeated
 from fedlib.reproduction.table import Table, printed_cells
+from fedlib.tasks import settings
 from fedlib.tasks.news import WEIGHTS
 
 STATED = papers.settings("delta_sgd")
@@ -27,9 +29,11 @@ TASKS = {
 CNN = ("mnist", "fashion_mnist")
 RESNETS = tuple(task for label, task in TASKS.items() if "ResNet" in label)
 IMAGE_TASKS = CNN + RESNETS
-# The tasks of Figure 6 and Table 7, and the one whose rates were tuned, at alpha 0.1.
+# The tasks of Figure 5, of Figure 6 and Table 7, and the one whose rates were tuned, at alpha 0.1.
+LONGER = TASKS[STATED["figure5"]["task"]]
 THREE = tuple(TASKS[label] for label in STATED["figure6_table7"]["tasks"])
 TUNED, TUNED_ALPHA = "cifar10_resnet18", 0.1
+TUNED_CLIENTS = ("sgd", "sgdm", "adam", "adagrad")
 # The paper's eight client optimizers, in its order and by the keys of style.CLIENT_LOOKS.
 CLIENTS: dict[str, dict[str, Any]] = {
     "sgd": {"client_optimizer": "sgd"},
@@ -154,17 +158,20 @@ def table_runs(
     authors: bool = False,
     **options: Any,
 ) -> list[Request]:
-    """The runs of a printed table's tasks.
+    """The runs of a printed table's tasks, for one seed or for several.
 
     Args:
-        numbers: see :func:`_common`, and ``optimizers``, ``resnet_optimizers``: the rows that the
-            CNN and the ResNets have, by the keys of :data:`CLIENTS`.
+        numbers: see :func:`_common`, and ``tasks``: only these (None: all); ``optimizers``,
+            ``resnet_optimizers``: the rows that the CNN and the ResNets have, by the keys of
+            :data:`CLIENTS`; ``seeds``.
         alphas: only the cells of these.
         authors: with the released script's draws; see :func:`_draws`.
         options: of the task.
     """
     requests = []
     for table in tables:
+        if table.task not in number(numbers, "tasks", [table.task]):
+            continue
         name = "resnet_optimizers" if table.task in RESNETS else "optimizers"
         labels = number(numbers, name, CLIENTS)
         for label in labels:
@@ -177,13 +184,13 @@ def table_runs(
         )
         common = _common(table.task, seed, numbers, authors, **options)
         requests += replace(table, cells=cells).requests(part, **common)
-    return requests
+    return repeated(requests, numbers.get("seeds"))
 
 
 def _common(
     task: str, seed: int, numbers: Numbers, authors: bool, **options: Any
 ) -> dict[str, Any]:
-    """The other fields of a request, from the notebook's numbers: rounds, clients,
+    """The other fields of a request, from the notebook's numbers: rounds, eval_every, clients,
     clients_per_round, sizes, width, test_examples; and resnet_rounds, resnet_sizes, resnet_width,
     since the ResNets cost so much more than the CNN.
     """
@@ -191,30 +198,37 @@ def _common(
     scale = {key: numbers.get(prefix + key) for key in ("rounds", "sizes", "width")}
     small = given({**numbers, **scale}, "clients", "sizes", "width", "test_examples")
     rounds = number(scale, "rounds", (TABLE_1 | TABLE_2A)[task].rounds)
+    every = max(1, rounds // (TEXT_POINTS if task in TABLE_2A else POINTS))
     return {
         "options": {**small, **(_draws(task, options) if authors else {}), **options},
         "rounds": scale["rounds"],
         "seed": seed,
-        "eval_every": max(1, rounds // (TEXT_POINTS if task in TABLE_2A else POINTS)),
+        "eval_every": number(numbers, "eval_every", every),
         "clients_per_round": numbers.get("clients_per_round"),
         "keep_params": False,
     }
 
 
 def images(preset: str, seed: int, numbers: Numbers) -> list[Request]:
-    """26_autotuned_images. Numbers: those of :func:`table_runs`; resnet_alphas.
+    """26_autotuned_images. Numbers: those of :func:`table_runs`; resnet_alphas; reach.
 
     At the paper preset with the released script's draws, at quick with the seeds'.
 
-    Parts: ``tuning``, the grids of rates on the one task that the paper tunes; ``table``, Table 1's
-    runs, of which Figures 1, 2 and 3 show some.
+    Parts: ``tuning``, the grids of rates on the one task that the paper tunes: the printed ones, or
+    ``reach`` half-decades around the small problems' rates; ``table``, Table 1's runs, of which
+    Figures 1, 2 and 3 show some.
     """
     requests = []
-    authors = preset == "paper"
+    authors, reach = preset == "paper", numbers.get("reach")
     common = _common(TUNED, seed, numbers, authors, alpha=TUNED_ALPHA)
-    for key in ("sgd", "sgdm", "adam", "adagrad"):  # the decaying ones take the constant one's rate
-        rates = {"client_lr": STATED["tuning"][f"{key}_lr_grid"]}
-        requests += grid(TUNED, "fedavg", "tuning", rates, overrides=CLIENTS[key], **common)
+    near = settings.small_clients()
+    for key in TUNED_CLIENTS:  # the decaying ones take the constant one's rate
+        rates = STATED["tuning"][f"{key}_lr_grid"]
+        if reach is not None:
+            rates = half_decades(near[key]["client_lr"], reach)
+        axes = {"client_lr": rates}
+        requests += grid(TUNED, "fedavg", "tuning", axes, overrides=CLIENTS[key], **common)
+    requests = repeated(requests, numbers.get("seeds"))
     for task, table in TABLE_1.items():
         alphas = numbers.get("resnet_alphas") if task in RESNETS else None
         requests += table_runs([table], "table", seed, numbers, alphas, authors)
@@ -232,66 +246,63 @@ def texts(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """39_delta_sgd_ablation.
 
-    Numbers: those of :func:`table_runs`; resnet_alphas of Figures 4 and 5; seeds; size_range, of
-    Table 3.
+    Numbers: those of :func:`table_runs`; resnet_alphas of Figures 4 and 5; epochs, the local ones
+    with which all methods of Table 1 are compared on Figure 5's task (None: Delta-SGD's alone are
+    varied, as in the paper); size_range, of Table 3.
 
     At the paper preset with the released script's draws, but for ``seeds``, whose seeds vary them.
 
-    Parts: ``delta`` (Figure 4), ``epochs`` (Figure 5), ``seeds`` (Figure 6, Table 7), ``fedprox``
-    (Tables 2b and 6), ``fedavg``: the same without the proximal term, from Table 1, ``sizes``
-    (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
+    Parts: ``delta`` (Figure 4), ``epochs`` (Figure 5), ``more_epochs``, ``seeds`` (Figure 6, Table
+    7), ``fedprox`` (Tables 2b and 6), at the paper preset ``fedavg``: the same without the proximal
+    term, from Table 1, ``sizes`` (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
     """
     requests = []
     authors = preset == "paper"
     swept = [(TASKS[label], "delta", "delta", "figure4") for label in STATED["figure4"]["tasks"]]
-    swept += [(TASKS[STATED["figure5"]["task"]], "epochs", "local_epochs", "figure5")]
+    swept += [(LONGER, "epochs", "local_epochs", "figure5")]
     for task, part, key, figure in swept:
+        if task not in (LONGER, *number(numbers, "tasks", RESNETS)):
+            continue
         axes = {key: STATED[figure][key]}
         for alpha in number(numbers, "resnet_alphas", STATED[figure]["alphas"]):
             common = _common(task, seed, numbers, authors, alpha=alpha)
             common |= {"overrides": CLIENTS["delta_sgd"]}
             requests += grid(task, "fedavg", part, axes, **common)
+    requests = repeated(requests, numbers.get("seeds"))
     again, three = STATED["figure6_table7"], [TABLE_1[task] for task in THREE]
-    seeded = table_runs(three, "seeds", seed, numbers, [again["alpha"]])
+    several = {**numbers, "seeds": number(numbers, "seeds", again["seeds"])}
     plain = [TABLE_1[task] for task in TABLE_6]
     sizes = number(numbers, "size_range", DRAWN_SIZES)
     made = partial(table_runs, seed=seed, numbers=numbers, authors=authors)
+    if numbers.get("epochs") is not None:
+        longer = {"local_epochs": numbers["epochs"]}
+        every, alphas = {**numbers, "tasks": None}, [again["alpha"]]
+        runs = table_runs([TABLE_1[LONGER]], "more_epochs", seed, every, alphas, authors)
+        requests += [replace(run, overrides={**run.overrides, **longer}) for run in runs]
+    if preset == "paper":
+        requests += made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]])
     return [
         *requests,
-        *repeated(seeded, number(numbers, "seeds", again["seeds"])),
+        *table_runs(three, "seeds", seed, several, [again["alpha"]]),
         *made(TABLE_6.values(), "fedprox"),
-        *made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]]),
         *made(TABLE_3.values(), "sizes", sizes=sizes),
         *made(TABLE_4.values(), "fedadam"),
         *made(TABLE_5.values(), "moon"),
     ]
 
 
-_SMALL = {
-    **{"rounds": 5, "clients": 6, "clients_per_round": 2, "sizes": 96, "width": 0.8},
-    **{"resnet_rounds": 2, "resnet_sizes": 8, "resnet_width": 0.03125, "test_examples": 50},
-}
+# Small problems: three seeds, a test every other round.
+_QUICK = {"seeds": 3, "eval_every": 2}
+_SMALL_TASKS = ["mnist", "fashion_mnist", "cifar10_resnet18", "cifar100_resnet50"]
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
-        IMAGES,
-        {
-            **_SMALL,
-            "resnet_alphas": [0.1, 0.01],
-            "resnet_optimizers": ["sgd", "sgdm", "adam", "delta_sgd"],
-        },
-        images,
-    ),
-    Experiment(
-        TEXTS,
-        {"rounds": 5, "clients": 6, "clients_per_round": 2, "sizes": 64, "test_examples": 60},
-        texts,
-    ),
+    Experiment(IMAGES, {**_QUICK, "reach": 1, "tasks": _SMALL_TASKS}, images),
+    Experiment(TEXTS, _QUICK, texts),
     Experiment(
         ABLATION,
         {
-            **_SMALL,
-            **{"resnet_alphas": [0.1], "resnet_optimizers": ["sgd", "delta_sgd"]},
-            **{"optimizers": ["sgd", "adam", "sps", "delta_sgd"], "seeds": 2, "size_range": "4-12"},
+            **_QUICK,
+            **{"resnet_alphas": [0.1], "epochs": 2, "size_range": "20-100"},
+            "tasks": ["fashion_mnist", "cifar10_resnet18"],
         },
         ablation,
     ),

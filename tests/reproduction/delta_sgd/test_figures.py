@@ -34,10 +34,12 @@ def made(tmp_path_factory):
     )
     store = Store(tmp_path_factory.mktemp("runs"), published=())
 
-    def make(task, alpha, label, accuracies, seed=0, **overrides):
+    def make(task, alpha, label, accuracies, seed=0, small=None, **overrides):
         overrides = {**CLIENTS[label], **overrides}
         run = store.run(tiny, "fedavg", rounds=ROUNDS, seed=seed, overrides=overrides)
-        described = {**run.config.task, "name": task, "options": {"alpha": alpha}}
+        options = {"alpha": alpha} | ({"network": small} if small else {})
+        described = {**run.config.task, "name": task, "options": options}
+        described["preset"] = "quick" if small else "paper"
         config = dataclasses.replace(run.config, task=described)
         rows = [(r, "test", "accuracy", a) for r, a in enumerate(accuracies)]
         frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
@@ -94,6 +96,25 @@ def test_figure_2_is_table_1_above_and_ours_below(made):
     decay = data[data["algorithm"] == "sgd_decay"]
     assert decay["source"].tolist() == ["printed", "ours", "printed"]
     assert data["value"].notna().all() and len(data) == 23 + 4
+
+
+def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
+    runs = [
+        made("fashion_mnist", alpha, label, [0.1, 0.5, 0.6, 0.7, 0.8], small="mlp")
+        for alpha in (0.01, 0.1)
+        for label in ("sgd", "delta_sgd")
+    ]
+    coarse = made("mnist", 0.01, "delta_sgd", [0.1, 0.2, 0.3, 0.4, 0.9], small="softmax")
+    figure, data = drawn("figure_1", [coarse])
+    assert [ax.get_title() for ax in figure.axes] == ["softmax, 7x7 pixels, α = 0.01"]
+    assert "printed" not in data
+    figure, data = drawn("figure_2", runs)
+    (ax,) = figure.axes
+    assert ax.get_title() == "MLP, 7x7 pixels, over α" and set(data["source"]) == {"ours"}
+    figure, data = drawn("figure_3", [*runs, coarse])
+    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
+    assert np.allclose(line(figure.axes[1], "Δ-SGD").get_ydata(), [90, 80])
 
 
 def test_figure_3_pairs_tasks_and_others_refuse_its_runs(made):

@@ -150,6 +150,25 @@ def test_the_grids_are_the_printed_ones_on_the_one_tuned_task():
         assert values.get("client_lr") in rates.get(optimizer, [None])
 
 
+def test_the_small_problems_are_searched_around_their_rates_for_three_seeds():
+    near = settings.small_clients()
+    rates = {}
+    for request in plan(IMAGES, "tuning", preset="quick"):
+        assert (request.task, request.options["alpha"]) == ("cifar10_resnet18", 0.1)
+        rates.setdefault(request.overrides["client_optimizer"], {}).setdefault(
+            request.overrides["client_lr"], set()
+        ).add(request.seed)
+    assert set(rates) == set(delta_sgd.TUNED_CLIENTS)
+    for optimizer, seeds in rates.items():
+        assert sorted(seeds)[1] == pytest.approx(near[optimizer]["client_lr"]) and len(seeds) == 3
+        assert set(map(frozenset, seeds.values())) == {frozenset({0, 1, 2})}
+    table = plan(IMAGES, "table", preset="quick")
+    columns = Counter((r.task, r.options["alpha"]) for r in table)
+    assert len(columns) == 12 and set(columns.values()) == {3 * len(CLIENTS)}
+    epochs = plan(ABLATION, "more_epochs", preset="quick")
+    assert Counter(r.overrides["local_epochs"] for r in epochs) == {2: 3 * len(CLIENTS)}
+
+
 def test_the_ablations_are_complete():
     requests = plan(ABLATION)
     assert Counter(r.part for r in requests) == {
@@ -170,7 +189,7 @@ def test_the_ablations_are_complete():
 def test_the_ablations_share_table_1s_runs(preset):
     known = {repr(dataclasses.replace(r, part="")) for r in plan(IMAGES, preset=preset)}
     # At the paper's settings the seeds vary the partition, which Table 1 takes from the authors.
-    shared = ("fedavg",) if preset == "paper" else ("seeds", "fedavg")
+    shared = ("fedavg",) if preset == "paper" else ("seeds",)
     ablation = plan(ABLATION, *shared, preset=preset)
     assert preset == "quick" or all(r.options["draws"] == "authors" for r in ablation)
     assert all("draws" not in r.options for r in plan(ABLATION, "seeds", preset=preset))
