@@ -58,7 +58,7 @@ def columns(histories: Sequence[History], key: str = "") -> dict[str, Column]:
     Raises:
         Missing: no runs, or of a column a label that another one has.
     """
-    found = {}
+    found: dict[str, Mapping[str, np.ndarray]] = {}
     for (task, alpha), runs in group(histories, "task", "option.alpha").items():
         labels: dict[str, list[History]] = {}
         for run in sorted(runs, key=lambda run: run.config.seeds["init"]):
