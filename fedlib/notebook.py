@@ -242,7 +242,7 @@ class Session:
         verdict = claims.judged(evidence, self.preset, {self.name: histories})
         print(f"{id}: {verdict.says} {verdict.verdict.capitalize()} ({self.preset}).")
         if self.declared and self.preset == "quick":
-            expected = not evidence.exceptions.get(self.preset)
+            expected = not evidence.exception(self.preset, self.name)
             assert (verdict.verdict == HOLDS) == expected, f"{id}: {verdict}"
         return verdict.frame()
 

@@ -140,7 +140,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         rounds=max(history.config.rounds for history in used),
         data=tuple(dict.fromkeys(map(_data, used))),
         missing=tuple(missing),
-        reason=evidence.exceptions.get(preset, ""),
+        reason=evidence.exception(preset),
     )
 
 

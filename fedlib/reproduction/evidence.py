@@ -98,7 +98,8 @@ class Evidence:
         measure: from a notebook's runs to statements.
         select: from the runs to what is measured, mostly :class:`Runs`; default: by algorithm, of
             each the setting with the smallest training loss (:func:`winners`).
-        exceptions: preset -> why the claim does not hold there, as far as we know.
+        exceptions: why the claim does not hold, as far as we know; by preset, or by preset and
+            notebook (``"quick/14_shakespeare"``) where others of its sources show it.
     """
 
     id: str
@@ -106,6 +107,14 @@ class Evidence:
     measure: Callable[[Any], list[Statement]]
     select: Callable[[Sequence[History]], Any] | None = None
     exceptions: Mapping[str, str] = field(default_factory=dict)
+
+    def exception(self, preset: str, notebook: str = "") -> str:
+        """Why the claim does not hold at a preset, in a notebook or (none given) in any."""
+        keys = [
+            preset,
+            *(f"{preset}/{name}" for name in ([notebook] if notebook else self.sources)),
+        ]
+        return "; ".join(self.exceptions[key] for key in keys if key in self.exceptions)
 
 
 def winners(histories: Sequence[History], *keys: str) -> dict[Any, list[History]]:

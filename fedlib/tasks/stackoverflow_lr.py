@@ -21,7 +21,10 @@ paper = {
     **settings.fedopt_run(LABEL),
 }
 SMALL = "rare_words"  # the small problem's data
-quick = {**paper, "data": SMALL, "tags": 40, "validation": 0, "rounds": 80, "batch_size": 6}
+quick = {
+    **{**paper, "data": SMALL, "words": 180, "tags": 40, "validation": 0},
+    **{"rounds": 80, "batch_size": 6},
+}
 _PIECE = 1_000_000
 
 

@@ -259,3 +259,13 @@ def test_a_winner_at_an_end_is_settled_only_if_a_setting_inside_is_as_good(inner
     assert unsettled(search) == expected
     inside = search.assign(edge=False)
     assert unsettled(inside) == []
+
+
+def test_an_exception_is_of_a_preset_or_of_one_of_its_notebooks():
+    evidence = Evidence(
+        "x", dict.fromkeys(("10_a", "11_b"), ()), list, exceptions={"quick/11_b": "b"}
+    )
+    assert evidence.exception("quick") == evidence.exception("quick", "11_b") == "b"
+    assert evidence.exception("quick", "10_a") == evidence.exception("paper") == ""
+    whole = replace(evidence, exceptions={"quick": "short"})
+    assert whole.exception("quick", "10_a") == "short"
