@@ -160,7 +160,8 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score"])
     by = frame.groupby("algorithm")
     frame["chosen"] = frame.index.isin(by["score"].idxmin())
-    ends = (frame[keys] == by[keys].transform("min")) | (frame[keys] == by[keys].transform("max"))
+    low, high = by[keys].transform("min"), by[keys].transform("max")
+    ends = ((frame[keys] == low) | (frame[keys] == high)) & (low < high)
     return frame.assign(edge=frame["chosen"] & ends.any(axis=1))
 
 
@@ -177,7 +178,8 @@ def unsettled(search: pd.DataFrame, tolerance: float = 0.01) -> list[str]:
     rates = [name for name in search if name.endswith("_lr")]
     labels = []
     for label, tried in search.groupby("algorithm", sort=False):
-        ends = (tried[rates] == tried[rates].min()) | (tried[rates] == tried[rates].max())
+        low, high = tried[rates].min(), tried[rates].max()
+        ends = ((tried[rates] == low) | (tried[rates] == high)) & (low < high)
         inside = tried.loc[~ends.any(axis=1), "score"].min()
         if tried["edge"].any() and not tried["score"].min() > (1 - tolerance) * inside:
             labels.append(str(label))
