@@ -173,8 +173,8 @@ def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path)
     assert set(second.data["task"]) == {"cifar10", "cifar100"}
     notes = [text.get_text() for text in second.figure.texts if text.get_gid() == NOTE]
     assert "stand-in data" in " ".join(notes)
-    marks = lines(second.figure.axes[0])
-    assert marks["_printed fedavg"].get_ydata()[0] == 72.8
+    # Printed numbers are no marks beside small problems.
+    assert "_printed fedavg" not in lines(second.figure.axes[0])
     # New runs of a task replace its old ones.
     third = draw.draw("fedopt/figure_1", one[:1], store=store)
     record = json.loads((tmp_path / "figures/fedopt/figure_1.json").read_text())

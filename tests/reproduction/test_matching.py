@@ -19,7 +19,7 @@ CLIENTS = {"sgd": {"client_lr": 0.3}, "adam": {"client_lr": 0.002}, "delta_sgd":
 
 @pytest.fixture(scope="module")
 def task():
-    small = fedlib.load_task("synthetic", clients=3)
+    small = dataclasses.replace(fedlib.load_task("synthetic", clients=3), batch_size=10)
     own = {"fedavg": {"client_lr": 0.125, "server_lr": 0.5}, "fedadam": {"client_lr": 0.25}}
     return dataclasses.replace(
         small,
