@@ -162,5 +162,14 @@ EVIDENCE = (
     ),
     Evidence("delta-text", {TEXTS: ()}, text, columns, exceptions={"quick": FROM_SCRATCH}),
     Evidence("delta-delta", {ABLATION: ("delta",)}, best_delta, partial(columns, key="delta")),
-    Evidence("delta-epochs", {ABLATION: tuple(VARIANTS)}, variants, _of_parts),
+    Evidence(
+        "delta-epochs",
+        {ABLATION: tuple(VARIANTS)},
+        variants,
+        _of_parts,
+        exceptions={
+            "quick": "after forty rounds Delta-SGD is within the seeds' spread of second place in"
+            " every variant, for some seeds ahead and for some behind"
+        },
+    ),
 )
