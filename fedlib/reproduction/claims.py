@@ -31,7 +31,7 @@ from fedlib.reproduction.evidence import (
     winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
-from fedlib.reproduction.matching import Index, index, read, requested
+from fedlib.reproduction.matching import Index, Run, index, read, requested
 from fedlib.reproduction.mime import claims as mime
 from fedlib.reproduction.request import Request
 from fedlib.results.store import Store
@@ -154,10 +154,19 @@ def _data(history: History) -> str:
 
 
 def _kept(known: Index, requests: Sequence[Request], preset: str) -> list[History]:
-    """Those of the known runs that some requests ask for."""
+    """Those of the known runs that some requests ask for.
+
+    Of the quick preset by their digests: its data need no preparation; of others by description.
+    """
+    by_digest = {run.config.digest: run for runs in known.values() for run in runs}
+    chosen: dict[int, Run | None] = {}
+    for task, places in answers.by_task(requests, preset) if preset == "quick" else ():
+        for place in places:
+            digest = answers.configured(task, requests[place]).config.digest
+            chosen[place] = by_digest.get(digest)
     histories: list[History] = []
-    for request in requests:
-        run = requested(request, preset, known)
+    for place, request in enumerate(requests):
+        run = chosen[place] if place in chosen else requested(request, preset, known)
         histories += [labelled(each, request.plan) for each in read([run] if run else [])]
     return histories
 
@@ -197,7 +206,9 @@ def judge(
         for source in evidence.sources.items() if evidence else ():
             notebook, parts = source[0], tuple(source[1])
             if (notebook, parts) not in memory:
-                requests = experiments.select(experiments.plan(notebook, preset), *parts)
+                # A preset's plan need not have all parts: what is missing is found when measuring.
+                every = experiments.plan(notebook, preset)
+                requests = [each for each in every if not parts or each.part in parts]
                 if train:
                     memory[notebook, parts] = answers.answer(store, requests, preset, **execution)
                 else:
