@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -154,10 +155,24 @@ def scale_table() -> str:
 
 def claims_table() -> str:
     """A row per claim: where it stands, what it says, and the verdicts on published runs."""
-    frame = overview(store=_published())
-    where = frame["paper"].map(PAPERS) + ": " + frame["where"]
-    shown = frame.drop(columns=["paper", "where"])
+    frame = overview("paper", store=_published())
+    frame.insert(3, "quick", [_measured().get(text, "not claimed") for text in frame["claim"]])
+    where = frame["source"].map(PAPERS) + ": " + frame["where"]
+    shown = frame.drop(columns=["source", "where"])
     return _markdown(("where", *shown), shown.assign(first=where)[["first", *shown]].to_numpy())
+
+
+def _measured() -> dict[str, str]:
+    """What a claim says -> its verdict on the quick preset, as it was measured and committed."""
+    path = project_root() / "data" / "results" / "claims_quick.json"
+    words = {}
+    for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
+        closest = min(claim["numbers"], key=lambda number: number["mean"])
+        words[claim["says"]] = (
+            f"**{claim['verdict']}** ({closest['mean']:+.3f} ± {closest['spread']:.3f})"
+            + (f": {claim['reason']}" if claim["reason"] else "")
+        )
+    return words
 
 
 # Which tables stand in which page.

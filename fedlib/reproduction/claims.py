@@ -121,6 +121,9 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     for notebook in evidence.sources:
         histories = runs.get(notebook, ())
         prefix = f"{notebook.partition('_')[0]}: " if len(evidence.sources) > 1 else ""
+        if not histories:
+            missing.append(notebook)
+            continue
         try:
             measured = evidence.measure((evidence.select or _chosen)(histories))
         except Missing:
@@ -225,11 +228,11 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
         presets: default quick and paper.
 
     Returns:
-        a row a claim: paper, where, claim, and by preset the verdict with the seeds and the
+        a row a claim: source (the paper), where, claim, and by preset the verdict with the seeds and the
         smallest margin, for instance ``"holds, 3 seeds (+0.038 ± 0.020)"``.
     """
     stated = pd.DataFrame(papers.claims()).set_index("id")
-    frame = stated[["paper", "where", "says"]].rename(columns={"says": "claim"})
+    frame = stated[["paper", "where", "says"]].set_axis(["source", "where", "claim"], axis=1)
     for preset in presets or ("quick", "paper"):
         judged = {each.id: _in_words(each) for each in judge((), preset, store)}
         frame[preset] = [judged.get(id, "not claimed") for id in frame.index]

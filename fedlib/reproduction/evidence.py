@@ -46,8 +46,11 @@ class Runs(dict[str, list[History]]):
             for label, chosen in runs.items()
         )
 
-    def __missing__(self, label: str) -> list[History]:
-        raise Missing(label)
+    def __getitem__(self, label: str) -> list[History]:
+        runs = self.get(label)
+        if not runs:
+            raise Missing(label)
+        return runs
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,8 @@ def tradeoff(runs: Mapping[tuple[str, float], Sequence[History]]) -> list[Statem
         error = 1 - finals(own, AVERAGE)
         points[label] = np.array([error, finals(own, SPREAD) / error])  # [2, seeds]
     alphas = sorted(value for name, value in points if name == OURS and value >= 1)
+    if len(alphas) < 2:
+        raise Missing("alphas")
     ours = np.array([points[OURS, alpha] for alpha in alphas])  # [alphas, 2, seeds]
     error_step, rsd_step = np.moveaxis(np.diff(ours, axis=0), 1, 0)
     statements = [

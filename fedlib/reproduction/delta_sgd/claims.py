@@ -107,6 +107,8 @@ def robust(found: Columns) -> list[Statement]:
     where, far = worst(found, OURS)
     others = [label for label in next(iter(found.values())) if label != OURS]
     losses = {label: worst(found, label)[1] for label in others}
+    if not losses:
+        raise Missing("the other client optimizers")
     weakest = min(losses, key=lambda label: losses[label].mean())
     return [
         above(f"first or second in {least:g} of {len(found)} columns", good, least),
