@@ -228,8 +228,8 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
         presets: default quick and paper.
 
     Returns:
-        a row a claim: source (the paper), where, claim, and by preset the verdict with the seeds and the
-        smallest margin, for instance ``"holds, 3 seeds (+0.038 ± 0.020)"``.
+        a row a claim: source (the paper), where, claim, and by preset the verdict with the seeds
+        and the smallest margin, for instance ``"holds, 3 seeds (+0.038 ± 0.020)"``.
     """
     stated = pd.DataFrame(papers.claims()).set_index("id")
     frame = stated[["paper", "where", "says"]].set_axis(["source", "where", "claim"], axis=1)
