@@ -93,7 +93,7 @@ def test_the_papers_values_are_used_unless_overridden(task: fedlib.Task) -> None
     assert config.method["client"]["lr"] == 0.01
     config, _ = configure(task, "fedadam", overrides={"beta2": 0.5})
     assert config.method["server"]["beta2"] == 0.5
-    assert (config.batch_size, config.clients_per_round) == (10, 10)
+    assert (config.batch_size, config.clients_per_round) == (task.batch_size, 10)
 
 
 def test_digests_name_what_determines_the_numbers(task: fedlib.Task) -> None:
