@@ -108,22 +108,28 @@ def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
     return b64encode(png).decode(), {"width": width, "height": height}
 
 
-def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> None:
+class Explorer(ipywidgets.VBox):
+    """Controls above a picture; where no widgets are shown (a printed page), the picture alone."""
+
+    def _repr_mimebundle_(self, **keywords: Any) -> Any:
+        still = b64encode(self.children[-1].value).decode()
+        return {**super()._repr_mimebundle_(**keywords), "image/png": still}
+
+
+def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
     """Controls for the arguments of a drawing, whose picture follows them.
 
     Numbers get sliders, words a menu; each starts at the drawing's own default, else at its middle
-    value. Without a browser (papermill) the first picture is shown.
+    value.
 
     Args:
         draw: draws one figure with pyplot; what it returns is not shown.
         **axes: argument -> its values.
+
+    Returns:
+        what the cell shows.
     """
     parameters = inspect.signature(draw).parameters
-
-    def show(**chosen: Any) -> None:
-        draw(**chosen)
-        plt.show()  # inside: the picture belongs to the controls' output, and is replaced with it
-
     controls: dict[str, Any] = {}
     for name, listed in axes.items():
         values, default = list(listed), parameters[name].default
@@ -133,7 +139,20 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> None:
         make = ipywidgets.Dropdown if words else ipywidgets.SelectionSlider
         options = list(zip(labels, values, strict=True))
         controls[name] = make(options=options, value=start, description=name.replace("_", " "))
-    ipywidgets.interact(show, **controls)
+    # Not an Output, which ipywidgets.interact uses: with one, nbclient may wait for ever.
+    image = ipywidgets.Image(format="png", layout={"max_width": "max-content"})
+
+    def follow(_: Any = None) -> None:
+        draw(**{name: control.value for name, control in controls.items()})
+        buffer = BytesIO()
+        plt.savefig(buffer, format="png")
+        plt.close()
+        image.value = buffer.getvalue()
+
+    follow()
+    for control in controls.values():
+        control.observe(follow, "value")
+    return Explorer([*controls.values(), image])
 
 
 @dataclass(frozen=True)

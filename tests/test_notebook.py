@@ -1,5 +1,8 @@
 """The set-up call of the notebooks."""
 
+from base64 import b64encode
+
+import matplotlib.pyplot as plt
 import nbclient
 import nbformat
 import pytest
@@ -43,26 +46,30 @@ def test_a_stand_in_is_said_loudly(capsys):
     assert "STAND-IN" not in capsys.readouterr().out
 
 
-def test_controls_start_at_the_drawings_default_and_draw_anew_when_they_move(monkeypatch):
-    made = {}
-    shown = []
-    monkeypatch.setattr(
-        notebook.ipywidgets, "interact", lambda show, **c: made.update(show=show, **c)
-    )
-    monkeypatch.setattr(notebook.plt, "show", lambda: shown.append("picture"))
+def test_controls_start_at_the_drawings_default_and_draw_anew_when_they_move():
     drawn = []
 
     def line(slope=1.0, kind="solid", width=None):
         drawn.append((slope, kind))
+        plt.plot([0, 1], [0, slope], linestyle=kind)
         return "not to be shown"
 
-    notebook.explore(line, slope=[0.5, 1.0, 2.0], kind=["dotted", "solid"])
-    assert (made["slope"].value, made["kind"].value) == (1.0, "solid")
-    assert [label for label, _ in made["slope"].options] == ["0.5", "1", "2"]
-    assert made["show"](slope=2.0, kind="dotted") is None
-    assert drawn == [(2.0, "dotted")] and shown == ["picture"]
-    notebook.explore(lambda size: None, size=[1.0, 2.0, 4.0])
-    assert made["size"].value == 2.0
+    shown = notebook.explore(line, slope=[0.5, 1.0, 2.0], kind=["dotted", "solid"])
+    slope, kind, image = shown.children
+    assert drawn == [(1.0, "solid")] == [(slope.value, kind.value)]
+    assert [label for label, _ in slope.options] == ["0.5", "1", "2"]
+    first = bytes(image.value)
+    assert first.startswith(b"\x89PNG")
+    slope.value = 2.0
+    assert drawn[1:] == [(2.0, "solid")] and bytes(image.value) != first
+    slope.value = 1.0
+    assert bytes(image.value) == first
+    bundle = shown._repr_mimebundle_()
+    assert bundle["image/png"] == b64encode(first).decode()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert not plt.get_fignums()  # else the inline backend would show it a second time
+    size = notebook.explore(lambda size: plt.figure(), size=[1.0, 2.0, 4.0]).children[0]
+    assert size.value == 2.0
 
 
 def test_a_whole_notebook(no_training, capsys, tmp_path):

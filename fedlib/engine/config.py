@@ -57,7 +57,8 @@ class RunConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able dict, with the format version."""
-        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **asdict(self)}))
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **parts}, default=asdict))
         return plain
 
     @cached_property

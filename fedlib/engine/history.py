@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from torch import Tensor
 
@@ -57,11 +58,17 @@ class History:
 
     def series(self, metric: str = "accuracy", split: str = "test") -> pd.Series:
         """One metric's values, indexed by round."""
-        chosen = self.frame[(self.frame["metric"] == metric) & (self.frame["split"] == split)]
-        if chosen.empty:
+        round, value = self._points(metric, split)
+        return pd.Series(value, index=pd.Index(round, name="round"), name="value")
+
+    def _points(self, metric: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """One metric's rounds and values. Tables ask for thousands: NumPy, not pandas."""
+        columns = {name: self.frame[name].to_numpy() for name in self.frame}
+        chosen = (columns["metric"] == metric) & (columns["split"] == split)
+        if not chosen.any():
             names = self.frame["split"] + " " + self.frame["metric"]
             raise unknown("metric", f"{split} {metric}", names.unique())
-        return chosen.set_index("round")["value"]
+        return columns["round"][chosen], columns["value"][chosen]
 
     def window(self) -> int:
         """Over how many last rounds :meth:`final` averages by default."""
@@ -86,8 +93,8 @@ class History:
             raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
         if self.diverged is not None:
             return float("nan")
-        series = self.series(metric, split)
-        return float(series[series.index > min(rounds - window, series.index[-1] - 1)].mean())
+        round, value = self._points(metric, split)
+        return float(value[round > min(rounds - window, round[-1] - 1)].mean())
 
     def __repr__(self) -> str:
         state = "" if self.diverged is None else f", diverged in round {self.diverged}"

@@ -20,7 +20,7 @@ from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame
 from fedlib.errors import Error, require, unknown
 from fedlib.results.archives import open_archive
-from fedlib.results.files import Stored, find, folders, open_run, run_path, write_run
+from fedlib.results.files import Places, Stored, folders, open_run, run_path, write_run
 from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
@@ -83,6 +83,7 @@ class Store:
         chosen = published_folders(self.root) if published is None else published
         folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
+        self._places = [Places(folder) for folder in (self.root, *self.published)]
         with suppress(OSError):
             for folder in self.root.glob("*/"):
                 files.recover(folder)
@@ -253,7 +254,7 @@ class Store:
     @checked
     def has(self, digest: str) -> bool:
         """Whether the store itself holds the run."""
-        return find(self.root, digest) is not None
+        return self._places[0].find(digest) is not None
 
     @checked
     def load(self, digest: str, params: bool = True) -> History:
@@ -266,8 +267,8 @@ class Store:
         Raises:
             Error: no such run, or it is damaged.
         """
-        for folder in (self.root, *self.published):
-            path = find(folder, digest)
+        for places in self._places:
+            path = places.find(digest)
             if path is not None:
                 return open_run(path).history(params)
         for archive in self._archives():

@@ -32,7 +32,8 @@ WITH_SLIDERS = sorted(
 )
 ALL = os.environ.get("FEDLIB_BROWSER") == "all"
 SLIDER = ".jp-OutputArea-output .noUi-handle"
-PICTURES = ".jp-OutputArea-output .jupyter-widgets img, .jp-OutputArea-output .widget-output img"
+PICTURES = ".jp-OutputArea-output img.widget-image"
+KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
 CELL = """\
 import matplotlib.pyplot as plt
 from fedlib import notebook
@@ -96,8 +97,8 @@ def moved_picture(browser: webdriver.Chrome, address: str, seconds: int) -> bool
     wait.until(lambda _: browser.get(address) is None)
     wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, ".jp-Notebook-cell"))
     run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells');"
-    wait.until(lambda _: browser.execute_script("return !!window.jupyterapp"))
-    wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, ".jp-mod-idle, [data-status=idle]"))
+    # Before the kernel is there, "run all" opens a dialog that asks for one.
+    wait.until(lambda _: browser.execute_script(f"return {KERNEL}.status === 'idle'"))
     browser.execute_script(run_all)
     wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, SLIDER) and pictures(browser))
     before = pictures(browser)
@@ -112,7 +113,7 @@ def test_a_picture_follows_its_slider(lab: tuple[Path, str], browser: webdriver.
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(book, folder / "slider.ipynb")
-    assert moved_picture(browser, f"{address}/slider.ipynb", 120)
+    assert moved_picture(browser, f"{address}/slider.ipynb", 300)
 
 
 @pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
