@@ -204,6 +204,22 @@ def identity(x: Tensor, keys: Tensor | None) -> Tensor:
     return x
 
 
+@dataclass(frozen=True)
+class Fixed:
+    """A transform without chance: whenever and however often, an example becomes the same inputs.
+
+    Small data are transformed once, before the first round.
+
+    Args:
+        function: the transform; its keys are always None.
+    """
+
+    function: Transform
+
+    def __call__(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
+        return self.function(x, None)
+
+
 @dataclass
 class Task:
     """A federated learning problem, ready to run.
@@ -218,7 +234,8 @@ class Task:
         metrics: per-example values that are averaged over examples and, where the test data has
             clients, over clients; or pairs (numerators, denominators) that are summed over examples
             apart and divided. The loss is always reported.
-        transform: raw inputs to model inputs, with augmentation keyed per example in training.
+        transform: raw inputs to model inputs, with augmentation keyed per example in training;
+            one without any is faster as ``Fixed(transform)``.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
         l2: this times the sum of the squares of the model's weights is added to each example's
             training loss, but not to the reported one; parameters of normalisation layers do not

@@ -336,8 +336,8 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
     assert made[0].is_file()
     status, out, _ = command(*words, "--seed", "1", "--partial", "--name", "more")
     assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(4 missing)" in out
-    assert sorted(path.name for path in to.glob("*.zip")) == [
-        *("23_fair_synthetic.zip", "more.zip")
+    assert sorted(path.name for path in to.glob("*.zip.xz")) == [
+        *("23_fair_synthetic.zip.xz", "more.zip.xz")
     ]
 
 

@@ -150,6 +150,9 @@ def claims(
     stored: Annotated[
         bool, typer.Option("--stored", help="Train nothing: only from stored runs.")
     ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="First seed; 0 is the notebooks', with which they were made.")
+    ] = 0,
     device: Device = "auto",
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -158,13 +161,17 @@ def claims(
 
     The quick preset trains what is missing; the others' runs are long, and must be stored already.
     """
+    from platform import python_version
+
     from fedlib.reproduction.claims import judge
     from fedlib.results import Store
+    from fedlib.results.files import provenance
 
     store = Store(store_root(data_root))
     train = preset == "quick" and not stored
     with Damage() as damage:
-        verdicts = judge(ids or (), preset, store, train=train, device=device, progress=not as_json)
+        execution = {"device": device, "progress": not as_json}
+        verdicts = judge(ids or (), preset, store, seed=seed, train=train, **execution)
     lines = [("claim", "verdict", "seeds", "rounds", "statement", "margin")]
     for each in verdicts:
         head = (each.id, each.verdict, str(each.seeds or "-"), str(each.rounds or "-"))
@@ -178,7 +185,8 @@ def claims(
     counts = Counter(each.verdict for each in verdicts)
     total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     text = f"{columns(lines)}\n\n{len(verdicts)} claims: {total}"
-    show([each.as_dict() for each in verdicts], as_json, text)
+    made = {"preset": preset, "seed": seed, "python": python_version(), **provenance()}
+    show({"made": made, "claims": [each.as_dict() for each in verdicts]}, as_json, text)
     damage.tell()
 
 

@@ -14,10 +14,12 @@ from fedlib.algorithms.base import Client, State
 from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.engine.plan import Plan, drawn_epochs, local_steps, make_plan
-from fedlib.task import Task, identity
+from fedlib.task import Fixed, Task, identity
 
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
 GATHER_BYTES = 256 * 2**20
+# Inputs that are always the same are kept if they are not more than these bytes.
+KEPT_BYTES = 64 * 2**20
 # Examples of a client per step when all of its data is evaluated.
 WHOLE_BATCH = 64
 
@@ -59,8 +61,12 @@ class Feed:
     def __init__(self, task: Task, dtype: torch.dtype, device: torch.device) -> None:
         self.task, self.dtype, self.device = task, dtype, device
         self.x, self.y = task.train.x.to(device), task.train.y.to(device)
-        example = task.transform(self.x[:1].unsqueeze(0), None)
+        self.transform = task.transform
+        example = self.transform(self.x[:1].unsqueeze(0), None)
         self.bytes_each = max(example.numel() * dtype.itemsize, self.x[:1].numel())
+        if isinstance(self.transform, Fixed) and len(self.x) * self.bytes_each <= KEPT_BYTES:
+            parts = [self._transformed(part.unsqueeze(0)) for part in self.x.split(WHOLE_BATCH**2)]
+            self.x, self.transform = torch.cat(parts, 1).squeeze(0), identity
 
     def round(self, number: int, config: RunConfig, cohort: np.ndarray) -> Round:
         """A round of ``cohort [M]``, ascending, with the local steps of each client."""
@@ -94,11 +100,16 @@ class Feed:
         Without keys they are inputs for evaluation.
         """
         per_example = None
-        if keys is not None and self.task.transform is not identity:
+        if keys is not None and not (
+            self.transform is identity or isinstance(self.transform, Fixed)
+        ):
             slots = torch.arange(index.shape[1])
             keys = keys.unsqueeze(1).expand(index.shape).contiguous()
             per_example = randomness.fold(keys, slots).to(self.device)
-        x = self.task.transform(self.x[index.to(self.device)], per_example)
+        return self._transformed(self.x[index.to(self.device)], per_example)
+
+    def _transformed(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
+        x = self.transform(x, keys)
         return x.to(self.dtype) if x.is_floating_point() else x
 
     def batches(self, plan: Plan, weights: Tensor, training: bool = True) -> Iterator[Batch]:

@@ -179,6 +179,7 @@ def judge(
     preset: str = "quick",
     store: Store | None = None,
     *,
+    seed: int = 0,
     train: bool = False,
     **execution: Any,
 ) -> list[Verdict]:
@@ -188,6 +189,7 @@ def judge(
         ids: of claims; default all that the preset can show.
         preset: whose runs decide.
         store: default the standard one; published runs count.
+        seed: of the notebooks' plans, whose repetitions take the following seeds.
         train: whether to train what is missing; else claims without runs are not run.
         execution: ``device``, ``backend``, ``progress`` of the training.
 
@@ -210,7 +212,7 @@ def judge(
             notebook, parts = source[0], tuple(source[1])
             if (notebook, parts) not in memory:
                 # A preset's plan need not have all parts: what is missing is found when measuring.
-                every = experiments.plan(notebook, preset)
+                every = experiments.plan(notebook, preset, seed)
                 requests = [each for each in every if not parts or each.part in parts]
                 if train:
                     memory[notebook, parts] = answers.answer(store, requests, preset, **execution)

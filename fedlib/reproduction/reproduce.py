@@ -149,7 +149,7 @@ def reproduce(
         names: which; default all.
         preset: ``"quick"`` adds the notebooks' small numbers; ``"paper"`` runs at the papers'
             settings.
-        given: parameters that override both.
+        given: parameters that override both, in the notebooks that have them.
         output: folder of the executed copies; default ``build/executed``.
         log: pass the notebooks' output on.
         jobs: how many run at once, each on one thread if they are several. Those that read what
@@ -160,8 +160,18 @@ def reproduce(
     require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
     output = output or project_root() / "build" / "executed"
     work = []
-    for notebook in notebooks(names):
-        values = {**filled(notebook.stem, preset, {}), "preset": preset, **(given or {})}
+    chosen = notebooks(names)
+    known = {notebook: parameters(notebook) for notebook in chosen}
+    for name in given or {}:
+        if not any(name in own for own in known.values()):
+            several = len(chosen) > 1
+            raise unknown(
+                f"parameter of {'any of these notebooks' if several else chosen[0].stem}",
+                *(name, {key: None for own in known.values() for key in own}),
+            )
+    for notebook in chosen:
+        mine = {name: value for name, value in (given or {}).items() if name in known[notebook]}
+        values = {**filled(notebook.stem, preset, {}), "preset": preset, **mine}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
     for folder in (output, data_root() / "runs", figures_root()):

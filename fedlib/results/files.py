@@ -233,12 +233,11 @@ def describe(task: Task, history: History) -> dict[str, Any]:
     ``client_hyperparameters`` (by client optimizer) and ``settings``: the task's own values, so
     that a run made with others can be told.
     """
-    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
     settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
+    where = provenance()
     return {
-        "versions": {**{p: _version(p) for p in packages}, **history.meta.get("versions", {})},
-        "git": _commit(),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **where,
+        "versions": {**where["versions"], **history.meta.get("versions", {})},
         "preset": task.preset,
         "stand_in": bool(task.stand_in),
         "source": task.source,
@@ -321,6 +320,16 @@ def read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
     kinds = {"value": "float64", **types}
     named = zip(header, columns, strict=True)
     return pd.DataFrame({name: np.array(cells, kinds.get(name, object)) for name, cells in named})
+
+
+def provenance() -> dict[str, Any]:
+    """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
+    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
+    return {
+        "versions": {package: _version(package) for package in packages},
+        "git": _commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from fedlib import datasets, papers, partitioners
 from fedlib.errors import Error, require, unknown
 from fedlib.models import MLP, DeltaCNN, ResNet, Softmax
 from fedlib.randomness import key
-from fedlib.task import Cohorts, Task, Transform
+from fedlib.task import Cohorts, Fixed, Task, Transform
 from fedlib.tasks import images, settings
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 from fedlib.tasks.released_draws import released_draws
@@ -116,10 +116,10 @@ def load(given: Given) -> Task:
     small = given.network != "paper"
     if small and given.network not in HIDDEN:
         raise unknown("network", given.network, ("paper", *HIDDEN))
-    transform: Transform = shifted
+    transform: Transform = Fixed(shifted)
     if small:
         _, _, constants, block, label = SMALLER[given.name]
-        transform = partial(flat, constants=constants, block=block)
+        transform = Fixed(partial(flat, constants=constants, block=block))
     elif depth is not None:
         transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
     inputs = transform(images.tensor(dataset.test_x[:1]), None).numel() if small else 0

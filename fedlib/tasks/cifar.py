@@ -18,7 +18,7 @@ from fedlib.datasets import Dataset
 from fedlib.errors import Error, require
 from fedlib.models import MLP, ResNet18GN
 from fedlib.randomness import key
-from fedlib.task import Task
+from fedlib.task import Fixed, Task
 from fedlib.tasks import images, settings
 from fedlib.tasks.presets import Given, Preset, sample
 
@@ -113,7 +113,7 @@ def load(given: Given) -> Task:
         model=partial(_model, given, dataset),
         train=images.clients(dataset, "train", train),
         test=images.clients(dataset, "test", test),
-        transform=images.flat_pixels if small else transform,
+        transform=Fixed(images.flat_pixels) if small else transform,
         l2=given.l2,
         hyperparameters=(settings.small if small else settings.fedopt)(LABELS[given.name]),
         options={"data": dataset.name} | dict.fromkeys(unused),

@@ -16,7 +16,7 @@ from fedlib import datasets, losses, papers, partitioners
 from fedlib.datasets import Dataset, standins
 from fedlib.errors import Error, require
 from fedlib.models import EMNISTCNN, MLP, EMNISTAutoencoder, Softmax
-from fedlib.task import ClientData, Task
+from fedlib.task import ClientData, Fixed, Task
 from fedlib.tasks import images, settings
 from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, sample
 
@@ -58,7 +58,7 @@ paper: dict[str, Preset] = {
 }
 quick = {
     "emnist_cr": {**paper["emnist_cr"], **SMALL, "rounds": 150},
-    "emnist_ae": {**paper["emnist_ae"], **SMALL, "rounds": 300},
+    "emnist_ae": {**paper["emnist_ae"], **SMALL, "rounds": 500},
     "emnist_logistic": {**paper["emnist_logistic"], **PAIRS, "rounds": 40},
     "emnist_mlp": {**paper["emnist_mlp"], **PAIRS, **FULL_BATCHES, "rounds": 40},
 }
@@ -137,7 +137,7 @@ def load(given: Given) -> Task:
         model=models[f"small {name}" if small else name],
         train=ClientData(*train, writers.at_most(getattr(given, "cap", 0)), writers.ids),
         test=ClientData(*test, writers.test, writers.ids),
-        transform=transforms.get(f"small {name}" if small else name, images.flat_pixels),
+        transform=Fixed(transforms.get(f"small {name}" if small else name, images.flat_pixels)),
         hyperparameters=values,
         label=label,
         **goal,

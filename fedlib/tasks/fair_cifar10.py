@@ -15,7 +15,7 @@ from fedlib import datasets, papers, partitioners
 from fedlib.errors import require
 from fedlib.models import MLP, VGG11
 from fedlib.randomness import key
-from fedlib.task import Task
+from fedlib.task import Fixed, Task
 from fedlib.tasks import fair, images, settings
 from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 
@@ -92,7 +92,7 @@ def load(given: Given) -> Task:
             if small
             else VGG11(classes, given.width, given.init)
         ),
-        transform=images.flat_pixels if small else colours,
+        transform=Fixed(images.flat_pixels) if small else colours,
         hyperparameters=settings.adafedadam(LABEL, CLIENT_LR if small else None),
         options={"examples": len(used)} | dict.fromkeys(unused),
         label=LABEL,

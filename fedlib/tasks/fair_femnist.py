@@ -15,7 +15,7 @@ import torch
 from fedlib import papers
 from fedlib.errors import require
 from fedlib.models import MLP
-from fedlib.task import Task
+from fedlib.task import Fixed, Task
 from fedlib.tasks import emnist, fair, images, settings
 from fedlib.tasks.emnist import CLASSES, PIXELS
 from fedlib.tasks.presets import AtMost, Given
@@ -59,7 +59,9 @@ def load(given: Given) -> Task:
     return Task(
         name=given.name,
         model=lambda: MLP(PIXELS // pool**2, HIDDEN, CLASSES, given.width, given.init),
-        transform=images.flat_pixels if pool == 1 else partial(images.pooled_pixels, pool=pool),
+        transform=Fixed(
+            images.flat_pixels if pool == 1 else partial(images.pooled_pixels, pool=pool)
+        ),
         hyperparameters=settings.adafedadam(LABEL),
         label=LABEL,
         **fair.divided(given, x, y, parts, writers.ids),

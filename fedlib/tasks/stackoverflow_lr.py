@@ -9,7 +9,7 @@ from torch import Tensor
 from fedlib.datasets.posts import Posts, bag_of_words
 from fedlib.losses import binary_cross_entropy, recall_at_5
 from fedlib.models import TagModel
-from fedlib.task import ClientData, Task
+from fedlib.task import ClientData, Fixed, Task
 from fedlib.tasks import settings, stackoverflow, texts
 from fedlib.tasks.presets import Given, whole
 from fedlib.tasks.stackoverflow import Chosen
@@ -103,7 +103,7 @@ def load(given: Given) -> Task:
         test=_client_data(test, chosen.test, given.tags, len(train)),
         loss=loss,
         metrics={"recall_at_5": recall},
-        transform=Bags(train, test, chosen.words),
+        transform=Fixed(Bags(train, test, chosen.words)),
         reduction="sum",
         hyperparameters=(settings.small if given.data == SMALL else settings.fedopt)(LABEL),
         label=LABEL,

@@ -290,7 +290,7 @@ def _publish(first: int) -> Callable[[Path], Any]:
 
 
 def _published(place: Path) -> Any:
-    path = place / "results" / "own.zip"
+    path = place / "results" / "own.zip.xz"
     return sorted(open_archive(path)) if path.exists() else None
 
 

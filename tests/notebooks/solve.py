@@ -1,7 +1,7 @@
-"""Run notebooks with their exercises solved, all in this process: ``solve.py REPORT [NAME ...]``.
+"""Run notebooks with their exercises solved, in one process: ``solve.py REPORT GIVEN NAME ...``.
 
 The report is JSON: for each notebook its number of exercises, how many self-checks say "right", and
-the first error.
+the first error. ``GIVEN`` is JSON as well: parameters for the notebooks that have them.
 """
 
 import json
@@ -20,22 +20,26 @@ from traitlets.config import Config
 from fedlib.reproduction import reproduce
 
 
-def solved(path):
+def solved(path, given):
     """The code cells of a notebook, with the solutions of its last cells in place of the stubs."""
+    known = reproduce.parameters(path)
+    lines = [f"{name} = {value!r}" for name, value in given.items() if name in known]
     book = nbformat.read(path, as_version=4)
     tags = [set(cell.metadata.get("tags", [])) for cell in book.cells]
     text = next(c.source for c, t in zip(book.cells, tags, strict=True) if "solution" in t)
     answers = iter(re.findall(r"```python\n(.*?)```", text, flags=re.S))
     return [
-        next(answers) if "exercise" in own else cell.source
+        next(answers)
+        if "exercise" in own
+        else "\n".join([cell.source, *(lines if "parameters" in own else ())])
         for cell, own in zip(book.cells, tags, strict=True)
         if cell.cell_type == "code"
     ]
 
 
-def execute(shell, path):
+def execute(shell, path, given):
     """Run one notebook in a fresh namespace."""
-    cells = solved(path)
+    cells = solved(path, given)
     stubs = nbformat.read(path, as_version=4).cells
     exercises = sum("exercise" in cell.metadata.get("tags", []) for cell in stubs)
     shell.reset(new_session=True)
@@ -54,7 +58,7 @@ def execute(shell, path):
     return {"exercises": exercises, "right": right, "error": error}
 
 
-def main(report, names):
+def main(report, given, *names):
     matplotlib.use("Agg")
     warnings.filterwarnings("ignore", message=".*non-interactive.*")
     settings = Config()
@@ -63,9 +67,9 @@ def main(report, names):
     found = {}
     for path in reproduce.notebooks(names):
         with matplotlib.rc_context():
-            found[path.stem] = execute(shell, path)
+            found[path.stem] = execute(shell, path, json.loads(given))
     Path(report).write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(*sys.argv[1:])

@@ -187,8 +187,10 @@ def test_claims_name_papers_and_say_what_they_show():
 def test_the_command_lists_verdicts_and_trains_nothing_when_told_so(command, no_training):
     no_training()
     status, out, _ = command("claims", "--stored", "--json")
-    listed = json.loads(out)
+    written = json.loads(out)
+    made, listed = written["made"], written["claims"]
     assert status == 0 and len(listed) == 24
+    assert (made["preset"], made["seed"]) == ("quick", 0) and {"git", "versions"} <= set(made)
     assert {entry["verdict"] for entry in listed} == {NOT_RUN}
     assert {"id", "verdict", "seeds", "numbers"} <= set(listed[0])
 
@@ -234,6 +236,18 @@ def test_judging_takes_each_notebooks_runs(monkeypatch, quadratic):
     monkeypatch.setattr(claims, "_kept", kept)
     (judged,) = claims.judge(["fedopt-scaffold"], "quick", Store())
     assert judged.verdict == HOLDS and len(asked) == len(judged.statements) >= 2
+
+
+def test_other_seeds_are_judged_on_their_own_runs(monkeypatch, quadratic):
+    asked = set()
+
+    def kept(known, requests, preset):
+        asked.update(request.seed for request in requests)
+        return histories(quadratic, fedavg=0.7, scaffold=0.69)
+
+    monkeypatch.setattr(claims, "_kept", kept)
+    claims.judge(["fedopt-scaffold"], "quick", Store(), seed=3)
+    assert asked == {3, 4, 5}
 
 
 def test_seeds_that_a_method_lacks_count_for_none(quadratic):

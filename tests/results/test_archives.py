@@ -1,6 +1,8 @@
 """Published archives: the numbers are the runs' own, and nothing damaged is ever read."""
 
+import io
 import json
+import lzma
 import os
 import random
 import zipfile
@@ -39,6 +41,10 @@ def place(results, tmp_path):
     return Store(tmp_path / "runs", published=[results])
 
 
+def unpacked_zip(path):
+    return zipfile.ZipFile(io.BytesIO(lzma.decompress(path.read_bytes())))
+
+
 def digests(runs):
     return {run.config.digest for run in runs}
 
@@ -46,9 +52,8 @@ def digests(runs):
 @pytest.mark.parametrize("unpacked", [False, True])
 def test_a_published_run_equals_the_stored_one(made, place, results, unpacked):
     if unpacked:
-        with zipfile.ZipFile(results / "own.zip") as archive:
-            archive.extractall(results)
-        (results / "own.zip").unlink()
+        unpacked_zip(results / "own.zip.xz").extractall(results)
+        (results / "own.zip.xz").unlink()
     for history in made:
         read = place.load(history.config.digest)
         kept = history.clients if history.config.task["name"] == "synthetic" else []
@@ -93,16 +98,18 @@ def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every):
 def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch):
     monkeypatch.setattr("time.time", lambda: 2e9)  # another day
     again = write_archive(tmp_path / "again", "own", made[::-1], {"synthetic"})
-    assert again.read_bytes() == (results / "own.zip").read_bytes()
+    assert again.read_bytes() == (results / "own.zip.xz").read_bytes()
 
 
 @pytest.mark.parametrize("how", ["changed", "cut"])
-def test_whatever_byte_changes_the_numbers_never_do(made, results, tmp_path, caplog, how):
-    good = (results / "own.zip").read_bytes()
+@pytest.mark.parametrize("suffix", ["zip.xz", "zip"])
+def test_whatever_byte_changes_the_numbers_never_do(made, results, tmp_path, caplog, how, suffix):
+    good = (results / "own.zip.xz").read_bytes()
+    good = good if suffix == "zip.xz" else lzma.decompress(good)
     known = {history.config.digest: history.frame for history in made}
     draw, noticed = random.Random(0), 0
     for number, place in enumerate(draw.sample(range(len(good)), 60)):
-        path, bad = tmp_path / f"{number}.zip", bytearray(good)
+        path, bad = tmp_path / f"{number}.{suffix}", bytearray(good)
         if how == "cut":
             del bad[place:]
         else:
@@ -127,8 +134,9 @@ def test_whatever_byte_changes_the_numbers_never_do(made, results, tmp_path, cap
 
 
 def test_what_is_damaged_is_named_and_left_out(made, place, results, caplog):
-    with zipfile.ZipFile(results / "own.zip") as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
+    archive = unpacked_zip(results / "own.zip.xz")
+    contents = {name: archive.read(name) for name in archive.namelist()}
+    (results / "own.zip.xz").unlink()
     with zipfile.ZipFile(results / "own.zip", "w") as archive:
         for name, data in contents.items():
             if name.endswith(f"{made[0].config.digest}/config.json"):
@@ -151,7 +159,7 @@ def test_an_archive_is_replaced_whole_and_read_again(made, place, results):
     write_archive(results, "own", made[:1])
     assert digests(place.stored(published=True)) == digests(made[:1])
     assert place.load(made[0].config.digest).clients.empty
-    assert [path.name for path in results.iterdir()] == ["own.zip"]
+    assert [path.name for path in results.iterdir()] == ["own.zip.xz"]
 
 
 def test_a_crash_while_writing_keeps_the_old_one(made, place, results, monkeypatch):
@@ -162,7 +170,7 @@ def test_a_crash_while_writing_keeps_the_old_one(made, place, results, monkeypat
     with pytest.raises(fedlib.Error, match="disk full"):
         write_archive(results, "own", made[:1])
     assert len(place.stored(published=True)) == len(made)
-    assert [path.name for path in results.iterdir()] == ["own.zip"]
+    assert [path.name for path in results.iterdir()] == ["own.zip.xz"]
 
 
 def test_what_cannot_be_published(tmp_path):
@@ -171,4 +179,4 @@ def test_what_cannot_be_published(tmp_path):
     fresh = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
     with pytest.raises(fedlib.Error, match="does not come from a store"):
         write_archive(tmp_path, "own", [fresh])
-    assert not list(tmp_path.rglob("*.zip"))
+    assert not list(tmp_path.rglob("*.zip*"))

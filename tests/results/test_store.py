@@ -276,6 +276,22 @@ def test_table_lists_sound_runs(store, quadratic, caplog):
     assert (table["task"] == "quadratic").all() and not table["stand_in"].any()
 
 
+def test_a_run_that_another_process_stores_or_removes_is_seen_at_once(store, quadratic, tmp_path):
+    def made(steps):
+        return Store(store.root).run(
+            quadratic, "fedavg", rounds=1, overrides={"local_steps": steps}
+        )
+
+    first = made(1).config
+    old = store.path(first).parent
+    os.utime(old, ns=(10**18, 10**18))  # long ago: what is listed now is kept
+    assert store.has(first.digest)
+    second = made(2).config  # another folder in the same one
+    assert store.has(second.digest) and store.load(second.digest).config == second
+    shutil.rmtree(store.path(first))
+    assert not store.has(first.digest)
+
+
 def test_published_runs_are_only_read(store, quadratic, tmp_path):
     history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
     shutil.copytree(store.root, tmp_path / "results")

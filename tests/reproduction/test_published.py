@@ -1,0 +1,35 @@
+"""The published quick runs are those that the code asks for, and show what is published of them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+
+from fedlib.reproduction import claims
+from fedlib.results import Store
+
+RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
+PUBLISHED = json.loads((RESULTS / "claims_quick.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """An empty store beside the published runs."""
+    return Store(tmp_path_factory.mktemp("empty") / "runs", published=[RESULTS])
+
+
+def test_the_published_quick_runs_give_the_published_verdicts(store: Store) -> None:
+    made = PUBLISHED["made"]["python"]
+    if platform.python_version() != made:
+        pytest.skip(f"the stand-ins are texts of Python {made}'s own library")
+    judged = {verdict.id: verdict.as_dict() for verdict in claims.judge((), "quick", store)}
+    assert list(judged) == [claim["id"] for claim in PUBLISHED["claims"]]
+    for claim in PUBLISHED["claims"]:
+        ours = judged[claim["id"]]
+        assert ours["verdict"] == claim["verdict"], claim["id"]
+        for number, again in zip(claim["numbers"], ours["numbers"], strict=True):
+            assert number["statement"] == again["statement"]
+            assert again["margins"] == pytest.approx(number["margins"], abs=1e-9), claim["id"]
