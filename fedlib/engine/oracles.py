@@ -20,6 +20,9 @@ from fedlib.engine.rows import FlatModel
 from fedlib.losses import cross_entropy
 from fedlib.task import Task
 
+# What a model calls its own gradient; see :class:`fedlib.models.Softmax`.
+CLOSED_FORM = "cross_entropy_and_grad"
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -50,8 +53,10 @@ class RowsOracle:
 
     def __init__(self, task: Task, model: FlatModel) -> None:
         self.task, self.model = task, model
-        known = task.loss is cross_entropy
-        self.closed_form = getattr(model.model, "cross_entropy_and_grad", None) if known else None
+        # Not of a subclass, whose forward may be another, and not where parameters are frozen.
+        known = task.loss is cross_entropy and CLOSED_FORM in vars(type(model.model))
+        known = known and all(each.requires_grad for each in model.model.parameters())
+        self.closed_form = getattr(model.model, CLOSED_FORM) if known else None
         self.losses: Callable[[list[Tensor], Tensor, Tensor], Tensor] = self._losses
 
     def _losses(self, leaves: list[Tensor], x: Tensor, y: Tensor) -> Tensor:

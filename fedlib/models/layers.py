@@ -130,8 +130,13 @@ def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = No
 
     ``layer`` is whose weights they are, for the message of an error.
     """
-    if weight.dim() == 2:
+    if weight.dim() == 2 and (bias is None or bias.dim() == 1):
         return F.linear(x, weight, bias)
+    if weight.dim() == 2:  # frozen, its bias is not
+        assert bias is not None
+        weight = weight.expand(len(bias), *weight.shape)
+    if bias is not None and bias.dim() == 1:
+        bias = bias.expand(len(weight), *bias.shape)
     groups, rows = _groups(layer, weight, x, 3), weight.shape[0]
     if rows == 1:
         # With few examples the CPU adds a bias faster after the product than within it.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.losses import short_cross_entropy
 from fedlib.models.architecture import Architecture
 from fedlib.models.layers import Linear, scaled, start_dense
 
@@ -56,3 +58,36 @@ class MLP(Architecture):
         """Logits ``[..., classes]`` from :meth:`features`."""
         logits: Tensor = self.output(features)
         return logits
+
+    @staticmethod
+    def cross_entropy_and_grad(
+        leaves: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Cross-entropies ``[R, B]``, and gradients of their weighted sums, by backpropagation.
+
+        Small networks spend their time in autograd's bookkeeping, see
+        :meth:`fedlib.models.Softmax.cross_entropy_and_grad`. Activations and their gradients d are
+        ``[R, units, B]``: layer by layer from the last, dW = d h', db = sum_b d, and the layer
+        below has W' d where its h is positive.
+
+        Args:
+            leaves: each layer's weight ``[R, out, in]`` and bias ``[R, out]``.
+            x: ``[G, B, D]``, G dividing R; y: int64 ``[R, B]``; weights: ``[R, B]``.
+        """
+        layers = list(zip(leaves[::2], leaves[1::2], strict=True))
+        (weight, bias), groups, size = layers[0], len(x), x.shape[1]
+        # [(R // G) * out, D] @ [D, B] for each input row: configurations share their client's data.
+        left = weight.reshape(groups, -1, weight.shape[-1])
+        h = torch.baddbmm(bias.reshape(groups, -1, 1), left, x.transpose(1, 2))
+        h, hidden = h.view(len(weight), -1, size), []
+        for weight, bias in layers[1:]:
+            hidden.append(h.relu_())
+            h = torch.baddbmm(bias.unsqueeze(-1), weight, hidden[-1])
+        losses, gradient = short_cross_entropy(h.transpose(1, 2), y)
+        d = gradient(weights).transpose(1, 2)
+        grads: list[Tensor] = []
+        for (weight, _), below in zip(reversed(layers[1:]), reversed(hidden), strict=True):
+            grads = [torch.bmm(d, below.transpose(1, 2)), d.sum(-1), *grads]
+            d = torch.bmm(weight.transpose(1, 2), d).mul_(below > 0)
+        first = torch.bmm(d.reshape(groups, -1, size), x)
+        return losses, [first.view(layers[0][0].shape), d.sum(-1), *grads]

@@ -14,6 +14,7 @@ import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.run import combinations, execute
 from fedlib.engine.strategy import threads
+from fedlib.models import MLP, Softmax
 
 TASKS: dict[str, dict[str, Any]] = {
     "quadratic": {},
@@ -206,15 +207,21 @@ def test_gathering_and_evaluating_in_pieces_changes_nothing(
     assert difference(at_once, fedlib.run(task, "fedadam", **COMMON)) < 1e-10
 
 
-def test_the_closed_form_of_softmax_regression_equals_autograd() -> None:
+@pytest.mark.parametrize("hidden", [(), (7,), (8, 6, 5)])
+def test_the_closed_forms_of_small_networks_equal_autograd(hidden: tuple[int, ...]) -> None:
     """The same model without its closed form, alone and with configurations that share data."""
-    from fedlib.models import Softmax
 
-    class Differentiated(Softmax):
-        cross_entropy_and_grad = None  # type: ignore[assignment]
+    class DifferentiatedSoftmax(Softmax):
+        pass
 
-    task = load("synthetic")
-    plain = dataclasses.replace(task, model=lambda: Differentiated(60, 10, "torch"))
+    class DifferentiatedMLP(MLP):
+        pass
+
+    def made(softmax: type[Softmax], mlp: type[MLP]) -> nn.Module:
+        return mlp(60, hidden, 10, init="torch") if hidden else softmax(60, 10, "torch")
+
+    task = dataclasses.replace(load("synthetic"), model=lambda: made(Softmax, MLP))
+    plain = dataclasses.replace(task, model=lambda: made(DifferentiatedSoftmax, DifferentiatedMLP))
     for rates in ([0.05], [0.01, 0.05, 0.08]):  # larger ones amplify rounding
         cells = combinations({"client_lr": rates})
         closed, slow = (
@@ -223,6 +230,40 @@ def test_the_closed_form_of_softmax_regression_equals_autograd() -> None:
         )
         for a, b in zip(closed, slow, strict=True):
             assert difference(a, b) < 1e-10
+
+
+class Tanh(MLP):
+    """Another forward than that of the class whose closed form it inherits."""
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.hidden:
+            x = torch.tanh(layer(x))
+        return x
+
+
+def frozen(*names: str) -> nn.Module:
+    model = MLP(60, (7,), 10)
+    for name in names:
+        model.get_parameter(name).requires_grad_(False)
+    return model
+
+
+RESEMBLING = {
+    "another forward": lambda: Tanh(60, (7,), 10),
+    "a frozen layer": lambda: frozen("hidden.0.weight", "hidden.0.bias"),
+    "a frozen weight": lambda: frozen("hidden.0.weight"),
+    "a frozen bias": lambda: frozen("output.bias"),
+}
+
+
+@pytest.mark.parametrize("model", RESEMBLING.values(), ids=RESEMBLING)
+def test_models_that_only_resemble_one_with_a_closed_form_are_differentiated(model: Any) -> None:
+    task = dataclasses.replace(load("synthetic"), model=model)
+    fast, slow = (
+        fedlib.run(task, "fedavg", backend=backend, **COMMON)
+        for backend in ("vectorized", "reference")
+    )
+    assert difference(fast, slow) < 1e-10
 
 
 class Tied(nn.Module):

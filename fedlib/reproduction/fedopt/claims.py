@@ -96,15 +96,7 @@ def _source(task: str, *more: str) -> dict[str, tuple[str, ...]]:
 EVIDENCE = (
     Evidence("fedopt-sparse-lr", _source("stackoverflow_lr"), sparse_lr),
     Evidence("fedopt-sparse-nwp", _source("stackoverflow_nwp"), sparse_nwp),
-    Evidence(
-        "fedopt-autoencoder",
-        _source("emnist_ae"),
-        autoencoder,
-        exceptions={
-            "quick": "after 300 rounds FedYogi's error is about half of FedAvg's, for some seeds"
-            " more; all errors still fall"
-        },
-    ),
+    Evidence("fedopt-autoencoder", _source("emnist_ae"), autoencoder),
     Evidence("fedopt-cifar100", _source("cifar100"), ahead_on_images),
     Evidence("fedopt-cifar10", _source("cifar10"), cifar10),
     Evidence(
