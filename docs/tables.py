@@ -164,8 +164,8 @@ def claims_table() -> str:
     return _markdown(("where", *shown), shown.assign(first=where)[["first", *shown]].to_numpy())
 
 
-# Verdicts as they were measured and committed: those of the notebooks, and of fresh seeds.
-MEASURED = {"quick": "claims_quick.json", "fresh seeds": "claims_quick_seed_3.json"}
+# Verdicts as they were measured and committed.
+MEASURED = {"quick": "claims_quick.json"}
 
 
 def _measured(file: str) -> dict[str, str]:

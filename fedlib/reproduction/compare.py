@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import hypot, isnan
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedlib.engine.history import History
@@ -86,7 +87,7 @@ def _row(
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
     ours = fmean(weighted) if weighted else NAN
-    spread = stdev(weighted) if len(weighted) > 1 else NAN
+    spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
     config = histories[0].config if histories else None
     note = "; ".join(_notes(table, cell, histories, known))
     comparable = not metric.unclear and not isnan(cell.printed)

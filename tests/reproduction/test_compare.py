@@ -156,6 +156,11 @@ def test_a_diverged_run_has_no_number_but_says_so(run):
     assert "diverged in round 77" in row["note"]
 
 
+def test_of_several_seeds_that_diverged_neither_mean_nor_spread_is_known(run):
+    row = fedavg(*(run("fedavg", [0.6] * 150, diverged=77, seed=seed) for seed in range(3)))
+    assert row["seeds"] == 3 and math.isnan(row["ours"]) and math.isnan(row["ours_std"])
+
+
 def test_illegible_numbers_are_marked_and_not_compared(hand_made, synthetic):
     lost = Cell("a", "fedavg", "accuracy", math.nan, unclear="missing: column lost")
     odd = Cell("b", "fedavg", "accuracy", 49.0, unclear="conflict_resolved: two readings")
