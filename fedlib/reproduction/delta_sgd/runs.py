@@ -295,9 +295,7 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 _QUICK = {"seeds": 3, "eval_every": 2}
 _SMALL_TASKS = ["mnist", "fashion_mnist", "cifar10_resnet18", "cifar100_resnet50"]
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(
-        IMAGES, {**_QUICK, "reach": 1, "tasks": _SMALL_TASKS, "resnet_alphas": [0.1]}, images
-    ),
+    Experiment(IMAGES, {**_QUICK, "reach": 1, "tasks": _SMALL_TASKS}, images),
     Experiment(TEXTS, _QUICK, texts),
     Experiment(
         ABLATION,
