@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 from fedlib import papers
-from fedlib.reproduction import draw, reproduce
+from fedlib.reproduction import draw, experiments, reproduce
 from fedlib.results import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,10 +97,13 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
         for entry in entries:
             path = picture(place, entry)
             made_since(path, started)
-            own = {task for task, maker in entry.notebooks.items() if maker == done.name and task}
+            expected = {task for task, maker in entry.notebooks.items() if maker == done.name}
+            if done.name in experiments.planned():  # quick leaves some tasks of a paper out
+                expected &= {request.task for request in experiments.plan(done.name)}
             if entry.draw is not None:
                 record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-                assert own <= set(record["tasks"]), f"{done.name} draws {entry.id} without {own}"
+                missing = expected - {"", *record["tasks"]}
+                assert not missing, f"{done.name} draws {entry.id} without {missing}"
         for file in more:
             made_since(place / "figures" / file, started)
         seen.append(done.name)
