@@ -235,7 +235,7 @@ class Task:
             clients, over clients; or pairs (numerators, denominators) that are summed over examples
             apart and divided. The loss is always reported.
         transform: raw inputs to model inputs, with augmentation keyed per example in training;
-            one without any is faster as ``Fixed(transform)``.
+            one without any is faster as :class:`fedlib.task.Fixed`.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
         l2: this times the sum of the squares of the model's weights is added to each example's
             training loss, but not to the reported one; parameters of normalisation layers do not
