@@ -302,7 +302,7 @@ class Store:
     def _archives(self) -> Iterator[Mapping[str, Stored]]:
         """The published archives; a damaged one is logged and left out."""
         for folder in self.published:
-            for path in sorted(folder.glob("*.zip*")):
+            for path in sorted((*folder.glob("*.zip"), *folder.glob("*.zip.xz"))):
                 try:
                     yield open_archive(path)
                 except Error as problem:

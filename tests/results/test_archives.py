@@ -154,6 +154,11 @@ def test_what_is_damaged_is_named_and_left_out(made, place, results, caplog):
         place.load(made[1].config.digest)
 
 
+def test_what_a_killed_process_left_of_an_archive_is_no_archive(made, place, results, caplog):
+    (results / "own.zip.xz.part").write_bytes(b"half")
+    assert digests(place.stored(published=True)) == digests(made) and not caplog.messages
+
+
 def test_an_archive_is_replaced_whole_and_read_again(made, place, results):
     assert len(place.stored(published=True)) == len(made)
     write_archive(results, "own", made[:1])
