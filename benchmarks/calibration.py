@@ -42,7 +42,7 @@ def calibrate(
     for hidden in tqdm(HIDDEN, desc=f"calibrating {device}", unit="size", disable=not progress):
         task = _task(hidden)
         ways = _ways(task, device)
-        size = Program(task, [_configured(task)], device, "vectorized").model.size
+        size = Program([_configured(task)], device, "vectorized").model.size
         times = _time(ways, repeats, device)
         seconds += [{"parameters": size, "way": way, "seconds": s} for way, s in times.items()]
         if device.type == "cpu":
@@ -90,7 +90,7 @@ def _way(
     """A function that does a round: ``numbers`` parameter numbers at once, on ``count`` threads."""
     size = sum(p.numel() for p in task.model().parameters())
     chunk = max(1, numbers // size)
-    return Program(task, [_configured(task)], device, backend, chunk, threads=count).stepper()
+    return Program([_configured(task)], device, backend, chunk, threads=count).stepper()
 
 
 def _ways(task: Task, device: torch.device) -> dict[str, Callable[[], None]]:

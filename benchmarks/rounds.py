@@ -252,7 +252,7 @@ def bench(
         configure(task, "fedavg", rounds=10**6, eval_every=10**6, overrides={"client_lr": rate})
         for rate in rates
     ]
-    program = Program(task, configured, where, backend)
+    program = Program(configured, where, backend)
     ways: dict[str, Callable[[], object]] = {"fedlib": program.stepper()}
     if rivals:
         torch.manual_seed(0)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.feed import Round
+from fedlib.engine.replicas import Replicas
 from fedlib.engine.states import ClientStates, map_state
 
 
@@ -18,16 +19,17 @@ class Sums:
     """Sums over clients.
 
     Attributes:
-        reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
-        loss: example-weighted sum of the batch losses seen in training, ``[C]``.
-        seen: how many examples that were; slots: how many were computed on, with padding.
+        reports: for each field of what the clients send, sum_i w_i report_i, ``[S C, .]``.
+        loss: example-weighted sum of the batch losses seen in training, ``[S C]``.
+        seen: ``[S]``, how many examples of each replica that were; slots: how many were computed
+            on, with padding.
         scale: what the reports of one client are still to be multiplied by, or None. Adding them
             does it on the way.
     """
 
     reports: State
     loss: Tensor
-    seen: float = 0.0
+    seen: np.ndarray
     slots: int = 0
     scale: float | None = None
 
@@ -36,7 +38,7 @@ class Sums:
         factor = 1.0 if other.scale is None else other.scale
         map_state(lambda own, t: own.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
-        self.seen += other.seen
+        self.seen = self.seen + other.seen
         self.slots += other.slots
         return self
 
@@ -68,10 +70,11 @@ class Work:
     """What all clients of a round share.
 
     Attributes:
-        methods: C configurations of one structure.
+        methods: C configurations of one structure, the same for each of S replicas.
         method: all of them as one, with hyperparameters ``[C, 1]``.
-        server: their server states, ``[C, .]``.
-        weights: ``[population]``, aggregation weights.
+        server: server states ``[S C, .]``, replica by replica.
+        replicas: whose the clients are.
+        weights: ``[all clients]``, aggregation weights.
         round: which round.
         kept: what clients keep; phases write to it.
     """
@@ -79,6 +82,7 @@ class Work:
     methods: Sequence[Algorithm]
     method: Algorithm
     server: State
+    replicas: Replicas
     weights: Tensor
     round: Round
     kept: Kept

@@ -68,16 +68,17 @@ class RunConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def program(self) -> tuple[Any, ...]:
-        """What rows of one program must share, besides the method's structure."""
-        own = ("task", "algorithm", "method")
+        """What rows of one program must share, besides task and the method's structure."""
+        own = ("task", "algorithm", "method", "seeds")
         return tuple(str(getattr(self, f.name)) for f in fields(self) if f.name not in own)
 
 
 class Configured(NamedTuple):
-    """A run's configuration, and the method it describes."""
+    """A run's configuration, the method it describes, and the task it is for."""
 
     config: RunConfig
     method: Algorithm
+    task: Task
 
 
 class Settings(TypedDict, total=False):
@@ -114,6 +115,7 @@ def configure(
     given = dict(overrides or {})
     training = {key: given.pop(key) for key in TRAINING_KEYS if key in given}
     name, method = _method(task, algorithm, given)
+    given_task = task
     if method.pooled:
         task, clients_per_round = task.centralized(), None
     population = len(task.train)
@@ -156,7 +158,7 @@ def configure(
         dtype=dtype,
         seeds=_seeds(seed),
     )
-    return Configured(config, method)
+    return Configured(config, method, given_task)
 
 
 def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> None:

@@ -14,6 +14,7 @@ from fedlib.algorithms.base import Client, State
 from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.engine.plan import Plan, drawn_epochs, local_steps, make_plan
+from fedlib.engine.replicas import Replicas
 from fedlib.task import Fixed, Task, identity
 
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
@@ -51,48 +52,54 @@ class Round:
 
 
 class Feed:
-    """A task's training data, moved to the device once.
+    """The replicas' training data, moved to the device once.
 
     Args:
-        task: the task.
+        replicas: of the task.
         dtype, device: of the inputs (``dtype`` where they are floating point).
+
+    Attributes:
+        data: of all clients.
     """
 
-    def __init__(self, task: Task, dtype: torch.dtype, device: torch.device) -> None:
-        self.task, self.dtype, self.device = task, dtype, device
-        self.x, self.y = task.train.x.to(device), task.train.y.to(device)
-        self.transform = task.transform
-        example = self.transform(self.x[:1].unsqueeze(0), None)
-        self.bytes_each = max(example.numel() * dtype.itemsize, self.x[:1].numel())
-        if isinstance(self.transform, Fixed) and len(self.x) * self.bytes_each <= KEPT_BYTES:
-            parts = [self._transformed(part.unsqueeze(0)) for part in self.x.split(WHOLE_BATCH**2)]
+    def __init__(self, replicas: Replicas, dtype: torch.dtype, device: torch.device) -> None:
+        self.replicas, self.data, self.task = replicas, replicas.data, replicas.tasks[0]
+        self.dtype, self.device = dtype, device
+        self.transform, self.y = self.task.transform, self.data.y.to(device)
+        self.bytes_each = input_bytes(self.task, dtype)
+        if isinstance(self.transform, Fixed) and len(self.y) * self.bytes_each <= KEPT_BYTES:
+            parts = [
+                self._stored(task.transform(part.to(device).unsqueeze(0), None))
+                for task in replicas.distinct
+                for part in task.train.x.split(WHOLE_BATCH**2)
+            ]
             self.x, self.transform = torch.cat(parts, 1).squeeze(0), identity
+        else:
+            self.x = self.data.x.to(device)
 
     def round(self, number: int, config: RunConfig, cohort: np.ndarray) -> Round:
         """A round of ``cohort [M]``, ascending, with the local steps of each client."""
-        sizes, seed = self.task.train.sizes[cohort], config.seeds["batches"]
-        epochs = drawn_epochs(config.local_epochs, cohort, seed, number)
-        steps = local_steps(sizes, config.batch_size, epochs, config.local_steps, cohort)
+        sizes, local = self.data.sizes[cohort], self.replicas.local(cohort)
+        epochs = config.local_epochs
+        drawn = (
+            epochs
+            if isinstance(epochs, int)
+            else drawn_epochs(epochs, self.replicas.keys(number, cohort))
+        )
+        steps = local_steps(sizes, config.batch_size, drawn, config.local_steps, local)
         return Round(number, config, cohort, steps)
 
     def plan(self, clients: np.ndarray, round: Round) -> Plan:
         """The batches of ``clients`` in this round."""
-        return make_plan(
-            self.task.train,
-            clients,
-            round.steps_of(clients),
-            batch_size=round.batch_size,
-            seed=round.config.seeds["batches"],
-            round=round.number,
-        )
+        keys = self.replicas.keys(round.number, clients)
+        steps = round.steps_of(clients)
+        return make_plan(self.data, clients, steps, keys, batch_size=round.batch_size)
 
     def whole_plan(self, clients: np.ndarray) -> Plan:
         """All examples of ``clients`` once, in their own order."""
-        data = self.task.train
-        steps = -(-data.sizes[clients] // WHOLE_BATCH)
-        return make_plan(
-            data, clients, steps, batch_size=WHOLE_BATCH, seed=0, round=0, shuffle=False
-        )
+        steps = -(-self.data.sizes[clients] // WHOLE_BATCH)
+        keys = torch.zeros(len(clients), dtype=torch.int64)
+        return make_plan(self.data, clients, steps, keys, batch_size=WHOLE_BATCH, shuffle=False)
 
     def inputs(self, index: Tensor, keys: Tensor | None) -> Tensor:
         """Model inputs ``[T, B, ...]`` for examples ``index [T, B]`` of batches with ``keys [T]``.
@@ -106,10 +113,9 @@ class Feed:
             slots = torch.arange(index.shape[1])
             keys = keys.unsqueeze(1).expand(index.shape).contiguous()
             per_example = randomness.fold(keys, slots).to(self.device)
-        return self._transformed(self.x[index.to(self.device)], per_example)
+        return self._stored(self.transform(self.x[index.to(self.device)], per_example))
 
-    def _transformed(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
-        x = self.transform(x, keys)
+    def _stored(self, x: Tensor) -> Tensor:
         return x.to(self.dtype) if x.is_floating_point() else x
 
     def batches(self, plan: Plan, weights: Tensor, training: bool = True) -> Iterator[Batch]:
@@ -179,15 +185,21 @@ class Feed:
             return column.view(-1, 1, 1) if rows else column
 
         return Client(
-            examples=scalar(self.task.train.sizes[clients]),
+            examples=scalar(self.data.sizes[clients]),
             steps=scalar(round.steps_of(clients)),
             round=round.number,
             rounds=round.config.rounds,
-            cohort=len(round.cohort),
-            population=len(self.task.train),
+            cohort=len(round.cohort) // len(self.replicas),
+            population=self.replicas.population,
             memory=memory or {},
             measured=measured or {},
         )
+
+
+def input_bytes(task: Task, dtype: torch.dtype) -> int:
+    """Bytes of one example, as the model takes it or as it is kept, whichever are more."""
+    example = task.transform(task.train.x[:1].unsqueeze(0), None)
+    return max(example.numel() * dtype.itemsize, task.train.x[:1].numel())
 
 
 def whole_scale(task: Task, sizes: np.ndarray, batch_size: int | None) -> np.ndarray:

@@ -49,6 +49,13 @@ def fingerprint(task: Task) -> str:
     return hashed.sha.hexdigest()
 
 
+def digest(values: Any) -> str:
+    """64 hex digits of the SHA-256 of any values, by what they hold; see :func:`fingerprint`."""
+    hashed = _Hash()
+    hashed.add(values)
+    return hashed.sha.hexdigest()
+
+
 def _of_data(data: ClientData) -> str:
     """The hash of some clients' data, kept with them: of large data it takes seconds."""
     written = (data.x._version, data.y._version)

@@ -73,11 +73,12 @@ def forecast(program: Program) -> MemoryForecast:
     the process's memory, many rows of convolutions on a CPU at half of it.
     """
     task, strategy = program.task, program.strategy
-    cohort = program.training.cohort(0)
+    cohort = program.training.cohort(0)[: program.config.clients_per_round]
     sizes = task.train.sizes[cohort]
     order = np.argsort(-sizes, kind="stable")
     workers = torch.get_num_threads() if strategy.backend == "parallel" else 1
-    clients = min(len(cohort), strategy.chunk_clients * workers)
+    replicas = len(program.replicas)
+    clients = min(len(cohort) * replicas, strategy.chunk_clients * workers)
     # The largest client sets the number of steps, a mean one what each other client adds.
     together = sizes[order][:clients]
     other = 1 + int(np.argmin(np.abs(together[1:] - together.mean()))) if clients > 1 else 0
@@ -85,17 +86,19 @@ def forecast(program: Program) -> MemoryForecast:
     peaks: dict[tuple[int, int], int] = {}
     for count, number in PROBES:
         alike = [program.configured[0]] * count
-        small = Program(task, alike, program.device, "vectorized", number)
+        small = Program(alike, program.device, "vectorized", number)
         peaks[count, number] = peak_of(partial(small.rehearse, np.unique(chosen[:number])))
-    count = len(program.configs)
+    count = program.columns
     constant, configuration, client, both = fitted(peaks)
-    training = constant + configuration * count + client * clients + both * count * clients
+    training = (
+        constant + configuration * len(program.configs) + client * clients + both * count * clients
+    )
     vector = program.model.size * program.dtype.itemsize
     data = [task.train.x, task.train.y, task.test.x, task.test.y]
     return MemoryForecast(
-        configurations=count,
+        configurations=len(program.configs),
         clients=clients,
-        start=sum(t.numel() * t.element_size() for t in data) + (count + 1) * vector,
+        start=sum(t.numel() * t.element_size() for t in data) + (len(program.configs) + 1) * vector,
         training=int(training),
-        evaluation=program.evaluate.memory(program.model.initial(), count),
+        evaluation=program.evaluators[0].memory(program.model.initial(), count),
     )

@@ -73,19 +73,31 @@ class Plan(Layout):
     keys: Tensor
 
 
-def drawn_epochs(
-    epochs: int | tuple[int, int], clients: np.ndarray, seed: int, round: int
-) -> np.ndarray:
-    """Passes over its data of each of ``clients [M]`` in this round.
+def client_keys(
+    seeds: Sequence[int], round: int, clients: np.ndarray, replica: np.ndarray | None = None
+) -> Tensor:
+    """int64 ``[M]``, what the draws of ``clients [M]`` in a round are keyed by.
 
     Args:
-        epochs: one number, or (low, high): drawn per client and round, uniform on low..high.
+        seeds: of the batches in each replica; replica: ``[M]``, whose each client is; default the
+            first.
     """
-    if isinstance(epochs, int):
-        return np.full(len(clients), epochs)
+    bases = torch.tensor([randomness.key(seed, "batches", round) for seed in seeds])
+    which = torch.zeros(len(clients), dtype=torch.int64)
+    return randomness.fold(
+        bases[which if replica is None else torch.from_numpy(replica)], torch.from_numpy(clients)
+    )
+
+
+def drawn_epochs(epochs: tuple[int, int], keys: Tensor) -> np.ndarray:
+    """Passes over its data of each of M clients in this round.
+
+    Args:
+        epochs: (low, high): drawn per client and round, uniform on low..high.
+        keys: from :func:`client_keys`.
+    """
     low, high = epochs
-    keys = randomness.fold(_client_keys(seed, round, clients), 3)
-    draw = randomness.uniform(keys, 1).squeeze(-1).numpy()
+    draw = randomness.uniform(randomness.fold(keys, 3), 1).squeeze(-1).numpy()
     return low + np.floor(draw * (high - low + 1)).astype(np.int64)
 
 
@@ -108,10 +120,9 @@ def make_plan(
     data: ClientData,
     clients: np.ndarray,
     steps: np.ndarray,
+    keys: Tensor,
     *,
     batch_size: int | None,
-    seed: int,
-    round: int,
     shuffle: bool = True,
 ) -> Plan:
     """The plan of one round for the population numbers ``clients [M]``, of ``steps [M]`` each.
@@ -119,13 +130,15 @@ def make_plan(
     Each pass over a client's data is a fresh permutation, cut into batches; the last may be short.
     The permutation is keyed by (seed, round, client, pass), so it does not depend on the other
     clients. Without ``shuffle`` the examples keep their order.
+
+    Args:
+        keys: of the clients, from :func:`client_keys`.
     """
     order = np.lexsort((clients, -steps))
-    clients, steps = clients[order], steps[order]
+    clients, steps, keys = clients[order], steps[order], keys[torch.from_numpy(order)]
     sizes = data.sizes[clients]
     batch = int(min(batch_size or sizes.max(initial=1), max(sizes.max(initial=1), 1)))
     layout = _layout(np.int64(sizes).tobytes(), np.int64(steps).tobytes(), batch)
-    keys = _client_keys(seed, round, clients)
     shuffled = _passes(data, clients, keys, layout, shuffle)
     return Plan(
         **vars(layout),
@@ -180,11 +193,6 @@ def _layout(sizes_bytes: bytes, steps_bytes: bytes, batch: int) -> Layout:
         segment=torch.from_numpy(segment),
         within=torch.from_numpy(np.arange(len(segment)) - np.repeat(starts, lengths)),
     )
-
-
-def _client_keys(seed: int, round: int, clients: np.ndarray) -> Tensor:
-    base = torch.tensor(randomness.key(seed, "batches", round))
-    return randomness.fold(base.expand(len(clients)), torch.from_numpy(clients))
 
 
 def _passes(

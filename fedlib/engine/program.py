@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from fedlib import files, randomness
+from fedlib import files
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine import fitting, precision, strategy
 from fedlib.engine.allocator import keep_freed_memory
@@ -22,19 +22,19 @@ from fedlib.engine.backend import Backend
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.compiled import Compiled
 from fedlib.engine.config import Configured
-from fedlib.engine.evaluation import Evaluated, Evaluator
+from fedlib.engine.evaluation import Evaluator
 from fedlib.engine.feed import Feed
 from fedlib.engine.graphed import Graphed
 from fedlib.engine.history import History
 from fedlib.engine.parallel import Parallel
 from fedlib.engine.record import Recorder
 from fedlib.engine.reference import Reference
+from fedlib.engine.replicas import Replicas
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
 from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Vectorized
 from fedlib.errors import Error, Failure
-from fedlib.task import Task
 
 BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
     "reference": Reference,
@@ -49,18 +49,17 @@ LARGE_BLOCK = 2**20
 
 
 class Program:
-    """C configurations that train together: one model, one cohort a round, C server states.
+    """S C configurations that train together: one model, S cohorts a round, S C server states.
 
     Args:
-        task: the task.
-        configured: the configurations; they agree in ``RunConfig.program()`` and in structure.
+        configured: the configurations, which agree in ``RunConfig.program()`` and in structure:
+            those of one replica, then the same with the next one's seeds, or on its task.
         device, backend, chunk_clients: see :func:`fedlib.run`.
         threads: of torch; default what :func:`strategy.pick` says.
     """
 
     def __init__(
         self,
-        task: Task,
         configured: Sequence[Configured],
         device: torch.device,
         backend: str = "auto",
@@ -68,44 +67,49 @@ class Program:
         threads: int | None = None,
     ) -> None:
         self.configured = configured
-        self.configs = [config for config, _ in configured]
-        config, method = configured[0]
-        self.config = config
-        self.task = task = task.centralized() if method.pooled else task
+        self.configs = [run.config for run in configured]
+        config, method = self.config, _ = configured[0][:2]
+        self.replicas = Replicas.of(configured)
+        self.task = self.replicas.tasks[0]
+        self.columns = len(configured) // len(self.replicas)
         self.device = device
         precision.check(config.dtype, device)
         self.dtype = precision.stored(config.dtype)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(randomness.key(config.seeds["init"], "init"))
-            model = task.new_model()
+        model, *others = self.replicas.new_models()
         _check_features(model, method)
         trial = fitting.spare(model)
         self.model = FlatModel(model, self.dtype, device)
-        fitting.require_fit(task, trial, self.dtype)
+        for task in self.replicas.distinct:
+            fitting.require_fit(task, trial, self.dtype)
+        first = [self.model.initial(), *(self.model.initial_of(other) for other in others)]
+        self.initial = torch.stack(first)
         self.model.forward_context = partial(precision.computing, config.dtype, device)
         self.strategy = strategy.pick(
             self.model.size,
-            len(configured),
-            config.clients_per_round,
+            self.columns,
+            config.clients_per_round * len(self.replicas),
             device,
             backend,
             chunk_clients,
             threads,
             strategy.stacks(model),
         )
-        feed = Feed(task, self.dtype, device)
+        feed = Feed(self.replicas, self.dtype, device)
         self.training = Training(
             config,
-            [method for _, method in configured],
+            [run.method for run in configured],
             feed,
             BACKENDS[self.strategy.backend](feed, self.model),
             self.model.size,
             self.model.tracked,
             self.strategy.chunk_clients,
         )
-        self.evaluate = Evaluator(task, self.model, self.dtype, device)
-        self.record = Recorder(task, self.configs)
-        rows = len(configured) * min(self.strategy.chunk_clients, config.clients_per_round)
+        self.evaluators = [
+            Evaluator(task, self.model, self.dtype, device) for task in self.replicas.distinct
+        ]
+        self.record = Recorder(self.replicas.tasks, self.configs)
+        cohort = config.clients_per_round * len(self.replicas)
+        rows = self.columns * min(self.strategy.chunk_clients, cohort)
         if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
             keep_freed_memory()
         # Which of several programs this is, for the progress bar.
@@ -203,8 +207,7 @@ class Program:
                     break
                 self._advance(now, number)
                 between(now)
-        if now.alive:
-            now.final[now.alive] = _sent(now.server)
+        self._finish(now, self._finite(now))
         params = [self.model.named(vector) for vector in now.final]
         meta = self._meta(now, time.perf_counter() - started)
         return self.record.histories(params, meta), now
@@ -240,26 +243,42 @@ class Program:
     def _start(self) -> Progress:
         alive = list(range(len(self.configs)))
         server = self._initial_server(alive)
-        self.record.evaluation(0, alive, self._evaluate(server))
+        self._evaluate(0, alive, server)
         return Progress(0, alive, server, torch.zeros_like(_sent(server)))
 
     def _initial_server(self, alive: list[int]) -> State:
         """The server states of some configurations before round 0."""
-        x = self.model.initial().expand(len(alive), -1).clone()
+        x = self.initial[[one // self.columns for one in alive]]
         server = self.training.stack(alive).server_init(x)
         if not self.model.tracked:
             return server
         return server | {"statistics": self.model.initial_statistics().expand(len(alive), -1)}
 
-    def _evaluate(self, server: State) -> Evaluated:
-        with self.model.tracking(server.get("statistics")):
-            return self.evaluate(server["x"])
+    def _evaluate(self, done: int, alive: list[int], server: State) -> None:
+        """Evaluate and record the configurations ``alive``, those of one task together."""
+        tasks = [self.replicas.tasks[one // self.columns] for one in alive]
+        for task, evaluator in zip(self.replicas.distinct, self.evaluators, strict=True):
+            places = [place for place, own in enumerate(tasks) if own is task]
+            x = server["x"] if len(places) == len(alive) else server["x"][places]
+            # Models with running statistics have no replicas, so these are of all of them.
+            with self.model.tracking(server.get("statistics")):
+                self.record.evaluation(done, [alive[place] for place in places], evaluator(x))
+
+    def _finite(self, now: Progress) -> list[int]:
+        """Those that have not diverged: one that did stays while a replica of it trains."""
+        return [one for one in now.alive if one not in self.record.diverged]
+
+    def _finish(self, now: Progress, ended: list[int]) -> None:
+        """Note the final parameters of configurations that take part in the program."""
+        if ended:
+            places = [now.alive.index(one) for one in ended]
+            now.final[ended] = _sent(now.server)[places]
 
     def _advance(self, now: Progress, number: int) -> None:
         """Round ``number``, and the evaluation after it."""
         before = time.perf_counter()
         new, loss = self.training.round(now.alive, now.server, number)
-        survivors = now.alive
+        before_it = survivors = self._finite(now)
         if loss is not None:
             # 0 x is 0 for finite numbers and NaN for others; torch.isfinite passes over x thrice.
             good = torch.isfinite(loss) & ((0 * new["x"]).sum(-1) == 0)
@@ -269,16 +288,23 @@ class Program:
             now.server = new if same else where(good.unsqueeze(1), new, now.server)
         now.done = number + 1
         now.seconds += time.perf_counter() - before
-        if len(survivors) < len(now.alive):
-            now.final[now.alive] = _sent(now.server)
-            positions = [now.alive.index(one) for one in survivors]
-            keep = torch.tensor(positions, device=self.device, dtype=torch.int64)
-            now.server = map_state(lambda t: t[keep], now.server)
-            self.training.kept.memory.keep(keep)
-            now.alive = survivors
+        if len(survivors) < len(before_it):
+            self._finish(now, [one for one in before_it if one not in survivors])
+            self._leave(now, survivors)
         last = now.done == self.config.rounds
         if now.alive and (last or now.done % self.config.eval_every == 0):
-            self.record.evaluation(now.done, now.alive, self._evaluate(now.server))
+            self._evaluate(now.done, now.alive, now.server)
+
+    def _leave(self, now: Progress, survivors: list[int]) -> None:
+        """Let those leave the program that have diverged in every replica."""
+        columns = {one % self.columns for one in survivors}
+        places = [p for p, one in enumerate(now.alive) if one % self.columns in columns]
+        if len(places) == len(now.alive):
+            return
+        keep = torch.tensor(places, device=self.device, dtype=torch.int64)
+        now.server = map_state(lambda t: t[keep], now.server)
+        self.training.kept.memory.keep(keep[: len(keep) // len(self.replicas)])
+        now.alive = [now.alive[place] for place in places]
 
     def _title(self) -> str:
         many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""

@@ -17,45 +17,60 @@ from fedlib.task import Task
 
 
 class Recorder:
-    """Collects the numbers of C configurations and makes tidy frames of them."""
+    """Collects the numbers of S C configurations and makes tidy frames of them.
 
-    def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:
-        self.task, self.configs = task, configs
+    Args:
+        tasks: of the S replicas; configs: of the first replica, then of the next.
+    """
+
+    def __init__(self, tasks: Sequence[Task], configs: Sequence[RunConfig]) -> None:
+        self.tasks, self.configs = tasks, configs
+        self.columns = len(configs) // len(tasks)
         self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
         self.last: list[dict[str, Tensor]] = [{} for _ in configs]
         self.diverged: dict[int, int] = {}
-        self.by_client = len(task.test) > 1
-        self.test_sizes = torch.from_numpy(task.test.sizes)
 
     def training(
-        self, round: int, alive: list[int], loss: Tensor, good: Tensor, floats: tuple[int, int]
+        self,
+        round: int,
+        alive: list[int],
+        loss: Tensor,
+        good: Tensor,
+        floats: Sequence[tuple[int, int]],
     ) -> list[int]:
-        """Note the training losses ``[C]``; returns the configurations that are still finite.
+        """Note the training losses ``[S C]``; returns the configurations that are still finite.
 
         Args:
-            good: ``[C]``, which are; floats: that the cohort received and sent.
+            good: ``[S C]``, which are; floats: that each replica's cohort received and sent.
         """
         for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
+            if one in self.diverged:
+                continue
+            down, up = floats[one // self.columns]
             self.rows[one] += [
                 (round, "train", "loss", value),
-                (round, "communication", "floats_down", float(floats[0])),
-                (round, "communication", "floats_up", float(floats[1])),
+                (round, "communication", "floats_down", float(down)),
+                (round, "communication", "floats_up", float(up)),
             ]
             if not finite:
                 self.diverged[one] = round
         return [one for one in alive if one not in self.diverged]
 
     def evaluation(self, round: int, alive: list[int], result: Evaluated) -> None:
-        """Note the evaluation of the configurations ``alive``."""
+        """Note the evaluation of the configurations ``alive``, which are of one task."""
+        task = self._task(alive[0])
         columns = {name: values.tolist() for name, values in result.mean.items()}
-        if self.by_client:
-            for name in self.task.metrics:
+        if len(task.test) > 1:
+            for name in task.metrics:
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
-            if "accuracy" in self.task.metrics:
+            if "accuracy" in task.metrics:
                 each = result.clients["accuracy"]
-                spread = fairness(each, self.test_sizes.to(each.device))
+                sizes = torch.from_numpy(task.test.sizes).to(each.device)
+                spread = fairness(each, sizes)
                 columns.update((name, values.tolist()) for name, values in spread.items())
         for position, one in enumerate(alive):
+            if one in self.diverged:
+                continue
             self.rows[one] += [
                 (round, "test", name, column[position]) for name, column in columns.items()
             ]
@@ -83,9 +98,12 @@ class Recorder:
             for one, config in enumerate(self.configs)
         ]
 
+    def _task(self, one: int) -> Task:
+        return self.tasks[one // self.columns]
+
     def _clients(self, one: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
-        data = self.task.test
+        data = self._task(one).test
         frames = [
             pd.DataFrame(
                 {

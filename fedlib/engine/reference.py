@@ -95,25 +95,29 @@ class Reference(Backend):
         kept: list[list[State]] = [[] for _ in clients]
         sums: list[State] = []
         losses = []
-        seen = 0.0
-        for c, method in enumerate(work.methods):
-            own = method.scalars(self.feed.dtype, self.feed.device)
-            server = map_state(lambda t, c=c: t[c], work.server)
+        seen = np.zeros(len(work.replicas))
+        for run in range(len(work.replicas) * len(work.methods)):
+            replica, c = divmod(run, len(work.methods))
+            method = work.methods[c].scalars(self.feed.dtype, self.feed.device)
+            server = map_state(lambda t, run=run: t[run], work.server)
             total: State | None = None
-            loss, seen = self._zero(), 0.0
-            for position, number in enumerate(clients.tolist()):
-                done = one(own, server, number, c)
+            loss, seen[replica] = self._zero(), 0.0
+            for position in np.flatnonzero(work.replicas.of_clients(clients) == replica):
+                number = int(clients[position])
+                done = one(method, server, number, c)
                 kept[position].append(done.kept)
                 weight = float(work.weights[number])
                 weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
-                loss, seen = loss + done.loss, seen + done.seen
+                loss, seen[replica] = loss + done.loss, seen[replica] + done.seen
             sums.append(total or {})
             losses.append(loss)
         if kept and kept[0][0]:
             rows = [map_state(lambda *t: torch.stack(t), *own) for own in kept]
             states.put(clients, map_state(lambda *t: torch.stack(t), *rows))
-        return Sums(map_state(lambda *t: torch.stack(t), *sums), torch.stack(losses), seen)
+        some = next((total for total in sums if total), {})
+        full = [total or map_state(torch.zeros_like, some) for total in sums]
+        return Sums(map_state(lambda *t: torch.stack(t), *full), torch.stack(losses), seen)
 
     def _client(self, work: Work, number: int, c: int) -> Client:
         """What a client of configuration ``c`` knows."""
@@ -124,7 +128,7 @@ class Reference(Backend):
 
     def _whole(self, one: int, round: Round) -> OneFullBatch:
         """All data of one client."""
-        data = self.feed.task.train
+        data = self.feed.data
         start, size = int(data.starts[one]), int(data.sizes[one])
         index = data.places(torch.arange(start, start + size)).unsqueeze(0)
         scale = whole_scale(self.feed.task, data.sizes[[one]], round.batch_size)[0]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-import numpy as np
 import pandas as pd
-import torch
 from tqdm.auto import tqdm
 
 from fedlib.algorithms.base import Algorithm
@@ -20,9 +17,10 @@ from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.forecast import forecast
+from fedlib.engine.grouping import programs
 from fedlib.engine.history import History
 from fedlib.engine.program import BACKENDS, Keep, Program
-from fedlib.engine.strategy import VECTORS, chunk_numbers
+from fedlib.engine.strategy import VECTORS
 from fedlib.errors import Error, unknown
 from fedlib.task import Task
 
@@ -100,7 +98,6 @@ def run(
         overrides=overrides,
     )
     return execute(
-        task,
         [configured],
         device=device,
         backend=backend,
@@ -156,13 +153,12 @@ def grid(
         )
         for cell in cells
     ]
-    histories = execute(task, configured, device=device, backend=backend, progress=progress)
+    histories = execute(configured, device=device, backend=backend, progress=progress)
     return grid_frame(cells, histories)
 
 
 @checked
 def execute(
-    task: Task,
     configured: Sequence[Configured],
     *,
     device: str = "auto",
@@ -174,10 +170,9 @@ def execute(
     together: bool = False,
     keep: Keep | None = None,
 ) -> list[History]:
-    """Run configurations of one task; those that can share a program run as its rows.
+    """Run configurations; those that can share a program run as its rows.
 
     Args:
-        task: the task that they were configured for.
         configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
         together: they are one program already, from :func:`programs`.
@@ -192,11 +187,11 @@ def execute(
         if value is not None and value < 1:
             raise Error(f"{name} is {value}; allowed: a whole number >= 1")
     where = resolve_device(device)
-    groups = [[*range(len(configured))]] if together else programs(configured, task, device)
+    groups = [[*range(len(configured))]] if together else programs(configured, device)
     histories: dict[int, History] = {}
     for number, positions in enumerate(groups, 1):
         chosen = [configured[position] for position in positions]
-        program = Program(task, chosen, where, backend, chunk_clients)
+        program = Program(chosen, where, backend, chunk_clients)
         program.place = f"{number}/{len(groups)} " if len(groups) > 1 else ""
         vectors = len(chosen) * VECTORS * program.model.size * program.dtype.itemsize
         if progress and len(chosen) > 1 and vectors > FORECAST_BYTES:
@@ -206,30 +201,6 @@ def execute(
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
         histories.update(zip(positions, program.run(progress, saved, keep), strict=True))
     return [histories[position] for position in range(len(configured))]
-
-
-def programs(
-    configured: Sequence[Configured], task: Task | None = None, device: str = "auto"
-) -> list[list[int]]:
-    """Which configurations share a program: their positions, grouped.
-
-    Args:
-        task, device: given, a program has no more configurations than fit: one client of each is
-            at most what ``device`` trains at once.
-    """
-    groups: dict[Any, list[int]] = {}
-    for position, (config, method) in enumerate(configured):
-        groups.setdefault((config.program(), method.program()), []).append(position)
-    if task is None or all(len(group) == 1 for group in groups.values()):
-        return list(groups.values())
-    with torch.random.fork_rng(devices=[]):
-        size = sum(p.numel() for p in task.new_model().parameters() if p.requires_grad)
-    most = max(1, chunk_numbers(resolve_device(device)) // max(1, size))
-    return [
-        part.tolist()
-        for group in groups.values()
-        for part in np.array_split(group, math.ceil(len(group) / most))
-    ]
 
 
 @checked

@@ -9,14 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.backend import Backend, Kept, Sums, Work
 from fedlib.engine.config import RunConfig
 from fedlib.engine.feed import Feed
 from fedlib.engine.plan import chunks
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.errors import Error
 
 
 class Training:
@@ -24,14 +22,14 @@ class Training:
 
     Args:
         config: what the configurations share.
-        methods: of the configurations, of one structure.
+        methods: of one structure: those of one replica, then the same of the next.
         feed: the clients' data; backend: how their work is executed.
         size: parameters of a model; tracked: its running statistics.
         chunk_clients: most clients that train at once.
 
     Attributes:
         kept: what clients keep.
-        floats: received and sent by the cohort of the last round.
+        floats: received and sent by each replica's cohort in the last round.
         seen, slots: examples trained on, and computed on with padding, in all rounds so far.
     """
 
@@ -47,89 +45,71 @@ class Training:
     ) -> None:
         self.config, self.methods, self.feed, self.backend = config, methods, feed, backend
         self.size, self.tracked, self.chunk_clients = size, tracked, chunk_clients
-        data = feed.task.train
-        self.examples = data.sizes
-        weights = torch.from_numpy(data.client_weights())
+        self.replicas = feed.replicas
+        self.examples = feed.data.sizes
+        weights = torch.from_numpy(self.replicas.weights)
         weights = torch.ones_like(weights) if methods[0].uniform else weights
         # A client without examples takes no part, whatever its weight.
-        self.weights = weights * torch.from_numpy(data.sizes > 0)
-        self.kept = Kept(ClientStates(len(data), feed.device))
-        self.floats = (0, 0)
+        self.weights = weights * torch.from_numpy(self.examples > 0)
+        self.kept = Kept(ClientStates(len(self.examples), feed.device))
+        self.floats: list[tuple[int, int]] = []
         self.seen, self.slots = 0.0, 0
-        self._stacked: tuple[list[int], Algorithm] | None = None
+        self._stacked: dict[tuple[int, ...], Algorithm] = {}
 
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""
-        if self._stacked is None or self._stacked[0] != alive:
+        if tuple(alive) not in self._stacked:
+            if len(self._stacked) > 1:  # of configurations that have left
+                self._stacked.clear()
             methods = [self.methods[position] for position in alive]
             stacked = type(methods[0]).stack(methods, self.feed.dtype, self.feed.device)
-            self._stacked = (list(alive), stacked)
-        return self._stacked[1]
+            self._stacked[tuple(alive)] = stacked
+        return self._stacked[tuple(alive)]
 
     def cohort(self, number: int) -> np.ndarray:
-        """The clients of round ``number``, in ascending order: the task's own draw, else uniform
-        without replacement.
-
-        Raises:
-            Error: the task draws others than so many different clients.
-        """
-        population, size = len(self.examples), self.config.clients_per_round
-        if size == population:
-            return np.arange(population)
-        if self.feed.task.cohorts is not None:
-            drawn = np.unique(self.feed.task.cohorts(number, size))
-            if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= population:
-                raise Error(
-                    f"task {self.feed.task.name}: cohorts({number}, {size}) must give {size} "
-                    f"different clients of 0..{population - 1}"
-                )
-            return drawn
-        draw = randomness.numpy_generator(self.config.seeds["sampling"], "cohort", number)
-        return np.sort(draw.choice(population, size, replace=False))
-
-    def halves(self, cohort: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which clients of the cohort measure and which train, at random."""
-        draw = randomness.numpy_generator(self.config.seeds["sampling"], "halves", number)
-        mixed = draw.permutation(cohort)
-        middle = len(mixed) // 2
-        return np.sort(mixed[:middle]), np.sort(mixed[middle:])
+        """The clients of round ``number``, in ascending order."""
+        return self.replicas.cohort(number, self.config.clients_per_round)
 
     def round(
         self, alive: list[int], server: State, number: int, cohort: np.ndarray | None = None
     ) -> tuple[State, Tensor | None]:
-        """The server states after a round, and the mean training loss ``[C]``.
+        """The server states after a round, and the mean training loss ``[S C]``.
 
         The loss is None where no client of the cohort took a step.
 
         Args:
-            alive: positions of the configurations that take part; server: their states.
+            alive: positions of the configurations that take part, the same of every replica;
+                server: their states.
             cohort: ascending; default those drawn for round ``number``.
         """
-        method = self.stack(alive)
+        servers, first = self.stack(alive), alive[: len(alive) // len(self.replicas)]
+        method = self.stack(first)
         cohort = self.cohort(number) if cohort is None else cohort
-        measuring, training = self.halves(cohort, number) if method.halves else (cohort, cohort)
+        measuring, training = cohort, cohort
+        if method.halves:
+            measuring, training = self.replicas.halves(cohort, number)
         self.kept.forget()
         self.floats = self._floats(measuring, training)
-        methods = [self.methods[position] for position in alive]
+        methods = [self.methods[position] for position in first]
         round = self.feed.round(number, self.config, cohort)
-        work = Work(methods, method, server, self.weights, round, self.kept)
+        work = Work(methods, method, server, self.replicas, self.weights, round, self.kept)
         if method.remembers:
             self._phase("enroll", work, self.kept.memory.unseen(cohort))
         if method.measures:
             measured = self._phase("measure", work, measuring)
-            if measured is None or not self._weight(measuring):
+            if measured is None or not self._weight(measuring).all():
                 return server, None
-            informed = method.server_measured(server, self._mean(measured, measuring))
+            informed = servers.server_measured(server, self._mean(measured, measuring, work))
             work = replace(work, server=carry_statistics(server, informed))
         trained = self._phase("train", work, training)
-        if trained is None or trained.seen == 0:
+        if trained is None or not trained.seen.all():
             return server, None
-        loss = trained.loss / trained.seen
-        self.seen, self.slots = self.seen + trained.seen, self.slots + trained.slots
-        if not self._weight(training):
+        loss = (trained.loss.unsqueeze(1) / self._divisor(trained.seen, work)).squeeze(1)
+        self.seen, self.slots = self.seen + trained.seen.sum(), self.slots + trained.slots
+        if not self._weight(training).all():
             return server, loss
-        mean = self._mean(trained, training)
-        return carry_statistics(mean, method.server_update(work.server, mean)), loss
+        mean = self._mean(trained, training, work)
+        return carry_statistics(mean, servers.server_update(work.server, mean)), loss
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
         """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
@@ -139,16 +119,34 @@ class Training:
         pieces = chunks(clients, work.round.steps_of(clients), self.chunk_clients)
         return self.backend.total(phase, work, pieces)
 
-    def _mean(self, sums: Sums, clients: np.ndarray) -> State:
-        """The weighted mean of what ``clients`` sent."""
-        weight = self._weight(clients)
+    def _mean(self, sums: Sums, clients: np.ndarray, work: Work) -> State:
+        """The weighted mean of what ``clients`` sent to their replica's server."""
+        weight = self._divisor(self._weight(clients), work)
         return map_state(lambda t: t / weight, sums.reports)
 
-    def _weight(self, clients: np.ndarray) -> float:
-        return float(self.weights[torch.from_numpy(clients)].sum())
+    def _divisor(self, values: np.ndarray, work: Work) -> float | Tensor:
+        """One value a replica, as it divides server states ``[S C, .]``."""
+        if len(values) == 1:
+            return float(values[0])
+        column = torch.from_numpy(values).to(self.feed.dtype).repeat_interleave(len(work.methods))
+        return column.unsqueeze(1).to(self.feed.device)
 
-    def _floats(self, measuring: np.ndarray, training: np.ndarray) -> tuple[int, int]:
-        """Floats that these clients of a round receive and send."""
+    def _weight(self, clients: np.ndarray) -> np.ndarray:
+        """The sum of the weights of each replica's clients."""
+        return self.replicas.totals(self.weights[torch.from_numpy(clients)].numpy(), clients)
+
+    def _floats(self, measuring: np.ndarray, training: np.ndarray) -> list[tuple[int, int]]:
+        """Floats that these clients of each replica receive and send."""
+        replicas = range(len(self.replicas))
+        of_measuring = self.replicas.of_clients(measuring)
+        of_training = self.replicas.of_clients(training)
+        return [
+            self._exchanged(measuring[of_measuring == number], training[of_training == number])
+            for number in replicas
+        ]
+
+    def _exchanged(self, measuring: np.ndarray, training: np.ndarray) -> tuple[int, int]:
+        """Floats that these clients of one replica receive and send."""
         method = self.methods[0]
         trainers = int((self.examples[training] > 0).sum())
         down, up = (trainers * (n + self.tracked) for n in method.communication(self.size))

@@ -26,19 +26,18 @@ class Vectorized(Backend):
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
         order, full = self._whole(clients, work.round)
-        client = self.feed.client(order, work.round)
-        with self.model.tracking(work.server.get("statistics")):
-            memory = work.method.client_enroll(work.server, client, full)
+        client, server = self.feed.client(order, work.round), self._received(work, order)
+        with self.model.tracking(server.get("statistics")):
+            memory = work.method.client_enroll(server, client, full)
         work.kept.memory.put(order, spread(memory, len(order)))
-        return Sums({}, self._zeros(work))
+        return self._nothing(work)
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
         order, full = self._whole(clients, work.round)
-        method = work.method
-        client = self._client(work, order)
-        with self.model.tracking(work.server.get("statistics")):
-            own, sent = method.client_measure(work.server, client, full)
+        client, server = self._client(work, order), self._received(work, order)
+        with self.model.tracking(server.get("statistics")):
+            own, sent = work.method.client_measure(server, client, full)
         if own:
             work.kept.measured.put(order, spread(own, len(order)))
         return self._sums(sent, order, work)
@@ -47,10 +46,8 @@ class Vectorized(Backend):
     def train(self, work: Work, clients: np.ndarray) -> Sums:
         plan = self.feed.plan(clients, work.round)
         order, running = plan.clients, len(plan.clients)
-        method = work.method
-        state = carry_statistics(
-            work.server, method.client_init(work.server, self._client(work, order))
-        )
+        method, server = work.method, self._received(work, order)
+        state = carry_statistics(server, method.client_init(server, self._client(work, order)))
         state = spread(state, running)
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, self.feed.example_weights(plan))):
@@ -62,12 +59,14 @@ class Vectorized(Backend):
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
-            work.kept.memory.put(order, method.client_remember(work.server, state))
-        sent = carry_statistics(state, method.client_final(work.server, state))
+            work.kept.memory.put(order, method.client_remember(server, state))
+        sent = carry_statistics(state, method.client_final(server, state))
         sums = self._sums(sent, order, work)
-        seen = plan.counts.to(self.feed.device, self.feed.dtype)
-        sums.loss = seen @ torch.cat(losses) if losses else sums.loss
-        sums.seen, sums.slots = float(plan.counts.sum()), plan.slots
+        owners = order[plan.row.numpy()]
+        if losses:
+            sums.loss = self._sum(torch.cat(losses), plan.counts, owners)
+        sums.seen = self.feed.replicas.totals(plan.counts.numpy(), owners)
+        sums.slots = plan.slots
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
@@ -83,8 +82,15 @@ class Vectorized(Backend):
         measured = kept.measured.get(clients) if kept.measured.count else None
         return self.feed.client(clients, work.round, memory, measured)
 
-    def _zeros(self, work: Work) -> Tensor:
-        return torch.zeros(len(work.methods), dtype=self.feed.dtype, device=self.feed.device)
+    def _received(self, work: Work, clients: np.ndarray) -> State:
+        """The server states as these clients receive them."""
+        return work.replicas.to_clients(work.server, clients)
+
+    def _nothing(self, work: Work) -> Sums:
+        replicas = len(work.replicas)
+        runs = replicas * len(work.methods)
+        loss = torch.zeros(runs, dtype=self.feed.dtype, device=self.feed.device)
+        return Sums({}, loss, np.zeros(replicas))
 
     def _whole(self, clients: np.ndarray, round: Round) -> tuple[np.ndarray, RowsFullBatch]:
         """The clients in the order of the rows, and their whole data."""
@@ -97,8 +103,18 @@ class Vectorized(Backend):
     def _sums(self, sent: State, clients: np.ndarray, work: Work) -> Sums:
         """What these clients sent, summed by weight; losses are still to be put in."""
         own, sent = work.weights[torch.from_numpy(clients)], spread(sent, len(clients))
-        if len(clients) == 1:  # no product: that is one more pass, and slow with one row
-            first = map_state(lambda t: t.squeeze(0), sent)
-            return Sums(first, self._zeros(work), scale=float(own))
-        own = own.to(self.feed.device, self.feed.dtype)
-        return Sums(map_state(lambda t: torch.tensordot(own, t, 1), sent), self._zeros(work))
+        sums = self._nothing(work)
+        if len(clients) == 1 == len(work.replicas):
+            # No product: that is one more pass, and slow with one row.
+            sums.reports, sums.scale = map_state(lambda t: t.squeeze(0), sent), float(own)
+        else:
+            sums.reports = map_state(lambda t: self._sum(t, own, clients), sent)
+        return sums
+
+    def _sum(self, values: Tensor, weights: Tensor, clients: np.ndarray) -> Tensor:
+        """Values ``[n, C, ...]`` summed by weight over each replica's clients, ``[S C, ...]``."""
+        weights = weights.to(self.feed.device, self.feed.dtype)
+        if len(self.feed.replicas) == 1:
+            return weights @ values if values.dim() == 2 else torch.tensordot(weights, values, 1)
+        rows = [own.to(self.feed.device) for own in self.feed.replicas.rows_of(clients)]
+        return torch.cat([torch.tensordot(weights[own], values[own], 1) for own in rows])

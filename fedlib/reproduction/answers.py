@@ -10,7 +10,7 @@ from typing import Any
 
 from fedlib import engine
 from fedlib.engine.history import History
-from fedlib.reproduction.request import Request
+from fedlib.reproduction.request import Request, task_key
 from fedlib.results.store import Store
 from fedlib.task import Task
 from fedlib.tasks import load_task
@@ -18,18 +18,26 @@ from fedlib.tasks import load_task
 
 def by_task(
     requests: Sequence[Request], preset: str, load: Callable[..., Task] = load_task
-) -> Iterator[tuple[Task, list[int]]]:
-    """The tasks of some requests, each loaded once, with the positions of its requests.
+) -> Iterator[dict[int, Task]]:
+    """The positions of requests whose tasks differ in their seeds at most, with their tasks.
+
+    Each task is loaded once.
 
     Args:
         load: as :func:`fedlib.load_task`.
     """
     groups: dict[str, list[int]] = {}
     for position, request in enumerate(requests):
-        groups.setdefault(request.task_key(preset), []).append(position)
+        options = {**request.task_options(preset), "seed": None}
+        groups.setdefault(task_key(request.task, options), []).append(position)
     for positions in groups.values():
-        first = requests[positions[0]]
-        yield load(first.task, **first.task_options(preset)), positions
+        tasks: dict[str, Task] = {}
+        for position in positions:
+            request = requests[position]
+            key = request.task_key(preset)
+            if key not in tasks:
+                tasks[key] = load(request.task, **request.task_options(preset))
+        yield {position: tasks[requests[position].task_key(preset)] for position in positions}
 
 
 def answer(
@@ -41,21 +49,22 @@ def answer(
 ) -> list[History]:
     """The histories of some requests, in order: from the store, or trained.
 
-    Each task is loaded once; of each task, the runs that are missing are trained together. The
-    parameters of grids are not stored; see :class:`Request`. Each history's ``meta["plan"]`` says
-    what it was requested for, see :attr:`Request.plan`; the store does not keep that.
+    Each task is loaded once. The runs of a task that are missing are trained together, and with
+    small models their repetitions with other seeds too. The parameters of grids are not stored; see
+    :class:`Request`. Each history's ``meta["plan"]`` says what it was requested for, see
+    :attr:`Request.plan`; the store does not keep that.
 
     Args:
         load: as :func:`fedlib.load_task`.
         execution: ``device``, ``backend``, ``progress``, ``chunk_clients``, ``refresh`` of
-            :meth:`Store.runs`.
+            :meth:`Store.answer`.
     """
     histories: dict[int, History] = {}
-    for task, positions in by_task(requests, preset, load):
+    for tasks in by_task(requests, preset, load):
         for keep in (True, False):
-            chosen = [p for p in positions if requests[p].keeps == keep]
-            wanted = [requests[p].settings(task.rounds) for p in chosen]
-            made = store.runs(task, wanted, keep_params=keep, **execution)
+            chosen = [p for p in tasks if requests[p].keeps == keep]
+            runs = [configured(tasks[p], requests[p]) for p in chosen]
+            made = store.answer(runs, keep_params=keep, **execution)
             histories.update(zip(chosen, made, strict=True))
     return [labelled(histories[p], request.plan) for p, request in enumerate(requests)]
 
@@ -91,7 +100,7 @@ def survey(
     preset: str,
     data_root: str | os.PathLike[str] | None = None,
 ) -> list[RunGroup]:
-    """Which of some requests train together, equal runs once. Loads the tasks one by one.
+    """Which of some requests train together, equal runs once. Loads the tasks kind by kind.
 
     The order and the groups depend on the requests alone, not on what is stored.
 
@@ -100,9 +109,9 @@ def survey(
     """
     groups = []
     load = partial(load_task, data_root=data_root)
-    for task, positions in by_task(requests, preset, load):
+    for tasks in by_task(requests, preset, load):
         unique: dict[str, tuple[Request, engine.Configured]] = {}
-        for position in positions:
+        for position, task in tasks.items():
             run = configured(task, requests[position])
             unique.setdefault(run.config.digest, (requests[position], run))
         chosen, runs = zip(*unique.values(), strict=True)

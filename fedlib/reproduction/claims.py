@@ -163,8 +163,8 @@ def _kept(known: Index, requests: Sequence[Request], preset: str) -> list[Histor
     """
     by_digest = {run.config.digest: run for runs in known.values() for run in runs}
     chosen: dict[int, Run | None] = {}
-    for task, places in answers.by_task(requests, preset) if preset == "quick" else ():
-        for place in places:
+    for tasks in answers.by_task(requests, preset) if preset == "quick" else ():
+        for place, task in tasks.items():
             digest = answers.configured(task, requests[place]).config.digest
             chosen[place] = by_digest.get(digest)
     histories: list[History] = []

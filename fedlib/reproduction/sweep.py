@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,7 +71,7 @@ def estimated_hours(
         quiet: no progress bar; otherwise there is one on a terminal.
         execution: ``device``, ``backend``; see :func:`fedlib.run`.
     """
-    load, seconds = partial(load_task, data_root=data_root), 0.0
+    load, seconds = _loader(data_root), 0.0
     kinds: dict[str, tuple[float, float, float]] = {}
     missing = [group for group in groups if group.missing]
     for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
@@ -82,7 +81,7 @@ def estimated_hours(
         options = {key: value for key, value in first.options.items() if key != "seed"}
         kind = task_key(first.task, {**options, "algorithm": first.algorithm, "runs": len(wanted)})
         if kind not in kinds:
-            kinds[kind] = _timed(wanted, preset, lambda *_, task=task, **__: task, **execution)
+            kinds[kind] = _timed(wanted, preset, load, **execution)
         rest, a_round, evaluation = kinds[kind]
         rounds = task.rounds if first.rounds is None else first.rounds
         evaluations = rounds / (first.eval_every or rounds)
@@ -131,16 +130,7 @@ def train(
     for group in groups:
         if not group.missing:
             store.drop_checkpoint(group.digests)
-    last: dict[str, Task] = {}
-
-    def load(name: str, **options: Any) -> Task:
-        key = task_key(name, options)
-        if key not in last:  # groups of a task follow each other
-            last.clear()
-            last[key] = load_task(name, data_root=data_root, **options)
-        return last[key]
-
-    failed = []
+    load, failed = _loader(data_root), []
     for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
         try:
             answer(store, group.requests, preset, load, **execution)
@@ -149,6 +139,27 @@ def train(
             line = " ".join(str(problem).split()) or type(problem).__name__
             failed.append(f"{first.algorithm} on {first.task}: {line}")
     return failed
+
+
+def _loader(data_root: Path | None) -> Callable[..., Task]:
+    """:func:`fedlib.load_task` with memory for tasks that differ in their seeds at most.
+
+    Groups of such tasks follow each other.
+    """
+    last: dict[str, Task] = {}
+    kind = ""
+
+    def load(name: str, **options: Any) -> Task:
+        nonlocal kind
+        new, key = task_key(name, {**options, "seed": None}), task_key(name, options)
+        if new != kind:
+            last.clear()
+            kind = new
+        if key not in last:
+            last[key] = load_task(name, data_root=data_root, **options)
+        return last[key]
+
+    return load
 
 
 def publish(

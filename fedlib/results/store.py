@@ -150,7 +150,30 @@ class Store:
                 settings.get("overrides"), request.get("overrides")
             )
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
-        return self._answer(task, configured, keep_params, refresh, execution)
+        return self.answer(configured, keep_params=keep_params, refresh=refresh, **execution)
+
+    @checked
+    def answer(
+        self,
+        configured: Sequence[engine.Configured],
+        *,
+        keep_params: bool = True,
+        refresh: bool = False,
+        **execution: Unpack[Execution],
+    ) -> list[History]:
+        """Runs that are configured already, maybe of several tasks; see :meth:`run`.
+
+        What is missing is trained, together where it can be: the repetitions of a run with other
+        seeds too, see :func:`fedlib.engine.programs`.
+
+        Args:
+            configured: from :func:`fedlib.engine.configure`.
+            keep_params, refresh, execution: see :meth:`run`.
+
+        Returns:
+            one history per configuration, in order.
+        """
+        return self._answer(configured, keep_params, refresh, dict(execution))
 
     @checked
     def grid(self, task: Task, algorithm: str, **keywords: Any) -> pd.DataFrame:
@@ -175,7 +198,6 @@ class Store:
 
     def _answer(
         self,
-        task: Task,
         configured: Sequence[engine.Configured],
         keep_params: bool,
         refresh: bool,
@@ -193,20 +215,21 @@ class Store:
 
         def keep(made: Sequence[History]) -> None:
             for history in made:
-                stored = write_run(self.root, task, history, keep_params, refresh)
-                histories[history.config.digest] = stored
+                digest = history.config.digest
+                task = unique[digest].task
+                histories[digest] = write_run(self.root, task, history, keep_params, refresh)
 
         execution = {**execution, "checkpoint": self.checkpoints, "together": True, "keep": keep}
         device = execution.get("device", "auto")
         # One call per program: nothing is shared across programs, and what is finished is safe.
         wanted = list(missing.values())
-        for run in wanted[:1]:  # all are of one task, whose folder they share
-            files.require_writable(self.path(run.config).parent)
-        for positions in engine.programs(wanted, task, device):
-            engine.execute(task, [wanted[position] for position in positions], **execution)
+        for folder in dict.fromkeys(self.path(run.config).parent for run in wanted):
+            files.require_writable(folder)
+        for positions in engine.programs(wanted, device):
+            engine.execute([wanted[position] for position in positions], **execution)
         if self.checkpoints.is_dir():
             asked = list(unique.values())
-            for positions in engine.programs(asked, task, device):
+            for positions in engine.programs(asked, device):
                 self.drop_checkpoint([asked[position].config.digest for position in positions])
         return [histories[run.config.digest] for run in configured]
 

@@ -140,7 +140,7 @@ def test_an_interrupted_run_continues_with_the_kept_momentum(name: str, tmp_path
     task = fedlib.quadratic_task(**positive_problem(5))
     given = {**overrides(name, False), "local_steps": STEPS}
     configured = [configure(task, name, rounds=8, clients_per_round=3, overrides=given)]
-    (whole,) = execute(task, configured)
+    (whole,) = execute(configured)
     (again,) = interrupted(task, configured, tmp_path, (3, 2))
     assert same(whole, again)
 

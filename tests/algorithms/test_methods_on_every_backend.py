@@ -75,7 +75,7 @@ def test_backends_chunks_and_grids_agree(case: str) -> None:
     assert largest(rows, fedlib.run(task, name, chunk_clients=2, **common)) < 1e-10
     cells = [{**settings, rate: factor * settings[rate]} for factor in (0.3, 1)]
     requests = [configure(task, name, overrides=cell, **COMMON) for cell in cells]
-    together = execute(task, requests)
+    together = execute(requests)
     assert together[1].meta["configurations"] == 2
     assert largest(rows, together[1]) < 1e-10 and largest(rows, together[0]) > 1e-6
 
@@ -119,7 +119,7 @@ def test_a_method_stops_where_it_diverges_and_the_others_go_on() -> None:
             configure(task, name, overrides={"client_lr": lr, "local_steps": 3}, **common)
             for lr in rates
         ]
-        together = execute(task, requests)
+        together = execute(requests)
         assert [h.diverged is None for h in together] == [True, False, True]
-        alone = execute(task, requests[2:])[0]
+        alone = execute(requests[2:])[0]
         assert torch.allclose(alone.params["x"], together[2].params["x"], atol=1e-12)

@@ -175,7 +175,7 @@ def test_batches_chunks_and_grids_agree_on_a_model_with_dropout() -> None:
     cells = [{"mu": mu, "batch_size": 30, "client_lr": 0.05} for mu in (0.5, 2.0)]
     configure, execute = fedlib.engine.configure, fedlib.engine.execute
     requests = [configure(task, "moon", overrides=cell, **common) for cell in cells]
-    together = execute(task, requests)
+    together = execute(requests)
     assert together[0].meta["configurations"] == 2
     for how in ({"backend": "reference"}, {"chunk_clients": 2}):
         other = fedlib.run(task, "moon", overrides=cells[1], **common, **how)

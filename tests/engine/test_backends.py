@@ -65,7 +65,7 @@ def test_a_configuration_is_the_same_alone_and_inside_a_grid(name: str) -> None:
     cells = combinations({"client_lr": [0.02, 0.05], "server_lr": [0.01, 0.1, 0.3]})
     common = {**COMMON, "rounds": 2}
     configured = [configure(task, "fedadam", overrides=cell, **common) for cell in cells]
-    together = execute(task, configured, backend="vectorized")
+    together = execute(configured, backend="vectorized")
     assert {h.meta["configurations"] for h in together} == {6}
     for cell, history in list(zip(cells, together, strict=True))[1::2]:
         alone = fedlib.run(task, "fedadam", overrides=cell, **common)
@@ -84,7 +84,7 @@ def test_configurations_that_cannot_share_a_program_still_run_together() -> None
         {"client_lr": 0.07, "batch_size": 5},
     ]
     configured = [configure(task, "fedadam", overrides=cell, **COMMON) for cell in cells]
-    together = execute(task, configured)
+    together = execute(configured)
     assert [h.meta["configurations"] for h in together] == [2, 1, 1, 2]
     for cell, history in zip(cells, together, strict=True):
         assert difference(history, fedlib.run(task, "fedadam", overrides=cell, **COMMON)) < 1e-10
@@ -149,8 +149,8 @@ def test_any_module_runs_through_vmap_with_keyed_dropout() -> None:
     b = fedlib.run(task, "fedavg", backend="reference", **COMMON)
     assert difference(a, b) < 1e-10
     both = [configure(task, "fedavg", overrides={"client_lr": lr}, **COMMON) for lr in (0.01, 0.05)]
-    for alone, together in zip(both, execute(task, both), strict=True):
-        assert difference(together, execute(task, [alone])[0]) < 1e-10
+    for alone, together in zip(both, execute(both), strict=True):
+        assert difference(together, execute([alone])[0]) < 1e-10
 
 
 def test_running_statistics_are_refused() -> None:
@@ -225,7 +225,7 @@ def test_the_closed_forms_of_small_networks_equal_autograd(hidden: tuple[int, ..
     for rates in ([0.05], [0.01, 0.05, 0.08]):  # larger ones amplify rounding
         cells = combinations({"client_lr": rates})
         closed, slow = (
-            execute(t, [configure(t, "fedavg", overrides=cell, **COMMON) for cell in cells])
+            execute([configure(t, "fedavg", overrides=cell, **COMMON) for cell in cells])
             for t in (task, plain)
         )
         for a, b in zip(closed, slow, strict=True):
@@ -331,7 +331,7 @@ def test_different_servers_over_the_same_client_work_share_one_program(backend: 
         ("fedadam", {"tau": 1e-2, "client_lr": 0.05}),
     ]
     configured = [configure(task, name, overrides=own, **COMMON) for name, own in asked]
-    together = execute(task, configured, backend=backend)
+    together = execute(configured, backend=backend)
     assert {history.meta["configurations"] for history in together} == {len(asked)}
     assert [history.diverged is not None for history in together].count(True) == 1
     for (name, own), history in zip(asked, together, strict=True):

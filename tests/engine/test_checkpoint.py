@@ -59,8 +59,8 @@ def interrupted(task: fedlib.Task, configured: Any, folder: Path, cuts: tuple[in
         with pytest.MonkeyPatch.context() as patch:
             cut_after(patch, rounds)
             with pytest.raises(Cut):
-                execute(task, configured, checkpoint=folder, checkpoint_every=1)
-    return execute(task, configured, checkpoint=folder, checkpoint_every=1)
+                execute(configured, checkpoint=folder, checkpoint_every=1)
+    return execute(configured, checkpoint=folder, checkpoint_every=1)
 
 
 def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: P
         )
         for lr in (0.01, 1e38, 0.1)
     ]
-    whole = execute(task, configured)
+    whole = execute(configured)
     assert [history.diverged is None for history in whole] == [True, False, True]
     again = interrupted(task, configured, tmp_path / "state", (1, 3, 1))
     assert all(same(a, b) for a, b in zip(whole, again, strict=True))
@@ -87,7 +87,7 @@ def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
     A, b, p = problem()
     task = fedlib.quadratic_task(A, b, p)
     configured = [configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)]
-    (whole,) = execute(task, configured)
+    (whole,) = execute(configured)
     (again,) = interrupted(task, configured, tmp_path, (3, 2))
     assert same(whole, again)
 
@@ -99,23 +99,23 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path)
     with pytest.MonkeyPatch.context() as patch:
         cut_after(patch, 4)
         with pytest.raises(Cut):
-            execute(task, [first], checkpoint=tmp_path, checkpoint_every=1)
+            execute([first], checkpoint=tmp_path, checkpoint_every=1)
     (file,) = tmp_path.iterdir()
-    assert same(execute(task, [other])[0], execute(task, [other], checkpoint=tmp_path)[0])
+    assert same(execute([other])[0], execute([other], checkpoint=tmp_path)[0])
     whole = file.read_bytes()
     for place in np.linspace(0, len(whole) - 1, 40).astype(int):  # a flipped bit, wherever it is
         flipped = whole[place] ^ 1
         file.write_bytes(whole[:place] + bytes([flipped]) + whole[place + 1 :])
         with pytest.raises(fedlib.Error, match=rf"{file.name} is damaged"):
-            execute(task, [first], checkpoint=tmp_path)
+            execute([first], checkpoint=tmp_path)
     file.write_bytes(whole[:100])
     with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
-        execute(task, [first], checkpoint=tmp_path)
+        execute([first], checkpoint=tmp_path)
     (tmp_path / f"{file.stem}.safetensors").write_bytes(b"of an earlier format")
     with pytest.raises(fedlib.Error, match=r"belongs to another run or version; delete it"):
-        execute(task, [first], checkpoint=tmp_path)
+        execute([first], checkpoint=tmp_path)
     with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
-        execute(task, [first], checkpoint=tmp_path, checkpoint_every=0)
+        execute([first], checkpoint=tmp_path, checkpoint_every=0)
 
 
 SCRIPT = """

@@ -10,6 +10,7 @@ import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.feed import Feed
 from fedlib.engine.oracles import RowsOracle
+from fedlib.engine.replicas import Replicas
 from fedlib.engine.rows import FlatModel
 
 CPU = torch.device("cpu")
@@ -18,10 +19,10 @@ CPU = torch.device("cpu")
 def setting(name: str, **options: float):
     task = fedlib.load_task(name, **options)
     model = FlatModel(task.model(), torch.float64, CPU)
-    feed = Feed(task, torch.float64, CPU)
-    config, _ = configure(task, "fedavg", overrides={"batch_size": 5, "local_steps": 2})
+    configured = configure(task, "fedavg", overrides={"batch_size": 5, "local_steps": 2})
+    feed = Feed(Replicas.of([configured]), torch.float64, CPU)
     clients = torch.arange(3).numpy()
-    plan = feed.plan(clients, feed.round(0, config, clients))
+    plan = feed.plan(clients, feed.round(0, configured.config, clients))
     batch = next(iter(feed.batches(plan, feed.example_weights(plan))))
     return RowsOracle(task, model), model, batch
 

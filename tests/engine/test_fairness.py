@@ -11,7 +11,7 @@ import torch
 
 import fedlib
 from fedlib.engine.fairness import fairness, worst
-from fedlib.engine.plan import drawn_epochs
+from fedlib.engine.plan import client_keys, drawn_epochs
 from fedlib.reproduction.metrics import METRICS
 
 
@@ -100,7 +100,7 @@ def test_a_run_reports_them_from_its_clients_accuracies() -> None:
 
 def test_drawn_epochs_are_uniform_and_keyed() -> None:
     clients = np.arange(3000)
-    rounds = [drawn_epochs((1, 3), clients, 0, number) for number in range(3)]
+    rounds = [drawn_epochs((1, 3), client_keys([0], number, clients)) for number in range(3)]
     counts = np.array([np.bincount(epochs, minlength=4)[1:] for epochs in rounds])
     assert counts.sum() == 9000 and set(np.unique(rounds)) == {1, 2, 3}
     # Chi-square with 2 degrees of freedom: above 13.8 once in a thousand.
@@ -110,10 +110,9 @@ def test_drawn_epochs_are_uniform_and_keyed() -> None:
     assert ((pairs - 3000 / 9) ** 2 / (3000 / 9)).sum() < 26.1
     # A client's draw depends on seed, round and client alone.
     some = np.array([5, 17, 2999])
-    assert (drawn_epochs((1, 3), some, 0, 1) == rounds[1][some]).all()
-    assert (drawn_epochs((1, 3), clients, 1, 0) != rounds[0]).any()
-    assert (drawn_epochs((2, 2), clients, 0, 0) == 2).all()
-    assert (drawn_epochs(4, clients, 0, 0) == 4).all()
+    assert (drawn_epochs((1, 3), client_keys([0], 1, some)) == rounds[1][some]).all()
+    assert (drawn_epochs((1, 3), client_keys([1], 0, clients)) != rounds[0]).any()
+    assert (drawn_epochs((2, 2), client_keys([0], 0, clients)) == 2).all()
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fednova", "adafedadam"])
@@ -146,5 +145,8 @@ def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
             dtype="float64",
             overrides={"local_epochs": (1, 3), "client_lr": 1.0},
         )
-        passes = [drawn_epochs((1, 3), np.arange(clients), 9, t).mean() for t in range(number)]
+        passes = [
+            drawn_epochs((1, 3), client_keys([9], t, np.arange(clients))).mean()
+            for t in range(number)
+        ]
         assert float(history.params["x"]) == pytest.approx(-sum(passes))

@@ -45,7 +45,7 @@ def program(name: str, count: int, **options: Any) -> Program:
         configure(task, "fedadam", rounds=2, eval_every=2, overrides={"client_lr": 0.01 + i / 1000})
         for i in range(count)
     ]
-    return Program(task, configured, CPU, "vectorized")
+    return Program(configured, CPU, "vectorized")
 
 
 @pytest.mark.parametrize(

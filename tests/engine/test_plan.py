@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedlib.engine.plan import Plan, local_steps, make_plan
+from fedlib.engine.plan import Plan, client_keys, local_steps, make_plan
 from fedlib.task import ClientData
 
 SIZES = [7, 0, 3, 10, 1]
@@ -24,7 +24,8 @@ def plan(clients: list[int], **changes: Any) -> Plan:
     own = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
     epochs, steps, chosen = own.pop("local_epochs"), own.pop("steps"), np.array(clients)
     taken = local_steps(data().sizes[chosen], own["batch_size"], epochs, steps, chosen)
-    return make_plan(data(), chosen, taken, **own)
+    keys = client_keys([own.pop("seed")], own.pop("round"), chosen)
+    return make_plan(data(), chosen, taken, keys, **own)
 
 
 def batches(p: Plan, client: int) -> list[list[int]]:

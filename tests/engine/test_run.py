@@ -88,10 +88,10 @@ def test_a_composition_equals_the_named_method(task: fedlib.Task) -> None:
 
 
 def test_the_papers_values_are_used_unless_overridden(task: fedlib.Task) -> None:
-    config, _ = configure(task, "fedadam")
+    config = configure(task, "fedadam").config
     assert config.method["server"]["beta2"] == 0.999
     assert config.method["client"]["lr"] == 0.01
-    config, _ = configure(task, "fedadam", overrides={"beta2": 0.5})
+    config = configure(task, "fedadam", overrides={"beta2": 0.5}).config
     assert config.method["server"]["beta2"] == 0.5
     assert (config.batch_size, config.clients_per_round) == (task.batch_size, 10)
 

@@ -71,11 +71,11 @@ def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results() -> None:
     ]
     strategy.keep(CPU, strategy.Limits(chunk_numbers=2 * 610))
     before = torch.get_rng_state()
-    assert [len(part) for part in programs(configured, task, "cpu")] == [2, 2, 1]
+    assert [len(part) for part in programs(configured, "cpu")] == [2, 2, 1]
     assert torch.equal(before, torch.get_rng_state())  # asking draws nothing
     assert [len(part) for part in programs(configured)] == [5]
-    together = execute(task, configured, device="cpu", together=True)
-    apart = execute(task, configured, device="cpu")
+    together = execute(configured, device="cpu", together=True)
+    apart = execute(configured, device="cpu")
     assert {history.meta["configurations"] for history in together} == {5}
     assert [history.meta["configurations"] for history in apart] == [2, 2, 2, 2, 1]
     for a, b in zip(together, apart, strict=True):

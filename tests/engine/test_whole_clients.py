@@ -124,7 +124,7 @@ def test_memory_survives_when_a_configuration_diverges() -> None:
     common["overrides"] = {"local_steps": 2}
     configure, execute = fedlib.engine.configure, fedlib.engine.execute
     methods = [Visits(lr=lr) for lr in (0.0005, 1e6, 0.001)]
-    together = execute(task, [configure(task, method, **common) for method in methods])
+    together = execute([configure(task, method, **common) for method in methods])
     assert [h.diverged is None for h in together] == [True, False, True]
     alone = fedlib.run(task, methods[2], **common)
     assert torch.allclose(alone.params["x"], together[2].params["x"], atol=1e-12)
@@ -138,7 +138,7 @@ def test_halves_are_disjoint_and_the_floats_are_counted(backend: str) -> None:
     assert history.series("floats_down", "communication").tolist() == [18.0, 18.0]
     assert torch.allclose(history.params["x"], torch.ones(3))
     configured = [fedlib.engine.configure(task, Visits(split=True))]
-    training = Program(task, configured, torch.device("cpu"), backend).training
+    training = Program(configured, torch.device("cpu"), backend).training
     cohort = np.array([0, 1, 3, 4, 5])
     halves = [training.halves(cohort, number) for number in range(20)]
     assert all(sorted([*a, *b]) == cohort.tolist() and len(a) == 2 for a, b in halves)

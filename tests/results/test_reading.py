@@ -23,7 +23,7 @@ def task():
 
 def made(task, algorithm="fedavg", losses=(1.0,) * 30, diverged=None, accuracy=0.5, **settings):
     """A history whose training losses are these, one a round."""
-    config, _ = configure(task, algorithm, rounds=len(losses), **settings)
+    config = configure(task, algorithm, rounds=len(losses), **settings).config
     rows = [(r, "train", "loss", v) for r, v in enumerate(losses, 1)]
     rows += [(r, "test", "accuracy", accuracy) for r in range(len(losses) + 1)]
     frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
@@ -43,7 +43,7 @@ def test_every_hyperparameter_is_read_under_its_override_key(task, name, optimiz
     if optimizer != "sgd":
         given["client_optimizer"] = optimizer
     method = algorithms.build(name, **given).describe()
-    config, _ = configure(task, name, rounds=1)
+    config = configure(task, name, rounds=1).config
     found = reading.hyperparameters(dataclasses.replace(config, method=method))
     for key, value in given.items():
         assert found[key] == value, key

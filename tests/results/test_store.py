@@ -104,9 +104,9 @@ def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, 
     calls = []
     execute = engine.execute
 
-    def watch(task, requests, **keywords):
-        calls.append([config.digest for config, _ in requests])
-        return execute(task, requests, **keywords)
+    def watch(requests, **keywords):
+        calls.append([config.digest for config, *_ in requests])
+        return execute(requests, **keywords)
 
     monkeypatch.setattr(engine, "execute", watch)
     common = {"rounds": 2, "overrides": STEPS}
@@ -133,10 +133,10 @@ def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, 
 def test_what_is_finished_stays_when_a_later_program_fails(store, quadratic, monkeypatch):
     execute = engine.execute
 
-    def fail_on_adam(task, requests, **keywords):
+    def fail_on_adam(requests, **keywords):
         if requests[0][0].algorithm == "fedadam":
             raise KeyboardInterrupt
-        return execute(task, requests, **keywords)
+        return execute(requests, **keywords)
 
     monkeypatch.setattr(engine, "execute", fail_on_adam)
     requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam", "eval_every": 2}]
@@ -307,12 +307,12 @@ def test_a_run_finished_elsewhere_meanwhile_stays(store, quadratic, monkeypatch)
     execute = engine.execute
     other = Store(store.root)
 
-    def overtaken(task, requests, **keywords):
+    def overtaken(requests, **keywords):
         monkeypatch.setattr(engine, "execute", execute)
-        other.run(task, "fedavg", rounds=1, overrides=STEPS)
+        other.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
         path = store.path(requests[0][0])
         marker["inode"] = os.stat(path).st_ino
-        return execute(task, requests, **keywords)
+        return execute(requests, **keywords)
 
     marker = {}
     monkeypatch.setattr(engine, "execute", overtaken)

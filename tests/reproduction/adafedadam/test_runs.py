@@ -151,7 +151,7 @@ def test_the_iid_level_is_run_beside_table_6():
     iid = fedlib.load_task("fair_cifar10", **requests[0].options)
     assert "beta" not in iid.options and "partition" not in fedlib.load_task("fair_cifar10").options
     table = tables.find("adafedadam", "Table 6")[0]
-    config, _ = configure(iid, "fedavg")
+    config = configure(iid, "fedavg").config
     options = config.task["options"]
     assert all(options.get("beta") != cell.options["beta"] for cell in table.cells)
 
@@ -186,7 +186,7 @@ def test_each_solver_is_what_the_clients_do(algorithm):
         "SGD+momentum": (0.9, False),
         "SGD+Nesterov": (0.9, True),
     }.items():
-        config, _ = configure(task, algorithm, overrides=solver_overrides(algorithm, solver))
+        config = configure(task, algorithm, overrides=solver_overrides(algorithm, solver)).config
         clients = config.method if algorithm == "fednova" else config.method["client"]
         if solver == "SGD":
             assert not clients.get("momentum")
@@ -210,7 +210,7 @@ def test_runs_that_other_notebooks_need_too_are_the_same(ours, others, preset):
 
     def key(one):
         options = {"beta": 0.1, **one.options} if one.task == "fair_cifar10" else one.options
-        config, _ = configure(task, one.algorithm, overrides=one.overrides)
+        config = configure(task, one.algorithm, overrides=one.overrides).config
         settings = {**one.settings(-1), "overrides": config.method}
         return one.task, str(sorted(options.items())), str(settings)
 

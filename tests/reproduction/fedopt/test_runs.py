@@ -387,7 +387,7 @@ def test_runs_of_table_11_find_their_cells():
     task = dataclasses.replace(plain, name="emnist_cr", hyperparameters=values, batch_size=20)
 
     def places(algorithm, **overrides):
-        config, _ = configure(task, algorithm, rounds=1, overrides=overrides)
+        config = configure(task, algorithm, rounds=1, overrides=overrides).config
         meta = {"hyperparameters": values.get(algorithm, {})}
         run = History(pd.DataFrame(), pd.DataFrame(), {}, config, meta)
         return [
