@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,6 +51,12 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         raise AssertionError("trained")
 
     return lambda: monkeypatch.setattr(engine, "execute", refuse)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    """A shell lets its background jobs, and so their children, ignore interrupts: not these."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -202,7 +202,10 @@ def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(
     process = started("run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1")
     time.sleep(0.02 + tenths / 10)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode in (130, 143), errors
     assert errors.count("\n") == 1 and errors.startswith("fedlib: "), errors
 
