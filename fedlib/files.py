@@ -100,7 +100,7 @@ def replacing(path: Path, stays: Callable[[], bool] = lambda: False) -> Iterator
     Raises:
         Failure: it cannot be written; in the block too, an OSError becomes one.
     """
-    aside = _aside(path)
+    aside = beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _clean_once(path.parent.absolute())
@@ -160,7 +160,7 @@ def install(aside: Path, path: Path, stays: Callable[[], bool] = lambda: False) 
 
 def _discard(old: Path) -> None:
     """Remove what was replaced, under a name that :func:`recover` takes for no whole folder."""
-    gone = old.with_name(_aside(old).name)
+    gone = old.with_name(beside(old).name)
     os.rename(old, gone)
     remove(gone)
 
@@ -260,7 +260,7 @@ class Reserved:
             OSError: there is less; nothing is taken then.
         """
         self.release()
-        aside = _aside(self.path)
+        aside = beside(self.path)
         for attempt in range(100):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _clean_once(self.path.parent.absolute())
@@ -412,7 +412,8 @@ def _clean_once(folder: Path) -> None:
     clean(folder)
 
 
-def _aside(path: Path) -> Path:
+def beside(path: Path) -> Path:
+    """A free name for what this process writes, see above."""
     return path.with_name(f".{_machine()}-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
 
 

@@ -54,11 +54,12 @@ def start(
 
     Args:
         name: of the notebook, its key in :data:`fedlib.reproduction.experiments.EXPERIMENTS`.
-        preset: ``"quick"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else ``"quick"``.
+        preset: ``"quick"``, ``"laptop"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else
+            ``"quick"``.
         seed: of tasks and runs.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``.
-        **numbers: the notebook's own parameters. None becomes its small number under the quick
-            preset and stays None (the task's own) otherwise.
+        **numbers: the notebook's own parameters. None becomes its number for the quick or
+            laptop preset, if it has one, and else stays None (the task's own).
 
     Raises:
         Error: an unknown preset or device, a bad seed, a small number that the notebook does not

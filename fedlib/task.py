@@ -343,6 +343,7 @@ class Task:
                 f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"
             )
         require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
+        self.l2 = float(self.l2)  # tensors take no whole number beyond 64 bits
         for name in self.metrics:
             if name in RESERVED or name.endswith("_unweighted"):
                 raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")

@@ -25,8 +25,8 @@ class _Terminated(BaseException):
 
 def main() -> NoReturn:
     """Entry point of the ``fedlib`` command."""
-    with _signals() as interrupt:
-        status = _status(interrupt)
+    with _signals() as handlers:
+        status = _status(handlers)
         try:
             sys.stdout.flush()
         except OSError as problem:  # a full disk behind a redirection
@@ -35,8 +35,12 @@ def main() -> NoReturn:
     sys.exit(status)
 
 
-def _status(interrupt: Any) -> int:
-    """Run the command; its exit status, after the line that tells what went wrong."""
+def _status(handlers: dict[signal.Signals, Any]) -> int:
+    """Run the command; its exit status, after the line that tells what went wrong.
+
+    Args:
+        handlers: of signals, as soon as all is imported.
+    """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
     usage: type[Exception] | tuple[()] = ()
     interrupted: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
@@ -45,7 +49,7 @@ def _status(interrupt: Any) -> int:
         from fedlib.cli.app import Interrupted, UsageError, app
 
         usage, interrupted = UsageError, (KeyboardInterrupt, Interrupted)
-        return app(standalone_mode=False, obj=interrupt) or 0
+        return app(standalone_mode=False, obj=handlers) or 0
     except Failure as error:
         return _fail(str(error), 1)
     except Error as error:
@@ -75,20 +79,20 @@ def _status(interrupt: Any) -> int:
 def _signals() -> Iterator[Any]:
     """Handlers for the time of a command, where signals can be handled.
 
-    Gives what handles an interrupt as soon as all is imported: until then it ends the process, as
-    an exception in the midst of PyTorch's import would be told at length.
+    Gives the handlers for the time when all is imported: until then a signal ends the process, as
+    an exception in the midst of PyTorch's import would be told at length, or abort it.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield None
+        yield {}
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    signal.signal(signal.SIGTERM, _terminate)
-    later = before[signal.SIGINT]
+    later: dict[signal.Signals, Any] = {signal.SIGTERM: _terminate}
     # Not where interrupts are ignored, or another program has its own way with them.
-    if later is signal.default_int_handler and "torch" not in sys.modules:
-        signal.signal(signal.SIGINT, _end)
-    else:
-        later = None
+    if before[signal.SIGINT] is signal.default_int_handler:
+        later[signal.SIGINT] = signal.default_int_handler
+    begun = "torch" in sys.modules
+    for number, handler in later.items():
+        signal.signal(number, handler if begun else _end)
     try:
         yield later
     finally:
@@ -97,9 +101,10 @@ def _signals() -> Iterator[Any]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """An interrupt when nothing has been begun."""
-    os.write(2, b"fedlib: interrupted\n")
-    os._exit(130)
+    """An interrupt or SIGTERM when nothing has been begun."""
+    interrupted = number == signal.SIGINT
+    os.write(2, b"fedlib: interrupted\n" if interrupted else b"fedlib: terminated\n")
+    os._exit(128 + number)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

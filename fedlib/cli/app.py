@@ -32,8 +32,8 @@ class _Command(typer.core.TyperCommand):
         import fedlib.engine  # noqa: F401
 
         # What is half-imported cannot be interrupted in order; what runs can.
-        if ctx.obj is not None:
-            signal.signal(signal.SIGINT, ctx.obj)
+        for number, handler in (ctx.obj or {}).items():
+            signal.signal(number, handler)
         return super().invoke(ctx)
 
 

@@ -13,7 +13,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="Data folder; default $FEDLIB_DATA, else data/.")
 ]
-Preset = Annotated[str, typer.Option(help="quick (small numbers) or paper (the paper's settings).")]
+Preset = Annotated[
+    str, typer.Option(help="quick (small problems), laptop (real data, cut) or paper.")
+]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
 Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]

@@ -35,6 +35,7 @@ from fedlib.reproduction.matching import Index, Run, index, read, requested
 from fedlib.reproduction.mime import claims as mime
 from fedlib.reproduction.request import Request
 from fedlib.results.store import Store
+from fedlib.tasks import PRESETS
 
 EVIDENCE: dict[str, Evidence] = {
     evidence.id: evidence
@@ -227,7 +228,7 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
     """The claims with their verdicts on the stored runs of some presets; nothing is trained.
 
     Args:
-        presets: default quick and paper.
+        presets: default all.
 
     Returns:
         a row a claim: source (the paper), where, claim, and by preset the verdict with the seeds
@@ -235,7 +236,7 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
     """
     stated = pd.DataFrame(papers.claims()).set_index("id")
     frame = stated[["paper", "where", "says"]].set_axis(["source", "where", "claim"], axis=1)
-    for preset in presets or ("quick", "paper"):
+    for preset in presets or PRESETS:
         judged = {each.id: _in_words(each) for each in judge((), preset, store)}
         frame[preset] = [judged.get(id, "not claimed") for id in frame.index]
     return frame.reset_index(drop=True)

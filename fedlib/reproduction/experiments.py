@@ -43,8 +43,8 @@ def plan(notebook: str, preset: str = "quick", seed: int = 0, **numbers: Any) ->
 
     Args:
         notebook: one of :func:`planned`.
-        preset: under ``"quick"`` numbers that are None or absent are the notebook's small ones,
-            under ``"paper"`` the paper's own.
+        preset: under ``"quick"`` and ``"laptop"`` numbers that are None or absent are the
+            notebook's for these, under ``"paper"`` the paper's own.
         seed: of tasks and runs.
         **numbers: the notebook's own parameters.
 
@@ -58,9 +58,9 @@ def plan(notebook: str, preset: str = "quick", seed: int = 0, **numbers: Any) ->
 
 
 def filled(notebook: str, preset: str, numbers: Numbers) -> dict[str, Any]:
-    """A notebook's numbers, those that are absent or None from its small ones under ``quick``."""
-    known = preset == "quick" and notebook in EXPERIMENTS
-    small = EXPERIMENTS[notebook].quick if known else {}
+    """A notebook's numbers, those that are absent or None from its preset's."""
+    known = preset != "paper" and notebook in EXPERIMENTS
+    small: Numbers = getattr(EXPERIMENTS[notebook], preset) if known else {}
     set_here = {key: value for key, value in numbers.items() if value is not None}
     return {**dict.fromkeys(numbers), **small, **set_here}
 

@@ -162,7 +162,7 @@ def requested(request: Request, preset: str, runs: Index) -> Run | None:
         runs: from :func:`index`.
     """
     asked = {"preset": preset, "seed": request.seed, **request.options}
-    preset, seed = asked.pop("preset"), asked.pop("seed")
+    preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
     usual, historical = tasks.defaults(request.task, preset)
     wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
     cell = Cell("", request.algorithm, "", math.nan, request.overrides)

@@ -147,8 +147,8 @@ def reproduce(
 
     Args:
         names: which; default all.
-        preset: ``"quick"`` adds the notebooks' small numbers; ``"paper"`` runs at the papers'
-            settings.
+        preset: ``"quick"`` and ``"laptop"`` add the notebooks' numbers for them; ``"paper"`` runs
+            at the papers' settings.
         given: parameters that override both, in the notebooks that have them.
         output: folder of the executed copies; default ``build/executed``.
         log: pass the notebooks' output on.

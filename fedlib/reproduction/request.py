@@ -98,7 +98,7 @@ class Experiment:
 
     Attributes:
         notebook: its name.
-        quick: its parameters under the quick preset, where they are not the paper's.
+        quick, laptop: its parameters under these presets, where they are not the paper's.
         requests: from preset, seed and the notebook's numbers to its runs; None where the notebook
             asks for its runs itself.
     """
@@ -106,6 +106,7 @@ class Experiment:
     notebook: str
     quick: Numbers = field(default_factory=dict)
     requests: Callable[[str, int, Numbers], list[Request]] | None = None
+    laptop: Numbers = field(default_factory=dict)
 
 
 def tuned(task: str, algorithms: Iterable[str], part: str, **settings: Any) -> list[Request]:

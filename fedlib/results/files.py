@@ -24,11 +24,11 @@ import re
 import subprocess
 import time
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
@@ -47,6 +47,7 @@ from fedlib import files
 from fedlib.engine.config import FORMAT, RunConfig
 from fedlib.engine.history import History
 from fedlib.errors import Error, Failure
+from fedlib.results import promises
 from fedlib.task import Task
 
 CONFIG, META = "config.json", "meta.json"
@@ -145,26 +146,46 @@ def _read(path: Folder, name: str) -> bytes:
         raise damaged(path, f"{name} cannot be read ({problem})") from None
 
 
-def write_run(
-    root: Path, task: Task, history: History, keep_params: bool, replace: bool
-) -> History:
-    """Store a run under ``root``; returns it as it will be read.
+def write_runs(
+    root: Path, made: Sequence[tuple[Task, History]], keep_params: bool, replace: bool
+) -> list[History]:
+    """Store the runs of a program under ``root``; returns them as they will be read.
 
-    Another process may finish the same run meanwhile; both results are equal, and the one that is
-    there stays unless it is damaged or is to be replaced.
+    All are stored or none, also where the process is killed: alone, the others would train in a
+    program of their own, whose sums may round otherwise. Another process may finish the same run
+    meanwhile; both results are equal, and the one that is there stays unless it is damaged or is to
+    be replaced.
     """
-    meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
-    contents = pack(history, meta, keep_params)
-    target = run_path(root, history.config)
-    outdated = _inode(target) if replace else None
-    with files.replacing(target, lambda: _inode(target) != outdated and _complete(target)) as aside:
-        aside.mkdir()
-        for name, data in contents.items():
-            with open(aside / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-    return dataclasses.replace(history, meta=json.loads(contents[META]))
+    stored, moves = [], {}
+    with ExitStack() as installed:
+        for task, history in made:
+            meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
+            contents = pack(history, meta, keep_params)
+            target = run_path(root, history.config)
+            outdated = _inode(target) if replace else None
+            stays = partial(_stays, target, outdated)
+            aside = installed.enter_context(files.replacing(target, stays))
+            _write_folder(aside, contents)
+            moves[aside] = target
+            stored.append(dataclasses.replace(history, meta=json.loads(contents[META])))
+        if len(moves) > 1:
+            with promises.promised(root, moves):
+                installed.close()  # now each gets its name
+    return stored
+
+
+def _stays(target: Path, outdated: int | None) -> bool:
+    """Whether a run that is there already stays."""
+    return _inode(target) != outdated and _complete(target)
+
+
+def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
+    folder.mkdir()
+    for name, data in contents.items():
+        with open(folder / name, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def pack(history: History, meta: Mapping[str, Any], keep_params: bool = False) -> dict[str, bytes]:

@@ -19,8 +19,9 @@ from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame
 from fedlib.errors import Error, require, unknown
+from fedlib.results import promises
 from fedlib.results.archives import open_archive
-from fedlib.results.files import Places, Stored, folders, open_run, run_path, write_run
+from fedlib.results.files import Places, Stored, folders, open_run, run_path, write_runs
 from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
@@ -85,6 +86,7 @@ class Store:
         self.published = list({folder.resolve(): folder for folder in folders}.values())
         self._places = [Places(folder) for folder in (self.root, *self.published)]
         with suppress(OSError):
+            promises.keep(self.root)
             for folder in self.root.glob("*/"):
                 files.recover(folder)
 
@@ -214,10 +216,9 @@ class Store:
                 histories[digest] = stored
 
         def keep(made: Sequence[History]) -> None:
-            for history in made:
-                digest = history.config.digest
-                task = unique[digest].task
-                histories[digest] = write_run(self.root, task, history, keep_params, refresh)
+            pairs = [(unique[history.config.digest].task, history) for history in made]
+            for stored in write_runs(self.root, pairs, keep_params, refresh):
+                histories[stored.config.digest] = stored
 
         execution = {**execution, "checkpoint": self.checkpoints, "together": True, "keep": keep}
         device = execution.get("device", "auto")

@@ -10,7 +10,7 @@ from typing import Any
 from fedlib.arguments import Seed, checked
 from fedlib.errors import Failure, first_line, unknown
 from fedlib.task import ClientData, Task
-from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen
+from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared
 from fedlib.tasks.quadratic import quadratic_task
 
 # name -> (module, papers that use it, what it is); a module may serve several tasks.
@@ -82,8 +82,13 @@ def _module(name: str) -> ModuleType:
     return importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
 
 
+def scale(name: str, preset: str) -> str:
+    """The preset that a task is loaded with: where there is no laptop preset, the paper's."""
+    return declared(_module(name), name, preset)
+
+
 def _declared(name: str, preset: str) -> dict[str, Any]:
-    return chosen(_module(name), name, preset, {})
+    return chosen(_module(name), name, scale(name, preset), {})
 
 
 @checked
@@ -98,8 +103,9 @@ def load_task(
 
     Args:
         name: from :func:`fedlib.list_tasks`.
-        preset: ``"quick"`` (the same code with smaller numbers) or ``"paper"`` (the paper's
-            settings).
+        preset: ``"quick"`` (a small problem of the same kind), ``"laptop"`` (the paper's protocol,
+            cut where two cores demand it; the paper's own settings where they do not) or
+            ``"paper"``.
         seed: of the partition, and of generated data.
         data_root: where prepared data lies; default ``FEDLIB_DATA``, else ``data/``.
         **options: the task's own, for instance ``width=0.25`` of cifar10; see its module. None is
@@ -112,7 +118,7 @@ def load_task(
         raise unknown("task", name, TASKS)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    module = _module(name)
+    module, preset = _module(name), scale(name, preset)
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}
     given = Given(name=name, seed=seed, data_root=data_root, **own)

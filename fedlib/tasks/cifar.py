@@ -49,6 +49,10 @@ paper: dict[str, Preset] = {
         **settings.fedopt_run("CIFAR-100"),
     },
 }
+laptop = {
+    "cifar10": {**paper["cifar10"], "width": 0.25},
+    "cifar100": {**paper["cifar100"], "width": 0.25, "rounds": 2000},
+}
 SMALL = {"network": "mlp", "test_clients": 20, "rounds": 80}
 TENS = {"data": "first_digits", "clients": 150, "examples_per_client": 40}
 NUMBERS = {"data": "digit_pairs", "clients": 200, "examples_per_client": 30}

@@ -42,6 +42,8 @@ paper = {
     "ag_news": {"data": "ag_news", **PAPER},
     "dbpedia": {"data": "dbpedia", **PAPER, "test_examples": 7000},
 }
+LAPTOP = {"pretrained": False, "words": 5000, "length": 64, "layers": 2, "width": 0.25}
+laptop = {name: {**values, **LAPTOP} for name, values in paper.items()}
 QUICK = {
     **{"network": "attention", "pretrained": False, "words": 500, "length": 16},
     **{"clients": 20, "sizes": 200, "test_examples": 300, "rounds": 30},

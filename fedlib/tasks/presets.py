@@ -1,9 +1,11 @@
 """What the declarations of tasks share: their presets, sizes that give way to the data, checks.
 
-A task's module declares its presets as dicts beside each other, ``paper = {...}`` and ``quick =
-{...}``: the defaults of its options, and the settings of a run (:data:`RUN`). In a module of
-several tasks each preset is a dict of such dicts by task. :func:`fedlib.load_task` looks the preset
-up by its name, replaces defaults by the options given, and calls the module's ``load``.
+A task's module declares its presets as dicts beside each other, ``paper = {...}``, ``laptop =
+{...}`` and ``quick = {...}``: the defaults of its options, and the settings of a run
+(:data:`RUN`). In a module of several tasks each preset is a dict of such dicts by task. A task
+without a laptop preset is one that two cores train at the paper's settings; there ``laptop`` is
+``paper``. :func:`fedlib.load_task` looks the preset up by its name, replaces defaults by the
+options given, and calls the module's ``load``.
 
 An option that came after runs had been stored is not part of a task's canonical description at the
 value that these runs had: the module says which that is, ``HISTORICAL = {option: value}``.
@@ -30,7 +32,7 @@ WORDS = ("data", "draws")
 WORDS_TOO = ("sizes", "glove", "pretrained")
 # The largest count that an option may be.
 MOST = 2**31 - 1
-PRESETS = ("quick", "paper")
+PRESETS = ("quick", "laptop", "paper")
 # Settings of a run that a preset declares: not options, but fields of the task.
 RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
 
@@ -53,21 +55,32 @@ class AtMost:
 ALL = AtMost(None)
 
 
+def declared(module: ModuleType, name: str, preset: str) -> str:
+    """What a task declares for ``preset``: itself, or paper where there is no laptop preset."""
+    own: Preset = getattr(module, "laptop", {})
+    several = name in getattr(module, "paper", {})
+    cut = name in own if several else bool(own)
+    return "paper" if preset == "laptop" and not cut else preset
+
+
 def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any]) -> Preset:
     """A task's preset with ``options`` in place of its defaults; None stands for the default.
+
+    Args:
+        preset: that the task declares, see :func:`declared`.
 
     Raises:
         Error: a preset that the task does not declare, or an option that it does not have.
     """
     if not hasattr(module, preset):
-        declared = [other for other in PRESETS if hasattr(module, other)]
-        raise unknown(f"preset of task {name}", preset, declared)
+        known = [other for other in PRESETS if hasattr(module, other)]
+        raise unknown(f"preset of task {name}", preset, known)
     defaults: Preset = getattr(module, preset)
     defaults = defaults.get(name, defaults)
-    known = [key for key in defaults if key not in RUN]
+    own = [key for key in defaults if key not in RUN]
     for option in options:
-        if option not in known:
-            raise unknown(f"option of task {name}", option, known)
+        if option not in own:
+            raise unknown(f"option of task {name}", option, own)
         if options[option] is not None:
             _check(option, options[option], defaults[option])
     return defaults | {key: value for key, value in options.items() if value is not None}

@@ -20,6 +20,8 @@ paper = {
     "tags": stackoverflow.STATED["datasets"]["stackoverflow"]["lr_tags"],
     **settings.fedopt_run(LABEL),
 }
+# Smaller corpora than Stack Overflow do not support more words.
+laptop = {**paper, "words": 2000}
 SMALL = "rare_words"  # the small problem's data
 quick = {
     **{**paper, "data": SMALL, "words": 180, "tags": 40, "validation": 0},

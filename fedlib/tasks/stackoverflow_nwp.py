@@ -24,6 +24,8 @@ paper = {
     **{"network": "lstm", "width": 1.0},
     **settings.fedopt_run(LABEL),
 }
+# Smaller corpora than Stack Overflow do not support more words.
+laptop = {**paper, "words": 2000, "width": 0.5}
 HISTORICAL = {"network": "lstm"}
 VECTOR = 16  # of a word, in the small network
 quick = {

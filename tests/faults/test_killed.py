@@ -86,7 +86,7 @@ def test_doctor_counts_and_cleans_what_is_left(
             for at in cases(range(len(names)), 2):
                 count()
                 killed(lambda scene=scene: scene.write(place), place, at)  # type: ignore[misc]
-    alive = place / "prepared" / files._aside(Path("alive")).name
+    alive = place / "prepared" / files.beside(Path("alive")).name
     alive.mkdir(parents=True)
     left = left_behind(place)
     assert len(left) > 1

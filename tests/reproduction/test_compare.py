@@ -15,7 +15,7 @@ from fedlib.reproduction.compare import cells, compare, summary
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results import Store
-from fedlib.results.files import write_run
+from fedlib.results.files import write_runs
 
 TABLE_1 = tables.find("fedopt", "Table 1", "cifar10")
 TABLE_5 = tables.find("adafedadam", "Table 5", "synthetic")
@@ -80,7 +80,7 @@ def test_without_runs_every_cell_names_its_notebook(tmp_path):
 def test_stored_runs_count_but_a_damaged_one_is_left_out(tmp_path, caplog, cifar, run):
     store = Store(tmp_path / "runs", published=[])
     stored = [
-        write_run(store.root, cifar, run("fedavg", [value] * 150, seed=seed), False, True)
+        write_runs(store.root, [(cifar, run("fedavg", [value] * 150, seed=seed))], False, True)
         for seed, value in enumerate((0.6, 0.9))
     ]
     (store.path(stored[1].config) / "history.csv").write_text("round\n")

@@ -21,7 +21,7 @@ from fedlib.reproduction import draw, memory
 from fedlib.reproduction.printed import printed_curves
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results import Store, reading
-from fedlib.results.files import open_run, write_run
+from fedlib.results.files import open_run, write_runs
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
@@ -88,7 +88,7 @@ def as_task(history, name, **changes):
 def put(store, history):
     """Store a history made by :func:`as_task`."""
     task = fedlib.load_task("synthetic", clients=1)
-    return write_run(store.root, task, history, False, False)
+    return write_runs(store.root, [(task, history)], False, False)[0]
 
 
 def lines(ax):
@@ -157,7 +157,7 @@ def test_files_are_the_same_bytes_again_until_a_stored_value_changes(
     changed = dataclasses.replace(histories[0], frame=histories[0].frame.copy())
     frame = changed.frame
     frame.loc[(frame["metric"] == "accuracy") & (frame["round"] == 2), "value"] += 0.1
-    write_run(store.root, fedlib.load_task("synthetic", clients=1), changed, False, True)
+    write_runs(store.root, [(fedlib.load_task("synthetic", clients=1), changed)], False, True)
     draw.redraw([FIGURE], store=store)
     assert all(before[suffix] != bytes for suffix, bytes in contents(folder).items())
 

@@ -18,7 +18,7 @@ from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import configure
 from fedlib.results import Store
 from fedlib.results import files as store_module
-from fedlib.results.files import write_run
+from fedlib.results.files import write_runs
 
 STEPS = {"local_steps": 1}
 
@@ -80,7 +80,7 @@ def test_odd_floats_and_names_survive(store, quadratic):
     history.frame = pd.DataFrame({"round": range(6), **columns})
     names = ["NA", "007", "a,b", 'q"', "", "nan"]
     history.clients = pd.DataFrame({"client": names, **columns, "examples": range(6)})
-    write_run(store.root, quadratic, history, True, False)
+    write_runs(store.root, [(quadratic, history)], True, False)
     read = store.load(history.config.digest)
     same(history, read)
     assert np.signbit(read.frame["value"].iloc[-1])
@@ -327,7 +327,7 @@ def test_several_writers_may_finish_the_same_run(store, quadratic):
 
     def write(replace):
         for _ in range(15):
-            write_run(store.root, quadratic, history, True, replace)
+            write_runs(store.root, [(quadratic, history)], True, replace)
         return True
 
     with ThreadPoolExecutor(4) as pool:

@@ -200,10 +200,10 @@ def noniid_levels(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """36_noniid_levels. Numbers: those of :func:`table_runs`.
 
     Parts: ``levels``, the runs of Tables 2 and 6; ``iid``, those of the IID partition that the text
-    names beside Table 6's levels and for which no number is printed; not in quick.
+    names beside Table 6's levels and for which no number is printed; at the paper preset.
     """
     levels = table_runs(TABLE_6, "levels", seed, numbers)
-    if preset == "quick":
+    if preset != "paper":
         return levels
     common = _common("Cifar10", seed, numbers)
     common["options"] = {**common["options"], "partition": "iid"}
@@ -251,29 +251,37 @@ def seeds(numbers: Numbers) -> Any:
     return number(numbers, "seeds", STATED["general"]["seeds"])
 
 
-def _of_table(table: Table, part: str, **quick: Any) -> Experiment:
+def _of_table(table: Table, part: str, laptop: Numbers, **quick: Any) -> Experiment:
     """A notebook that runs a printed table. Numbers: those of :func:`table_runs`."""
 
     def requests(preset: str, seed: int, numbers: Numbers) -> list[Request]:
         return table_runs(table, part, seed, numbers)
 
-    return Experiment(table.notebook, quick, requests)
+    return Experiment(table.notebook, quick, requests, laptop)
 
 
 # Of the small problems: three seeds, points on a curve, and FedProx' mu.
 SMALL: Numbers = {"seeds": 3, "points": 20, "mus": [0.01]}
 SMALL_ROUNDS = {"Femnist": 100, "Cifar10": 100, "Sent140": 40, "Synthetic": 120}
+# Two cores: FedProx' mu in the middle of its grid where a run takes an hour, and one seed there.
+LAPTOP: dict[str, Numbers] = {
+    "Femnist": {"seeds": 3, "mus": [0.01], "points": 50},
+    "Cifar10": {"seeds": 1, "mus": [0.01], "points": 40},
+    "Sent140": {"seeds": 1, "mus": [0.01], "points": 50},
+    "Synthetic": {"seeds": 3},
+}
 EXPERIMENTS: tuple[Experiment, ...] = (
     *(
-        _of_table(TABLES_5[setup], "curves", rounds=SMALL_ROUNDS[setup], **SMALL)
+        _of_table(TABLES_5[setup], "curves", LAPTOP[setup], rounds=SMALL_ROUNDS[setup], **SMALL)
         for setup in SETUPS
     ),
     Experiment(
         "36_noniid_levels",
         {"rounds": SMALL_ROUNDS["Cifar10"], "seeds": SMALL["seeds"], "points": SMALL["points"]},
         noniid_levels,
+        {key: value for key, value in LAPTOP["Cifar10"].items() if key != "mus"},
     ),
-    _of_table(TABLE_7, "solvers", rounds=100, **SMALL),
+    _of_table(TABLE_7, "solvers", {"seeds": 3}, rounds=100, **SMALL),
     Experiment(
         "34_fairness_tradeoff",
         {
@@ -281,10 +289,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             **{"seeds": SMALL["seeds"], "points": SMALL["points"]},
         },
         tradeoff,
+        {"seeds": 3},
     ),
     Experiment(
         "35_resource_heterogeneity",
         {"rounds": SMALL_ROUNDS["Cifar10"], **SMALL},
         resource_heterogeneity,
+        LAPTOP["Cifar10"],
     ),
 )

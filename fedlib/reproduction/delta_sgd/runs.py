@@ -219,9 +219,9 @@ def images(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     Figures 1, 2 and 3 show some.
     """
     requests = []
-    authors, reach = preset == "paper", numbers.get("reach")
+    authors, reach = preset != "quick", numbers.get("reach")
     common = _common(TUNED, seed, numbers, authors, alpha=TUNED_ALPHA)
-    near = settings.small_clients()
+    near = settings.small_clients() if preset == "quick" else settings.delta_sgd_clients()
     for key in TUNED_CLIENTS:  # the decaying ones take the constant one's rate
         rates = STATED["tuning"][f"{key}_lr_grid"]
         if reach is not None:
@@ -257,7 +257,7 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     term, from Table 1, ``sizes`` (Table 3), ``fedadam`` (Table 4), ``moon`` (Table 5).
     """
     requests = []
-    authors = preset == "paper"
+    authors = preset != "quick"
     swept = [(TASKS[label], "delta", "delta", "figure4") for label in STATED["figure4"]["tasks"]]
     swept += [(LONGER, "epochs", "local_epochs", "figure5")]
     for task, part, key, figure in swept:
@@ -279,7 +279,7 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
         every, alphas = {**numbers, "tasks": None}, [again["alpha"]]
         runs = table_runs([TABLE_1[LONGER]], "more_epochs", seed, every, alphas, authors)
         requests += [replace(run, overrides={**run.overrides, **longer}) for run in runs]
-    if preset == "paper":
+    if preset != "quick":
         requests += made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]])
     return [
         *requests,
@@ -293,10 +293,14 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
 # Small problems: three seeds, a test every other round.
 _QUICK = {"seeds": 3, "eval_every": 2}
+_LAPTOP = {"seeds": 1, "resnet_alphas": [0.1]}
 _SMALL_TASKS = ["mnist", "fashion_mnist", "cifar10_resnet18", "cifar100_resnet50"]
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(IMAGES, {**_QUICK, "reach": 1, "tasks": _SMALL_TASKS}, images),
-    Experiment(TEXTS, _QUICK, texts),
+    Experiment(
+        *(IMAGES, {**_QUICK, "reach": 1, "tasks": _SMALL_TASKS}, images),
+        {**_LAPTOP, "reach": 0, "tasks": [*CNN, TUNED]},
+    ),
+    Experiment(TEXTS, _QUICK, texts, {"seeds": 1}),
     Experiment(
         ABLATION,
         {
@@ -305,5 +309,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             "tasks": ["fashion_mnist", "cifar10_resnet18"],
         },
         ablation,
+        {**_LAPTOP, "tasks": ["fashion_mnist"]},
     ),
 )

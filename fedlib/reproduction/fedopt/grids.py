@@ -29,6 +29,8 @@ RATES = ("client_lr", "server_lr")
 REPEATED = ("stackoverflow_lr", "cifar10")
 # And for every tau these, whose curves are calm enough for differences of 2 points.
 CALM = ("stackoverflow_lr", "emnist_cr")
+# Two cores search these in hours.
+LAPTOP = ("stackoverflow_lr", "stackoverflow_nwp")
 # Heat maps and Figure 12 fix it.
 TAU: float = papers.settings("fedopt")["tuning"]["tau_fixed_in_lr_heatmaps"]
 # The paper evaluates every round and averages the last 100; ten of these hundred say the same.
@@ -163,7 +165,7 @@ def tau(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     problem's, see :func:`near`; None: the paper's grid), seeds. Part: tau.
     """
     requests = []
-    for task in CALM if preset == "quick" else TASKS:
+    for task in {"quick": CALM, "laptop": LAPTOP[:1]}.get(preset, tuple(TASKS)):
         for algorithm in ADAPTIVE:
             for value in axis(task, "tau"):
                 axes = _for_tau(task, algorithm, value, numbers)
@@ -204,12 +206,14 @@ def shared(seed: int, numbers: Numbers, eval_every: int) -> dict[str, Any]:
 def problems(preset: str) -> list[str]:
     """The tasks whose grids are searched: under quick those that have a small problem."""
     small = settings.small_problems()
-    return [task for task, label in TASKS.items() if preset != "quick" or label in small]
+    every = LAPTOP if preset == "laptop" else TASKS
+    return [task for task in every if preset != "quick" or TASKS[task] in small]
 
 
 _QUICK = {"rounds": 30, "reach": 1, "seeds": 3}
+_LAPTOP = {"rounds": 500, "points": 5}
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment("30_learning_rate_grids", _QUICK, learning_rate_grids),
-    Experiment("31_tau", {"rounds": 50, "reach": 1, "seeds": 3}, tau),
-    Experiment("32_client_server_lr", _QUICK, learning_rate_grids),
+    Experiment("30_learning_rate_grids", _QUICK, learning_rate_grids, _LAPTOP),
+    Experiment("31_tau", {"rounds": 50, "reach": 1, "seeds": 3}, tau, {**_LAPTOP, "points": 3}),
+    Experiment("32_client_server_lr", _QUICK, learning_rate_grids, _LAPTOP),
 )

@@ -256,7 +256,7 @@ def _small(preset: str, numbers: Numbers, rates: Mapping[str, Sequence[float]]) 
 def emnist(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """24_mime_emnist. Numbers: rounds, budget, rates, width. Parts: logistic; paper: cnn."""
     requests = table_runs(LOGISTIC, "logistic", seed, _small(preset, numbers, _ROW_RATES))
-    return requests if preset == "quick" else requests + table_runs(CNN, "cnn", seed, numbers)
+    return requests + table_runs(CNN, "cnn", seed, numbers) if preset == "paper" else requests
 
 
 def text(preset: str, seed: int, numbers: Numbers) -> list[Request]:
@@ -290,7 +290,10 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    Experiment(_EMNIST, {"rounds": 40}, emnist),
-    Experiment(_TEXT, {"rounds": 20, "budget": 20}, text),
-    Experiment("38_mime_ablation", {"rounds": 40, "betas": [0.9], "seeds": 3}, ablation),
+    Experiment(_EMNIST, {"rounds": 40}, emnist, {"rates": 5}),
+    Experiment(_TEXT, {"rounds": 20, "budget": 20}, text, {"rounds": 200, "rates": 1}),
+    Experiment(
+        *("38_mime_ablation", {"rounds": 40, "betas": [0.9], "seeds": 3}, ablation),
+        {"rates": 3, "betas": [0.9]},
+    ),
 )
