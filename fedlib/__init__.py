@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
     from fedlib.errors import Error
+    from fedlib.figures import plot
     from fedlib.optimizers import client, server
     from fedlib.optimizers import mime as base
     from fedlib.optimizers import torch as torch_optim
@@ -83,6 +84,7 @@ __all__ = [
     "list_tasks",
     "load_task",
     "partition",
+    "plot",
     "quadratic_task",
     "run",
     "server",
@@ -127,6 +129,7 @@ _PLACES = {
     "grid": "fedlib.engine:grid",
     "load_task": "fedlib.tasks:load_task",
     "partition": "fedlib.partitioners:",
+    "plot": "fedlib.figures:plot",
     "quadratic_task": "fedlib.tasks:quadratic_task",
     "run": "fedlib.engine:run",
     "server": "fedlib.optimizers.server:",

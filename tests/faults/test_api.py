@@ -210,6 +210,14 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             | {"printed": {"fedavg": 0.5}, "printed_rounds": 3, "title": "", "percent": True}
             | {"log_y": False, "legend": True, "by": algorithm_of, "looks": None, "ax": None},
         ),
+        **dict.fromkeys(
+            ("plot", "figures.plot"),
+            (
+                fedlib.plot,
+                {"histories": [history()], "metric": "accuracy", "split": "test", "title": ""}
+                | {"percent": True, "log_y": False, "ax": None},
+            ),
+        ),
         "figures.heat_map": (
             figures.heat_map,
             {"frame": frame(), "x": "client_lr", "y": "server_lr", "metric": "loss"}
