@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Scaffold,
         ServerOnly,
         clients_for_budget,
+        register,
     )
     from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
     from fedlib.errors import Error
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from fedlib.optimizers import mime as base
     from fedlib.optimizers import torch as torch_optim
     from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
-    from fedlib.tasks import ClientData, Task, load_task, quadratic_task
+    from fedlib.tasks import ClientData, Task, load_task, quadratic_task, register_task
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,8 @@ __all__ = [
     "partition",
     "plot",
     "quadratic_task",
+    "register",
+    "register_task",
     "run",
     "server",
     "torch_optim",
@@ -131,6 +134,8 @@ _PLACES = {
     "partition": "fedlib.partitioners:",
     "plot": "fedlib.figures:plot",
     "quadratic_task": "fedlib.tasks:quadratic_task",
+    "register": "fedlib.algorithms:register",
+    "register_task": "fedlib.tasks:register_task",
     "run": "fedlib.engine:run",
     "server": "fedlib.optimizers.server:",
     "torch_optim": "fedlib.optimizers.torch:",
@@ -156,14 +161,14 @@ def __dir__() -> list[str]:
 
 
 def list_tasks() -> list[str]:
-    """The names of all tasks."""
-    from fedlib.tasks import TASKS
+    """The names of all tasks: fedlib's, registered ones, and those of installed packages."""
+    from fedlib.tasks import NAMES
 
-    return list(TASKS)
+    return NAMES.every()
 
 
 def list_algorithms() -> list[str]:
-    """The names of all algorithms."""
-    from fedlib.algorithms import METHODS
+    """The names of all algorithms: fedlib's, registered ones, and those of installed packages."""
+    from fedlib.algorithms import NAMES
 
-    return list(METHODS)
+    return NAMES.every()
