@@ -37,14 +37,22 @@ if TYPE_CHECKING:
         clients_for_budget,
         register,
     )
-    from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
+    from fedlib.engine import History, RunConfig, confusion, grid, run  # type: ignore[no-redef]
     from fedlib.errors import Error
     from fedlib.figures import plot
     from fedlib.optimizers import client, server
     from fedlib.optimizers import mime as base
     from fedlib.optimizers import torch as torch_optim
     from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
-    from fedlib.tasks import ClientData, Task, load_task, quadratic_task, register_task
+    from fedlib.tasks import (
+        ClientData,
+        Task,
+        image_task,
+        load_task,
+        quadratic_task,
+        register_task,
+        text_task,
+    )
 
 __version__ = "0.1.0"
 
@@ -80,7 +88,9 @@ __all__ = [
     "base",
     "client",
     "clients_for_budget",
+    "confusion",
     "grid",
+    "image_task",
     "list_algorithms",
     "list_tasks",
     "load_task",
@@ -91,6 +101,7 @@ __all__ = [
     "register_task",
     "run",
     "server",
+    "text_task",
     "torch_optim",
 ]
 
@@ -129,7 +140,9 @@ _PLACES = {
     "base": "fedlib.optimizers.mime:",
     "client": "fedlib.optimizers.client:",
     "clients_for_budget": "fedlib.algorithms:clients_for_budget",
+    "confusion": "fedlib.engine:confusion",
     "grid": "fedlib.engine:grid",
+    "image_task": "fedlib.tasks:image_task",
     "load_task": "fedlib.tasks:load_task",
     "partition": "fedlib.partitioners:",
     "plot": "fedlib.figures:plot",
@@ -138,6 +151,7 @@ _PLACES = {
     "register_task": "fedlib.tasks:register_task",
     "run": "fedlib.engine:run",
     "server": "fedlib.optimizers.server:",
+    "text_task": "fedlib.tasks:text_task",
     "torch_optim": "fedlib.optimizers.torch:",
 }
 

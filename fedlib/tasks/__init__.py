@@ -12,6 +12,7 @@ from fedlib.errors import Failure, first_line, unknown
 from fedlib.plugins import Function, Names
 from fedlib.task import ClientData, Task
 from fedlib.tasks import users
+from fedlib.tasks.imported import image_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared
 from fedlib.tasks.quadratic import quadratic_task
 
@@ -53,9 +54,11 @@ __all__ = [
     "TASKS",
     "ClientData",
     "Task",
+    "image_task",
     "load_task",
     "quadratic_task",
     "register_task",
+    "text_task",
 ]
 
 

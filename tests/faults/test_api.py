@@ -91,7 +91,12 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     np.savez(folder / "mine.npz", **both)
     lines = [{"client": "ann", "split": split, "text": "word"} for split in ("train", "test")]
     (folder / "words.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for name, kind in (("mine", "npz"), ("words", "jsonl")):
+    both |= {f"{split}_x": np.ones((2, 4, 4), np.uint8) for split in ("train", "test")}
+    np.savez(folder / "pictures.npz", **both)
+    lines = [{**line, "label": word} for line in lines for word in ("good", "bad")]
+    (folder / "labelled.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    kinds = {"mine": "npz", "words": "jsonl", "pictures": "npz", "labelled": "jsonl"}
+    for name, kind in kinds.items():
         datasets.import_file(name, folder / f"{name}.{kind}", folder)
     about = {"id": "paper/figure", "caption": "", "histories": [history()], "root": str(folder)}
     how = {"chunk_clients": 1, "checkpoint": str(folder / "kept"), "checkpoint_every": 1}
@@ -108,6 +113,17 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"A": np.ones((2, 1, 1)), "b": np.ones((2, 1)), "weights": [1.0, 1.0], "x0": [0.0]}
             | {"offset": [0.0, 0.0], "name": "mine", "test": "loss"},
         ),
+        "image_task": (
+            tasks.image_task,
+            {"data": "pictures", "clients": 2, "alpha": 1.0, "seed": 0, "data_root": str(folder)}
+            | {"model": None, "transform": None},
+        ),
+        "text_task": (
+            tasks.text_task,
+            {"data": "labelled", "clients": 2, "alpha": 1.0, "seed": 0, "data_root": str(folder)}
+            | {"model": None, "words": 9, "length": 4},
+        ),
+        "confusion": (fedlib.confusion, {"task": labelled(), "history": history()}),
         "ClientData": (
             fedlib.ClientData,
             {"x": torch.ones(4, 3), "y": torch.zeros(4), "parts": [[0, 1], [2, 3]]}
