@@ -300,7 +300,8 @@ def components() -> Iterator[tuple[str, tuple[Callable[..., Any], dict[str, Any]
         options = {
             key: each for key, each in vars_of(kind.rule()).items() if key not in kind.without
         }
-        yield f"torch_optim.{name}", (kind, {"params": [nn.Parameter(torch.ones(2))], **options})
+        right = {"params": [nn.Parameter(torch.ones(2))], "lr": 0.1, **options}
+        yield f"torch_optim.{name}", (kind, right)
 
 
 def public() -> Iterator[str]:
