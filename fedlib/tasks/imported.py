@@ -15,12 +15,13 @@ from fedlib.arguments import Seed, checked
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.datasets.store import Root
 from fedlib.datasets.text import WordTokenizer
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require, unknown
 from fedlib.models import AttentionClassifier, SmallCNN
 from fedlib.task import ClientData, Fixed, Task, Transform
 from fedlib.tasks import images
 
 Model = Callable[[], nn.Module]
+MOST = 10**6  # words of a vocabulary, and of a text
 # What else of a task may be given.
 FIELDS = (
     *("name", "loss", "metrics", "reduction", "l2", "rounds", "clients_per_round", "batch_size"),
@@ -115,7 +116,7 @@ def text_task(
             logit per class. Default :class:`fedlib.models.AttentionClassifier`.
         clients, alpha, seed, data_root: as of :func:`image_task`.
         words: of the vocabulary, with the four special ones.
-        length: numbers that a text becomes, 3 or more.
+        length: numbers that a text becomes.
         **fields: of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
 
     Returns:
@@ -125,6 +126,8 @@ def text_task(
         Error: no such data, or texts without labels; a number out of its range; a field that there
             is not.
     """
+    require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
+    require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
     dataset = datasets.load_text(data, data_root)
     labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
     names = dataset.clients

@@ -196,7 +196,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         (lambda: fedlib.image_task("plain", clients=2, alpha=0.0), "alpha is 0.0"),
         (lambda: fedlib.image_task("plain", clients=2, round=3), "unknown field .* 'round': did"),
         (lambda: fedlib.text_task("tagged"), "texts of 'tagged' have no label"),
-        (lambda: fedlib.text_task("topics", words=4), "vocabulary size is 4"),
+        (lambda: fedlib.text_task("topics", words=4), "words is 4; allowed"),
         (lambda: fedlib.text_task("topics", length=2), "length is 2"),
     ):
         with pytest.raises(fedlib.Error, match=message):
