@@ -35,14 +35,24 @@ if TYPE_CHECKING:
         Scaffold,
         ServerOnly,
         clients_for_budget,
+        register,
     )
-    from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
+    from fedlib.engine import History, RunConfig, confusion, grid, run  # type: ignore[no-redef]
     from fedlib.errors import Error
+    from fedlib.figures import plot
     from fedlib.optimizers import client, server
     from fedlib.optimizers import mime as base
     from fedlib.optimizers import torch as torch_optim
     from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
-    from fedlib.tasks import ClientData, Task, load_task, quadratic_task
+    from fedlib.tasks import (
+        ClientData,
+        Task,
+        image_task,
+        load_task,
+        quadratic_task,
+        register_task,
+        text_task,
+    )
 
 __version__ = "0.1.0"
 
@@ -78,14 +88,20 @@ __all__ = [
     "base",
     "client",
     "clients_for_budget",
+    "confusion",
     "grid",
+    "image_task",
     "list_algorithms",
     "list_tasks",
     "load_task",
     "partition",
+    "plot",
     "quadratic_task",
+    "register",
+    "register_task",
     "run",
     "server",
+    "text_task",
     "torch_optim",
 ]
 
@@ -124,12 +140,18 @@ _PLACES = {
     "base": "fedlib.optimizers.mime:",
     "client": "fedlib.optimizers.client:",
     "clients_for_budget": "fedlib.algorithms:clients_for_budget",
+    "confusion": "fedlib.engine:confusion",
     "grid": "fedlib.engine:grid",
+    "image_task": "fedlib.tasks:image_task",
     "load_task": "fedlib.tasks:load_task",
     "partition": "fedlib.partitioners:",
+    "plot": "fedlib.figures:plot",
     "quadratic_task": "fedlib.tasks:quadratic_task",
+    "register": "fedlib.algorithms:register",
+    "register_task": "fedlib.tasks:register_task",
     "run": "fedlib.engine:run",
     "server": "fedlib.optimizers.server:",
+    "text_task": "fedlib.tasks:text_task",
     "torch_optim": "fedlib.optimizers.torch:",
 }
 
@@ -153,14 +175,14 @@ def __dir__() -> list[str]:
 
 
 def list_tasks() -> list[str]:
-    """The names of all tasks."""
-    from fedlib.tasks import TASKS
+    """The names of all tasks: fedlib's, registered ones, and those of installed packages."""
+    from fedlib.tasks import NAMES
 
-    return list(TASKS)
+    return NAMES.every()
 
 
 def list_algorithms() -> list[str]:
-    """The names of all algorithms."""
-    from fedlib.algorithms import METHODS
+    """The names of all algorithms: fedlib's, registered ones, and those of installed packages."""
+    from fedlib.algorithms import NAMES
 
-    return list(METHODS)
+    return NAMES.every()

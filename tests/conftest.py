@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedlib import cli, engine
+from fedlib import algorithms, cli, engine, tasks
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,13 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     yield tmp_path
+
+
+@pytest.fixture(autouse=True)
+def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers, the next one does not know."""
+    for names in (algorithms.NAMES, tasks.NAMES):
+        monkeypatch.setattr(names, "registered", {})
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "randomness",
         "losses",
         "component",
+        "plugins",
         "task",
     ),
     ("models", "datasets", "partitioners", "papers"),

@@ -43,6 +43,7 @@ from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import mime as bases
+from fedlib.plugins import Names, called
 
 # name -> what makes the method with its defaults: its class, or a function that composes it.
 METHODS: dict[str, Callable[[], Algorithm]] = {
@@ -67,6 +68,7 @@ METHODS: dict[str, Callable[[], Algorithm]] = {
     "mime_mvr": MimeMVR,
     "mimelite_mvr": MimeLiteMVR,
 }
+NAMES = Names("algorithm", METHODS)
 CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
     "sgd": clients.SGD,
     "sgdm": clients.SGDM,
@@ -79,6 +81,7 @@ CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
 __all__ = [
     "CLIENT_OPTIMIZERS",
     "METHODS",
+    "NAMES",
     "AdaAlter",
     "AdaFedAdam",
     "Algorithm",
@@ -102,7 +105,52 @@ __all__ = [
     "build",
     "clients_for_budget",
     "hyperparameters",
+    "register",
 ]
+
+
+@checked
+def register(name: str, algorithm: Algorithm | Callable[..., Any]) -> None:
+    """Make an algorithm of your own known by a name, as those of fedlib are.
+
+    :func:`fedlib.run` and :func:`fedlib.grid` then take the name, with its fields as overrides, and
+    :func:`fedlib.list_algorithms` has it; as long as this Python runs. The command line takes
+    ``MODULE:NAME`` instead, and names that an installed package declares; see
+    :mod:`fedlib.plugins`.
+
+    Args:
+        name: letters, digits, ``_`` and ``-``; one that was registered before is replaced.
+        algorithm: a class derived from :class:`fedlib.Algorithm` whose fields have defaults, a
+            function without arguments that makes a method, or a method.
+
+    Raises:
+        Error: a name of fedlib's, or no algorithm comes out.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.register("calm", lambda: fedlib.FedOpt(server=fedlib.server.SGD(lr=0.1)))
+        >>> build("calm", client_lr=0.5).client.lr
+        0.5
+        >>> "calm" in fedlib.list_algorithms()
+        True
+        >>> del NAMES.registered["calm"]
+    """
+    _made(name, algorithm)
+    NAMES.register(name, algorithm)
+
+
+def _made(name: str, algorithm: Any = None) -> Algorithm:
+    """A named algorithm with its defaults, or one that is to have this name."""
+    if algorithm is None:
+        algorithm = METHODS[name] if name in METHODS else NAMES.find(name)
+    if not isinstance(algorithm, Algorithm) and callable(algorithm):
+        algorithm = called(f"algorithm {name!r}", algorithm)
+    if not isinstance(algorithm, Algorithm):
+        raise Error(
+            f"algorithm {name!r} gives {shown(algorithm)}; it must be a class derived from "
+            "fedlib.Algorithm, a function that makes a method, or a method"
+        )
+    return algorithm
 
 
 @checked
@@ -129,7 +177,7 @@ def build(name: str, **values: Any) -> Algorithm:
     """A named algorithm with hyperparameters in the papers' words.
 
     Args:
-        name: one of :data:`METHODS`.
+        name: one of :data:`METHODS`, or an algorithm of the user's; see :func:`register`.
         **values: hyperparameters; see :func:`hyperparameters` for the names and defaults.
 
     Raises:
@@ -146,7 +194,7 @@ def build(name: str, **values: Any) -> Algorithm:
         value = value.item() if isinstance(value, np.generic) else value
         places[key].check(key, value)
         changes.setdefault(places[key].part, {})[places[key].field] = value
-    method = METHODS[name]()
+    method = _made(name)
     own = changes.pop("", {})
     if optimizer != "sgd":
         own["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
@@ -184,11 +232,9 @@ class _Place:
 
 def _places(name: str, client_optimizer: str) -> dict[str, _Place]:
     """The places of a method's hyperparameters, by override key."""
-    if name not in METHODS:
-        raise unknown("algorithm", name, METHODS)
+    method = _made(name)
     if client_optimizer not in CLIENT_OPTIMIZERS:
         raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
-    method = METHODS[name]()
     places: dict[str, _Place] = {}
 
     def add(part: str, owner: Component) -> None:

@@ -7,8 +7,18 @@ from typing import Annotated
 
 import typer
 
-TaskName = Annotated[str, typer.Argument(help="Task; see 'fedlib list tasks'.")]
-AlgorithmName = Annotated[str, typer.Argument(help="Algorithm; see 'fedlib list algorithms'.")]
+TaskName = Annotated[
+    str,
+    typer.Argument(
+        help="Task, see 'fedlib list tasks'; or MODULE:FUNCTION of yours in this folder."
+    ),
+]
+AlgorithmName = Annotated[
+    str,
+    typer.Argument(
+        help="Algorithm, see 'fedlib list algorithms'; or MODULE:NAME of yours in this folder."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataRoot = Annotated[
     Path | None, typer.Option("--data-root", help="Data folder; default $FEDLIB_DATA, else data/.")

@@ -25,17 +25,22 @@ def list_(
     data_root: DataRoot = None,
 ) -> None:
     """What there is: tasks, algorithms, data sets, figures."""
-    from fedlib import datasets
-    from fedlib.algorithms import METHODS
+    from fedlib import algorithms, datasets, tasks
     from fedlib.errors import unknown
     from fedlib.reproduction import draw
-    from fedlib.tasks import TASKS
 
     every = {
         "tasks": {
-            name: {"papers": papers, "about": about} for name, (_, papers, about) in TASKS.items()
+            **{
+                n: {"papers": papers, "about": about}
+                for n, (_, papers, about) in tasks.TASKS.items()
+            },
+            **{n: {"papers": "", "about": place} for n, place in tasks.NAMES.brought().items()},
         },
-        "algorithms": {name: {"about": _first_line(method)} for name, method in METHODS.items()},
+        "algorithms": {
+            **{n: {"about": _first_line(method)} for n, method in algorithms.METHODS.items()},
+            **{n: {"about": place} for n, place in algorithms.NAMES.brought().items()},
+        },
         "data": {
             name: {
                 "about": card.get("title", "(its card is broken)")

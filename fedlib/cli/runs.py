@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +40,7 @@ def run(
     """Train one algorithm on one task and store the run; a stored run is answered from disk."""
     from fedlib.results import Store
 
+    _look_here(task, algorithm)
     overrides = parse_pairs(set_, "--set")
     history = Store(store_root(data_root)).run(
         _load(task, preset, seed, data_root, option, as_json),
@@ -100,6 +103,7 @@ def grid(
     from fedlib.engine import grid as fedlib_grid
     from fedlib.results import Store
 
+    _look_here(task, algorithm)
     overrides = parse_pairs(set_, "--set")
     settings = (*inspect.signature(fedlib_grid).parameters, "keep_params", "refresh")
     parsed = parse_axes(axes, overrides, settings)
@@ -123,6 +127,12 @@ def grid(
     table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
     text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
     show(frame.to_dict("records"), as_json, text)
+
+
+def _look_here(*names: str) -> None:
+    """Find ``MODULE:NAME`` from the current folder, as ``python -m`` does."""
+    if any(":" in name for name in names) and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
 
 
 def _load(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
+import json
 import os
 import zipfile
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedlib.arguments import checked
 from fedlib.datasets import npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
-from fedlib.datasets.dataset import OPTIONAL, REQUIRED
+from fedlib.datasets.dataset import OPTIONAL, REQUIRED, SPLITS
 from fedlib.errors import Error, first_line, unknown
 
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
@@ -39,7 +40,8 @@ def import_file(
     to 255) or floating point, stored as float32; labels and codes are integers, 0 or more.
 
     ``.jsonl``: an object a line with ``client``, ``split`` (``"train"`` or ``"test"``), ``text``,
-    and on all lines ``label`` (an integer), on all lines ``tags`` (a list of strings), or neither.
+    and on all lines ``label`` (an integer; or a word: the classes are then the words, sorted), on
+    all lines ``tags`` (a list of strings), or neither.
 
     Args:
         name: of a known data set, whose format the file must then have, or any new name made of
@@ -186,6 +188,16 @@ def _check_labels(
         raise Error(f"{where} has label {largest}, but classes names only {len(classes)}")
 
 
+def _check_label(label: int | str, where: str, known: Description | None) -> None:
+    """Require a label that a known data set has, by its number or name."""
+    if isinstance(label, int):
+        _check_labels(label, where, known, None)
+    elif known and known.classes and label not in known.classes:
+        raise Error(f"{where}: {unknown('label', label, known.classes)}")
+    elif known and known.class_count and not known.classes:
+        raise Error(f"{where} has label {label!r}, but the labels of {known.title} are numbers")
+
+
 def _classes(archive: Any, path: Path, known: Description | None) -> list[str] | None:
     if "classes" not in archive:
         return None
@@ -211,7 +223,7 @@ class _Line(BaseModel):
     client: str
     split: Literal["train", "test"]
     text: str
-    label: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    label: Any = None
     tags: list[str] = []
 
     @property
@@ -220,33 +232,72 @@ class _Line(BaseModel):
         return next((key for key in ("label", "tags") if key in self.model_fields_set), None)
 
 
+class _Numbered(_Line):
+    """One whose label is a number."""
+
+    label: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+
+class _Worded(_Line):
+    """One whose label is a word."""
+
+    label: Annotated[str, Field(min_length=1)] = ""
+
+
 def _texts(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
     ignored: set[str] = set()
     lines = _lines(path, known)
     first = next(lines, None)
     target = first.target if first else None
+    # Words become numbers: the known ones' places, or as they come.
+    codes = {word: code for code, word in enumerate((known and known.classes) or ())}
 
     def texts() -> Iterator[npy.Text]:
         for line in itertools.chain([first] if first else [], lines):
             ignored.update(line.model_extra or ())
             goal = getattr(line, target) if target else None
+            goal = codes.setdefault(goal, len(codes)) if isinstance(goal, str) else goal
             yield line.split, line.client, line.text.encode(), goal
 
     card = npy.write_texts(folder, path.name, texts(), target, known=known)
+    if isinstance(first, _Worded) and target == "label" and not card["classes"]:
+        card["classes"] = _sorted(folder, codes)
     return {**card, "ignored_fields": sorted(ignored)}
+
+
+def _sorted(folder: Path, codes: dict[str, int]) -> list[str]:
+    """Number the labels anew, by their words in alphabetical order; the words."""
+    words = sorted(codes)
+    numbers = np.empty(len(words), dtype=np.int64)
+    numbers[[codes[word] for word in words]] = np.arange(len(words))
+    for split in SPLITS:
+        key = f"{split}_label"
+        npy.save(folder, key, numbers[np.load(folder / f"{key}.npy")])
+    return words
+
+
+def _kind(content: bytes) -> type[_Line]:
+    """What the lines of a file are, by its first one."""
+    try:
+        first = json.loads(content)
+    except (ValueError, RecursionError):
+        return _Numbered  # whose check says what is wrong
+    return _Worded if isinstance(first, dict) and isinstance(first.get("label"), str) else _Numbered
 
 
 def _lines(path: Path, known: Description | None) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
+    kind: type[_Line] | None = None
     with open(path, "rb") as lines:
         for number, content in enumerate(lines, start=1):
             where = f"{path.name}, line {number}"
             content = content.removeprefix(codecs.BOM_UTF8).strip()
             if not content:
                 continue
+            kind = kind or _kind(content)
             try:
-                line = _Line.model_validate_json(content)
+                line = kind.model_validate_json(content)
             except ValidationError as error:
                 (first, *_) = error.errors()
                 place = "".join(f"{part}: " for part in first["loc"])
@@ -258,7 +309,7 @@ def _lines(path: Path, known: Description | None) -> Iterator[_Line]:
             if known and known.class_count and line.target != "label":
                 raise Error(f"{where}: lacks 'label', which {known.title} needs")
             if line.target == "label":
-                _check_labels(line.label, where, known, None)
+                _check_label(line.label, where, known)
             if before and line.target != before.target:
                 raise Error(
                     f"{where}: has {line.target or 'neither label nor tags'}, but the lines before "

@@ -16,7 +16,7 @@ import torch
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
-from fedlib.engine.fingerprint import fingerprint
+from fedlib.engine.fingerprint import code, fingerprint
 from fedlib.engine.precision import DTYPES, stored
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
@@ -37,7 +37,8 @@ class RunConfig:
         task: name, preset, seed, options, fingerprint of the data (of a task made by hand: of all
             its parts), whether it is a stand-in.
         algorithm: the algorithm's name, or the class of a composed one.
-        method: the method with all its parts and hyperparameters.
+        method: the method with all its parts and hyperparameters; of one with classes that are not
+            fedlib's also a hash of their code.
         rounds, clients_per_round, batch_size, local_steps, eval_every, dtype: as named.
         local_epochs: one number, or (low, high): drawn for each client and round.
         seeds: of initialisation, client sampling and batches.
@@ -148,7 +149,7 @@ def configure(
             "stand_in": task.stand_in,
         },
         algorithm=name,
-        method=method.describe(),
+        method=_described(method),
         rounds=rounds,
         clients_per_round=cohort,
         batch_size=batch_size,
@@ -159,6 +160,11 @@ def configure(
         seeds=_seeds(seed),
     )
     return Configured(config, method, given_task)
+
+
+def _described(method: Algorithm) -> dict[str, Any]:
+    written = code(method)
+    return {**method.describe(), **({"code": written} if written else {})}
 
 
 def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> None:
@@ -202,8 +208,6 @@ def named_method(
     Raises:
         Error: an unknown name or key, or a value out of its range.
     """
-    if name not in algorithms.METHODS:
-        raise unknown("algorithm", name, algorithms.METHODS)
     given = dict(overrides)
     optimizer = given.get("client_optimizer", "sgd")
     known = algorithms.hyperparameters(name, optimizer)

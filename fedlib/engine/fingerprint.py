@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedlib.component import Component
 from fedlib.task import ClientData, Task
 
 
@@ -54,6 +56,42 @@ def digest(values: Any) -> str:
     hashed = _Hash()
     hashed.add(values)
     return hashed.sha.hexdigest()
+
+
+def code(method: Component) -> str:
+    """16 hex digits for the code of a method's classes that are not fedlib's; empty if all are.
+
+    A class counts by its functions and by what they take from closures, defaults and globals, so
+    that a stored run does not answer for an algorithm that was changed under the same name.
+    """
+    classes = dict.fromkeys(_users(method))
+    hashed = _Hash()
+    for kind in classes:
+        hashed.add(kind)
+        for name, member in vars(kind).items():
+            # What is between two underscores is Python's and dataclasses'.
+            if not name.startswith("__") or name == "__post_init__":
+                hashed.add(name)
+                hashed.add(_function_of(member))
+    return hashed.sha.hexdigest()[:16] if classes else ""
+
+
+def _users(component: Component) -> Iterator[type]:
+    """The classes of a component and its parts that are not fedlib's."""
+    for kind in type(component).__mro__:
+        if issubclass(kind, Component) and kind.__module__.split(".")[0] != "fedlib":
+            yield kind
+    for field in fields(component):
+        part = getattr(component, field.name)
+        if isinstance(part, Component):
+            yield from _users(part)
+
+
+def _function_of(member: Any) -> Any:
+    """The function behind a property, a static or a class method; else the member itself."""
+    if isinstance(member, property):
+        return member.fget
+    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
 
 
 def _of_data(data: ClientData) -> str:

@@ -2,7 +2,8 @@
 
 A configuration × client pair is a row. All parameters of a row lie in one vector of length P; the
 model sees views of them, either with a leading row axis (layers that carry rows, or any module
-through ``torch.func.vmap``) or in their ordinary shapes (one row).
+through ``torch.func.vmap``) or in their ordinary shapes (one row, or row after row for a module
+that ``vmap`` cannot run, such as ``torch.nn.GRU``).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
 
+# What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values.
+NO_VMAP = ("atching rule", "vmap")
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
@@ -40,6 +43,7 @@ class FlatModel:
         # Opened around every forward pass; see fedlib.engine.precision.
         self.forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.carries_rows = bool(getattr(model, "carries_rows", False))
+        self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
         self._all = dict(self.model.named_parameters())
         trained = {n: p for n, p in self._all.items() if p.requires_grad}
         if not trained:
@@ -193,15 +197,44 @@ class FlatModel:
         rows = len(leaves[0])
         outer = randomness.masks.active()
         x = x.repeat_interleave(rows // len(x), dim=0)
-        if outer is None:
-            return torch.func.vmap(partial(self._call, function))(list(leaves), x)
-        keys = outer.keys.repeat_interleave(rows // len(outer.keys))
+        given: tuple[Any, ...] = (list(leaves), x)
+        call: Callable[..., Any] = partial(self._call, function)
+        if outer is not None:
+            given = (*given, outer.keys.repeat_interleave(rows // len(outer.keys)))
+            call = partial(self._masked, function)
+        if self._vmaps:
+            try:
+                return torch.func.vmap(partial(call, vmapped=True) if outer else call)(*given)
+            except RuntimeError as error:
+                if not any(word in str(error) for word in NO_VMAP):
+                    raise
+                self._vmaps = False
+        return self._looped(call, rows, *given)
 
-        def call(own: list[Tensor], inputs: Tensor, key: Tensor) -> Any:
-            with randomness.masks(key, vmapped=True):
-                return self._call(function, own, inputs)
+    def _masked(
+        self,
+        function: Callable[[Tensor], Any],
+        own: list[Tensor],
+        inputs: Tensor,
+        key: Tensor,
+        vmapped: bool = False,
+    ) -> Any:
+        """One row, with its dropout masks."""
+        with randomness.masks(key, vmapped=vmapped):
+            return self._call(function, own, inputs)
 
-        return torch.func.vmap(call)(list(leaves), x, keys)
+    @staticmethod
+    def _looped(
+        call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
+    ) -> Any:
+        """Row after row, for models that vmap cannot run."""
+        every = [
+            call([leaf[row] for leaf in leaves], *(each[row] for each in given))
+            for row in range(rows)
+        ]
+        if isinstance(every[0], tuple):
+            return tuple(torch.stack(parts) for parts in zip(*every, strict=True))
+        return torch.stack(every)
 
     def _with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self.model.features(x)  # type: ignore[operator]

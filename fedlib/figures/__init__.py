@@ -5,6 +5,7 @@ from fedlib.figures.curves import learning_curves
 from fedlib.figures.distributions import client_density, client_distribution
 from fedlib.figures.heat_map import heat_map
 from fedlib.figures.partitions import client_labels, unique_labels
+from fedlib.figures.plotting import plot
 from fedlib.figures.save import save
 from fedlib.figures.tables import table
 
@@ -16,6 +17,7 @@ __all__ = [
     "heat_map",
     "layers",
     "learning_curves",
+    "plot",
     "save",
     "table",
     "unique_labels",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -80,6 +80,23 @@ def look(algorithm: str) -> Look:
         return known[algorithm]
     number = sum(algorithm.encode())
     return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], _DOT)
+
+
+def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -> dict[str, Look]:
+    """A look for each line of one picture, no two alike.
+
+    Args:
+        labels: of the lines.
+        known: looks that some of them have already, whatever their own label.
+    """
+    given = known or {}
+    looks = {label: replace(given[label], label=label) for label in labels if label in given}
+    taken = {look.color for look in looks.values()}
+    free = [color for color in _OTHERS if color not in taken] or list(_OTHERS)
+    for number, label in enumerate(label for label in labels if label not in looks):
+        linestyle = ("-", _DASH, _DOT, _DASHDOT)[number // len(free) % 4]
+        looks[label] = Look(label, free[number % len(free)], "osv^D<>"[number % 7], linestyle)
+    return looks
 
 
 def apply() -> None:

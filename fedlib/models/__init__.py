@@ -12,6 +12,7 @@ from fedlib.models.resnet import ResNet
 from fedlib.models.resnet_gn import ResNet18GN
 from fedlib.models.sent140_lstm import Sent140LSTM
 from fedlib.models.shakespeare_lstm import ShakespeareLSTM
+from fedlib.models.small_cnn import SmallCNN
 from fedlib.models.softmax import Softmax
 from fedlib.models.tag_model import TagModel
 from fedlib.models.vgg import VGG11
@@ -31,6 +32,7 @@ __all__ = [
     "ResNet18GN",
     "Sent140LSTM",
     "ShakespeareLSTM",
+    "SmallCNN",
     "Softmax",
     "TagModel",
     "WindowModel",

@@ -15,6 +15,15 @@ They run the code of the client and server optimizers on an ordinary model:
 >>> losses[2] < losses[0]
 True
 
+Torch's learning-rate schedulers work on all of them. DeltaSGD and SPS find their own step sizes; of
+these ``lr`` (default 1) is a factor, which a scheduler changes:
+
+>>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
+>>> loss = optimizer.step(closure)
+>>> scheduler.step()
+>>> optimizer.param_groups[0]["lr"]
+0.1
+
 What an optimizer keeps for a parameter group lies in the state of the group's first parameter, so
 ``state_dict`` and ``load_state_dict`` are torch's own.
 """
@@ -28,8 +37,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedlib.component import Component
-from fedlib.errors import Error, first_line, unknown
+from fedlib.component import Component, non_negative
+from fedlib.errors import Error, first_line, require, unknown
 from fedlib.optimizers import client, server
 
 __all__ = ["SPS", "DeltaSGD", "Yogi"]
@@ -39,13 +48,17 @@ Group = dict[str, Any]
 
 
 class _Backed(torch.optim.Optimizer):
-    """An optimizer whose options, and their defaults, are the fields of a component."""
+    """An optimizer whose options, and their defaults, are the fields of a component.
+
+    ``lr`` is an option in any case: of a component without one a factor on its steps.
+    """
 
     rule: type[Component]
     without: tuple[str, ...] = ()  # fields that are no options here
 
     def __init__(self, params: Iterable[Any], **options: Any) -> None:
-        defaults = {field.name: field.default for field in dataclasses.fields(self.rule)}
+        fields = dataclasses.fields(self.rule)
+        defaults = {"lr": 1.0, **{field.name: field.default for field in fields}}
         for name in self.without:
             del defaults[name]
         for name in options:
@@ -61,6 +74,10 @@ class _Backed(torch.optim.Optimizer):
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
         super().add_param_group(param_group)
+        lr = self.param_groups[-1]["lr"]
+        one = lr.numel() == 1 if isinstance(lr, Tensor) else isinstance(lr, (int, float))
+        require(one and not isinstance(lr, bool), "lr", lr, "a finite number >= 0")
+        non_negative(float(lr), "lr")
         self._rule(self.param_groups[-1])
 
     def _rule(self, group: Group) -> Any:
@@ -79,6 +96,12 @@ def _g(group: Group) -> Tensor:
     return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in own])
 
 
+def _scaled(group: Group, x: Tensor, new: Tensor) -> Tensor:
+    """Where a step from ``x`` to ``new`` leads that is multiplied by the group's ``lr``."""
+    lr = group.get("lr", 1.0)  # a state of before there was one has none
+    return new if lr == 1 else x + lr * (new - x)
+
+
 def _parts(group: Group, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Each parameter with its part of a vector ``[P]``, in the parameter's shape."""
     params = group["params"]
@@ -94,11 +117,11 @@ def _write(group: Group, vector: Tensor) -> None:
 class DeltaSGD(_Backed):
     """Delta-SGD as an optimizer; see :class:`fedlib.DeltaSGD` for the rule and its options.
 
-    There is no learning rate. ``step(closure)`` evaluates the closure where the parameters stand
-    and, from the second step on, once more at the previous point, so the closure must compute
-    both times on the same batch; models with dropout draw a mask each time. With
-    ``reuse_gradient=True`` a step needs no closure: it takes the gradients that ``backward`` left,
-    and compares them with the previous step's. Each parameter group finds its own step size.
+    ``lr`` multiplies the step that it finds (default 1). ``step(closure)`` evaluates the closure
+    where the parameters stand and, from the second step on, once more at the previous point, so the
+    closure must compute both times on the same batch; models with dropout draw a mask each time.
+    With ``reuse_gradient=True`` a step needs no closure: it takes the gradients that ``backward``
+    left, and compares them with the previous step's. Each parameter group finds its own step size.
     """
 
     rule = client.DeltaSGD
@@ -137,7 +160,7 @@ class DeltaSGD(_Backed):
             state = self.state[group["params"][0]]
             old = state["gradient"] if group["reuse_gradient"] else old
             new, changed = self._rule(group).advance(x, g, old, state)
-            _write(group, new)
+            _write(group, _scaled(group, x, new))
             state.update(changed)
         return loss
 
@@ -145,8 +168,8 @@ class DeltaSGD(_Backed):
 class SPS(_Backed):
     """SGD with the stochastic Polyak step size; see :class:`fedlib.SPS` for rule and options.
 
-    There is no learning rate. A step needs the loss: from a closure, or as ``step(loss=loss)``
-    after ``backward``. The gradient's norm is over all parameter groups.
+    ``lr`` multiplies the step that it finds (default 1). A step needs the loss: from a closure, or
+    as ``step(loss=loss)`` after ``backward``. The gradient's norm is over all parameter groups.
     """
 
     rule = client.SPS
@@ -167,7 +190,9 @@ class SPS(_Backed):
         square = torch.stack([g.square().sum() for g in gradients]).sum().reshape(1)
         value = torch.as_tensor(loss, dtype=square.dtype, device=square.device).detach().reshape(1)
         for group, g in zip(self.param_groups, gradients, strict=True):
-            _write(group, _x(group) - self._rule(group).step_size(value, square) * g)
+            x = _x(group)
+            new = x - self._rule(group).step_size(value, square) * g
+            _write(group, _scaled(group, x, new))
         return loss
 
 

@@ -1,4 +1,4 @@
-"""The papers' tasks by name."""
+"""Tasks by name: the papers', and those that users bring."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 from fedlib.arguments import Seed, checked
 from fedlib.errors import Failure, first_line, unknown
+from fedlib.plugins import Function, Names
 from fedlib.task import ClientData, Task
+from fedlib.tasks import users
+from fedlib.tasks.imported import image_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared
 from fedlib.tasks.quadratic import quadratic_task
 
@@ -41,10 +44,42 @@ TASKS: dict[str, tuple[str, str, str]] = {
     "ag_news": ("news", "delta_sgd", "AG News, Dirichlet over 50 clients, DistilBERT"),
     "dbpedia": ("news", "delta_sgd", "DBpedia, Dirichlet over 50 clients, DistilBERT"),
 }
+NAMES = Names("task", TASKS)
 # Stored as floats, however they are given: 1 and 1.0 are the same run.
 FLOATS = ("alpha", "beta", "width", "l2")
 
-__all__ = ["PRESETS", "TASKS", "ClientData", "Task", "load_task", "quadratic_task"]
+__all__ = [
+    "NAMES",
+    "PRESETS",
+    "TASKS",
+    "ClientData",
+    "Task",
+    "image_task",
+    "load_task",
+    "quadratic_task",
+    "register_task",
+    "text_task",
+]
+
+
+@checked
+def register_task(name: str, function: Function) -> None:
+    """Make a task of your own known by a name, as those of fedlib are.
+
+    :func:`fedlib.load_task` then takes the name, with the function's arguments as options, and
+    :func:`fedlib.list_tasks` has it; as long as this Python runs. The command line takes
+    ``MODULE:FUNCTION`` instead, and names that an installed package declares; see
+    :mod:`fedlib.plugins`.
+
+    Args:
+        name: letters, digits, ``_`` and ``-``; one that was registered before is replaced.
+        function: makes the :class:`fedlib.Task`. Where it has arguments ``preset``, ``seed`` or
+            ``data_root``, it gets those of :func:`fedlib.load_task`.
+
+    Raises:
+        Error: a name of fedlib's.
+    """
+    NAMES.register(name, function)
 
 
 def defaults(name: str, preset: str = "paper") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -99,25 +134,26 @@ def load_task(
     data_root: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Task:
-    """A task of the papers.
+    """A task of the papers, or one that you bring.
 
     Args:
-        name: from :func:`fedlib.list_tasks`.
+        name: from :func:`fedlib.list_tasks`, or ``"module:function"``: a function of yours that
+            makes a :class:`fedlib.Task`; see :func:`fedlib.register_task`.
         preset: ``"quick"`` (a small problem of the same kind), ``"laptop"`` (the paper's protocol,
             cut where two cores demand it; the paper's own settings where they do not) or
             ``"paper"``.
         seed: of the partition, and of generated data.
         data_root: where prepared data lies; default ``FEDLIB_DATA``, else ``data/``.
         **options: the task's own, for instance ``width=0.25`` of cifar10; see its module. None is
-            the preset's default.
+            the preset's default. Of a function of yours, its arguments.
 
     Raises:
-        Error: unknown name, preset or option, or a value out of range.
+        Error: unknown name, preset or option, a value out of range, or a function that fails.
     """
-    if name not in TASKS:
-        raise unknown("task", name, TASKS)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
+    if name not in TASKS:
+        return users.made(name, NAMES.find(name), preset, seed, data_root, options)
     module, preset = _module(name), scale(name, preset)
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}

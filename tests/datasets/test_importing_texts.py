@@ -106,6 +106,47 @@ def test_bad_lines_are_named(tmp_path, second, words):
     assert not (tmp_path / "root").exists()
 
 
+WORDED = [
+    {"client": "a", "split": "train", "text": "one", "label": "sport"},
+    {"client": "a", "split": "train", "text": "two", "label": "arts"},
+    {"client": "b", "split": "test", "text": "three", "label": "Ökologie"},
+    {"client": "b", "split": "test", "text": "four", "label": "arts"},
+]
+
+
+def test_labels_may_be_words(tmp_path):
+    card = datasets.import_file("own", write(tmp_path, WORDED), tmp_path)
+    data = datasets.load_text("own", tmp_path)
+    assert tuple(card["classes"]) == data.classes == ("arts", "sport", "Ökologie")
+    assert data.labels("train").tolist() == [1, 0] and data.labels("test").tolist() == [2, 0]
+    assert datasets.verify("own", tmp_path)["fingerprint"] == data.fingerprint
+    # The order of the lines decides nothing.
+    datasets.import_file("turned", write(tmp_path, WORDED[::-1]), tmp_path)
+    assert datasets.load_text("turned", tmp_path).classes == data.classes
+
+
+def test_words_of_a_known_name_are_its_classes(tmp_path):
+    rows = [
+        {**line, "label": word} for line, word in zip(WORDED, ["Sports", "World"] * 2, strict=True)
+    ]
+    datasets.import_file("ag_news", write(tmp_path, rows), tmp_path)
+    data = datasets.load_text("ag_news", tmp_path)
+    assert data.labels("train").tolist() == [data.classes.index(w) for w in ("Sports", "World")]
+    rows[3]["label"] = "Sport"
+    with pytest.raises(Error, match="line 4: unknown label 'Sport': did you mean 'Sports'"):
+        datasets.import_file("ag_news", write(tmp_path, rows), tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [("a", 1, "string, not 1"), (1, "a", "integer, not 'a'"), ("a", "", "at least 1 character")],
+)
+def test_labels_are_words_on_all_lines_or_numbers(tmp_path, first, second, message):
+    path = write(tmp_path, [row(label=first), row(label=second)])
+    with pytest.raises(Error, match=f"line 2: label: .*{message}"):
+        datasets.import_file("own", path, tmp_path / "root")
+
+
 def test_bytes_that_are_not_utf8(tmp_path):
     path = tmp_path / "own.jsonl"
     path.write_bytes(GOOD.encode() + b'\n{"client": "\xff"}\n')

@@ -91,7 +91,12 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     np.savez(folder / "mine.npz", **both)
     lines = [{"client": "ann", "split": split, "text": "word"} for split in ("train", "test")]
     (folder / "words.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    for name, kind in (("mine", "npz"), ("words", "jsonl")):
+    both |= {f"{split}_x": np.ones((2, 4, 4), np.uint8) for split in ("train", "test")}
+    np.savez(folder / "pictures.npz", **both)
+    lines = [{**line, "label": word} for line in lines for word in ("good", "bad")]
+    (folder / "labelled.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    kinds = {"mine": "npz", "words": "jsonl", "pictures": "npz", "labelled": "jsonl"}
+    for name, kind in kinds.items():
         datasets.import_file(name, folder / f"{name}.{kind}", folder)
     about = {"id": "paper/figure", "caption": "", "histories": [history()], "root": str(folder)}
     how = {"chunk_clients": 1, "checkpoint": str(folder / "kept"), "checkpoint_every": 1}
@@ -108,6 +113,17 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"A": np.ones((2, 1, 1)), "b": np.ones((2, 1)), "weights": [1.0, 1.0], "x0": [0.0]}
             | {"offset": [0.0, 0.0], "name": "mine", "test": "loss"},
         ),
+        "image_task": (
+            tasks.image_task,
+            {"data": "pictures", "clients": 2, "alpha": 1.0, "seed": 0, "data_root": str(folder)}
+            | {"model": None, "transform": None},
+        ),
+        "text_task": (
+            tasks.text_task,
+            {"data": "labelled", "clients": 2, "alpha": 1.0, "seed": 0, "data_root": str(folder)}
+            | {"model": None, "words": 9, "length": 4},
+        ),
+        "confusion": (fedlib.confusion, {"task": labelled(), "history": history()}),
         "ClientData": (
             fedlib.ClientData,
             {"x": torch.ones(4, 3), "y": torch.zeros(4), "parts": [[0, 1], [2, 3]]}
@@ -128,6 +144,8 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             algorithms.hyperparameters,
             {"name": "fedadam", "client_optimizer": "sgdm"},
         ),
+        "register": (algorithms.register, {"name": "mine", "algorithm": fedlib.FedOpt()}),
+        "register_task": (tasks.register_task, {"name": "mine", "function": task}),
         "base.make": (fedlib.base.make, {"name": "adam", "beta1": 0.9, "momentum": 0.9}),
         "by_user": (partition.by_user, {"user_codes": LABELS}),
         "dirichlet": (partition.dirichlet, {**SKEWED, "proportions": np.ones((2, 3))}),
@@ -210,6 +228,14 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             | {"printed": {"fedavg": 0.5}, "printed_rounds": 3, "title": "", "percent": True}
             | {"log_y": False, "legend": True, "by": algorithm_of, "looks": None, "ax": None},
         ),
+        **dict.fromkeys(
+            ("plot", "figures.plot"),
+            (
+                fedlib.plot,
+                {"histories": [history()], "metric": "accuracy", "split": "test", "title": ""}
+                | {"percent": True, "log_y": False, "ax": None},
+            ),
+        ),
         "figures.heat_map": (
             figures.heat_map,
             {"frame": frame(), "x": "client_lr", "y": "server_lr", "metric": "loss"}
@@ -274,7 +300,8 @@ def components() -> Iterator[tuple[str, tuple[Callable[..., Any], dict[str, Any]
         options = {
             key: each for key, each in vars_of(kind.rule()).items() if key not in kind.without
         }
-        yield f"torch_optim.{name}", (kind, {"params": [nn.Parameter(torch.ones(2))], **options})
+        right = {"params": [nn.Parameter(torch.ones(2))], "lr": 0.1, **options}
+        yield f"torch_optim.{name}", (kind, right)
 
 
 def public() -> Iterator[str]:

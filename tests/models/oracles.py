@@ -24,6 +24,7 @@ from fedlib.models import (
     ResNet18GN,
     Sent140LSTM,
     ShakespeareLSTM,
+    SmallCNN,
     Softmax,
     TagModel,
 )
@@ -105,6 +106,12 @@ def delta_cnn(w: Weights, x: Tensor) -> Tensor:
         x = F.conv2d(x, w[name + ".weight"], w[name + ".bias"])
         x = F.relu(F.max_pool2d(x, 2))
     return dense(w, "dense2", F.relu(dense(w, "dense1", x.flatten(1))))
+
+
+def small_cnn(w: Weights, x: Tensor) -> Tensor:
+    for name in ("conv1", "conv2"):
+        x = F.max_pool2d(F.relu(F.conv2d(x, w[name + ".weight"], w[name + ".bias"], padding=1)), 2)
+    return dense(w, "dense", F.relu(dense(w, "dense1", x.flatten(1))))
 
 
 def resnet(counts: tuple[int, ...], kernels: tuple[int, ...], norm: str) -> Oracle:
@@ -226,6 +233,13 @@ MODELS: dict[
     "autoencoder": (lambda: EMNISTAutoencoder(width=0.05), autoencoder, numbers(784), (784,), 2),
     "emnist_cnn": (lambda: EMNISTCNN(width=0.125), emnist_cnn, numbers(1, 28, 28), (62,), 16),
     "delta_cnn": (lambda: DeltaCNN(width=0.3), delta_cnn, numbers(1, 28, 28), (10,), 15),
+    "small_cnn": (
+        lambda: SmallCNN(3, (9, 6), 5, width=0.25),
+        small_cnn,
+        numbers(3, 9, 6),
+        (5,),
+        16,
+    ),
     "vgg11": (lambda: VGG11(width=1 / 64), vgg11, numbers(3, 32, 32), (10,), 8),
     "resnet18_gn": (lambda: ResNet18GN(width=0.0625), resnet18_gn, numbers(3, 24, 24), (10,), 32),
     "resnet18 group": (

@@ -24,6 +24,7 @@ from fedlib.models import (
     ResNet18GN,
     Sent140LSTM,
     ShakespeareLSTM,
+    SmallCNN,
     Softmax,
     TagModel,
 )
@@ -291,3 +292,10 @@ def test_initialisation_repeats_with_torchs_seed() -> None:
     third = EMNISTCNN(width=0.125)
     assert torch.equal(first.conv1.weight, second.conv1.weight)
     assert not torch.equal(first.conv1.weight, third.conv1.weight)
+
+
+def test_a_small_cnn_takes_images_of_any_size() -> None:
+    assert count(SmallCNN(1, (8, 8), 10)) == 160 + 4640 + 128 * 64 + 64 + 650 == 13_706
+    assert SmallCNN(3, (4, 7), 2)(torch.ones(5, 3, 4, 7)).shape == (5, 2)
+    with pytest.raises(Error, match=r"size of an image is .3, 8.; allowed: 4 points or more"):
+        SmallCNN(1, (3, 8), 2)

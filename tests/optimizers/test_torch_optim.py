@@ -241,3 +241,106 @@ def test_they_train_an_ordinary_network(ours: Any) -> None:
 
     losses = [optimizer.step(closure).item() for _ in range(60)]
     assert losses[-1] < 0.6 * losses[0]
+
+
+# ------------------------------------------------------------------------ learning-rate schedulers
+
+Schedulers = torch.optim.lr_scheduler
+SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+    "step": lambda optimizer: Schedulers.StepLR(optimizer, step_size=2, gamma=0.5),
+    "cosine": lambda optimizer: Schedulers.CosineAnnealingLR(optimizer, T_max=STEPS),
+    "warm-up": lambda optimizer: Schedulers.SequentialLR(
+        optimizer,
+        [Schedulers.LinearLR(optimizer, 0.1, 1.0, 3), Schedulers.ExponentialLR(optimizer, 0.8)],
+        milestones=[3],
+    ),
+}
+
+
+def factors(name: str) -> list[float]:
+    """What torch's scheduler makes of a rate of 1 on torch's own SGD."""
+    sgd = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler, rates = SCHEDULERS[name](sgd), []
+    for _ in range(STEPS):
+        rates.append(sgd.param_groups[0]["lr"])
+        sgd.step()
+        scheduler.step()
+    return rates
+
+
+def delta_sgd(rates: list[float]) -> np.ndarray:
+    """Delta-SGD's points on the quadratic, its steps multiplied by rates."""
+    A, b, x, _ = quadratic()
+    previous, eta, theta = x, 0.2, 1.0
+    for rate in rates:
+        g, before = A @ x - b, A @ previous - b
+        grown = eta * np.sqrt(1 + 0.1 * theta)
+        moved, turned = np.linalg.norm(x - previous), np.linalg.norm(g - before)
+        new = min(grown, moved / turned) + 1e-8 if moved > 0 and turned > 0 else grown
+        theta, eta = new / eta, new
+        previous, x = x, x - rate * eta * g
+    return x
+
+
+def sps(rates: list[float]) -> np.ndarray:
+    A, b, x, offset = quadratic()
+    for rate in rates:
+        g, value = A @ x - b, 0.5 * x @ A @ x - b @ x + offset
+        x = x - rate * value / (0.5 * g @ g + 1e-8) * g
+    return x
+
+
+def yogi(rates: list[float]) -> np.ndarray:
+    A, b, x, _ = quadratic()
+    m, v = np.zeros(5), np.zeros(5)
+    for t, rate in enumerate(rates, 1):
+        g = A @ x - b
+        m, v = 0.9 * m + 0.1 * g, v - 0.01 * g**2 * np.sign(v - g**2)
+        step = np.sqrt(1 - 0.99**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-3)
+        x = x - 0.01 * rate * step
+    return x
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [(torch_optim.DeltaSGD, delta_sgd), (torch_optim.SPS, sps), (torch_optim.Yogi, yogi)],
+)
+def test_follows_torchs_schedulers(ours: Any, expected: Any, name: str) -> None:
+    model = Quadratic()
+    optimizer = ours(model.parameters())
+    scheduler, closure = SCHEDULERS[name](optimizer), closure_of(model, optimizer)
+    for _ in range(STEPS):
+        optimizer.step(closure)
+        scheduler.step()
+    rates = factors(name)
+    assert len(set(rates)) > 2
+    np.testing.assert_allclose(model.x().detach().numpy(), expected(rates), atol=1e-9)
+    assert np.abs(expected(rates) - expected([1.0] * STEPS)).max() > 1e-6
+
+
+def test_a_plateau_lowers_the_rate() -> None:
+    optimizer = torch_optim.DeltaSGD(Quadratic().parameters(), lr=0.8)
+    scheduler = Schedulers.ReduceLROnPlateau(optimizer, factor=0.25, patience=1)
+    for _ in range(4):
+        scheduler.step(1.0)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
+
+
+def test_a_state_without_a_rate_is_that_of_one() -> None:
+    """What was saved before there was the option."""
+    model = Quadratic()
+    optimizer = torch_optim.SPS(model.parameters())
+    state = optimizer.state_dict()
+    for group in state["param_groups"]:
+        del group["lr"]
+    optimizer.load_state_dict(state)
+    optimizer.step(closure_of(model, optimizer))
+    np.testing.assert_allclose(model.x().detach().numpy(), sps([1.0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("lr", [-0.1, float("nan"), float("inf"), "x", None])
+def test_a_wrong_rate_is_refused(lr: Any) -> None:
+    for ours in (torch_optim.DeltaSGD, torch_optim.SPS):
+        with pytest.raises(fedlib.Error, match=f"lr is {lr!r}"):
+            ours([nn.Parameter(torch.ones(2))], lr=lr)

@@ -1,0 +1,246 @@
+"""Tasks from data sets, imported ones above all, by one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedlib import datasets, partitioners
+from fedlib.arguments import Seed, checked
+from fedlib.datasets import Dataset, TextDataset
+from fedlib.datasets.store import Root
+from fedlib.datasets.text import WordTokenizer
+from fedlib.errors import Error, require, unknown
+from fedlib.models import AttentionClassifier, SmallCNN
+from fedlib.task import ClientData, Fixed, Task, Transform
+from fedlib.tasks import images
+
+Model = Callable[[], nn.Module]
+MOST = 10**6  # words of a vocabulary, and of a text
+# What else of a task may be given.
+FIELDS = (
+    *("name", "loss", "metrics", "reduction", "l2", "rounds", "clients_per_round", "batch_size"),
+    *("local_epochs", "hyperparameters", "client_hyperparameters", "label", "cohorts"),
+)
+
+
+@checked
+def image_task(
+    data: str,
+    model: Model | None = None,
+    *,
+    clients: int | None = None,
+    alpha: float | None = None,
+    transform: Transform | None = None,
+    seed: Seed = 0,
+    data_root: Root = None,
+    **fields: Any,
+) -> Task:
+    """A task of classifying the images of a data set, for instance an imported one.
+
+    Args:
+        data: the data set's name; ``fedlib data import NAME FILE.npz`` or
+            :func:`fedlib.datasets.import_file` makes one of your own.
+        model: makes the model: inputs ``[B, C, H, W]`` (or what ``transform`` makes), outputs a
+            logit per class. Default :class:`fedlib.models.SmallCNN`.
+        clients: how many to divide the training images among. Default the data's own clients, who
+            then are tested apart where the test images have clients too; otherwise all test images
+            are one client.
+        alpha: concentration of the Dirichlet distribution of the clients' labels; small is skewed.
+            Default: divided at random.
+        transform: raw images ``[..., H, W]`` or ``[..., H, W, C]`` to inputs. Default: channels
+            first, each shifted and scaled to mean 0 and deviation 1 over the training images.
+        seed: of the division.
+        data_root: where data lie; default ``FEDLIB_DATA``, else ``data/``.
+        **fields: of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
+
+    Returns:
+        the task, named ``<data>_images``; its ``classes`` are the names that the data set has.
+
+    Raises:
+        Error: no such data, or no images; clients that the data do not name; a field that there is
+            not.
+    """
+    dataset = datasets.load(data, data_root)
+    shape = dataset.train_x.shape[1:]
+    if len(shape) < 2:
+        raise Error(
+            f"data set {data!r} holds {shape[0]} numbers an example, no images; make a fedlib.Task"
+        )
+    labels = np.asarray(dataset.train_y)
+    parts, ids = _divided(data, labels, dataset.train_client, dataset.clients, clients, alpha, seed)
+    owners = dataset.test_client if clients is None else None
+    tests, test_ids = _tested(len(dataset.test_y), owners, dataset.clients)
+    made = model
+    if made is None:
+        channels = shape[2] if len(shape) == 3 else 1
+        made = partial(SmallCNN, channels, shape[:2], images.classes(dataset))
+    return _task(
+        f"{data}_images",
+        dataset,
+        made,
+        images.clients(dataset, "train", parts, ids),
+        images.clients(dataset, "test", tests, test_ids),
+        {"data": data, "clients": clients, "alpha": alpha},
+        {"transform": _scaled(dataset) if transform is None else transform, "seed": seed, **fields},
+    )
+
+
+@checked
+def text_task(
+    data: str,
+    model: Model | None = None,
+    *,
+    clients: int | None = None,
+    alpha: float | None = None,
+    words: int = 2000,
+    length: int = 32,
+    seed: Seed = 0,
+    data_root: Root = None,
+    **fields: Any,
+) -> Task:
+    """A task of classifying the labelled texts of a data set, for instance an imported one.
+
+    A text becomes the numbers of its first words: 0 pads at the end, 1 stands for unknown words,
+    2 starts and 3 ends a text; the most frequent words of the training texts have 4 and up.
+
+    Args:
+        data: the data set's name; ``fedlib data import NAME FILE.jsonl`` or
+            :func:`fedlib.datasets.import_file` makes one of your own.
+        model: makes the model: inputs whole numbers ``[B, length]`` below ``words``, outputs a
+            logit per class. Default :class:`fedlib.models.AttentionClassifier`.
+        clients, alpha, seed, data_root: as of :func:`image_task`.
+        words: of the vocabulary, with the four special ones.
+        length: numbers that a text becomes.
+        **fields: of :class:`fedlib.Task`, for instance ``batch_size=32`` or ``loss=...``.
+
+    Returns:
+        the task, named ``<data>_texts``; its ``classes`` are the labels where they are words.
+
+    Raises:
+        Error: no such data, or texts without labels; a number out of its range; a field that there
+            is not.
+    """
+    require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
+    require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
+    dataset = datasets.load_text(data, data_root)
+    labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
+    names = dataset.clients
+    owners, test_owners = dataset.client("train"), dataset.client("test")
+    parts, ids = _divided(data, labels, owners, names, clients, alpha, seed)
+    tests, test_ids = _tested(len(test_labels), None if clients else test_owners, names)
+    train_texts, test_texts = (
+        [dataset.text(split, i) for i in range(dataset.size(split))] for split in ("train", "test")
+    )
+    tokenizer = WordTokenizer.fit(train_texts, words)
+    x, test_x = (torch.from_numpy(tokenizer(texts, length)) for texts in (train_texts, test_texts))
+    classes = int(max(labels.max(), test_labels.max())) + 1
+    made = model
+    if made is None:
+        made = partial(AttentionClassifier, classes, len(tokenizer), length)
+    return _task(
+        f"{data}_texts",
+        dataset,
+        made,
+        ClientData(x, images.tensor(labels), parts, ids),
+        ClientData(test_x, images.tensor(test_labels), tests, test_ids),
+        {"data": data, "clients": clients, "alpha": alpha, "words": words, "length": length},
+        {"seed": seed, **fields},
+    )
+
+
+def _task(
+    name: str,
+    dataset: Dataset | TextDataset,
+    model: Model,
+    train: ClientData,
+    test: ClientData,
+    options: dict[str, Any],
+    fields: dict[str, Any],
+) -> Task:
+    for field in fields:
+        if field not in (*FIELDS, "transform", "seed"):
+            raise unknown("field of a task", field, FIELDS)
+    said = {
+        "name": name,
+        "stand_in": dataset.stand_in,
+        "source": dataset.source,
+        "fingerprint": dataset.fingerprint,
+        "classes": dataset.classes or (),
+        "options": {key: value for key, value in options.items() if value is not None},
+    }
+    return Task(**{**said, **fields}, model=model, train=train, test=test)
+
+
+def _divided(
+    data: str,
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    names: Sequence[str] | None,
+    clients: int | None,
+    alpha: float | None,
+    seed: int,
+) -> tuple[list[np.ndarray], list[str]]:
+    """The clients' training examples, and the clients' names."""
+    if clients is None:
+        if alpha is not None:
+            raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
+        if owners is None:
+            raise Error(
+                f"data set {data!r} names no clients; say how many to make, for instance "
+                "clients=20, and alpha=0.3 for skewed labels"
+            )
+        return partitioners.by_user(owners), _named(owners, names)
+    if alpha is None:
+        parts = partitioners.iid(len(labels), clients, seed)
+    else:
+        each = len(labels) // max(1, clients)
+        parts = partitioners.dirichlet(labels, clients, alpha, each, seed)
+    return parts, []
+
+
+def _tested(
+    count: int, owners: np.ndarray | None, names: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """Test examples of each owner; of one client, if there are none."""
+    if owners is None:
+        return [np.arange(count)], ["all"]
+    return partitioners.by_user(owners), _named(owners, names)
+
+
+def _named(owners: np.ndarray, names: Sequence[str] | None) -> list[str]:
+    return [str(code) if names is None else names[code] for code in np.unique(owners).tolist()]
+
+
+def _scaled(dataset: Dataset) -> Transform:
+    """Each channel to mean 0 and deviation 1 over the training images."""
+    x = np.asarray(dataset.train_x)
+    grey = x.ndim == 3
+    pixels = x.reshape(-1, 1 if grey else x.shape[-1])
+    mean, std = (pixels.mean(0, dtype=np.float64), pixels.std(0, dtype=np.float64))
+    std[std == 0] = 1.0
+    shift, scale = tuple(mean.tolist()), tuple(std.tolist())
+    return Fixed(partial(scaled, mean=shift, std=scale, grey=grey))
+
+
+def scaled(
+    x: Tensor,
+    keys: Tensor | None,
+    *,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    grey: bool,
+) -> Tensor:
+    """Images ``[..., H, W, C]``, grey ones ``[..., H, W]``, -> float32 ``[..., C, H, W]``.
+
+    Args:
+        mean, std: of each channel, which become 0 and 1.
+    """
+    x = (x.unsqueeze(-1) if grey else x).float()
+    shift, scale = (torch.tensor(values, device=x.device) for values in (mean, std))
+    return images.channels_first((x - shift) / scale)

@@ -1,0 +1,163 @@
+"""``fedlib.plot``: which runs are one line, what it is called, and that it shows the histories."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.colors
+import numpy as np
+import pytest
+from IPython.core.formatters import DisplayFormatter
+from matplotlib.figure import Figure
+
+import fedlib
+from fedlib.figures import style
+
+
+@pytest.fixture(scope="module")
+def synthetic() -> fedlib.Task:
+    return fedlib.load_task("synthetic", clients=10)
+
+
+def trained(task: fedlib.Task, name: str, seed: int = 0, **overrides: Any) -> fedlib.History:
+    return fedlib.run(task, name, rounds=3, seed=seed, overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def seeds(synthetic: fedlib.Task) -> list[fedlib.History]:
+    return [trained(synthetic, name, seed) for name in ("fedavg", "fedadam") for seed in (0, 1, 2)]
+
+
+def lines(figure: Figure) -> dict[str, Any]:
+    (ax,) = figure.axes
+    return {str(line.get_label()): line for line in ax.get_lines()}
+
+
+def values(*runs: fedlib.History, metric: str = "accuracy", split: str = "test") -> np.ndarray:
+    """[runs, rounds], read from the frames."""
+    chosen = [
+        run.frame[(run.frame["metric"] == metric) & (run.frame["split"] == split)] for run in runs
+    ]
+    return np.array([frame.sort_values("round")["value"].to_numpy() for frame in chosen])
+
+
+def test_one_run_is_one_line_without_a_band(seeds: list[fedlib.History]) -> None:
+    figure = fedlib.plot(seeds[0], title="Mine")
+    line = lines(figure)["FedAvg"]
+    np.testing.assert_allclose(line.get_ydata(), 100 * values(seeds[0])[0])
+    assert line.get_color() == style.LOOKS["fedavg"].color
+    (ax,) = figure.axes
+    assert not ax.collections and ax.get_title() == "Mine"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("round", "test accuracy (%)")
+
+
+def test_runs_that_differ_in_their_seeds_are_a_band(seeds: list[fedlib.History]) -> None:
+    figure = fedlib.plot([*seeds, seeds[0]])  # a run that is given twice counts once
+    assert list(lines(figure)) == ["FedAvg", "FedAdam"]
+    for (label, line), band, first in zip(
+        lines(figure).items(), figure.axes[0].collections, (0, 3), strict=True
+    ):
+        every = 100 * values(*seeds[first : first + 3])
+        np.testing.assert_allclose(line.get_ydata(), every.mean(0), err_msg=label)
+        corners = band.get_paths()[0].vertices
+        last = corners[corners[:, 0] == 3, 1]
+        reach = every[:, -1].mean() + every[:, -1].std(ddof=1) * np.array([-1, 1])
+        np.testing.assert_allclose([last.min(), last.max()], reach)
+
+
+def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
+    runs = [
+        trained(synthetic, "fedavg", seed, client_lr=lr) for lr in (0.01, 0.1) for seed in (0, 1)
+    ]
+    runs.append(trained(synthetic, "fedadam"))
+    figure = fedlib.plot(runs, "loss", "train")
+    assert list(lines(figure)) == ["FedAvg, client_lr=0.01", "FedAvg, client_lr=0.1", "FedAdam"]
+    line = lines(figure)["FedAvg, client_lr=0.1"]
+    np.testing.assert_allclose(
+        line.get_ydata(), values(*runs[2:4], metric="loss", split="train").mean(0)
+    )
+    assert figure.axes[0].get_ylabel() == "train loss"
+    assert len({line.get_color() for line in lines(figure).values()}) == 3
+
+
+def test_two_tasks_are_two_lines(synthetic: fedlib.Task) -> None:
+    other = fedlib.load_task("quadratic")
+    runs = [trained(synthetic, "fedavg"), trained(other, "fedavg", local_steps=1)]
+    assert list(lines(fedlib.plot(runs, "loss"))) == ["FedAvg on synthetic", "FedAvg on quadratic"]
+
+
+def test_a_dict_names_the_lines(seeds: list[fedlib.History]) -> None:
+    figure = fedlib.plot({"one": seeds[0], "three": seeds[:3]}, percent=False)
+    assert list(lines(figure)) == ["one", "three"]
+    np.testing.assert_allclose(lines(figure)["one"].get_ydata(), values(seeds[0])[0])
+    np.testing.assert_allclose(lines(figure)["three"].get_ydata(), values(*seeds[:3]).mean(0))
+    assert len(figure.axes[0].collections) == 1
+    assert figure.axes[0].get_ylabel() == "test accuracy"
+
+
+def test_many_lines_look_different() -> None:
+    looks = style.distinct(
+        [f"line {number}" for number in range(28)], {"line 3": style.LOOKS["mime"]}
+    )
+    drawn = {
+        (matplotlib.colors.to_hex(look.color), look.marker, str(look.linestyle))
+        for look in looks.values()
+    }
+    assert len(drawn) == 28 and looks["line 3"].color == style.LOOKS["mime"].color
+    assert looks["line 3"].label == "line 3"
+
+
+def test_draws_into_given_axes(seeds: list[fedlib.History]) -> None:
+    left, right = Figure().subplots(1, 2)
+    assert fedlib.plot(seeds, ax=right) is right.figure
+    assert right.get_lines() and not left.get_lines()
+
+
+def test_stand_ins_are_named_in_the_corner(seeds: list[fedlib.History]) -> None:
+    def corner(figure: Figure) -> list[str]:
+        return [text.get_text() for text in figure.texts]
+
+    task = fedlib.load_task("mnist", sizes=20, clients=5)
+    assert task.stand_in
+    made_up = fedlib.run(task, "fedavg", rounds=1)
+    assert corner(fedlib.plot(seeds)) == []
+    assert corner(fedlib.plot(made_up)) == ["stand-in data"]
+    assert corner(fedlib.plot([*seeds, made_up])) == ["partly stand-in data"]
+
+
+def test_mistakes_are_named(seeds: list[fedlib.History]) -> None:
+    with pytest.raises(fedlib.Error, match=r"unknown metric 'test mse': .*known: .*test accuracy"):
+        fedlib.plot(seeds, "mse")
+    for nothing in ([], {}):
+        with pytest.raises(fedlib.Error, match="no runs to draw"):
+            fedlib.plot(nothing)
+    with pytest.raises(fedlib.Error, match="line 'a' has no runs"):
+        fedlib.plot({"a": []})
+    with pytest.raises(fedlib.Error, match="histories is 'fedavg'; allowed"):
+        fedlib.plot("fedavg")  # type: ignore[arg-type]
+
+
+def test_other_data_under_one_name_are_no_seeds() -> None:
+    A, b = np.ones((2, 1, 1)), np.ones((2, 1))
+    tasks = [fedlib.quadratic_task(factor * A, b) for factor in (1, 2)]
+    runs = [fedlib.run(task, "fedavg", rounds=1, overrides={"local_steps": 1}) for task in tasks]
+    with pytest.raises(fedlib.Error, match="other data, model or loss under the same name"):
+        fedlib.plot(runs, "loss")
+    assert list(lines(fedlib.plot({"1": runs[0], "2": runs[1]}, "loss"))) == ["1", "2"]
+
+
+def test_a_notebook_shows_the_picture(seeds: list[fedlib.History]) -> None:
+    data, _ = DisplayFormatter().format(fedlib.plot(seeds))
+    assert data["image/png"].startswith(b"\x89PNG")
+
+
+def test_matplotlib_is_imported_when_it_is_needed() -> None:
+    code = "import fedlib, sys, json; fedlib.run; print(json.dumps('matplotlib' in sys.modules))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert json.loads(answer.stdout) is False

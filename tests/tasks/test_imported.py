@@ -1,0 +1,203 @@
+"""Tasks by one call from imported images and texts: who holds what, what the model sees, names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib import datasets
+
+NAMES = ("bright", "dark", "striped")
+TOPICS = {"sport": "ball team goal win", "music": "song band tune play", "food": "soup bread eat"}
+
+
+def pictures(count: int, seed: int, colours: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """6 x 5 images of three kinds, with noise, and their labels."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 3, count)
+    x = np.full((count, 6, 5), 60.0)
+    x[labels == 0] += 100
+    x[labels == 2, ::2] += 100
+    x += draw.uniform(0, 40, x.shape)
+    x = x if not colours else np.stack([x] * colours, -1) + 10 * np.arange(colours)
+    return x.astype(np.uint8), labels
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> None:
+    """Images without clients, ``plain`` and ``colour``, ``own`` with them, texts ``topics``."""
+    for name, colours in (("plain", 0), ("colour", 2), ("own", 0)):
+        (x, y), (test_x, test_y) = (pictures(count, count, colours) for count in (120, 30))
+        arrays: dict[str, Any] = {"train_x": x, "train_y": y, "test_x": test_x, "test_y": test_y}
+        arrays["classes"] = np.array(NAMES)
+        if name == "own":
+            arrays |= {"train_client": np.arange(120) % 4 + 7, "test_client": np.arange(30) % 2 + 7}
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        datasets.import_file(name, tmp_path / f"{name}.npz")
+    draw, lines = np.random.default_rng(0), []
+    for number in range(180):
+        topic = list(TOPICS)[draw.integers(0, 3)]
+        text = " ".join(draw.choice(TOPICS[topic].split(), 5))
+        split, client = ("test" if number // 6 % 4 == 3 else "train"), f"writer {number % 6}"
+        lines.append(json.dumps({"client": client, "split": split, "text": text, "label": topic}))
+    (tmp_path / "topics.jsonl").write_text("\n".join(lines))
+    datasets.import_file("topics", tmp_path / "topics.jsonl")
+
+
+@pytest.mark.usefixtures("imported")
+def test_images_are_divided_by_dirichlet_or_at_random() -> None:
+    task = fedlib.image_task("plain", clients=8, alpha=0.1, seed=3)
+    labels = pictures(120, 120)[1]
+    expected = fedlib.partition.dirichlet(labels, 8, 0.1, 15, seed=3)
+    assert torch.equal(task.train.index, torch.from_numpy(np.concatenate(expected)))
+    assert task.train.sizes.tolist() == [15] * 8 and task.test.sizes.tolist() == [30]
+    assert list(task.test.ids) == ["all"] and tuple(task.classes) == NAMES
+    assert task.name == "plain_images" and task.seed == 3
+    assert dict(task.options) == {"data": "plain", "clients": 8, "alpha": 0.1}
+    even = fedlib.image_task("plain", clients=8)
+    assert sorted(even.train.index.tolist()) == list(range(120))
+    assert even.train.sizes.tolist() == [15] * 8
+
+
+@pytest.mark.usefixtures("imported")
+def test_images_have_their_own_clients() -> None:
+    task = fedlib.image_task("own")
+    assert list(task.train.ids) == ["7", "8", "9", "10"] and list(task.test.ids) == ["7", "8"]
+    assert task.train.index[:30].tolist() == list(range(0, 120, 4))
+    assert task.test.index[15:].tolist() == list(range(1, 30, 2))
+    assert fedlib.image_task("own", clients=2).test.sizes.tolist() == [30]
+
+
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize(("name", "channels"), [("plain", 1), ("colour", 2)])
+def test_inputs_have_mean_0_and_deviation_1_by_channel(name: str, channels: int) -> None:
+    task = fedlib.image_task(name, clients=2)
+    x = task.transform(task.train.x.unsqueeze(0), None)
+    assert x.shape == (1, 120, channels, 6, 5) and x.dtype == torch.float32
+    torch.testing.assert_close(x.mean((0, 1, 3, 4)), torch.zeros(channels), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        x.std((0, 1, 3, 4), correction=0), torch.ones(channels), atol=1e-5, rtol=0
+    )
+    raw = pictures(120, 120)[0]
+    assert np.corrcoef(x[0, :, 0].flatten(), raw.flatten())[0, 1] == pytest.approx(1)
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_model_learns_the_images_and_its_confusions_have_names() -> None:
+    task = fedlib.image_task("own", batch_size=10)
+    history = fedlib.run(task, "fedavg", rounds=5, overrides={"client_lr": 0.1})
+    table = fedlib.confusion(task, history)
+    assert list(table.index) == list(table.columns) == list(NAMES)
+    assert (table.index.name, table.columns.name) == ("true", "predicted")
+    labels = pictures(30, 30)[1]
+    assert table.sum(axis=1).tolist() == np.bincount(labels).tolist()
+    accuracy = np.trace(table.to_numpy()) / 30
+    assert accuracy == pytest.approx(history.series().iloc[-1]) and accuracy > 0.8
+
+
+@pytest.mark.usefixtures("imported")
+def test_a_confusion_is_one_that_the_model_makes() -> None:
+    """A model that always says "dark"."""
+
+    def dark() -> nn.Module:
+        model = nn.Sequential(nn.Flatten(), nn.Linear(30, 3))
+        nn.init.zeros_(model[1].weight)
+        nn.init.constant_(model[1].bias[1:2], 1.0)
+        return model
+
+    task = fedlib.image_task("plain", dark, clients=2)
+    table = fedlib.confusion(task, fedlib.run(task, "fedavg", rounds=0))
+    assert table["dark"].tolist() == np.bincount(pictures(30, 30)[1]).tolist()
+    assert table.drop(columns="dark").to_numpy().sum() == 0
+    other = fedlib.image_task("plain", clients=2)
+    with pytest.raises(fedlib.Error, match="is no run of a model of task plain_images"):
+        fedlib.confusion(other, fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=0))
+    quadratic = fedlib.load_task("quadratic")
+    with pytest.raises(fedlib.Error, match="one class per example"):
+        fedlib.confusion(quadratic, fedlib.run(quadratic, "fedavg", rounds=0))
+
+
+@pytest.mark.usefixtures("imported")
+def test_texts_become_numbers_of_words() -> None:
+    task = fedlib.text_task("topics", words=6, length=7)
+    assert tuple(task.classes) == ("food", "music", "sport")
+    assert list(task.train.ids) == [f"writer {n}" for n in range(6)] == list(task.test.ids)
+    assert task.train.x.shape == (138, 7) and int(task.train.x.max()) == 5
+    data = datasets.load_text("topics")
+    counts: dict[str, int] = {}
+    for i in range(138):
+        for word in data.text("train", i).split():
+            counts[word] = counts.get(word, 0) + 1
+    frequent = sorted(counts, key=lambda word: (-counts[word], word))[:2]
+    for i in (0, 7):
+        numbers = [
+            frequent.index(word) + 4 if word in frequent else 1
+            for word in data.text("test", i).split()
+        ]
+        assert task.test.x[i].tolist() == [2, *numbers, 3]
+    assert task.test.y.tolist() == data.labels("test").tolist()
+    skewed = fedlib.text_task("topics", clients=9, alpha=0.3)
+    assert skewed.train.sizes.tolist() == [15] * 9 and len(skewed.test) == 1
+
+
+@pytest.mark.usefixtures("imported")
+def test_models_learn_the_texts() -> None:
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.vectors, self.dense = nn.Embedding(50, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.dense(self.vectors(x).mean(1))
+
+    for model, rate in ((None, 0.1), (Bag, 1.0)):
+        task = fedlib.text_task("topics", model, words=50, length=8, batch_size=10)
+        history = fedlib.run(task, "fedavg", rounds=8, overrides={"client_lr": rate})
+        assert history.series().iloc[-1] > 0.8
+        table = fedlib.confusion(task, history)
+        assert np.trace(table.to_numpy()) / 42 == pytest.approx(history.series().iloc[-1])
+
+
+@pytest.mark.usefixtures("imported")
+def test_fields_of_a_task_may_be_given() -> None:
+    task = fedlib.image_task("plain", clients=2, rounds=7, l2=0.5, name="mine", label="Mine")
+    assert (task.rounds, task.l2, task.name, task.label) == (7, 0.5, "mine", "Mine")
+
+    def halves(x: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
+        return x.float().flatten(-2) / 2
+
+    task = fedlib.image_task("plain", lambda: nn.Linear(30, 3), clients=2, transform=halves)
+    assert fedlib.run(task, "fedavg", rounds=1, overrides={"client_lr": 1e-4}).diverged is None
+
+
+@pytest.mark.usefixtures("imported")
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    flat = {f"{split}_x": np.ones((2, 3), np.uint8) for split in ("train", "test")}
+    flat |= {f"{split}_y": np.array([0, 1]) for split in ("train", "test")}
+    np.savez(tmp_path / "flat.npz", **flat)
+    datasets.import_file("flat", tmp_path / "flat.npz")
+    tagged = [{"client": "a", "split": s, "text": "x", "tags": ["t"]} for s in ("train", "test")]
+    (tmp_path / "tagged.jsonl").write_text("\n".join(map(json.dumps, tagged)))
+    datasets.import_file("tagged", tmp_path / "tagged.jsonl")
+    for call, message in (
+        (lambda: fedlib.image_task("plain"), "'plain' names no clients; say how many"),
+        (lambda: fedlib.image_task("own", alpha=1.0), "alpha is 1.0, but of how many clients"),
+        (lambda: fedlib.image_task("plian", clients=2), "unknown data set 'plian': did you mean"),
+        (lambda: fedlib.image_task("topics"), "'topics' holds texts, not arrays"),
+        (lambda: fedlib.image_task("flat", clients=2), "holds 3 numbers an example, no images"),
+        (lambda: fedlib.image_task("plain", clients=0), "clients is 0"),
+        (lambda: fedlib.image_task("plain", clients=2, alpha=0.0), "alpha is 0.0"),
+        (lambda: fedlib.image_task("plain", clients=2, round=3), "unknown field .* 'round': did"),
+        (lambda: fedlib.text_task("tagged"), "texts of 'tagged' have no label"),
+        (lambda: fedlib.text_task("topics", words=4), "words is 4; allowed"),
+        (lambda: fedlib.text_task("topics", length=2), "length is 2"),
+    ):
+        with pytest.raises(fedlib.Error, match=message):
+            call()

@@ -1,0 +1,119 @@
+"""The pages of docs/guide run as they stand, and FedDyn is its paper's algorithm."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedlib
+from tests.algorithms.quadratics import BACKENDS, cohort, end, problem
+
+GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
+M, D = 6, 4
+
+
+def code(page: str) -> list[str]:
+    """The page's Python examples."""
+    text = (GUIDE / f"{page}.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def ran(page: str, parts: slice = slice(None)) -> dict[str, Any]:
+    """The names that a page's examples leave."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for example in code(page)[parts]:
+        exec(compile(example, page, "exec", dont_inherit=True), names)
+    return names
+
+
+@pytest.mark.parametrize("page", ["digits_in_a_cnn", "gru_on_text", "feddyn"])
+def test_examples_are_short(page: str) -> None:
+    for example in code(page):
+        statements = [n for n in ast.walk(ast.parse(example)) if isinstance(n, ast.stmt)]
+        imports = [n for n in statements if isinstance(n, (ast.Import, ast.ImportFrom))]
+        assert len(statements) - len(imports) <= 30
+
+
+def test_digits_in_a_cnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ran("digits_in_a_cnn")
+    assert (tmp_path / "digits.png").stat().st_size > 10_000
+    for run in names["runs"]:
+        assert run.series().iloc[-1] > 0.5 > 0.2 > run.series().iloc[0]
+    table = fedlib.confusion(names["task"], names["runs"][0])
+    assert list(table)[:2] == ["zero", "one"] and table.to_numpy().sum() == 297
+
+
+def test_gru_on_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ran("gru_on_text")
+    assert tuple(names["task"].classes) == ("asyncio", "email", "unittest")
+    table = fedlib.confusion(names["task"], names["run"])
+    assert str(table) in capsys.readouterr().out
+    # Better than always the most frequent one.
+    assert np.trace(table.to_numpy()) > table.sum(axis=1).max()
+
+
+def test_feddyn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ran("feddyn")
+    assert "feddyn" in fedlib.list_algorithms() and (tmp_path / "feddyn.png").is_file()
+    fedavg, feddyn = names["runs"]
+    assert feddyn.series().iloc[-1] > feddyn.series().iloc[0]
+    assert feddyn.diverged is None and fedavg.diverged is None
+    assert isinstance(feddyn.frame, pd.DataFrame)
+
+
+def numpy_feddyn(
+    seed: int, rounds: int, size: int, steps: list[int], client_lr: float, alpha: float
+) -> np.ndarray:
+    """Algorithm 1 of Acar et al. by gradient steps, with a dictionary of clients' gradients."""
+    A, b, _, x = problem(seed)
+    g = {k: np.zeros(D) for k in range(M)}
+    h = np.zeros(D)
+    for t in range(rounds):
+        sampled = cohort(seed, t, size)
+        ends = {}
+        for k in sampled:
+            y = x.copy()
+            for _ in range(steps[k]):
+                y = y - client_lr * (A[k] @ y - b[k] - g[k] + alpha * (y - x))
+            ends[k] = y
+        for k in sampled:
+            g[k] = g[k] - alpha * (ends[k] - x)
+        h = h - alpha / M * sum(ends[k] - x for k in sampled)
+        x = sum(ends.values()) / len(sampled) - h / alpha
+    return x
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_feddyn_equals_numpy(size: int, backend: str) -> None:
+    method = ran("feddyn", slice(1))["FedDyn"]
+    steps = [1, 2, 3, 4, 2, 2]
+    for seed, alpha in ((0, 0.5), (1, 2.0)):
+        A, b, weights, x0 = problem(seed)
+        task = fedlib.quadratic_task(A, b, weights, x0)
+        how: dict[str, Any] = {"seed": seed, "size": size, "backend": backend, "local_steps": steps}
+        ours = end(task, method(client_lr=0.05, alpha=alpha), 25, **how)
+        assert np.abs(ours - numpy_feddyn(seed, 25, size, steps, 0.05, alpha)).max() < 1e-9
+
+
+def test_feddyn_reaches_the_optimum_that_fedavg_misses() -> None:
+    A, b, _, x0 = problem(3)
+    task = fedlib.quadratic_task(A, b, x0=x0)
+    optimum = np.linalg.solve(A.mean(0), b.mean(0))
+    method = ran("feddyn", slice(1))["FedDyn"](client_lr=0.1, alpha=1.0)
+    far, near = (
+        np.abs(end(task, each, 100, local_steps=10, **keys) - optimum).max()
+        for each, keys in (("fedavg", {"client_lr": 0.1}), (method, {}))
+    )
+    assert near < 1e-6 < 0.01 < far
