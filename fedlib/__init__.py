@@ -153,14 +153,26 @@ def __dir__() -> list[str]:
 
 
 def list_tasks() -> list[str]:
-    """The names of all tasks."""
+    """The names of all tasks.
+
+    Example:
+        >>> import fedlib
+        >>> "synthetic" in fedlib.list_tasks()
+        True
+    """
     from fedlib.tasks import TASKS
 
     return list(TASKS)
 
 
 def list_algorithms() -> list[str]:
-    """The names of all algorithms."""
+    """The names of all algorithms.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.list_algorithms()[:4]
+        ['fedavg', 'fedavgm', 'fedadagrad', 'fedadam']
+    """
     from fedlib.algorithms import METHODS
 
     return list(METHODS)

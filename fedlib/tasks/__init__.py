@@ -113,6 +113,12 @@ def load_task(
 
     Raises:
         Error: unknown name, preset or option, or a value out of range.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic", preset="quick", seed=0)
+        >>> task.name, task.stand_in, len(task.train)
+        ('synthetic', False, 100)
     """
     if name not in TASKS:
         raise unknown("task", name, TASKS)
