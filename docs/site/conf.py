@@ -23,6 +23,9 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
+pygments_style = "tango"
+pygments_dark_style = "github-dark"
 repository = configured()
 html_theme_options = {
     "navigation_with_keys": True,
@@ -56,4 +59,7 @@ napoleon_use_ivar = True
 nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!fedlib\.).*")]
 # Named by docstrings, but no part of the interface.
-nitpick_ignore = [("py:func", "fedlib.randomness.dropout"), ("py:data", "fedlib.figures.style.LOOKS")]
+nitpick_ignore = [
+    ("py:func", "fedlib.randomness.dropout"),
+    ("py:data", "fedlib.figures.style.LOOKS"),
+]

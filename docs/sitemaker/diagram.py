@@ -76,14 +76,13 @@ def parsed(chart: str) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
 
 
 def floors(boxes: dict[str, list[str]], arrows: list[tuple[str, str]]) -> list[list[str]]:
-    """The boxes row by row from the top: each as far below what points to it as it must be."""
-    depth = dict.fromkeys(boxes, 0)
+    """The boxes row by row from the top: each just above the highest of those it points to."""
+    height = dict.fromkeys(boxes, 0)
     for _ in boxes:
         for tail, head in arrows:
-            depth[head] = max(depth[head], depth[tail] + 1)
-    return [
-        [name for name in boxes if depth[name] == row] for row in range(max(depth.values()) + 1)
-    ]
+            height[tail] = max(height[tail], height[head] + 1)
+    rows = range(max(height.values()), -1, -1)
+    return [[name for name in boxes if height[name] == row] for row in rows]
 
 
 def svg(chart: str) -> str:

@@ -22,6 +22,17 @@ TITLES = {
     "adafedadam": "AdaFedAdam",
     "delta_sgd": "Δ-SGD, auto-tuned clients",
 }
+# A verdict of several claims, in words.
+SEVERAL = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "not resolved": "are not resolved",
+    "not claimed": "cannot show in the small",
+}
+ABOUT_CLAIMS = """\
+In brackets stands the margin of the statement that is closest to failing, with its spread over the
+seeds; a claim is not resolved where the spread is larger.
+"""
 THUMBNAIL_WIDTH = 480
 THUMBNAIL_ROWS, THUMBNAIL_COLUMNS = 5, 4
 INTRODUCTION = """\
@@ -73,14 +84,14 @@ def write(figures: Path, pages: Path) -> None:
     (pages / "index.md").write_text(_index(listed, figures, pages), encoding="utf-8")
     for paper, title in TITLES.items():
         chosen = [id for id in listed if id.startswith(f"{paper}/")]
-        blocks = [f"# {title}\n", *(_block(id, figures, pages) for id in chosen)]
+        blocks = [f"# {title}\n", ABOUT_CLAIMS, *(_block(id, figures, pages) for id in chosen)]
         (pages / f"{paper}.md").write_text("\n".join(blocks), encoding="utf-8")
 
 
 def _index(listed: Sequence[str], figures: Path, pages: Path) -> str:
     claims = {claim.id: claim.verdict for id in listed for claim in judged().get(id, ())}
     counts = Counter(claims.values())
-    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    verdicts = ", ".join(f"{counts[verdict]} {words}" for verdict, words in SEVERAL.items())
     without = sum(id not in judged() for id in listed)
     parts = [INTRODUCTION.format(count=len(listed), verdicts=verdicts, without=without)]
     for paper, title in TITLES.items():
@@ -100,7 +111,8 @@ def _card(id: str, figures: Path, pages: Path) -> str:
         shown = f"[![{printed_name(id)}]({small.relative_to(pages)})]({target})"
     else:
         shown = _first_cells(figures / f"{id}.html")
-    badges = " ".join(_badge(claim.verdict) for claim in judged().get(id, ()))
+    counts = Counter(claim.verdict for claim in judged().get(id, ()))
+    badges = " ".join(_badge(verdict, number) for verdict, number in counts.items())
     return "\n".join(
         (
             ":::{container} card",
@@ -146,7 +158,7 @@ def _block(id: str, figures: Path, pages: Path) -> str:
         parts.append(_table(figures / f"{id}.html", _anchor(id)) + "\n")
     parts.append(_text(_caption(chosen)) + "\n")
     if record["note"]:
-        parts.append(f"*{_text(record['note'])}.*\n")
+        parts.append(f"*Shown: {_text(record['note'])}.*\n")
     parts += _claims(judged().get(id, ()))
     makers = dict.fromkeys(chosen.notebooks.values())
     links = ", ".join(f"[{name}](/notebooks/{name}.ipynb)" for name in makers)
@@ -165,8 +177,9 @@ def _claims(claims: Sequence[Judged]) -> Iterator[str]:
         yield ""
 
 
-def _badge(verdict: str) -> str:
-    return f"[{verdict}]{{.verdict .{verdict.replace(' ', '-')}}}"
+def _badge(verdict: str, number: int = 1) -> str:
+    times = f" × {number}" if number > 1 else ""
+    return f"[{verdict}{times}]{{.verdict .{verdict.replace(' ', '-')}}}"
 
 
 def _table(path: Path, anchor: str) -> str:

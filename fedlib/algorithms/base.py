@@ -139,7 +139,7 @@ class Algorithm(Component):
 
     @property
     def pooled(self) -> bool:
-        """Whether this is not federated: one client holds all examples."""
+        """Whether one client holds all examples, so that nothing is federated."""
         return False
 
     def server_init(self, params: Tensor) -> State:
