@@ -19,6 +19,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "arguments",
         "paths",
         "files",
+        "locks",
         "threads",
         "randomness",
         "losses",

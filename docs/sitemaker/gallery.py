@@ -171,8 +171,8 @@ def _claims(claims: Sequence[Judged]) -> Iterator[str]:
     for claim in claims:
         margin = f" ({claim.margin})" if claim.margin else ""
         fresh = f"; on fresh seeds {_badge(claim.fresh)}" if claim.fresh != "not claimed" else ""
-        reason = f": {_text(claim.reason)}" if claim.reason else ""
-        yield f"- {_badge(claim.verdict)} {_text(claim.says)}{margin}{fresh}{reason}"
+        reason = f" Why, as far as we see: {_text(claim.reason)}." if claim.reason else ""
+        yield f"- {_badge(claim.verdict)} {_text(claim.says)}{margin}{fresh}.{reason}"
     if claims:
         yield ""
 

@@ -17,6 +17,7 @@ from fedlib.reproduction import reproduce
 # Pages of the checkout that the site shows where they stand; docs/site/ becomes the top.
 SHOWN = (
     "docs/*.md",
+    "docs/course/*.md",
     "data/README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",

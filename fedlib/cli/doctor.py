@@ -100,7 +100,7 @@ def _execution(device: torch.device, limits: Limits) -> str:
 
 def _remains(data_root: Path | None, clean: bool) -> list[Path]:
     """What killed processes left in the folders that fedlib writes to; removed if asked."""
-    from fedlib import files, paths
+    from fedlib import files, locks, paths
     from fedlib.datasets import preparing
     from fedlib.engine import strategy
     from fedlib.results import Store
@@ -116,8 +116,8 @@ def _remains(data_root: Path | None, clean: bool) -> list[Path]:
             place = Path(folder)
             asides = files.clean(place) if clean else files.remains(place)
             inside[:] = [name for name in inside if not files.ASIDE.fullmatch(name)]
-            locks = [place / name for name in names if name[0] == "." and name.endswith(files.LOCK)]
-            free = [path for path in locks if files.free_lock(path, remove_it=clean)]
+            held = [place / name for name in names if name[0] == "." and name.endswith(locks.LOCK)]
+            free = [path for path in held if locks.free_lock(path, remove_it=clean)]
             left |= dict.fromkeys(path.resolve() for path in (*asides, *free))
     finished = store.finished_checkpoints()
     for path in finished if clean else ():

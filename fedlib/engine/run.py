@@ -121,7 +121,7 @@ def grid(
     algorithm: str,
     *,
     rounds: int | None = None,
-    seed: int | Mapping[str, int] = 0,
+    seed: int | Mapping[str, int] | Sequence[int] = 0,
     device: str = "auto",
     backend: str = "auto",
     dtype: str = "float32",
@@ -135,8 +135,9 @@ def grid(
 
     Args:
         axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
+        seed: see :func:`run`; several are one more axis, the slowest.
         eval_every: default: the initial and the last model only.
-        task, algorithm, rounds, seed, clients_per_round, overrides: see :func:`run`.
+        task, algorithm, rounds, clients_per_round, overrides: see :func:`run`.
         device, backend, dtype, progress: see :func:`run`.
 
     Returns:
@@ -154,22 +155,22 @@ def grid(
         >>> len(frame[["client_lr", "server_lr"]].drop_duplicates())
         4
     """
-    cells = combinations(axes)
+    cells = repeated(combinations(axes), seed)
     configured = [
         configure(
             task,
             algorithm,
             rounds=rounds,
-            seed=seed,
+            seed=cell_seed,
             dtype=dtype,
             eval_every=ends(task, rounds) if eval_every is None else eval_every,
             clients_per_round=clients_per_round,
             overrides={**(overrides or {}), **cell},
         )
-        for cell in cells
+        for cell_seed, cell in cells
     ]
     histories = execute(configured, device=device, backend=backend, progress=progress)
-    return grid_frame(cells, histories)
+    return grid_frame(labels(cells, seed), histories)
 
 
 @checked
@@ -236,6 +237,27 @@ def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
             raise Error(f"grid: axis {name} has no values; give at least one")
         cells = [{**cell, name: value} for cell in cells for value in listed]
     return cells
+
+
+Seeds = int | Mapping[str, int] | Sequence[int]
+
+
+def repeated(
+    cells: Sequence[dict[str, Any]], seed: Seeds
+) -> list[tuple[int | Mapping[str, int], dict[str, Any]]]:
+    """Each cell with its seed, seed by seed if there are several."""
+    seeds = [seed] if isinstance(seed, (int, Mapping)) else list(seed)
+    if not seeds:
+        raise Error("grid: seed is an empty list; give at least one")
+    return [(each, cell) for each in seeds for cell in cells]
+
+
+def labels(
+    cells: Sequence[tuple[int | Mapping[str, int], dict[str, Any]]], seed: Seeds
+) -> list[dict[str, Any]]:
+    """What tells the rows of a grid's frame apart: the cells, with their seeds if several."""
+    several = not isinstance(seed, (int, Mapping))
+    return [{"seed": each, **cell} if several else cell for each, cell in cells]
 
 
 def grid_frame(cells: Sequence[Mapping[str, Any]], histories: Sequence[History]) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedlib import files
+from fedlib import files, locks
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.reproduction.answers import labelled
@@ -113,5 +113,5 @@ def _write(folder: Path, id: str, memory: Memory) -> None:
 @contextmanager
 def alone(store: Store, id: str) -> Iterator[None]:
     """Draw a figure while no other process does: two notebooks may add to it at the same time."""
-    with files.locked(store.root / "figures" / f".{id.replace('/', '__')}{files.LOCK}"):
+    with locks.locked(store.root / "figures" / f".{id.replace('/', '__')}{locks.LOCK}"):
         yield

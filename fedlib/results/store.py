@@ -17,7 +17,7 @@ from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem, read_digests
 from fedlib.engine.config import RunConfig, Settings
 from fedlib.engine.history import History
-from fedlib.engine.run import Execution, combinations, ends, grid_frame
+from fedlib.engine.run import Execution, combinations, ends, grid_frame, labels, repeated
 from fedlib.errors import Error, require, unknown
 from fedlib.results import promises
 from fedlib.results.archives import open_archive
@@ -191,12 +191,13 @@ class Store:
         """
         known = Keywords.__annotations__
         common = {key: keywords.pop(key) for key in known if key in keywords}
-        cells = combinations(keywords)
+        seed = common.pop("seed", 0)
+        cells = repeated(combinations(keywords), seed)
         if common.get("eval_every") is None:
             common["eval_every"] = ends(task, common.get("rounds"))
-        requests = [{"overrides": cell} for cell in cells]
+        requests = [{"overrides": cell, "seed": each} for each, cell in cells]
         common = {"keep_params": False, "algorithm": algorithm, **common}
-        return grid_frame(cells, self.runs(task, requests, **common))
+        return grid_frame(labels(cells, seed), self.runs(task, requests, **common))
 
     def _answer(
         self,

@@ -261,3 +261,16 @@ def test_batch_statistics_do_not_depend_on_the_size_of_a_grid() -> None:
     many = fedlib.grid(task, "fedavg", client_lr=[0.01 * n for n in range(1, 13)], **common)
     losses = many[(many["metric"] == "loss") & (many["split"] == "test")]["value"]
     assert np.allclose(losses, alone.series("loss").iloc[0], rtol=0, atol=1e-12)
+
+
+def test_seeds_are_an_axis_of_a_grid() -> None:
+    task = fedlib.load_task("quadratic")
+    common: dict[str, Any] = {"rounds": 2, "overrides": {"local_steps": 1}}
+    frame = fedlib.grid(task, "fedavg", seed=[0, 5], client_lr=[0.1, 0.2], **common)
+    assert list(frame.columns[:2]) == ["seed", "client_lr"]
+    for seed in (0, 5):
+        alone = fedlib.grid(task, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
+        part = frame[frame["seed"] == seed].drop(columns="seed").reset_index(drop=True)
+        pd.testing.assert_frame_equal(part, alone)
+    with pytest.raises(fedlib.Error, match="seed is an empty list"):
+        fedlib.grid(task, "fedavg", seed=[], client_lr=[0.1])

@@ -168,14 +168,16 @@ def test_wrong_keywords_are_named(store, quadratic):
         store.load("../../etc")
 
 
-def test_grid_equals_fedlib_grid_and_is_stored(store, quadratic, no_training):
+@pytest.mark.parametrize("seed", [0, [0, 1]])
+def test_grid_equals_fedlib_grid_and_is_stored(store, quadratic, no_training, seed):
     axes = {"client_lr": [0.1, 0.2], "server_lr": [0.5, 1.0]}
-    expected = fedlib.grid(quadratic, "fedavg", rounds=2, overrides=STEPS, **axes)
+    common = {"rounds": 2, "overrides": STEPS, "seed": seed}
+    expected = fedlib.grid(quadratic, "fedavg", **common, **axes)
     for _ in range(2):
-        frame = store.grid(quadratic, "fedavg", rounds=2, overrides=STEPS, **axes)
+        frame = store.grid(quadratic, "fedavg", **common, **axes)
         pd.testing.assert_frame_equal(frame, expected, check_exact=True)
         no_training()
-    assert len(store.table()) == 4
+    assert len(store.table()) == (8 if seed else 4)
     assert not list(store.root.rglob("*.safetensors"))
 
 

@@ -114,4 +114,11 @@ ENTRIES: tuple[Entry, ...] = (
         _PARTITIONS,
         make=lambda _: partitions.label_heterogeneity(),
     ),
+    Entry(
+        "theory/from_scratch",
+        "Test accuracy of eight methods on handwritten digits, 20 clients with label skew, and of "
+        "FedAdam over Δ-SGD clients: lines from a loop in plain PyTorch, marks from fedlib. "
+        "Learning rates are not tuned.",
+        {"digits_from_scratch": "08_from_scratch"},
+    ),
 )
