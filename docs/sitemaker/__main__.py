@@ -9,9 +9,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from sphinx.application import Sphinx
-from sphinx.util.docutils import patch_docutils
+from typing import Any
 
 from docs.sitemaker import executed, gallery, links, repository, sources
 from fedlib.errors import Error
@@ -70,10 +68,9 @@ def _redraw(figures: Path) -> None:
     root = project_root()
     made_from = [*(root / "fedlib").rglob("*.*"), *(root / "data" / "results").rglob("*.*")]
     state = hashlib.sha256()
-    for path in sorted(
-        path for path in made_from if path.is_file() and "__pycache__" not in path.parts
-    ):
-        state.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    for path in sorted(made_from):
+        if path.is_file() and path.suffix != ".pyc":
+            state.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     stamp = figures / "drawn-from"
     if stamp.is_file() and stamp.read_text() == state.hexdigest():
         return
@@ -84,12 +81,21 @@ def _redraw(figures: Path) -> None:
 
 def _sphinx(source: Path, site: Path, doctrees: Path, execute: bool) -> None:
     """Run Sphinx over all sources, quietly; its warnings are errors."""
+    # Here, because the processes that execute notebooks import this module, too.
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import patch_docutils
+
     if site.exists():
         shutil.rmtree(site)
-    settings = {} if execute else {"nb_execution_mode": "off"}
-    folders = (str(path) for path in (source, source, site, doctrees))
+    settings: dict[str, Any] = {} if execute else {"nb_execution_mode": "off"}
     with patch_docutils(str(source)):
-        app = Sphinx(*folders, "html", settings, status=None, warning=sys.stderr, freshenv=True)
+        app = Sphinx(
+            *(source, source, site, doctrees, "html"),
+            confoverrides=settings,
+            status=None,
+            warning=sys.stderr,
+            freshenv=True,
+        )
         app.build(force_all=True)
     if app._warncount:
         raise Error(f"Sphinx gave {app._warncount} warnings; mend what they name")

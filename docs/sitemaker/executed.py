@@ -113,7 +113,8 @@ def unpack(results: Path, store: Path) -> int:
 @contextmanager
 def _folders(work: Path) -> Iterator[None]:
     """Data root and figures of fedlib in ``work`` for a while."""
-    values = {"FEDLIB_DATA": str(work / "data"), "FEDLIB_FIGURES": str(work / "figures")}
+    places = {"FEDLIB_DATA": work / "data", "FEDLIB_FIGURES": work / "figures"}
+    values = {name: str(path.resolve()) for name, path in places.items()}
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

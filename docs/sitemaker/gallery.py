@@ -30,8 +30,8 @@ SEVERAL = {
     "not claimed": "cannot show in the small",
 }
 ABOUT_CLAIMS = """\
-In brackets stands the margin of the statement that is closest to failing, with its spread over the
-seeds; a claim is not resolved where the spread is larger.
+A claim's margin is that of its statement closest to failing, with the spread over the seeds; a
+claim is not resolved where the spread is larger. Fresh seeds are some that nobody had looked at.
 """
 THUMBNAIL_WIDTH = 480
 THUMBNAIL_ROWS, THUMBNAIL_COLUMNS = 5, 4
@@ -169,10 +169,11 @@ def _claims(claims: Sequence[Judged]) -> Iterator[str]:
     if not claims:
         yield "The paper makes no claim with it that `fedlib claims` judges.\n"
     for claim in claims:
-        margin = f" ({claim.margin})" if claim.margin else ""
-        fresh = f"; on fresh seeds {_badge(claim.fresh)}" if claim.fresh != "not claimed" else ""
+        margin = f"margin {claim.margin}" if claim.margin else ""
+        fresh = f"on fresh seeds {_badge(claim.fresh)}" if claim.fresh != "not claimed" else ""
+        known = " (" + "; ".join(filter(None, (margin, fresh))) + ")" if margin or fresh else ""
         reason = f" Why, as far as we see: {_text(claim.reason)}." if claim.reason else ""
-        yield f"- {_badge(claim.verdict)} {_text(claim.says)}{margin}{fresh}.{reason}"
+        yield f"- {_badge(claim.verdict)} {_text(claim.says)}{known}{reason}"
     if claims:
         yield ""
 

@@ -43,7 +43,7 @@ def gather(source: Path, copies: Mapping[str, Path], repository: Repository | No
     shutil.copytree(root / "docs" / "site", source)
     for pattern in SHOWN:
         for path in sorted(root.glob(pattern)):
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8").replace("](site/", "](/")
             target = source / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(diagram.drawn(text), encoding="utf-8")

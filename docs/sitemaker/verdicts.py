@@ -71,10 +71,13 @@ def judged() -> dict[str, list[Judged]]:
         fresh = _measured(FRESH).get(claim["id"], {})
         closest = min(quick.get("numbers", ()), key=lambda number: number["mean"], default=None)
         known = Judged(
-            *(claim["id"], claim["says"], claim["where"]),
-            *(each.get("verdict", "not claimed") for each in (quick, fresh)),
-            f"{closest['mean']:+.3f} ± {closest['spread']:.3f}" if closest else "",
-            quick.get("reason", ""),
+            id=claim["id"],
+            says=claim["says"],
+            where=claim["where"],
+            verdict=quick.get("verdict", "not claimed"),
+            fresh=fresh.get("verdict", "not claimed"),
+            margin=f"{closest['mean']:+.3f} ± {closest['spread']:.3f}" if closest else "",
+            reason=quick.get("reason", ""),
         )
         for name in named(claim["where"]):
             shown.setdefault(f"{claim['paper']}/{name}", []).append(known)
