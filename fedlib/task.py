@@ -293,12 +293,8 @@ class Task:
         >>> import fedlib
         >>> x, y = torch.randn(60, 5), torch.arange(60) % 3
         >>> parts = np.split(np.arange(60), 4)  # of four clients
-        >>> task = fedlib.Task(
-        ...     name="mine",
-        ...     model=lambda: torch.nn.Linear(5, 3),
-        ...     train=fedlib.ClientData(x, y, parts),
-        ...     test=fedlib.ClientData(x, y, [np.arange(60)]),
-        ... )
+        >>> train, test = fedlib.ClientData(x, y, parts), fedlib.ClientData(x, y, [range(60)])
+        >>> task = fedlib.Task("mine", lambda: torch.nn.Linear(5, 3), train, test)
         >>> fedlib.run(task, "fedavg", rounds=2)
         History(fedavg on mine, 2 rounds)
     """
