@@ -85,12 +85,16 @@ def buttons(name: str, repository: Repository | None) -> str:
 def with_buttons(book: nbformat.NotebookNode, words: str) -> nbformat.NotebookNode:
     """A notebook with the buttons below its title, and without what only its kernel needs.
 
-    Widgets are shown as the picture beside them: without a kernel they do nothing.
+    Widgets are shown as the picture beside them: without a kernel they do nothing. What was printed
+    does not tell where on this machine the checkout is.
     """
+    here = f"{project_root()}/"
     book.cells[0].source += f"\n\n{words}"
     book.metadata.pop("widgets", None)
     book.metadata.pop("papermill", None)
     for cell in book.cells:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+            if "text" in output:
+                output.text = output.text.replace(here, "")
     return book

@@ -133,11 +133,14 @@ def test_the_shown_notebook_has_buttons_and_no_widgets() -> None:
     data = {"image/png": "", "application/vnd.jupyter.widget-view+json": {}}
     cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("1")]
     cells[1].outputs = [nbformat.v4.new_output("display_data", data=data)]
+    printed = f"from {project_root()}/data/runs"
+    cells[1].outputs.append(nbformat.v4.new_output("stream", name="stdout", text=printed))
     book = nbformat.v4.new_notebook(cells=cells, metadata={"widgets": {}, "papermill": {}})
     shown = sources.with_buttons(book, sources.buttons("10_cifar10", None))
     assert "/downloads/10_cifar10.ipynb" in shown.cells[0].source
     assert "Colab" not in shown.cells[0].source
     assert list(shown.cells[1].outputs[0].data) == ["image/png"]
+    assert shown.cells[1].outputs[1].text == "from data/runs"
     assert not set(shown.metadata) & {"widgets", "papermill"}
 
 
