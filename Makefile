@@ -6,10 +6,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.fedlib-installed
+SITE_STAMP := $(VENV)/.fedlib-site-installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test faults lint notebooks lab figures docs compare clean
+.PHONY: help setup reproduce test faults lint notebooks lab figures docs site compare clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +61,15 @@ figures: setup  ## draw the figures from the stored runs (never trains)
 
 docs: setup  ## write the tables of docs/ anew, from the notebooks and the published runs
 	@$(BIN)/python docs/tables.py
+
+# What Sphinx needs is installed by the first `make site`, not by the others.
+$(SITE_STAMP): $(STAMP)
+	@echo "Installing what the site needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,site]"
+	@touch $@
+
+site: $(SITE_STAMP)  ## build/site/index.html: notebooks, gallery, API (ARGS=--no-execute: runs no notebook)
+	@$(BIN)/python -m docs.sitemaker $(ARGS)
 
 compare: setup  ## the papers' values against ours
 	@$(BIN)/fedlib compare $(ARGS)

@@ -175,14 +175,26 @@ def __dir__() -> list[str]:
 
 
 def list_tasks() -> list[str]:
-    """The names of all tasks: fedlib's, registered ones, and those of installed packages."""
+    """The names of all tasks: fedlib's, registered ones, and those of installed packages.
+
+    Example:
+        >>> import fedlib
+        >>> "synthetic" in fedlib.list_tasks()
+        True
+    """
     from fedlib.tasks import NAMES
 
     return NAMES.every()
 
 
 def list_algorithms() -> list[str]:
-    """The names of all algorithms: fedlib's, registered ones, and those of installed packages."""
+    """The names of all algorithms: fedlib's, registered ones, and those of installed packages.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.list_algorithms()[:4]
+        ['fedavg', 'fedavgm', 'fedadagrad', 'fedadam']
+    """
     from fedlib.algorithms import NAMES
 
     return NAMES.every()

@@ -8,7 +8,16 @@ from typing import Any
 
 
 class Error(ValueError):
-    """A mistake in the input. The message is one line: what is wrong, where, and what to do."""
+    """A mistake in the input. The message is one line: what is wrong, where, and what to do.
+
+    Example:
+        >>> import fedlib
+        >>> try:
+        ...     fedlib.load_task("cifar")
+        ... except fedlib.Error as error:
+        ...     print(str(error)[:21])
+        unknown task 'cifar':
+    """
 
 
 class Failure(Error):

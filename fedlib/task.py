@@ -240,6 +240,12 @@ class Fixed:
 
     Args:
         function: the transform; its keys are always None.
+
+    Example:
+        >>> import torch
+        >>> import fedlib.task
+        >>> fedlib.task.Fixed(lambda x, keys: x / 255)(torch.tensor([255.0]))
+        tensor([1.])
     """
 
     function: Transform
@@ -281,6 +287,17 @@ class Task:
         cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
             how many take part; default uniformly without replacement, by the run's seed.
         pool: makes the centralised form, where it is more than all examples with one owner.
+
+    Example:
+        >>> import numpy as np
+        >>> import torch
+        >>> import fedlib
+        >>> x, y = torch.randn(60, 5), torch.arange(60) % 3
+        >>> parts = np.split(np.arange(60), 4)  # of four clients
+        >>> train, test = fedlib.ClientData(x, y, parts), fedlib.ClientData(x, y, [range(60)])
+        >>> task = fedlib.Task("mine", lambda: torch.nn.Linear(5, 3), train, test)
+        >>> fedlib.run(task, "fedavg", rounds=2)
+        History(fedavg on mine, 2 rounds)
     """
 
     name: str

@@ -17,11 +17,11 @@ from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 class AdaAlter(Algorithm):
     """Local AdaAlter (Xie et al., 2019): the accumulator is frozen while it grows.
 
-    A client starts at y = x_t and a = B_t; its step k = 1, 2, ... is
+    A client starts at y = x_t and a = B_t; its step k = 1, 2, ... is::
 
         y <- y - client_lr g / sqrt(B_t + k eps^2),    a <- a + g^2,
 
-    where k eps^2 stands for the squares that B_t has not seen yet. The server averages both,
+    where k eps^2 stands for the squares that B_t has not seen yet. The server averages both::
 
         x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t),    B_{t+1} = sum_i p_i a_i,
 
@@ -35,6 +35,14 @@ class AdaAlter(Algorithm):
         eps: the placeholder for a step's gradient.
         v0: the accumulator at the start, B_0.
         client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.AdaAlter(client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     client_lr: float = 0.1

@@ -51,6 +51,15 @@ class AdaFedAdam(LocalTraining):
         alpha: fairness; 0 is without, the paper recommends 1 to 4.
         client: the client optimizer; any that has a learning rate eta_k.
         objective, client_schedule: see :class:`fedlib.FedOpt`.
+
+    Example:
+        >>> import fedlib
+        >>> A, b = [[[1.0]], [[3.0]]], [[0.0], [3.0]]
+        >>> task = fedlib.quadratic_task(A, b, x0=[3.0], offset=[0.5, 2.0])
+        >>> method = fedlib.AdaFedAdam(lr=0.1, alpha=1.0)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     lr: float = 1e-3

@@ -102,7 +102,15 @@ class Client:
 
 @dataclass(frozen=True)
 class Algorithm(Component):
-    """Base class of federated algorithms."""
+    """Base class of federated algorithms.
+
+    Example:
+        >>> import fedlib
+        >>> isinstance(fedlib.Mime(), fedlib.Algorithm)
+        True
+        >>> fedlib.Scaffold().communication(size=1000)  # floats down and up
+        (2000, 2000)
+    """
 
     @property
     def remembers(self) -> bool:
@@ -131,7 +139,7 @@ class Algorithm(Component):
 
     @property
     def pooled(self) -> bool:
-        """Whether this is not federated: one client holds all examples."""
+        """Whether one client holds all examples, so that nothing is federated."""
         return False
 
     def server_init(self, params: Tensor) -> State:

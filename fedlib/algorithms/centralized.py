@@ -30,6 +30,14 @@ class Centralized(Algorithm):
         base: the base optimizer, for instance ``fedlib.base.Yogi(eps=1e-3)``.
         client_lr: its step size.
         client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.Centralized(base=fedlib.base.Momentum(), client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     base: bases.Base = field(default_factory=bases.SGD)

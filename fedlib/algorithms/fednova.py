@@ -50,6 +50,14 @@ class FedNova(Algorithm):
         momentum_state: ``"round"`` or ``"client"``: whether u starts at 0 in every round or only in
             a client's first.
         client_schedule: factor on the client learning rate per round; see :class:`fedlib.FedOpt`.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> methods = fedlib.FedNova(), fedlib.FedOpt()
+        >>> nova, average = (fedlib.run(task, method, rounds=5) for method in methods)
+        >>> bool((nova.params["x"] - average.params["x"]).abs().max() < 1e-5)  # equal steps: FedAvg
+        True
     """
 
     HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}

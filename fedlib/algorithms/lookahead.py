@@ -31,6 +31,15 @@ class Lookahead(FedOpt):
         server: ``fedlib.server.SGD(lr=alpha)``.
         objective, client_schedule: see :class:`fedlib.FedOpt`.
         reset: start the inner optimizer afresh every round instead: FedOpt without additions.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> slow = fedlib.server.SGD(lr=0.5)
+        >>> method = fedlib.Lookahead(client=fedlib.SGDM(lr=0.05), server=slow)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     reset: bool = False

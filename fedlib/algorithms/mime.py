@@ -17,7 +17,8 @@ from fedlib.optimizers import mime as bases
 class Mime(TwoPhase):
     """A base optimizer (U, V) whose state s is the server's, frozen during the local steps.
 
-    Each round, with c = sum_i p_i grad F_i(x_t) over the cohort, clients start at y = x_t and step
+    Each round, with c = sum_i p_i grad F_i(x_t) over the cohort, clients start at y = x_t and
+    step::
 
         g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,    y <- y - client_lr U(g_i, s),
 
@@ -35,6 +36,14 @@ class Mime(TwoPhase):
     Args:
         base: the base optimizer, for instance ``fedlib.base.Adam(eps=1e-3)``.
         client_lr, server_lr, client_schedule, split, lean: see :class:`TwoPhase`.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.Mime(base=fedlib.base.Momentum(), client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     base: bases.Base = field(default_factory=bases.SGD)

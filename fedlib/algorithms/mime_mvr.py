@@ -18,12 +18,12 @@ class MimeMVR(TwoPhase):
     """Mime over STORM's momentum, which estimates grad F(x_t) with little variance and bias.
 
     With G(x) = sum_i p_i grad F_i(x) over the cohort of round t and beta = ``momentum``, the server
-    forms, before the local steps,
+    forms, before the local steps::
 
         m_t = (1 - beta) G(x_t) + beta (m_{t-1} + G(x_t) - G(x_{t-1})),    m_0 = G(x_0),
 
     both gradients by the same clients, so that m_t belongs to x_t, where the clients start. They
-    step, on the same batch and dropout masks at y and x_t, with c = G(x_t),
+    step, on the same batch and dropout masks at y and x_t, with c = G(x_t)::
 
         g_i = grad F_i(y; b) - grad F_i(x_t; b) + c,
         y <- y - client_lr ((1 - beta) g_i + beta (m_t + grad F_i(y; b) - grad F_i(x_t; b))).
@@ -38,6 +38,14 @@ class MimeMVR(TwoPhase):
         momentum: beta.
         client_lr, server_lr, client_schedule, split, lean: see :class:`TwoPhase`. With ``lean``
             gradients are for x_t and x_{t-1} alone, and those who train do not receive x_{t-1}.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.MimeMVR(momentum=0.9, client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     momentum: float = 0.9

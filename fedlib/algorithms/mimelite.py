@@ -18,6 +18,14 @@ class MimeLite(Mime):
     has no effect, and this is FedAvg, as the paper has it (Table 1).
 
     Source: Mime, Algorithm 1. Its published code (fedjax) differs as in :class:`Mime`.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.MimeLite(base=fedlib.base.Momentum(), client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     corrects: ClassVar[bool] = False

@@ -11,11 +11,19 @@ from fedlib.algorithms.mime_mvr import MimeMVR
 
 @dataclass(frozen=True)
 class MimeLiteMVR(MimeMVR):
-    """MimeMVR with g_i = grad F_i(y; b): clients step
+    """MimeMVR with g_i = grad F_i(y; b): clients step::
 
         y <- y - client_lr ((1 - beta) g_i + beta (m_t + g_i - grad F_i(x_t; b))),
 
     m_t and everything else as in :class:`MimeMVR`. beta = 0 is FedAvg.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.MimeLiteMVR(momentum=0.9, client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     corrects: ClassVar[bool] = False

@@ -30,6 +30,14 @@ class NAccAdam(Algorithm):
         client_lr: learning rate of the SGD steps, eta_s.
         server_lr: learning rate of Adam, eta.
         beta1, beta2, eps: of Adam.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.NAccAdam(server_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     client_lr: float = 0.1

@@ -23,7 +23,13 @@ class At(Protocol):
 
 @dataclass(frozen=True)
 class Objective(Component):
-    """The client's loss itself: F_i(x)."""
+    """The client's loss itself: F_i(x).
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.FedOpt().objective == fedlib.Objective()
+        True
+    """
 
     @property
     def plain(self) -> bool:
@@ -60,7 +66,16 @@ class Objective(Component):
 
 @dataclass(frozen=True)
 class Proximal(Objective):
-    """F_i(x) + mu/2 ||x - x_t||^2, x_t the server's parameters (FedProx, Li et al., 2020)."""
+    """F_i(x) + mu/2 ||x - x_t||^2, x_t the server's parameters (FedProx, Li et al., 2020).
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(objective=fedlib.Proximal(mu=0.1))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
+    """
 
     mu: float = 0.01
 
@@ -92,6 +107,11 @@ class Moon(Objective):
     Args:
         mu: weight of the term; 1 in the Delta-SGD paper's commands. 0 gives FedAvg's objective.
         temperature: 0.5 in both papers' code.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.FedOpt(objective=fedlib.Moon(mu=1.0, temperature=0.5)).needs_features
+        True
     """
 
     mu: float = 1.0

@@ -41,6 +41,15 @@ class QFedAvg(LocalTraining):
         L: the Lipschitz constant that scales the steps; None for 1 / client learning rate (before
             any schedule).
         client, objective, client_schedule: see :class:`fedlib.FedOpt`.
+
+    Example:
+        >>> import fedlib
+        >>> A, b = [[[1.0]], [[3.0]]], [[0.0], [3.0]]
+        >>> task = fedlib.quadratic_task(A, b, x0=[3.0], offset=[0.5, 2.0])
+        >>> method = fedlib.QFedAvg(q=1.0, client=fedlib.SGD(lr=0.1))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     q: float = 1.0

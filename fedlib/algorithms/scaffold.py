@@ -17,11 +17,11 @@ from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 class Scaffold(Algorithm):
     """Local steps along g - c_i + c, which removes the clients' drift once the c_i are good.
 
-    Client i takes K_i steps y <- y - client_lr (grad F_i(y; b) - c_i + c) from y = x_t, then
+    Client i takes K_i steps y <- y - client_lr (grad F_i(y; b) - c_i + c) from y = x_t, then::
 
         c_i^+ = c_i - c + (x_t - y_i) / (K_i client_lr),
 
-    the mean of its gradients along the way. The server moves
+    the mean of its gradients along the way. The server moves::
 
         x_{t+1} = x_t + server_lr sum_i p_i (y_i - x_t),
         c <- c + |S| / N sum_i p_i (c_i^+ - c_i),
@@ -31,7 +31,7 @@ class Scaffold(Algorithm):
     Source: FedOpt (Reddi et al.), Algorithm 6, after Karimireddy et al. (2020), whose means are
     plain. As there, c starts at 0 and c_i at c the first time that client i takes part, so the
     first round, and every run in which no client comes twice, is FedAvg; most public code starts
-    c_i at 0. Algorithm 6 divides by E |B_i|, which is K_i; where its c_i^+ is hard to read (the
+    c_i at 0. Algorithm 6 divides by ``E |B_i|``, which is K_i; where its c_i^+ is hard to read (the
     sign, eta for eta_l) this is its source's. A client that takes no step keeps its c_i. What
     clients remember is held for those seen so far only.
 
@@ -39,6 +39,14 @@ class Scaffold(Algorithm):
         client_lr: learning rate of the clients' plain SGD, eta_l.
         server_lr: server learning rate eta.
         client_schedule: factor on ``client_lr`` per round, see :class:`fedlib.FedOpt`.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.Scaffold(client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     client_lr: float = 0.1

@@ -17,6 +17,14 @@ class ServerOnly(Mime):
     The centralised methods that Mime's Table 1 compares with, with clients sampled each round.
     Clients take no local steps: those that the task asks for only evaluate the training loss at
     x_t, so ask for few (``local_steps=1``).
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.ServerOnly(base=fedlib.base.Adam(), client_lr=0.1)
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     corrects: ClassVar[bool] = False

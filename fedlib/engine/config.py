@@ -42,6 +42,12 @@ class RunConfig:
         rounds, clients_per_round, batch_size, local_steps, eval_every, dtype: as named.
         local_epochs: one number, or (low, high): drawn for each client and round.
         seeds: of initialisation, client sampling and batches.
+
+    Example:
+        >>> import fedlib
+        >>> history = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=4)
+        >>> history.config.rounds, len(history.config.digest)
+        (4, 16)
     """
 
     task: dict[str, Any]

@@ -34,6 +34,14 @@ class History:
         meta: device, backend, threads, configurations (trained together), padding (the share of
             examples computed on that were padding), seconds, seconds_per_round, diverged (the
             round, or None), versions.
+
+    Example:
+        >>> import fedlib
+        >>> history = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=4)
+        >>> history.series("loss").index.tolist()
+        [0, 1, 2, 3, 4]
+        >>> list(history.params)
+        ['x']
     """
 
     frame: pd.DataFrame

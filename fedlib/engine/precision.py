@@ -1,10 +1,14 @@
 """Number formats: what parameters are stored in, and what the networks compute with.
 
-``float32``   everything in float32; on CUDA without the TF32 that torch allows convolutions
-``float64``   everything in float64
-``tf32``      float32 whose products use TF32 on CUDA (10 bits of mantissa)
-``bfloat16``  float32 parameters, updates and losses; the network's forward and backward pass under
-              autocast in bfloat16 (softmax regression's closed form stays in float32)
+``float32``
+    everything in float32; on CUDA without the TF32 that torch allows convolutions
+``float64``
+    everything in float64
+``tf32``
+    float32 whose products use TF32 on CUDA (10 bits of mantissa)
+``bfloat16``
+    float32 parameters, updates and losses; the network's forward and backward pass under
+    autocast in bfloat16 (softmax regression's closed form stays in float32)
 """
 
 from __future__ import annotations

@@ -86,6 +86,13 @@ def run(
 
     Raises:
         Error: an unknown name or key, or a value out of its range.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> history = fedlib.run(task, "fedadam", rounds=5, overrides={"server_lr": 0.1})
+        >>> history
+        History(fedadam on quadratic, 5 rounds)
     """
     configured = configure(
         task,
@@ -130,8 +137,8 @@ def grid(
         axes: for each hyperparameter the values to try, for instance ``client_lr=[0.01, 0.1]``.
         seed: see :func:`run`; several are one more axis, the slowest.
         eval_every: default: the initial and the last model only.
-        task, algorithm, rounds, device, backend, dtype, clients_per_round, overrides,
-            progress: see :func:`run`.
+        task, algorithm, rounds, clients_per_round, overrides: see :func:`run`.
+        device, backend, dtype, progress: see :func:`run`.
 
     Returns:
         the runs' tidy frames below each other, a column per axis and ``diverged`` (round or NaN)
@@ -139,6 +146,14 @@ def grid(
 
     Raises:
         Error: an axis without values, or anything :func:`run` refuses.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> axes = {"client_lr": [0.01, 0.1], "server_lr": [0.5, 1.0]}
+        >>> frame = fedlib.grid(task, "fedavg", rounds=5, **axes)
+        >>> len(frame[["client_lr", "server_lr"]].drop_duplicates())
+        4
     """
     cells = repeated(combinations(axes), seed)
     configured = [

@@ -69,6 +69,14 @@ def learning_curves(
 
     Raises:
         Error: no runs, or a run without this metric.
+
+    Example:
+        >>> import fedlib
+        >>> from fedlib import figures
+        >>> history = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=5)
+        >>> figure, data = figures.learning_curves([history], "loss", percent=False)
+        >>> len(data)
+        6
     """
     data = _data(histories, metric, split, percent, by)
     with style.axes(ax) as ax:

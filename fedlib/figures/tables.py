@@ -28,6 +28,12 @@ def table(
     Returns:
         a pandas Styler; a notebook shows it, ``.to_html()`` gives text that is the same for the
         same frame.
+
+    Example:
+        >>> import pandas as pd
+        >>> from fedlib import figures
+        >>> "0.50" in figures.table(pd.DataFrame({"accuracy": [0.5]})).to_html()
+        True
     """
     frame, said = _with_footnotes(frame.reset_index(drop=True), footnotes)
     lines = [escape(caption), *(f"<sup>{n}</sup> {escape(text)}" for n, text in enumerate(said, 1))]

@@ -18,6 +18,14 @@ class Adagrad(RatedOptimizer):
     Args:
         lr: learning rate; 1e-2 in Delta-SGD's comparison and in torch.optim.Adagrad.
         eps: added to the root.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(client=fedlib.client.Adagrad(lr=0.1))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     lr: float = 1e-2

@@ -55,6 +55,14 @@ class Adam(RatedOptimizer):
         lr: learning rate; 1e-3 in Delta-SGD's comparison and in torch.optim.Adam.
         beta1, beta2: decay of the first and of the second moment.
         eps: added to the root of the corrected second moment.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(client=fedlib.client.Adam(lr=0.03))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     lr: float = 1e-3

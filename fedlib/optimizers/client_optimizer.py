@@ -22,6 +22,14 @@ class Oracle(Protocol):
 
     On the current batch; a method may ask at more than one point, first of all where it stands.
     Calls with the same ``draw`` share their dropout masks.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> oracle = lambda x, draw=0: (x.square().sum(-1, keepdim=True) / 2, x)
+        >>> value, x, state = fedlib.SGD().step(torch.ones(2), {}, oracle, torch.tensor(0.5))
+        >>> x.tolist()
+        [0.5, 0.5]
     """
 
     def __call__(self, x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]: ...
@@ -29,7 +37,13 @@ class Oracle(Protocol):
 
 @dataclass(frozen=True)
 class ClientOptimizer(Component):
-    """Base class of client optimizers."""
+    """Base class of client optimizers.
+
+    Example:
+        >>> import fedlib
+        >>> issubclass(fedlib.DeltaSGD, fedlib.client.ClientOptimizer), fedlib.DeltaSGD().takes_lr
+        (True, False)
+    """
 
     # Whether there is a learning rate to choose (client_lr, eta_l of the papers).
     takes_lr: ClassVar[bool] = False
@@ -65,7 +79,13 @@ class ClientOptimizer(Component):
 
 @dataclass(frozen=True)
 class RatedOptimizer(ClientOptimizer):
-    """Base class of those with a learning rate ``lr`` (eta_l of the papers)."""
+    """Base class of those with a learning rate ``lr`` (eta_l of the papers).
+
+    Example:
+        >>> import fedlib
+        >>> isinstance(fedlib.SGD(), fedlib.client.RatedOptimizer)
+        True
+    """
 
     takes_lr: ClassVar[bool] = True
 

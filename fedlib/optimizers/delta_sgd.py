@@ -39,6 +39,14 @@ class DeltaSGD(ClientOptimizer):
         gamma: 2 in all experiments; a smaller one gives smaller steps.
         eta0, theta0: 0.2 and 1 in all experiments.
         eps: added to the step size.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(client=fedlib.DeltaSGD())
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
     """
 
     delta: float = 0.1

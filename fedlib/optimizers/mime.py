@@ -46,7 +46,12 @@ class Base(Component):
     """Base class. Vectors are ``[..., P]``; leading axes broadcast.
 
     Attributes:
-        vectors: how many vectors of the size of the parameters the state holds, |s|.
+        vectors: how many vectors of the size of the parameters the state holds.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.base.Adam().vectors  # m and v
+        2
     """
 
     vectors: ClassVar[int] = 0
@@ -75,7 +80,14 @@ class Base(Component):
 
 @dataclass(frozen=True)
 class SGD(Base):
-    """U = g, no state."""
+    """U = g, no state.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> fedlib.base.SGD().step(torch.ones(1), {}).item()
+        1.0
+    """
 
     def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
         return 1.0, 0.0
@@ -83,7 +95,15 @@ class SGD(Base):
 
 @dataclass(frozen=True)
 class Momentum(Base):
-    """U = V = (1 - momentum) g + momentum m; m starts at 0."""
+    """U = V = (1 - momentum) g + momentum m; m starts at 0.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> base = fedlib.base.Momentum(momentum=0.9)
+        >>> round(base.step(torch.ones(1), {"m": torch.zeros(1)}).item(), 3)
+        0.1
+    """
 
     vectors: ClassVar[int] = 1
     momentum: float = 0.9
@@ -126,7 +146,13 @@ class Adaptive(Base):
 
 @dataclass(frozen=True)
 class Adagrad(Adaptive):
-    """U = g / (sqrt(v) + eps), V: v + g^2."""
+    """U = g / (sqrt(v) + eps), V: v + g^2.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.base.Adagrad(eps=1e-3).vectors  # v
+        1
+    """
 
     vectors: ClassVar[int] = 1
 
@@ -143,6 +169,11 @@ class Adam(Adaptive):
 
     ``bias_correction`` divides U's numerator by 1 - beta1^(n+1) and v by 1 - beta2^n after n Vs:
     the numerator has seen one gradient more.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.Mime(base=fedlib.base.Adam(beta1=0.5)).base.beta1
+        0.5
     """
 
     vectors: ClassVar[int] = 2
@@ -179,7 +210,13 @@ class Adam(Adaptive):
 
 @dataclass(frozen=True)
 class Yogi(Adam):
-    """Adam with v <- v - (1 - beta2) g^2 sign(v - g^2)."""
+    """Adam with v <- v - (1 - beta2) g^2 sign(v - g^2).
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.Centralized(base=fedlib.base.Yogi(eps=1e-3)).base.eps
+        0.001
+    """
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         return v - (1 - self.beta2) * square * torch.sign(v - square)
@@ -205,6 +242,11 @@ def make(name: str, **numbers: Any) -> Base:
 
     Raises:
         Error: an unknown name, or a number out of its range.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.base.make("adam", beta1=0.8, momentum=0.5).beta1  # momentum is another base's
+        0.8
     """
     if name not in BASES:
         raise unknown("base", name, BASES)

@@ -35,7 +35,17 @@ State = dict[str, Any]
 
 @dataclass(frozen=True)
 class ServerOptimizer(Component):
-    """Base class; ``lr`` is the server learning rate (eta of the papers)."""
+    """Base class; ``lr`` is the server learning rate (eta of the papers).
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> class Sign(fedlib.server.ServerOptimizer):
+        ...     def step(self, x, g, state):
+        ...         return x - self.lr * g.sign(), state
+        >>> Sign(lr=0.5).step(torch.zeros(2), torch.tensor([3.0, -1.0]), {})[0].tolist()
+        [-0.5, 0.5]
+    """
 
     lr: float = 1.0
 
@@ -104,7 +114,14 @@ def together(
 
 @dataclass(frozen=True)
 class SGD(ServerOptimizer):
-    """x <- x - lr g. With lr = 1 the server of FedAvg."""
+    """x <- x - lr g. With lr = 1 the server of FedAvg.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> fedlib.server.SGD(lr=0.5).step(torch.zeros(1), torch.ones(1), {})[0].item()
+        -0.5
+    """
 
     def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
         return x - self.lr * g, state
@@ -112,7 +129,16 @@ class SGD(ServerOptimizer):
 
 @dataclass(frozen=True)
 class Momentum(ServerOptimizer):
-    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD: FedAvgM's server."""
+    """u <- momentum u + g; x <- x - lr u, as torch.optim.SGD: FedAvgM's server.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(server=fedlib.server.Momentum(lr=0.3))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
+    """
 
     momentum: float = 0.9
 
@@ -144,6 +170,11 @@ class Adaptive(ServerOptimizer):
         bias_correction: default on for ``form="code"``, as in the code behind the printed numbers,
             and off for ``form="printed"``.
         form: ``"printed"`` squares the momentum m in v, as Algorithms 2 and 5 are printed.
+
+    Example:
+        >>> import fedlib
+        >>> isinstance(fedlib.server.Yogi(tau=0.1), fedlib.server.Adaptive)
+        True
     """
 
     lr: float = 1e-2
@@ -194,7 +225,16 @@ class Adaptive(ServerOptimizer):
 
 @dataclass(frozen=True)
 class Adagrad(Adaptive):
-    """v <- v + g^2. FedAdagrad's server; beta1 = 0 in the paper, and no bias to correct."""
+    """v <- v + g^2. FedAdagrad's server; beta1 = 0 in the paper, and no bias to correct.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(server=fedlib.server.Adagrad(lr=0.1))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
+    """
 
     # Fields without a meaning here, which no override may set.
     unused: ClassVar[tuple[str, ...]] = ("beta2", "bias_correction")
@@ -208,7 +248,16 @@ class Adagrad(Adaptive):
 
 @dataclass(frozen=True)
 class Adam(Adaptive):
-    """v <- beta2 v + (1 - beta2) g^2. FedAdam's server; the paper's beta1 = 0.9, beta2 = 0.99."""
+    """v <- beta2 v + (1 - beta2) g^2. FedAdam's server; the paper's beta1 = 0.9, beta2 = 0.99.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(server=fedlib.server.Adam(lr=0.1))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
+    """
 
     beta1: float = 0.9
     beta2: float = 0.99
@@ -219,7 +268,16 @@ class Adam(Adaptive):
 
 @dataclass(frozen=True)
 class Yogi(Adaptive):
-    """v <- v - (1 - beta2) g^2 sign(v - g^2). FedYogi's server; beta1 = 0.9, beta2 = 0.99."""
+    """v <- v - (1 - beta2) g^2 sign(v - g^2). FedYogi's server; beta1 = 0.9, beta2 = 0.99.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> method = fedlib.FedOpt(server=fedlib.server.Yogi(lr=0.1))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        True
+    """
 
     beta1: float = 0.9
     beta2: float = 0.99

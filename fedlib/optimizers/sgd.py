@@ -22,7 +22,13 @@ def check_momentum_state(value: str) -> None:
 
 @dataclass(frozen=True)
 class SGD(RatedOptimizer):
-    """x <- x - lr g. The client optimizer of all main results of FedOpt (Algorithms 1 and 4)."""
+    """x <- x - lr g. The client optimizer of all main results of FedOpt (Algorithms 1 and 4).
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.SGD(lr=0.03).lr
+        0.03
+    """
 
     rate_of_sgd: ClassVar[bool] = True
     descends: ClassVar[bool] = True
@@ -45,6 +51,11 @@ class SGDM(RatedOptimizer):
         momentum_state: ``"round"``: u = 0 at the start of every round. ``"client"``: every client
             keeps its u and takes it up again in its next round, as in the code of AdaFedAdam's
             authors, where each client has one torch optimizer; u = 0 at the start of its first.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.FedOpt(client=fedlib.SGDM(lr=0.03, momentum=0.9)).client.momentum
+        0.9
     """
 
     HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}

@@ -24,6 +24,15 @@ class SPS(ClientOptimizer):
         c: 0.5 in the Delta-SGD paper.
         eta_max: upper bound of the step size; None for none.
         eps: in the denominator.
+
+    Example:
+        >>> import fedlib
+        >>> A, b = [[[1.0]], [[3.0]]], [[0.0], [3.0]]
+        >>> task = fedlib.quadratic_task(A, b, x0=[3.0], offset=[0.5, 2.0])
+        >>> method = fedlib.FedOpt(client=fedlib.SPS(c=0.5))
+        >>> loss = fedlib.run(task, method, rounds=20).series("loss")
+        >>> bool(loss[20] < loss[0])
+        False
     """
 
     f_star: float = 0.0

@@ -122,6 +122,14 @@ class DeltaSGD(_Backed):
     closure must compute both times on the same batch; models with dropout draw a mask each time.
     With ``reuse_gradient=True`` a step needs no closure: it takes the gradients that ``backward``
     left, and compares them with the previous step's. Each parameter group finds its own step size.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = fedlib.torch_optim.DeltaSGD(model.parameters(), reuse_gradient=True)
+        >>> model(torch.ones(4, 2)).square().mean().backward()
+        >>> optimizer.step()
     """
 
     rule = client.DeltaSGD
@@ -170,6 +178,16 @@ class SPS(_Backed):
 
     ``lr`` multiplies the step that it finds (default 1). A step needs the loss: from a closure, or
     as ``step(loss=loss)`` after ``backward``. The gradient's norm is over all parameter groups.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = fedlib.torch_optim.SPS(model.parameters())
+        >>> loss = model(torch.ones(4, 2)).square().mean()
+        >>> loss.backward()
+        >>> optimizer.step(loss=loss) is loss
+        True
     """
 
     rule = client.SPS
@@ -200,6 +218,14 @@ class Yogi(_Backed):
     """Yogi as an optimizer; see :class:`fedlib.server.Yogi` for the rule and its options.
 
     Parameters without a gradient are left alone.
+
+    Example:
+        >>> import torch
+        >>> import fedlib
+        >>> model = torch.nn.Linear(2, 1)
+        >>> optimizer = fedlib.torch_optim.Yogi(model.parameters(), lr=0.01)
+        >>> model(torch.ones(4, 2)).square().mean().backward()
+        >>> optimizer.step()
     """
 
     rule = server.Yogi

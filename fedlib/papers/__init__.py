@@ -45,7 +45,13 @@ _VALUES = ("value", "mean", "accuracy", "parameters", "batch_size", "log10_tau")
 
 
 def papers() -> tuple[str, ...]:
-    """The papers' short names, oldest first: fedopt, mime, adafedadam, delta_sgd."""
+    """The papers' short names, oldest first: fedopt, mime, adafedadam, delta_sgd.
+
+    Example:
+        >>> from fedlib import papers
+        >>> papers.papers()
+        ('fedopt', 'mime', 'adafedadam', 'delta_sgd')
+    """
     return _PAPERS
 
 
@@ -54,6 +60,11 @@ def tables(paper: str) -> tuple[str, ...]:
 
     Raises:
         Error: unknown paper.
+
+    Example:
+        >>> from fedlib import papers
+        >>> papers.tables("mime")
+        ('table1_rates', 'table2_accuracy')
     """
     return tuple(sorted(_stem(entry) for entry in _folder(paper).iterdir() if _is_csv(entry)))
 
@@ -70,6 +81,12 @@ def table(paper: str, name: str) -> pd.DataFrame:
 
     Raises:
         Error: unknown paper or table.
+
+    Example:
+        >>> from fedlib import papers
+        >>> frame = papers.table("fedopt", "table9_tau")
+        >>> len(frame)
+        21
     """
     known = tables(paper)
     if name not in known:
@@ -82,6 +99,11 @@ def settings(paper: str) -> dict[str, Any]:
 
     Raises:
         Error: unknown paper.
+
+    Example:
+        >>> from fedlib import papers
+        >>> papers.settings("fedopt")["rounds"]["CIFAR-10"]
+        4000
     """
     return tomllib.loads(_folder(paper).joinpath("settings.toml").read_text(encoding="utf-8"))
 
@@ -91,6 +113,11 @@ def claims() -> list[dict[str, Any]]:
 
     Keys: id, paper, where (printed), says (the claim in words), shows (the measurable statement),
     quick and laptop (whether a small problem, and whether real data can show it).
+
+    Example:
+        >>> from fedlib import papers
+        >>> len(papers.claims()), papers.claims()[0]["id"]
+        (25, 'fedopt-sparse-lr')
     """
     text = files(__name__).joinpath("claims.toml").read_text(encoding="utf-8")
     listed: list[dict[str, Any]] = tomllib.loads(text)["claim"]
@@ -98,12 +125,24 @@ def claims() -> list[dict[str, Any]]:
 
 
 def figures() -> pd.DataFrame:
-    """All figures and tables of the papers, one row each: paper, id, kind, shows, what it needs."""
+    """All figures and tables of the papers, one row each: paper, id, kind, shows, what it needs.
+
+    Example:
+        >>> from fedlib import papers
+        >>> len(papers.figures())
+        59
+    """
     return _read("figures.csv").copy()
 
 
 def unclear_cells() -> pd.DataFrame:
-    """All cells that are not plainly legible in the papers' texts: file, cell, status, evidence."""
+    """All cells that are not plainly legible in the papers' texts: file, cell, status, evidence.
+
+    Example:
+        >>> from fedlib import papers
+        >>> "status" in papers.unclear_cells()
+        True
+    """
     return _read("unclear_cells.csv").copy()
 
 

@@ -22,6 +22,11 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
 
     Raises:
         Error: the codes are not one-dimensional.
+
+    Example:
+        >>> import fedlib
+        >>> [part.tolist() for part in fedlib.partition.by_user(["bob", "ann", "bob"])]
+        [[1], [0, 2]]
     """
     codes = np.asarray(user_codes)
     if codes.ndim != 1:

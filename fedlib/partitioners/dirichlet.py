@@ -27,6 +27,12 @@ def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: Seed) 
 
     Raises:
         Error: fewer than one client or class, or ``alpha`` not a positive finite number.
+
+    Example:
+        >>> import fedlib
+        >>> q = fedlib.partition.dirichlet_proportions(5, 3, alpha=0.1, seed=0)
+        >>> q.shape, bool((abs(q.sum(1) - 1) < 1e-9).all())
+        ((5, 3), True)
     """
     clients, classes = checks.whole("clients", clients, 1), checks.whole("classes", classes, 1)
     alpha = checks.positive("alpha", alpha)
@@ -67,6 +73,14 @@ def dirichlet(
     Raises:
         Error: a number out of range, more examples asked for than there are, or proportions that
             do not fit the labels.
+
+    Example:
+        >>> import numpy as np
+        >>> import fedlib
+        >>> labels = np.arange(100) % 10
+        >>> parts = fedlib.partition.dirichlet(labels, 5, 0.1, 20, seed=0)
+        >>> [len(part) for part in parts]
+        [20, 20, 20, 20, 20]
     """
     y = checks.labels("labels", labels)
     clients = checks.whole("clients", clients, 1)

@@ -57,6 +57,14 @@ def dirichlet_overlapping(
 
     Raises:
         Error: a number out of range, or no labels.
+
+    Example:
+        >>> import numpy as np
+        >>> import fedlib
+        >>> labels = np.arange(100) % 10
+        >>> parts = fedlib.partition.dirichlet_overlapping(labels, 3, 0.1, 20, seed=0)
+        >>> len(parts)
+        3
     """
     y = checks.labels("labels", labels)
     clients = checks.whole("clients", clients, 1)

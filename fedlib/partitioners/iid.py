@@ -24,6 +24,12 @@ def iid(n: int, clients: int, seed: Seed) -> list[np.ndarray]:
 
     Raises:
         Error: fewer than one client, or more clients than examples.
+
+    Example:
+        >>> import fedlib
+        >>> parts = fedlib.partition.iid(10, 3, seed=0)
+        >>> [len(part) for part in parts]
+        [4, 3, 3]
     """
     n, clients = checks.whole("n", n, 0), checks.whole("clients", clients, 1)
     if clients > n:

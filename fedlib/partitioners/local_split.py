@@ -30,6 +30,12 @@ def local_split(
 
     Raises:
         Error: a fraction outside 0 to 1.
+
+    Example:
+        >>> import fedlib
+        >>> train, test = fedlib.partition.local_split([range(10)], 0.2, seed=0)
+        >>> len(train[0]), len(test[0])
+        (8, 2)
     """
     good = isinstance(test_fraction, (int, float)) and 0 <= test_fraction <= 1
     require(good, "test_fraction", test_fraction, "0 to 1")

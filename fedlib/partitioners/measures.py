@@ -25,6 +25,11 @@ def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
 
     Raises:
         Error: no clients, or an index outside the labels.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.partition.label_counts([0, 1, 1], [[0, 1], [2]]).tolist()
+        [[1, 1], [0, 1]]
     """
     y = checks.labels("labels", labels)
     if not len(parts):
@@ -47,6 +52,11 @@ def total_variation(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray
 
     Returns:
         float64 ``[clients]``; NaN for a client without examples.
+
+    Example:
+        >>> import fedlib
+        >>> fedlib.partition.total_variation([0, 0, 1, 1], [[0, 2], [1]]).tolist()
+        [0.0, 0.5]
     """
     counts = label_counts(labels, parts).astype(np.float64)
     total = np.bincount(np.asarray(labels), minlength=counts.shape[1]).astype(np.float64)

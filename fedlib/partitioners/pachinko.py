@@ -51,6 +51,14 @@ def pachinko(
     Raises:
         Error: more examples asked for than there are, labels that do not form a tree, or a number
             out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> import fedlib
+        >>> fine = np.arange(100) % 10
+        >>> parts = fedlib.partition.pachinko(fine // 5, fine, 4, 20, alpha=0.1, beta=10, seed=0)
+        >>> [len(part) for part in parts]
+        [20, 20, 20, 20]
     """
     coarse = checks.labels("coarse", coarse)
     fine = checks.labels("fine", fine)

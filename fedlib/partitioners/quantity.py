@@ -23,6 +23,12 @@ def uniform_sizes(clients: int, low: int, high: int, seed: Seed) -> np.ndarray:
 
     Raises:
         Error: fewer than one client, a negative size, or ``high`` below ``low``.
+
+    Example:
+        >>> import fedlib
+        >>> sizes = fedlib.partition.uniform_sizes(1000, 100, 500, seed=0)
+        >>> int(sizes.min()), int(sizes.max())
+        (101, 500)
     """
     clients = checks.whole("clients", clients, 1)
     low, high = checks.whole("low", low, 0), checks.whole("high", high, 0)
@@ -57,6 +63,12 @@ def lognormal_sizes(
 
     Raises:
         Error: a number out of range.
+
+    Example:
+        >>> import fedlib
+        >>> sizes = fedlib.partition.lognormal_sizes(1000, seed=0)
+        >>> int(sizes.min()) >= 5, int(sizes.max())
+        (True, 1000)
     """
     clients = checks.whole("clients", clients, 1)
     shift, cap = checks.whole("shift", shift, 0), checks.whole("cap", cap, 0)
@@ -83,6 +95,11 @@ def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> lis
 
     Raises:
         Error: the sizes ask for more than ``n`` examples, or are not integers, 0 or more.
+
+    Example:
+        >>> import fedlib
+        >>> [len(part) for part in fedlib.partition.quantity(10, [5, 3, 1], seed=0)]
+        [5, 3, 1]
     """
     n = checks.whole("n", n, 0)
     if np.ndim(sizes) != 1 or len(np.asarray(sizes)) == 0:

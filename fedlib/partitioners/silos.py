@@ -47,6 +47,14 @@ def silos(
     Raises:
         Error: a number out of range, more clients than examples, or no acceptable proportions in
             10,000 tries.
+
+    Example:
+        >>> import numpy as np
+        >>> import fedlib
+        >>> labels = np.arange(100) % 10
+        >>> parts = fedlib.partition.silos(labels, 4, beta=0.5, seed=0)
+        >>> len(parts), sum(len(part) for part in parts)
+        (4, 100)
     """
     y = checks.labels("labels", labels)
     clients = checks.whole("clients", clients, 1)

@@ -149,6 +149,12 @@ def load_task(
 
     Raises:
         Error: unknown name, preset or option, a value out of range, or a function that fails.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic", preset="quick", seed=0)
+        >>> task.name, task.stand_in, len(task.train)
+        ('synthetic', False, 100)
     """
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)

@@ -78,6 +78,14 @@ def quadratic_task(
     Raises:
         Error: shapes that do not fit, negative weights or weights that are all zero, an unknown
             ``test``.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.quadratic_task(A=[[[1.0]], [[3.0]]], b=[[0.0], [3.0]])
+        >>> steps = {"client_lr": 0.1, "local_steps": 1}
+        >>> history = fedlib.run(task, "fedavg", rounds=50, overrides=steps)
+        >>> round(history.params["x"].item(), 3)  # where the mean gradient 2 x - 1.5 is 0
+        0.75
     """
     A, b = np.asarray(A, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if b.ndim != 2 or A.shape != (*b.shape, b.shape[1]):

@@ -1,0 +1,127 @@
+"""The executed notebooks that the site shows: those that are there, and the others made now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+
+from fedlib.errors import Failure
+from fedlib.paths import project_root
+from fedlib.reproduction import reproduce
+from fedlib.results.archives import open_archive
+from fedlib.results.files import run_path
+
+
+def current(folders: Sequence[Path]) -> dict[str, Path]:
+    """Notebook -> its executed copy, of the notebooks that have one without an error.
+
+    A copy counts if it has the notebook's cells as they are now, whatever the files' dates say: a
+    fresh clone has today's.
+
+    Args:
+        folders: where copies may lie, the first that has a current one wins.
+    """
+    copies = {}
+    for notebook in reproduce.notebooks():
+        for folder in folders:
+            copy = folder / notebook.name
+            if copy.is_file() and is_copy(notebook, copy):
+                copies[notebook.stem] = copy
+                break
+    return copies
+
+
+def is_copy(notebook: Path, copy: Path) -> bool:
+    """Whether a file is the notebook as it is now, executed to its end at the quick preset."""
+    try:
+        executed = nbformat.read(copy, as_version=4)
+    except (OSError, ValueError, nbformat.validator.NotebookValidationError):
+        return False
+    given = executed.metadata.get("papermill", {}).get("parameters", {})
+    if given.get("preset") != "quick":
+        return False
+    cells = [cell for cell in executed.cells if "injected-parameters" not in tags(cell)]
+    sources = [cell.source for cell in nbformat.read(notebook, as_version=4).cells]
+    codes = [cell for cell in executed.cells if cell.cell_type == "code"]
+    failed = any(output.output_type == "error" for cell in codes for output in cell.outputs)
+    return not failed and sources == [cell.source for cell in cells] and any(_ran(codes))
+
+
+def _ran(codes: Sequence[nbformat.NotebookNode]) -> Iterator[bool]:
+    return (cell.execution_count is not None for cell in codes)
+
+
+def tags(cell: nbformat.NotebookNode) -> list[str]:
+    """A cell's tags."""
+    return list(cell.metadata.get("tags", []))
+
+
+def execute(names: Sequence[str], work: Path, jobs: int) -> Iterator[reproduce.Executed]:
+    """Execute notebooks at the quick preset into ``work/executed``, from the published runs.
+
+    Data root, store and figures lie in ``work``, so nothing is read from what the user has prepared
+    or run. Notebooks that look at a run's final parameters train: published runs have none. The
+    others take the published runs; what is not published they train, too.
+
+    Args:
+        names: of the notebooks.
+        jobs: how many at once.
+
+    Raises:
+        Failure: a notebook failed; all have been tried.
+    """
+    reading = [name for name in names if not needs_parameters(name)]
+    training = [name for name in names if name not in reading]
+    failed = []
+    with _folders(work):
+        for group, from_published in ((training, False), (reading, True)):
+            if from_published and group:
+                unpack(project_root() / "data" / "results", work / "data" / "runs")
+            series = reproduce.reproduce(group, "quick", None, work / "executed", jobs=jobs)
+            for done in series if group else ():
+                failed += [f"{done.name}: {done.error}"] if done.error else []
+                yield done
+    if failed:
+        raise Failure(f"{len(failed)} of {len(names)} notebooks failed: {'; '.join(failed)}")
+
+
+def needs_parameters(name: str) -> bool:
+    """Whether a notebook reads the final parameters of a run."""
+    (notebook,) = reproduce.notebooks([name])
+    return ".params" in notebook.read_text(encoding="utf-8")
+
+
+def unpack(results: Path, store: Path) -> int:
+    """Put the published runs into a store, beside what it has; returns how many it put there."""
+    written = 0
+    for archive in sorted((*results.glob("*.zip"), *results.glob("*.zip.xz"))):
+        for run in open_archive(archive).values():
+            target = run_path(store, run.config)
+            if target.exists():
+                continue
+            target.mkdir(parents=True)
+            for part in run.path.iterdir():
+                (target / part.name).write_bytes(part.read_bytes())
+            written += 1
+    return written
+
+
+@contextmanager
+def _folders(work: Path) -> Iterator[None]:
+    """Data root and figures of fedlib in ``work`` for a while."""
+    places = {"FEDLIB_DATA": work / "data", "FEDLIB_FIGURES": work / "figures"}
+    values = {name: str(path.resolve()) for name, path in places.items()}
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

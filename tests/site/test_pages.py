@@ -1,0 +1,106 @@
+"""The site's own pages: their code runs, and the API names everything that is public."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import fedlib
+from fedlib import papers
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "docs" / "site"
+GUIDES = [SITE / "guides" / f"your_{what}.md" for what in ("data", "model", "algorithm", "plot")]
+MOST_LINES = 30
+NAMED = re.compile(r"^\.\. auto(?:function|class|exception):: (\S+)", re.MULTILINE)
+API = {name for page in (SITE / "api").glob("*.rst") for name in NAMED.findall(page.read_text())}
+
+
+def script(guide: Path) -> str:
+    """The one block of code of a page."""
+    (code,) = re.findall(
+        r"```\{code-cell\}\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL
+    )
+    return str(code)
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_a_guide_is_one_short_script(guide: Path) -> None:
+    lines = script(guide).splitlines()
+    assert len([line for line in lines if line.strip()]) < MOST_LINES
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_a_guide_runs(guide: Path, tmp_path: Path) -> None:
+    """As a reader runs it: a file of its own, in a process of its own."""
+    path = tmp_path / "script.py"
+    path.write_text(script(guide), encoding="utf-8")
+    places = "import sys, runpy, matplotlib; matplotlib.use('Agg'); sys.path.insert(0, sys.argv[2])"
+    command = [sys.executable, "-c", f"{places}; runpy.run_path(sys.argv[1], run_name='__main__')"]
+    done = subprocess.run([*command, str(path), str(ROOT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def public() -> dict[str, Any]:
+    """Every public name: those of ``fedlib``, of its documented modules and of the papers' room."""
+    listed: dict[str, Any] = {}
+    for name in fedlib.__all__:
+        value = getattr(fedlib, name)
+        if not isinstance(value, ModuleType):
+            listed[f"fedlib.{name}"] = value
+        elif hasattr(value, "__all__"):
+            listed |= {f"fedlib.{name}.{each}": getattr(value, each) for each in value.__all__}
+        else:
+            members = inspect.getmembers(value, inspect.isclass)
+            mine = {each: kind for each, kind in members if kind.__module__ == value.__name__}
+            listed |= {f"fedlib.{name}.{each}": kind for each, kind in mine.items()}
+    return listed | {f"fedlib.papers.{name}": getattr(papers, name) for name in papers.__all__}
+
+
+# Internal to the engine, though their module has no list of its public names.
+INTERNAL = {"fedlib.server.Together", "fedlib.base.Adaptive"}
+PUBLIC = {name: value for name, value in public().items() if name not in INTERNAL}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_is_in_the_api_with_an_example(name: str) -> None:
+    value = PUBLIC[name]
+    same = {listed for listed in API if listed in PUBLIC and PUBLIC[listed] is value}
+    assert name in API or same, f"{name} is on no page of docs/site/api"
+    assert doctest.DocTestParser().get_examples(value.__doc__ or ""), f"{name} has no example"
+
+
+def test_what_the_api_names_is_there() -> None:
+    for name in sorted(API):
+        value: Any = fedlib
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)
+
+
+def test_bibtex_and_citation_agree() -> None:
+    """Titles and family names of the four papers, in both files."""
+    bibtex = re.sub(r"[{}\\'\"]", "", (SITE / "references.bib").read_text(encoding="utf-8"))
+    bibtex = " ".join(bibtex.split()).replace("Konevcny", "Konečný").replace("Cesar", "César")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").split("references:")[1]
+    titles = [line.strip('" ') for line in re.findall(r"^    title: (.+)$", citation, re.MULTILINE)]
+    families = re.findall(r"family-names: ([^,]+),", citation)
+    assert len(titles) == 4 and len(families) == 23
+    for words in (*titles, *families):
+        assert words in bibtex, words
+
+
+def test_wide_pages_of_code_hosts_reach_the_site() -> None:
+    """A link from the top of the site to a page of the checkout leads to a file of that name."""
+    for page in SITE.rglob("*.md"):
+        for target in re.findall(r"\]\(/([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            assert (ROOT / target).is_file() or (SITE / target).is_file(), f"{page.name}: {target}"

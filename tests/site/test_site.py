@@ -1,0 +1,86 @@
+"""Every page of the built site, opened from its folder in a real browser, wide and narrow.
+
+``make site`` first; skipped where the site is not built, or without chromium and its driver.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+SITE = Path(__file__).resolve().parents[2] / "build" / "site"
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+# What is there to be downloaded is no page.
+PAGES = [path for path in sorted(SITE.rglob("*.html")) if "_downloads" not in path.parts]
+WIDTHS = (1280, 400)
+BROKEN_PICTURES = """
+return [...document.images].filter(image => {
+  image.loading = 'eager';
+  return !(image.complete && image.naturalWidth);
+}).map(image => image.src);
+"""
+
+pytestmark = [
+    pytest.mark.skipif(not PAGES, reason="the site is not built: make site"),
+    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium with chromedriver here"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in ("--headless=new", "--no-sandbox"):
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+def opened(browser: webdriver.Chrome, page: Path, width: int) -> None:
+    """Open a page in a window of this width."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page.as_uri())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(SITE).as_posix())
+def test_a_page_opens(browser: webdriver.Chrome, page: Path, width: int) -> None:
+    browser.get_log("browser")  # of the page before
+    opened(browser, page, width)
+    assert browser.title
+    assert browser.execute_script("return document.documentElement.clientWidth") <= width
+    scrolled = browser.execute_script("return document.documentElement.scrollWidth")
+    assert scrolled <= width, f"{page.name} is {scrolled} pixels wide in a window of {width}"
+    assert browser.execute_script(BROKEN_PICTURES) == []
+    errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert errors == []
+
+
+def test_dark_and_light_differ(browser: webdriver.Chrome) -> None:
+    opened(browser, SITE / "index.html", 1280)
+    colours = set()
+    for theme in ("light", "dark"):
+        browser.execute_script("document.body.dataset.theme = arguments[0]", theme)
+        colours.add(
+            browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        )
+    assert len(colours) == 2
+
+
+def test_search_finds_a_notebook_without_a_server(browser: webdriver.Chrome) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get((SITE / "search.html").as_uri() + "?q=Pachinko")
+    found = WebDriverWait(browser, 30).until(
+        lambda _: browser.find_elements(By.CSS_SELECTOR, "#search-results li a")
+    )
+    assert any("notebooks/" in str(link.get_attribute("href")) for link in found)
