@@ -28,6 +28,13 @@ def confusion(task: Task, history: History) -> pd.DataFrame:
 
     Raises:
         Error: a run without parameters or of another model, or targets that are no classes.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic", clients=5)
+        >>> table = fedlib.confusion(task, fedlib.run(task, "fedavg", rounds=1))
+        >>> table.shape, int(table.to_numpy().sum()) == int(task.test.sizes.sum())
+        ((10, 10), True)
     """
     if not history.params:
         raise Error(f"{history!r} was stored without parameters; run it with keep_params=True")

@@ -78,6 +78,15 @@ def register_task(name: str, function: Function) -> None:
 
     Raises:
         Error: a name of fedlib's.
+
+    Example:
+        >>> import fedlib
+        >>> def line(slope: float = 1.0) -> Task:
+        ...     return fedlib.quadratic_task([[[slope]]], [[1.0]])
+        >>> fedlib.register_task("line", line)
+        >>> len(fedlib.load_task("line", slope=2.0).train), "line" in fedlib.list_tasks()
+        (1, True)
+        >>> del NAMES.registered["line"]
     """
     NAMES.register(name, function)
 

@@ -65,6 +65,12 @@ def image_task(
     Raises:
         Error: no such data, or no images; clients that the data do not name; a field that there is
             not.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.image_task("first_digits", clients=10, alpha=0.5, batch_size=32)
+        >>> task.name, len(task.train), task.batch_size
+        ('first_digits_images', 10, 32)
     """
     dataset = datasets.load(data, data_root)
     shape = dataset.train_x.shape[1:]
@@ -125,6 +131,12 @@ def text_task(
     Raises:
         Error: no such data, or texts without labels; a number out of its range; a field that there
             is not.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.text_task("ag_news", clients=5, words=100, length=8)
+        >>> task.name, len(task.train), tuple(task.train.x.shape[1:])
+        ('ag_news_texts', 5, (8,))
     """
     require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
     require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
