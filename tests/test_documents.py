@@ -20,7 +20,11 @@ def test_tables_are_those_that_the_code_makes(page: str) -> None:
     assert TABLES["filled"](page, text) == text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+# The pages of the site lead to pages that are made with it, whose links its build checks.
+READ_HERE = [page for page in PAGES if ROOT / "docs" / "site" not in page.parents]
+
+
+@pytest.mark.parametrize("page", READ_HERE, ids=lambda path: path.name)
 def test_links_lead_to_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#]+)[^)]*\)|src=\"([^\"]+)\"", text)
