@@ -47,10 +47,10 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """FedAdam cannot be trained here."""
     plain = engine.execute
 
-    def fail(task: Any, program: Any, **execution: Any) -> Any:
+    def fail(program: Any, **execution: Any) -> Any:
         if program[0][0].algorithm == "fedadam":
             raise RuntimeError("out of memory\non this machine")
-        return plain(task, program, **execution)
+        return plain(program, **execution)
 
     monkeypatch.setattr(engine, "execute", fail)
 
