@@ -20,7 +20,7 @@ def hand_made():
 
     def make(task, algorithm="fedavg", accuracies=(0.5,), *, loss=1.0, clients=(), **settings):
         diverged, cohort = (settings.pop(name, None) for name in ("diverged", "cohort"))
-        config, _ = configure(task, algorithm, **settings)
+        config = configure(task, algorithm, **settings).config
         config = dataclasses.replace(config, clients_per_round=cohort or config.clients_per_round)
         rows = [(config.rounds, "train", "loss", loss), (config.rounds, "test", "mse_x1000", loss)]
         for at, accuracy in enumerate(accuracies, config.rounds - len(accuracies) + 1):

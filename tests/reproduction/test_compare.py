@@ -83,10 +83,10 @@ def test_stored_runs_count_but_a_damaged_one_is_left_out(tmp_path, caplog, cifar
         write_runs(store.root, [(cifar, run("fedavg", [value] * 150, seed=seed))], False, True)
         for seed, value in enumerate((0.6, 0.9))
     ]
-    (store.path(stored[1].config) / "history.csv").write_text("round\n")
+    (store.path(stored[1][0].config) / "history.csv").write_text("round\n")
     frame = compare(store)
     row = cell(frame[(frame["item"] == "Table 1") & (frame["task"] == "cifar10")], "fedavg")
-    assert row["ours"] == pytest.approx(60.0) and row["runs"] == (stored[0].config.digest,)
+    assert row["ours"] == pytest.approx(60.0) and row["runs"] == (stored[0][0].config.digest,)
     assert "history.csv" in caplog.text
 
 

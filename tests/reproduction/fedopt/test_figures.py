@@ -42,7 +42,7 @@ def made(
     """
     rounds = len(test) - 1
     task = dataclasses.replace(task_named(name), hyperparameters={algorithm: overrides})
-    config, _ = configure(task, algorithm, rounds=rounds, seed=seed)
+    config = configure(task, algorithm, rounds=rounds, seed=seed).config
     rows = [(r, "test", "loss", v) for r, v in enumerate(test)]
     rows += [(r, "test", METRICS[name], score * r / rounds) for r in range(len(test))]
     rows += [(r, "train", "loss", v) for r, v in enumerate(train, 1)]

@@ -130,7 +130,7 @@ def test_the_runs_have_the_printed_settings(task):
     loaded = fedlib.load_task(task, preset="paper", **({"cap": 5} if task in POSTS else {}))
     curves = {one.algorithm: one for one in parts(TABLES_1[task].notebook)["curves"]}
     for row in RATES[RATES["task"] == TASKS[task]].itertuples():
-        config, _ = configured(loaded, curves[row.algorithm.lower()])
+        config = configured(loaded, curves[row.algorithm.lower()]).config
         assert (config.rounds, config.local_epochs) == (1500, 1)
         assert config.clients_per_round == (50 if task == "stackoverflow_nwp" else 10)
         assert config.batch_size == papers.printed("fedopt", "table7_batch_sizes", task=row.task)
