@@ -234,4 +234,5 @@ def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path: Path, tenths
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (130, "fedlib: interrupted\n")
-    assert not list(tmp_path.iterdir())
+    # No notebook half-written; what had been trained by then stays in the store.
+    assert {path.name for path in tmp_path.iterdir()} <= {"data"}
