@@ -239,7 +239,7 @@ class Session:
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
         """Draw, save and remember a figure of the catalogue; as a cell's last line it is shown."""
-        drawn = draw.draw(id, histories, store=self.store)
+        drawn = draw.draw(id, histories, preset=self.preset, store=self.store)
         if drawn.figure is not None:
             return drawn.figure
         hidden = ["comparable", "printed_rounds"]

@@ -350,12 +350,12 @@ def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_
     store = Store(own_folders / "data" / "runs")
     task = dataclasses.replace(load_task("synthetic", clients=4), name=name)
     run = store.run(task, "fedavg", rounds=1)
-    memory.remember(store, entry.id, [run])
+    memory.remember(store, entry.id, [run], "quick")
     to = own_folders / "published"
     status, out, _ = command("publish", "02", "--to", str(to))
     assert status == 0 and out.startswith("02_server_adaptivity: 1 runs")
     elsewhere = Store(own_folders / "nothing", published=[to])
-    assert memory.remembered(elsewhere, entry).runs == {name: [run.config.digest]}
+    assert memory.remembered(elsewhere, entry, "quick").runs == {name: [run.config.digest]}
     assert elsewhere.load(run.config.digest, params=False).config == run.config
     status, _, err = command("publish", "06", "--to", str(to))
     assert status == 2 and "06_partitions: no runs to publish" in err

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import nbformat
@@ -12,6 +11,7 @@ import nbformat
 from fedlib.errors import Failure
 from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
+from fedlib.reproduction.kernels import environment
 from fedlib.results.archives import open_archive
 from fedlib.results.files import run_path
 
@@ -110,18 +110,7 @@ def unpack(results: Path, store: Path) -> int:
     return written
 
 
-@contextmanager
-def _folders(work: Path) -> Iterator[None]:
+def _folders(work: Path) -> AbstractContextManager[None]:
     """Data root and figures of fedlib in ``work`` for a while."""
     places = {"FEDLIB_DATA": work / "data", "FEDLIB_FIGURES": work / "figures"}
-    values = {name: str(path.resolve()) for name, path in places.items()}
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    return environment({name: str(path.resolve()) for name, path in places.items()})

@@ -107,6 +107,10 @@ def figures(
     ids: Annotated[
         list[str] | None, typer.Argument(help="Figures, e.g. fedopt/figure_1; default all.")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="quick, laptop or paper; default the largest with runs of all tasks."),
+    ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -115,7 +119,7 @@ def figures(
     from fedlib.results import Store
 
     with Damage() as damage:
-        paths = draw.redraw(ids or None, store=Store(store_root(data_root)))
+        paths = draw.redraw(ids or None, Store(store_root(data_root)), preset=preset)
     show([str(path) for path in paths], as_json, "\n".join(str(path) for path in paths))
     damage.tell()
 

@@ -244,7 +244,7 @@ def publish(
     parameter: Parameters = None,
     part: Parts = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the archive; default the notebook's.")
+        str | None, typer.Option(help="Of the archive; default the notebook's, with the preset.")
     ] = None,
     to: Annotated[
         Path | None, typer.Option(help="Folder of published runs; default data/results.")
@@ -277,7 +277,8 @@ def publish(
     for notebook in chosen:
         if notebook in plans or notebook not in planned:
             groups = survey(store, plans.get(notebook, []), preset, data_root)
-            made.append(sweep.publish(store, results, notebook, name or notebook, groups, partial))
+            named_so = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
+            made.append(sweep.publish(store, results, notebook, named_so, groups, preset, partial))
     text = "\n".join(
         f"{archive['notebook']}: {archive['runs']} runs, {archive['bytes'] / 1e3:.0f} kB, "
         f"{archive['path']}" + (f" ({archive['missing']} missing)" if archive["missing"] else "")

@@ -122,13 +122,13 @@ def configure(
     given = dict(overrides or {})
     training = {key: given.pop(key) for key in TRAINING_KEYS if key in given}
     name, method = _method(task, algorithm, given)
-    given_task = task
+    trained = task.centralized() if method.pooled else task
     if method.pooled:
-        task, clients_per_round = task.centralized(), None
-    population = len(task.train)
+        clients_per_round = None
+    population = len(trained.train)
     cohort = population if clients_per_round is None else clients_per_round
-    if clients_per_round is None and task.clients_per_round is not None:
-        cohort = min(task.clients_per_round, population)
+    if clients_per_round is None and trained.clients_per_round is not None:
+        cohort = min(trained.clients_per_round, population)
     cohort = _whole(
         "clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)"
     )
@@ -136,23 +136,23 @@ def configure(
         raise Error(
             f"clients_per_round is {cohort}; {name} splits the cohort in halves: at least 2"
         )
-    rounds = task.rounds if rounds is None else rounds
+    rounds = trained.rounds if rounds is None else rounds
     rounds, eval_every = _whole("rounds", rounds, 0), _whole("eval_every", eval_every, 1)
-    batch_size = training.get("batch_size", task.batch_size)
+    batch_size = training.get("batch_size", trained.batch_size)
     if batch_size is not None:
         batch_size = _whole("batch_size", batch_size, 1)
-    local_epochs = _local_epochs(training.get("local_epochs", task.local_epochs))
+    local_epochs = _local_epochs(training.get("local_epochs", trained.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     _require_held(method.describe(), dtype)
     config = RunConfig(
         task={
-            "name": task.name,
-            "preset": task.preset,
-            "seed": task.seed,
-            "options": dict(task.options),
-            "data": task.fingerprint if task.described else fingerprint(task),
-            "stand_in": task.stand_in,
+            "name": trained.name,
+            "preset": trained.preset,
+            "seed": trained.seed,
+            "options": dict(trained.options),
+            "data": trained.fingerprint if trained.described else fingerprint(trained),
+            "stand_in": trained.stand_in,
         },
         algorithm=name,
         method=_described(method),
@@ -165,7 +165,7 @@ def configure(
         dtype=dtype,
         seeds=_seeds(seed),
     )
-    return Configured(config, method, given_task)
+    return Configured(config, method, task)
 
 
 def _described(method: Algorithm) -> dict[str, Any]:

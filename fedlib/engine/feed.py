@@ -80,13 +80,12 @@ class Feed:
     def round(self, number: int, config: RunConfig, cohort: np.ndarray) -> Round:
         """A round of ``cohort [M]``, ascending, with the local steps of each client."""
         sizes, local = self.data.sizes[cohort], self.replicas.local(cohort)
-        epochs = config.local_epochs
-        drawn = (
-            epochs
-            if isinstance(epochs, int)
-            else drawn_epochs(epochs, self.replicas.keys(number, cohort))
-        )
-        steps = local_steps(sizes, config.batch_size, drawn, config.local_steps, local)
+        epochs: int | np.ndarray
+        if isinstance(config.local_epochs, int):
+            epochs = config.local_epochs
+        else:
+            epochs = drawn_epochs(config.local_epochs, self.replicas.keys(number, cohort))
+        steps = local_steps(sizes, config.batch_size, epochs, config.local_steps, local)
         return Round(number, config, cohort, steps)
 
     def plan(self, clients: np.ndarray, round: Round) -> Plan:

@@ -52,31 +52,48 @@ def _split(
     configured: Sequence[Configured], group: Sequence[int], device: str | None
 ) -> list[list[int]]:
     """The programs of configurations of one kind: methods that the same replicas have."""
-    columns: dict[Any, dict[Any, int]] = {}
+    alike: dict[Any, list[dict[Any, int]]] = {}
+    for method in _methods(configured, group):
+        alike.setdefault(tuple(method), []).append(method)
+    return [part for methods in alike.values() for part in _parts_of(configured, methods, device)]
+
+
+def _methods(configured: Sequence[Configured], group: Sequence[int]) -> list[dict[Any, int]]:
+    """For each method the positions of its configurations, by replica.
+
+    A configuration that comes twice is a method of its own the second time.
+    """
+    methods: list[dict[Any, int]] = []
+    same: dict[Any, list[dict[Any, int]]] = {}
     for position in group:
         config, _, task = configured[position]
         replica = (id(task), str(config.seeds))
-        times = 0
-        while replica in columns.get((str(config.method), config.algorithm, times), {}):
-            times += 1
-        columns.setdefault((str(config.method), config.algorithm, times), {})[replica] = position
-    alike: dict[Any, list[dict[Any, int]]] = {}
-    for places in columns.values():
-        alike.setdefault(tuple(places), []).append(places)
-    found = []
-    for replicas, methods in alike.items():
-        if len(methods) == 1 == len(replicas):
-            found.append([methods[0][replicas[0]]])
-            continue
-        size = _size(configured[group[0]].task)
-        most = len(methods) if device is None else _most(size, device)
-        for part in np.array_split(np.arange(len(methods)), math.ceil(len(methods) / most)):
-            firsts = [configured[methods[part[0]][replica]] for replica in replicas]
-            for some in _joined(firsts, len(part) * size):
-                found.append(
-                    [methods[number][replicas[one]] for one in some for number in part.tolist()]
-                )
-    return found
+        known = same.setdefault((str(config.method), config.algorithm), [])
+        free = next((places for places in known if replica not in places), None)
+        if free is None:
+            free = {}
+            known.append(free)
+            methods.append(free)
+        free[replica] = position
+    return methods
+
+
+def _parts_of(
+    configured: Sequence[Configured], methods: Sequence[dict[Any, int]], device: str | None
+) -> list[list[int]]:
+    """The programs of methods that have the same replicas: of as many methods as fit."""
+    replicas = list(methods[0])
+    if len(methods) == 1 == len(replicas):
+        return [list(methods[0].values())]
+    size = _size(configured[methods[0][replicas[0]]].task)
+    most = len(methods) if device is None else _most(size, device)
+    parts = []
+    for numbers in np.array_split(np.arange(len(methods)), math.ceil(len(methods) / most)):
+        some = [methods[number] for number in numbers]
+        firsts = [configured[some[0][replica]] for replica in replicas]
+        for joined in _joined(firsts, len(some) * size):
+            parts.append([places[replicas[number]] for number in joined for places in some])
+    return parts
 
 
 def _size(task: Task) -> int:

@@ -26,6 +26,8 @@ from fedlib.task import Task
 
 # The memory of a grid whose models and states take less than this is not worth a forecast.
 FORECAST_BYTES = 2**26
+# One seed, seeds apart by what they draw (see :func:`run`), or several.
+Seeds = int | Mapping[str, int] | Sequence[int]
 
 
 class Execution(TypedDict, total=False):
@@ -121,7 +123,7 @@ def grid(
     algorithm: str,
     *,
     rounds: int | None = None,
-    seed: int | Mapping[str, int] | Sequence[int] = 0,
+    seed: Seeds = 0,
     device: str = "auto",
     backend: str = "auto",
     dtype: str = "float32",
@@ -237,9 +239,6 @@ def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
             raise Error(f"grid: axis {name} has no values; give at least one")
         cells = [{**cell, name: value} for cell in cells for value in listed]
     return cells
-
-
-Seeds = int | Mapping[str, int] | Sequence[int]
 
 
 def repeated(

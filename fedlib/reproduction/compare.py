@@ -147,11 +147,12 @@ def _notes(table: Table, cell: Cell, histories: Sequence[History], known: Index)
     ]
 
 
-def how_to_make(notebook: str) -> str:
+def how_to_make(notebook: str, preset: str = "quick") -> str:
     """The sentence that says how missing runs are made: by a notebook, or by a command."""
     if not notebook[0].isdigit():
         return f"run: {notebook}"
-    return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}"
+    switch = "" if preset == "quick" else f" --preset {preset}"
+    return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}{switch}"
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """The figures and tables of this version: how each is drawn, and from which runs it was drawn last.
 
-:func:`draw` remembers the digests of the runs; :func:`redraw` draws again from the stored runs.
+:func:`draw` remembers the digests of the runs; :func:`redraw` draws again from the stored runs, at
+the largest preset of which all are there, so that one figure never shows two scales.
 Nothing here can train.
 """
 
@@ -22,10 +23,11 @@ from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
 from fedlib.reproduction.entry import Drawing, Drawn, Entry
 from fedlib.reproduction.fedopt import figures as fedopt
-from fedlib.reproduction.memory import alone, remember, remembered
+from fedlib.reproduction.memory import Memory, alone, largest, remember, remembered
 from fedlib.reproduction.mime import figures as mime
 from fedlib.reproduction.theory import figures as theory
 from fedlib.results.store import Store
+from fedlib.tasks import PRESETS
 
 __all__ = ["ENTRIES", "Drawing", "Drawn", "Entry", "draw", "entries", "entry", "redraw"]
 
@@ -58,22 +60,24 @@ def draw(
     id: str,
     histories: Sequence[History] = (),
     *,
+    preset: str | None = None,
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Drawn:
     """Draw a figure, save it, and remember the runs it was drawn from.
 
-    Runs of other tasks that the figure was drawn from before are drawn too; those of the same tasks
-    are replaced.
+    Runs of other tasks that the figure was drawn from before at the same preset are drawn too;
+    those of the same tasks are replaced.
 
     Args:
         id: see :func:`entries`.
         histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
+        preset: that they belong to; default the smallest that their tasks were loaded with.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
     Raises:
-        Error: unknown id, no runs, or runs of tasks that the figure does not show.
+        Error: unknown id or preset, no runs, or runs of tasks that the figure does not show.
     """
     chosen = entry(id)
     store = Store() if store is None else store
@@ -88,17 +92,31 @@ def draw(
         name = history.config.task["name"]
         if name not in chosen.notebooks:
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
+    preset = _scale(histories) if preset is None else _known(preset)
     with alone(store, id):
-        every = [*histories, *_others(chosen, histories, store)]
-        drawn = _draw(chosen, every, store, root)
-        remember(store, id, every)
+        others = _others(chosen, histories, remembered(store, chosen, preset), store)
+        drawn = _draw(chosen, [*histories, *others], store, root)
+        remember(store, id, [*histories, *others], preset)
     return drawn
 
 
-def _others(chosen: Entry, histories: Sequence[History], store: Store) -> list[History]:
+def _known(preset: str) -> str:
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    return preset
+
+
+def _scale(histories: Sequence[History]) -> str:
+    """The smallest preset of the runs' tasks; tasks of other presets are as the quick one's."""
+    places = {preset: place for place, preset in enumerate(PRESETS)}
+    return PRESETS[min(places.get(history.config.task["preset"], 0) for history in histories)]
+
+
+def _others(
+    chosen: Entry, histories: Sequence[History], memory: Memory, store: Store
+) -> list[History]:
     """The runs of other tasks that the figure was drawn from last."""
     new = {history.config.task["name"] for history in histories}
-    memory = remembered(store, chosen)
     others: list[History] = []
     for task in memory.runs:
         if task in new or task not in chosen.notebooks:
@@ -114,6 +132,7 @@ def redraw(
     ids: Sequence[str] | None = None,
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
+    preset: str | None = None,
 ) -> list[Path]:
     """Draw figures again from stored or published runs; never trains.
 
@@ -121,16 +140,20 @@ def redraw(
         ids: see :func:`entries`; default all but those that a notebook draws itself.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
+        preset: of the runs; default for each figure the largest of which all its tasks have runs,
+            see :func:`fedlib.reproduction.memory.largest`.
 
     Returns:
         the files as :func:`fedlib.figures.save` returns them.
 
     Raises:
-        Error: unknown id, or runs that are missing: the message names the notebooks that make them.
+        Error: unknown id or preset, or runs that are missing: the message names the notebooks that
+            make them.
             All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
     drawable = [entry for entry in entries() if entry.draw or entry.make]
+    preset = None if preset is None else _known(preset)
     wanted = drawable if ids is None else [entry(id) for id in ids]
     files.require_writable(paths.figures_root(root))
     made: list[Path] = []
@@ -138,7 +161,7 @@ def redraw(
     load = cache(partial(store.load, params=False))  # figures share many runs
     for chosen in wanted:
         try:
-            runs = [] if chosen.make else _runs(chosen, store, load)
+            runs = [] if chosen.make else _runs(chosen, store, load, preset)
             made.append(_draw(chosen, runs, store, root).path)
         except Error as problem:
             problems.append(problem)
@@ -168,18 +191,24 @@ def _drawable(chosen: Entry) -> Callable[[Sequence[History]], Drawing]:
     return chosen.draw
 
 
-def _runs(chosen: Entry, store: Store, load: Callable[[str], History]) -> list[History]:
+def _runs(
+    chosen: Entry, store: Store, load: Callable[[str], History], preset: str | None
+) -> list[History]:
     _drawable(chosen)
     histories = []
-    memory = remembered(store, chosen)
+    if preset is None:
+        preset, memory = largest(store, chosen)
+    else:
+        memory = remembered(store, chosen, preset)
     for task, notebook in chosen.notebooks.items():
         try:
             histories += memory.histories(task, load)
         except Error as problem:
             kind = Failure if isinstance(problem, Failure) else Error
-            raise kind(f"figure {chosen.id}: {problem}; {how_to_make(notebook)}") from None
+            way = how_to_make(notebook, preset)
+            raise kind(f"figure {chosen.id}: {problem}; {way}") from None
     if not histories:
         makers = dict.fromkeys(chosen.notebooks.values())
-        ways = " and ".join(map(how_to_make, makers))
-        raise Error(f"figure {chosen.id} has not been drawn yet: {ways}")
+        ways = " and ".join(how_to_make(maker, preset) for maker in makers)
+        raise Error(f"figure {chosen.id} has not been drawn yet at preset {preset}: {ways}")
     return histories

@@ -1,4 +1,7 @@
-"""From which runs a figure was drawn last: ``<store>/figures/<paper>__<name>.json``."""
+"""From which runs a figure was drawn last, at each preset.
+
+``<store>/figures/<paper>__<name>.json`` knows the quick preset's, a folder beside it another's.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from fedlib.reproduction.answers import labelled
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.entry import Entry
 from fedlib.results.store import Store
+from fedlib.tasks import PRESETS
 
 
 @dataclass(frozen=True)
@@ -54,20 +58,33 @@ class Memory:
         ]
 
 
-def _file(folder: Path, id: str) -> Path:
-    return folder / "figures" / f"{id.replace('/', '__')}.json"
+def _file(folder: Path, id: str, preset: str) -> Path:
+    name = f"{id.replace('/', '__')}.json"
+    return folder / "figures" / ("" if preset == PRESETS[0] else preset) / name
 
 
-def remembered(store: Store, entry: Entry) -> Memory:
-    """What is known of a figure; of a task that the store does not know, from published runs."""
+def remembered(store: Store, entry: Entry, preset: str) -> Memory:
+    """What is known of a figure at a preset; of a task that the store does not know, from published
+    runs.
+    """
     memory = Memory()
     for folder in (*reversed(store.published), store.root):
-        memory |= _read(folder, entry)
+        memory |= _read(folder, entry, preset)
     return memory
 
 
-def _read(folder: Path, entry: Entry) -> Memory:
-    path = _file(folder, entry.id)
+def largest(store: Store, entry: Entry) -> tuple[str, Memory]:
+    """The largest preset at which all tasks of a figure have runs, and what is known there.
+
+    Where there is none, the preset at which the most have some.
+    """
+    known = {preset: remembered(store, entry, preset) for preset in reversed(PRESETS)}
+    preset = max(known, key=lambda preset: len(known[preset].of(entry.notebooks).runs))
+    return preset, known[preset]
+
+
+def _read(folder: Path, entry: Entry, preset: str) -> Memory:
+    path = _file(folder, entry.id, preset)
     if not path.is_file():
         return Memory()
     try:
@@ -80,34 +97,35 @@ def _read(folder: Path, entry: Entry) -> Memory:
         raise Error(f"{path} cannot be read ({problem}); delete it, then {remedy}") from None
 
 
-def remember(store: Store, id: str, histories: Sequence[History]) -> None:
-    """Note the runs that a figure was drawn from."""
+def remember(store: Store, id: str, histories: Sequence[History], preset: str) -> None:
+    """Note the runs that a figure was drawn from at a preset."""
     memory = Memory()
     for history in histories:
         digest = history.config.digest
         memory.runs.setdefault(history.config.task["name"], []).append(digest)
         if "plan" in history.meta:
             memory.plans.setdefault(digest, history.meta["plan"])
-    _write(store.root, id, memory)
+    _write(_file(store.root, id, preset), id, memory)
 
 
-def known(store: Store, entry: Entry, tasks: Collection[str]) -> Memory:
-    """What the store itself knows of some tasks of a figure."""
-    return _read(store.root, entry).of(tasks)
+def known(store: Store, entry: Entry, tasks: Collection[str], preset: str) -> Memory:
+    """What the store itself knows of some tasks of a figure at a preset."""
+    return _read(store.root, entry, preset).of(tasks)
 
 
-def publish(results: Path, entry: Entry, memory: Memory) -> None:
+def publish(results: Path, entry: Entry, memory: Memory, preset: str) -> None:
     """Note runs of a figure in a folder of published runs; those of other tasks stay."""
     if memory.runs:
-        _write(results, entry.id, _read(results, entry) | memory)
+        every = _read(results, entry, preset) | memory
+        _write(_file(results, entry.id, preset), entry.id, every)
 
 
-def _write(folder: Path, id: str, memory: Memory) -> None:
+def _write(path: Path, id: str, memory: Memory) -> None:
     drawn = memory.of(memory.runs)  # without plans of runs that are replaced
     plain: dict[str, Any] = {"id": id, "runs": drawn.runs}
     if drawn.plans:
         plain["plans"] = drawn.plans
-    files.write(_file(folder, id), (json.dumps(plain, indent=2) + "\n").encode())
+    files.write(path, (json.dumps(plain, indent=2) + "\n").encode())
 
 
 @contextmanager

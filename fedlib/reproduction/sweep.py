@@ -168,6 +168,7 @@ def publish(
     notebook: str,
     name: str,
     groups: Sequence[RunGroup],
+    preset: str,
     partial: bool = False,
 ) -> dict[str, Any]:
     """Pack the stored runs of a notebook's plan, and those its figures were drawn from last.
@@ -176,6 +177,7 @@ def publish(
         results: the folder of published runs, for instance ``data/results``.
         name: of the archive.
         groups: the runs of the plan; none for a notebook without one.
+        preset: of the plan and the figures.
         partial: do so although runs of the plan are missing.
 
     Returns:
@@ -189,20 +191,20 @@ def publish(
     if missing and not partial:
         raise Error(
             f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
-            "(or publish what there is with --partial)"
+            f"--preset {preset} (or publish what there is with --partial)"
         )
     digests = [digest for group in groups for digest in group.digests if store.has(digest)]
     clients_of: set[str] = set()
     drawn = []
     for entry in draw.entries():
         tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
-        drawn.append((entry, memory.known(store, entry, tasks)))
+        drawn.append((entry, memory.known(store, entry, tasks, preset)))
         digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
         clients_of |= set(tasks if entry.clients else ())
     histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
     archive = write_archive(results, name, histories, clients_of)
     for entry, remembered in drawn:
-        memory.publish(results, entry, remembered)
+        memory.publish(results, entry, remembered, preset)
     return {
         "notebook": notebook,
         "path": str(archive),

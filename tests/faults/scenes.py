@@ -311,13 +311,13 @@ def _remember(first: int) -> Callable[[Path], Any]:
     def write(place: Path) -> None:
         histories = _histories(place)[first:]
         with draw.alone(_store(place), "fedopt/figure_1"):
-            remember(_store(place), "fedopt/figure_1", histories)
+            remember(_store(place), "fedopt/figure_1", histories, "quick")
 
     return write
 
 
 def _memory(place: Path) -> Any:
-    return remembered(_store(place), draw.entry("fedopt/figure_1")).runs
+    return remembered(_store(place), draw.entry("fedopt/figure_1"), "quick").runs
 
 
 def _limits(rows: int) -> Callable[[Path], Any]:

@@ -127,26 +127,27 @@ def test_a_history_says_what_it_was_requested_for_and_the_store_does_not(store, 
 def test_a_figures_memory_keeps_what_its_runs_were_requested_for(store, labelled, tmp_path):
     entry = draw.entry("adafedadam/table_7")
     bare = store.load(labelled[1].config.digest)
-    memory.remember(store, entry.id, [labelled[0], bare])
+    memory.remember(store, entry.id, [labelled[0], bare], "quick")
 
     def drawn(known):
         return [h.meta.get("plan") for h in known.histories("synthetic", store.load)]
 
-    assert drawn(memory.remembered(store, entry)) == [PLAN, None]
+    assert drawn(memory.remembered(store, entry, "quick")) == [PLAN, None]
     results = tmp_path / "results"
-    memory.publish(results, entry, memory.known(store, entry, ["synthetic"]))
+    known = memory.known(store, entry, ["synthetic"], "quick")
+    memory.publish(results, entry, known, "quick")
     elsewhere = Store(tmp_path / "empty", published=[results])
-    assert drawn(memory.remembered(elsewhere, entry)) == [PLAN, None]
-    assert not memory.known(store, entry, ["mnist"]).runs
+    assert drawn(memory.remembered(elsewhere, entry, "quick")) == [PLAN, None]
+    assert not memory.known(store, entry, ["mnist"], "quick").runs
     # A file of an older version knows digests only; a broken one says what to do.
     (path,) = (results / "figures").glob("*.json")
     plain = json.loads(path.read_text())
     del plain["plans"]
     path.write_text(json.dumps(plain))
-    assert drawn(memory.remembered(elsewhere, entry)) == [None, None]
+    assert drawn(memory.remembered(elsewhere, entry, "quick")) == [None, None]
     path.write_text("{")
     with pytest.raises(fedlib.Error, match="delete it, then run notebooks/37_local_solvers"):
-        memory.remembered(elsewhere, entry)
+        memory.remembered(elsewhere, entry, "quick")
 
 
 def test_redrawn_histories_carry_their_plans(store, labelled, monkeypatch, tmp_path):

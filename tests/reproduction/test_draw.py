@@ -258,7 +258,7 @@ def test_draw_refuses_what_it_cannot_show(store, histories):
 def test_redraw_from_published_runs(quick_pictures, store, histories, tmp_path):
     draw.draw(FIGURE, histories, store=store)
     entry = draw.entry(FIGURE)
-    known = memory.known(store, entry, ["synthetic", "fair_femnist"])
+    known = memory.known(store, entry, ["synthetic", "fair_femnist"], "quick")
     assert known.runs == {"synthetic": [h.config.digest for h in histories]}
     store.root.rename(tmp_path / "results")
     elsewhere = Store(tmp_path / "runs")
@@ -267,8 +267,38 @@ def test_redraw_from_published_runs(quick_pictures, store, histories, tmp_path):
     # Of other tasks, what was published before stays.
     other = {"fair_femnist": ["0" * 16]}
     for more in (memory.Memory(other), memory.Memory()):
-        memory.publish(tmp_path / "results", entry, more)
-    assert memory.remembered(elsewhere, entry).runs == {**other, **known.runs}
+        memory.publish(tmp_path / "results", entry, more, "quick")
+    assert memory.remembered(elsewhere, entry, "quick").runs == {**other, **known.runs}
+
+
+def test_a_figure_shows_the_largest_preset_that_has_all_its_tasks(
+    quick_pictures, store, histories, tmp_path
+):
+    """Never two presets on one axis: a larger one counts when the last of its tasks is there."""
+    tasks = list(draw.entry(FIGURE).notebooks)
+    record = tmp_path / "figures" / f"{FIGURE}.json"
+    runs = {
+        preset: [put(store, as_task(histories[0], task, preset=preset)) for task in tasks]
+        for preset in ("quick", "laptop")
+    }
+
+    def shown(preset=None):
+        draw.redraw([FIGURE], store=store, preset=preset)
+        return json.loads(record.read_text())["runs"]
+
+    def digests(preset):
+        return [run.config.digest for run in runs[preset]]
+
+    draw.draw(FIGURE, runs["quick"], store=store)
+    draw.draw(FIGURE, runs["laptop"][:1], preset="laptop", store=store)
+    assert json.loads(record.read_text())["runs"] == digests("laptop")[:1]
+    assert shown() == digests("quick") and shown("laptop") == digests("laptop")[:1]
+    draw.draw(FIGURE, runs["laptop"][1:], preset="laptop", store=store)
+    assert shown() == digests("laptop") and shown("quick") == digests("quick")
+    with pytest.raises(fedlib.Error, match=r"not been drawn yet at preset paper.* --preset paper"):
+        shown("paper")
+    with pytest.raises(fedlib.Error, match="unknown preset 'papre'"):
+        shown("papre")
 
 
 def test_notebooks_that_draw_into_one_figure_at_once_lose_nothing(
@@ -292,7 +322,7 @@ def test_notebooks_that_draw_into_one_figure_at_once_lose_nothing(
     draw.draw("fedopt/figure_1", one, store=store)
     second.join(60)
     entry = draw.entry("fedopt/figure_1")
-    assert set(memory.remembered(store, entry).runs) == {"cifar100", "cifar10"}
+    assert set(memory.remembered(store, entry, "quick").runs) == {"cifar100", "cifar10"}
 
 
 def test_printed_marks_belong_to_the_runs_with_the_cells_method(store, synthetic):
