@@ -20,6 +20,7 @@ from fedlib.paths import project_root
 from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
+from fedlib.reproduction.evidence import NOT_RUN
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
 from fedlib.reproduction.reproduce import notebooks
 from fedlib.results import reading
@@ -155,7 +156,10 @@ def scale_table() -> str:
 
 def claims_table() -> str:
     """A row per claim: where it stands, what it says, and the verdicts on published runs."""
-    frame = overview("paper", store=_published())
+    frame = overview("laptop", "paper", store=_published())
+    paper, laptop = frame.pop("paper"), frame.pop("laptop")
+    cut = laptop.where(laptop.isin([NOT_RUN, "not claimed"]), "cut: " + laptop)
+    frame["real data"] = paper.where(paper != NOT_RUN, cut)
     for place, (name, file) in enumerate(MEASURED.items(), 3):
         verdicts = _measured(file)
         frame.insert(place, name, [verdicts.get(text, "not claimed") for text in frame["claim"]])
