@@ -242,9 +242,7 @@ class Session:
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store)
         if drawn.figure is not None:
             return drawn.figure
-        hidden = ["comparable", "printed_rounds"]
-        shown = drawn.data.drop(columns=hidden, errors="ignore")
-        return figures.table(shown, caption=draw.entry(id).caption)
+        return figures.drawn(drawn.data, caption=draw.entry(id).caption)
 
     def claim(self, id: str, histories: Sequence[History]) -> pd.DataFrame:
         """Judge a paper's claim on this notebook's runs, see :mod:`fedlib.reproduction.claims`.

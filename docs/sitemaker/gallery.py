@@ -192,7 +192,7 @@ def _table(path: Path, anchor: str) -> str:
     notes = re.search(r"<caption>(.*?)</caption>", parts[2], re.DOTALL)
     footnotes = notes[1].split("<br>")[1:] if notes else []
     body = re.sub(r"\s*<caption>.*?</caption>", "", parts[2], count=1, flags=re.DOTALL)
-    below = f'<p class="footnotes">{"<br>".join(footnotes)}</p>' if footnotes else ""
+    below = f'<div class="footnotes">{"<br>".join(footnotes)}</div>' if footnotes else ""
     return _raw(f'{parts[1]}<div class="wide">{body}</div>{below}')
 
 

@@ -7,13 +7,15 @@ from fedlib.figures.heat_map import heat_map
 from fedlib.figures.partitions import client_labels, unique_labels
 from fedlib.figures.plotting import plot
 from fedlib.figures.save import save
-from fedlib.figures.tables import table
+from fedlib.figures.tables import comparison, drawn, table
 
 __all__ = [
     "client_density",
     "client_distribution",
     "client_labels",
+    "comparison",
     "draw_layers",
+    "drawn",
     "heat_map",
     "layers",
     "learning_curves",

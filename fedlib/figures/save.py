@@ -25,7 +25,7 @@ from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.tables import table
+from fedlib.figures.tables import drawn
 from fedlib.files import write_together
 
 NOTE = "fedlib-note"
@@ -82,7 +82,7 @@ def save(
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
         text = caption + (f" ({about['corner']})" if about["corner"] else "")
-        files["html"] = table(data, caption=text).to_html(doctype_html=True).encode()
+        files["html"] = drawn(data, caption=text).to_html(doctype_html=True).encode()
     else:
         files["png"] = _saved[figure] = render(figure, about["corner"])
         record["drawn"] = _fingerprint(files["png"], files["csv"], record["versions"])

@@ -1,0 +1,65 @@
+"""Tables beside the printed ones: one row a method, caveats said once."""
+
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+
+from fedlib import figures
+
+LONG = pd.DataFrame(
+    [
+        ("mnist", "SGD", "alpha 1", 98.3, 76.04, 1.1, "quick preset; 40 of 500 rounds", ""),
+        (
+            "mnist",
+            "Adam",
+            "alpha 1",
+            94.7,
+            68.58,
+            1.46,
+            "quick preset; 40 of 500 rounds",
+            "read <it>",
+        ),
+        ("mnist", "SGD", "alpha 0.1", 98.1, 73.65, 5.15, "quick preset; 40 of 500 rounds", ""),
+        ("mnist", "Adam", "alpha 0.1", None, None, None, "quick preset", "illegible"),
+        ("cifar", "SGD", "alpha 1", 87.7, 88.13, None, "quick preset; untuned", ""),
+    ],
+    columns=["task", "method", "column", "printed", "ours", "ours_std", "note", "unclear"],
+)
+
+
+@pytest.fixture
+def shown():
+    html = figures.comparison(LONG, caption="Cap & co.").to_html()
+    rows = BeautifulSoup(html, "html.parser").find("table").find_all("tr")
+    return html, [[cell.get_text("|") for cell in row.find_all(["th", "td"])] for row in rows]
+
+
+def test_methods_are_rows_and_tasks_with_their_columns_stand_beside_each_other(shown):
+    tasks, columns, *rows = shown[1]
+    assert [task.split("|")[0] for task in tasks if task.strip("\xa0")] == ["mnist", "cifar"]
+    heads = [head.split("|")[0] for head in columns if head.strip("\xa0")]
+    assert heads == ["alpha 1", "alpha 0.1", "alpha 1"]
+    assert [row[0] for row in rows] == ["SGD", "Adam"]
+
+
+def test_a_cell_has_ours_with_its_spread_over_the_printed_number(shown):
+    sgd, adam = shown[1][2:]
+    assert sgd[1] == "76.0 ± 1.1|98.3" and sgd[3] == "88.1|87.7"  # one seed has no spread
+    assert adam[2] == "–|b|–" and adam[3] == "–"  # run without a number, and not run
+
+
+def test_a_caveat_is_said_once_where_it_belongs(shown):
+    """Of all cells of a task at the task, of all of a column there, else at the cell."""
+    html, _ = shown
+    assert html.count("quick preset") == 2  # of mnist, and with its other note of cifar
+    assert "mnist<sup>1</sup>" in html and "<sup>1</sup> quick preset<br>" in html
+    assert "alpha 1<sup>2</sup>" in html and "<sup>2</sup> 40 of 500 rounds<br>" in html
+    assert "<sup>3</sup> quick preset; untuned" in html and "cifar<sup>3</sup>" in html
+    assert "Cap &amp; co." in html and "<sup>a</sup> read &lt;it&gt;" in html
+    assert html.index("<details>") < html.index("read &lt;it&gt;") < html.index("</details>")
+
+
+def test_only_frames_of_printed_numbers_by_method_are_laid_out_so():
+    assert figures.drawn(LONG).to_html() == figures.comparison(LONG).to_html()
+    plain = LONG.drop(columns="method")
+    assert figures.drawn(plain).to_html() == figures.table(plain).to_html()
