@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from fedlib.errors import Error, Failure
 
@@ -270,19 +270,21 @@ class Reserved:
                 self.release()
                 raise
 
-    def write(self, *parts: bytes | memoryview) -> None:
-        """Put new content in the place of the file; what was taken is used up.
+    @contextmanager
+    def replacing(self) -> Iterator[BinaryIO]:
+        """The file to write new content to, which then takes the place of the old one.
+
+        It is cut off where writing ends; what was taken is used up.
 
         Raises:
             OSError: it cannot be written; the file stays as it was.
         """
         if self._aside is None:
-            self.take(sum(len(part) for part in parts))
+            self.take(0)
         assert self._aside is not None
         try:
             with open(self._aside, "r+b") as file:
-                for part in parts:
-                    file.write(part)
+                yield file
                 file.truncate()
             os.replace(self._aside, self.path)
         finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
 import signal
 import threading
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -104,18 +105,16 @@ class Checkpoint:
             Failure: it cannot be written; the last one stays.
         """
         content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
-        packed = io.BytesIO()
-        torch.save(content, packed)
-        written = packed.getbuffer()
         try:
-            self._file.write(hashlib.sha256(written).digest(), written)
+            with self._file.replacing() as file:
+                written = _write(content, file)
         except OSError as problem:
             kept = "the one before is kept" if self.path.exists() else "there is none before"
             raise Failure(
                 f"cannot write a checkpoint in {self.path.parent}: {files.reason(problem)}; {kept}"
             ) from None
         with suppress(OSError):  # a full disk takes no second one; then the next write tries again
-            self._file.take(len(written) + HASH_BYTES)
+            self._file.take(written)
         self._last = time.monotonic()
 
     def load(self, device: torch.device) -> Snapshot | None:
@@ -169,12 +168,77 @@ def read_digests(path: Path) -> list[str]:
         return []
 
 
+class _Hashed:
+    """Where torch writes a checkpoint piece by piece: what clients remember may be large."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._hash = file, hashlib.sha256()
+        self.problem: OSError | None = None
+
+    def write(self, part: bytes) -> int:
+        self._hash.update(part)
+        try:
+            return self._file.write(part)
+        except OSError as problem:  # torch makes another error of it
+            self.problem = problem
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+class _Behind(io.RawIOBase):
+    """A file as if it began behind the hash."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._file.seek(HASH_BYTES)
+
+    def readinto(self, buffer: Any) -> int:
+        return self._file.readinto(buffer)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = HASH_BYTES if whence == os.SEEK_SET else 0
+        return self._file.seek(offset + start, whence) - HASH_BYTES
+
+    def tell(self) -> int:
+        return self._file.tell() - HASH_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+
+def _write(content: dict[str, Any], file: BinaryIO) -> int:
+    """Write the hash of what torch makes of some content, and that; returns the bytes."""
+    file.write(bytes(HASH_BYTES))
+    hashed = _Hashed(file)
+    try:
+        torch.save(content, hashed)  # type: ignore[arg-type]
+    except RuntimeError as problem:
+        raise hashed.problem or problem from None
+    size = file.tell()
+    file.seek(0)
+    file.write(hashed.digest())
+    file.seek(size)
+    return size
+
+
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
-    written = memoryview(path.read_bytes())
-    if hashlib.sha256(written[HASH_BYTES:]).digest() != written[:HASH_BYTES]:
-        raise ValueError("its content has changed")
-    packed = io.BytesIO(written[HASH_BYTES:])
-    content: dict[str, Any] = torch.load(packed, map_location=device, weights_only=True)
+    with open(path, "rb") as file:
+        expected = file.read(HASH_BYTES)
+        if hashlib.file_digest(file, "sha256").digest() != expected:
+            raise ValueError("its content has changed")
+        content: dict[str, Any] = torch.load(
+            _Behind(file),  # type: ignore[arg-type]
+            map_location=device,
+            weights_only=True,
+        )
     return content
 
 

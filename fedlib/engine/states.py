@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.engine.device import free_bytes
+from fedlib.errors import Failure
+
 State = dict[str, Any]
+# Less than this is there.
+FREE_BYTES = 2**28
 
 
 def map_state(function: Callable[..., Tensor], *states: State) -> State:
@@ -113,13 +119,32 @@ class ClientStates:
 
         def write(old: Tensor, value: Tensor) -> Tensor:
             if len(old) < self.count:
-                room = old.new_zeros(max(self.count, 2 * len(old)), *old.shape[1:])
+                room = old.new_zeros(self._room(old), *old.shape[1:])
                 room[: len(old)] = old
                 old = room
             old[places] = value
             return old
 
         self.tensors = map_state(write, self.tensors, state)
+
+    def _room(self, old: Tensor) -> int:
+        """For how many clients to make room: twice as many as before, if there is memory for them.
+
+        Raises:
+            Failure: not even for those seen so far.
+        """
+        each = math.prod(old.shape[1:]) * old.element_size()
+        most = min(max(self.count, 2 * len(old)), len(self.slots))
+        free = free_bytes(self.device) if most * each > FREE_BYTES else None
+        if free is None or most * each <= free:
+            return most
+        if self.count * each > free:
+            raise Failure(
+                f"what the {self.count} clients seen so far remember takes "
+                f"{self.count * each / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; take "
+                "fewer clients, a smaller model, or a method whose clients remember nothing"
+            )
+        return self.count
 
     def get(self, clients: np.ndarray) -> State:
         """The states of ``clients``, tensors ``[M, C, .]``."""
