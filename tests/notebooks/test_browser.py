@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,9 @@ ALL = os.environ.get("FEDLIB_BROWSER") == "all"
 SLIDER = ".jp-OutputArea-output .noUi-handle"
 PICTURES = ".jp-OutputArea-output img.widget-image"
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+MODEL = "window.jupyterapp.shell.currentWidget.content.model"
+# Run whole: a first one, theory, a real training, a table of claims, all figures.
+WHOLE = ("00_start_here", "05_auto_tuned_clients", "10_cifar10", "23_fair_synthetic", "90_figures")
 CELL = """\
 import matplotlib.pyplot as plt
 from fedlib import notebook
@@ -91,15 +95,29 @@ def pictures(browser: webdriver.Chrome) -> list[str]:
     return [str(image.get_attribute("src")) for image in images]
 
 
-def moved_picture(browser: webdriver.Chrome, address: str, seconds: int) -> bool:
-    """Run all cells of a notebook, move its first slider, and see whether its picture changes."""
+def run_all(browser: webdriver.Chrome, address: str, seconds: int) -> WebDriverWait:
+    """Open a notebook and click "run all cells"; returns what waits so many seconds."""
     wait = WebDriverWait(browser, seconds, ignored_exceptions=(WebDriverException,))
     wait.until(lambda _: browser.get(address) is None)
     wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, ".jp-Notebook-cell"))
-    run_all = "window.jupyterapp.commands.execute('notebook:run-all-cells');"
     # Before the kernel is there, "run all" opens a dialog that asks for one.
     wait.until(lambda _: browser.execute_script(f"return {KERNEL}.status === 'idle'"))
-    browser.execute_script(run_all)
+    browser.execute_script("window.jupyterapp.commands.execute('notebook:run-all-cells');")
+    return wait
+
+
+def executed(browser: webdriver.Chrome) -> tuple[list[int | None], list[str]]:
+    """The counts of a notebook's code cells, and the errors that its outputs hold."""
+    cells = browser.execute_script(f"return {MODEL}.toJSON().cells")
+    codes = [cell for cell in cells if cell["cell_type"] == "code" and cell["source"]]
+    outputs = [output for cell in codes for output in cell["outputs"]]
+    errors = [output["evalue"] for output in outputs if output["output_type"] == "error"]
+    return [cell["execution_count"] for cell in codes], errors
+
+
+def moved_picture(browser: webdriver.Chrome, address: str, seconds: int) -> bool:
+    """Run all cells of a notebook, move its first slider, and see whether its picture changes."""
+    wait = run_all(browser, address, seconds)
     wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, SLIDER) and pictures(browser))
     before = pictures(browser)
     handle = browser.find_element(By.CSS_SELECTOR, SLIDER)
@@ -124,3 +142,21 @@ def test_the_notebooks_pictures_follow(
     folder, address = lab
     shutil.copy(FOLDER / f"{name}.ipynb", folder)
     assert moved_picture(browser, f"{address}/{name}.ipynb", 600)
+
+
+@pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
+@pytest.mark.parametrize("name", WHOLE)
+def test_run_all_runs_every_cell_without_an_error(
+    lab: tuple[Path, str], browser: webdriver.Chrome, name: str
+) -> None:
+    folder, address = lab
+    shutil.copy(FOLDER / f"{name}.ipynb", folder)
+    run_all(browser, f"{address}/{name}.ipynb", 60)
+    counts: list[int | None] = [None]
+    end = time.monotonic() + 900
+    while None in counts and time.monotonic() < end:
+        time.sleep(2)
+        counts, errors = executed(browser)
+        assert not errors, errors[0]
+    assert counts == list(range(1, len(counts) + 1))
+    browser.save_screenshot(str(folder / f"{name}.png"))
