@@ -82,9 +82,10 @@ class DeltaSGD(ClientOptimizer):
         turned = torch.linalg.vector_norm(g - before, dim=-1, keepdim=True)
         old = state["eta"]
         grown = old * (1 + self.delta * state["theta"]).sqrt()
-        both = (moved > 0) & (turned > 0)
-        bound = self.gamma * moved / (2 * torch.where(both, turned, 1))
-        eta = torch.where(both, torch.minimum(grown, bound) + self.eps, grown)
+        # The local smoothness is turned / moved; in a round's first step nothing is known of it.
+        known = (moved > 0) & (turned > 0)
+        bound = self.gamma * moved / (2 * torch.where(known, turned, 1))
+        eta = torch.where(known, torch.minimum(grown, bound) + self.eps, grown)
         theta = eta / old
         new = {"previous": x}
         if self.first_step == "eta0":
