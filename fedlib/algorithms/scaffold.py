@@ -84,7 +84,7 @@ class Scaffold(Algorithm):
         x = state["x"] - state["lr"] * (g + state["correction"])
         return {**state, "x": x, "loss": loss}
 
-    def _control(self, server: State, state: State) -> Tensor:
+    def control(self, server: State, state: State) -> Tensor:
         """c_i^+, or c_i where the client has not moved."""
         length = state["steps"] * state["lr"]
         moved = length > 0
@@ -92,11 +92,11 @@ class Scaffold(Algorithm):
         return torch.where(moved, mean - state["correction"], state["c_i"])
 
     def client_final(self, server: State, state: State) -> State:
-        change = self._control(server, state) - state["c_i"]
+        change = self.control(server, state) - state["c_i"]
         return {"x": state["x"] - server["x"], "c": state["share"] * change}
 
     def client_remember(self, server: State, state: State) -> State:
-        return {"c": self._control(server, state)}
+        return {"c": self.control(server, state)}
 
     def server_update(self, server: State, mean: State) -> State:
         return {"x": server["x"] + self.server_lr * mean["x"], "c": server["c"] + mean["c"]}

