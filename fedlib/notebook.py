@@ -280,7 +280,9 @@ class Session:
 
         table = listing.run_table(requests, self.preset, rates)
         read = "those that are stored are read, the others trained"
-        return figures.table(table, caption=f"{len(requests)} runs; {read}")
+        shown = figures.table(table, caption=f"{len(requests)} runs; {read}")
+        texts = ["part", "task", "algorithm", "settings"]
+        return shown.set_properties(subset=texts, **{"text-align": "left"})
 
     def requests(self, *parts: str) -> list[Request]:
         """The runs that the notebook's plan names, of these parts; of all without any.
