@@ -262,7 +262,8 @@ class Session:
 
     def _repr_html_(self) -> str:
         line, table = self._summary()
-        return f"<p>{escape(line)}</p>" + ("" if table.empty else figures.table(table).to_html())
+        shown = figures.table(table).set_properties(**{"text-align": "left"})
+        return f"<p>{escape(line)}</p>" + ("" if table.empty else shown.to_html())
 
     def plan(self, *parts: str) -> Styler:
         """The runs of :meth:`requests` in a table, before they are asked for: a grid is one row.
