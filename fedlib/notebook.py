@@ -17,9 +17,11 @@ from __future__ import annotations
 import inspect
 import os
 import platform
+import textwrap
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from html import escape
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -29,6 +31,7 @@ import ipywidgets
 import matplotlib.pyplot as plt
 import pandas as pd
 from IPython.core.getipython import get_ipython
+from IPython.display import Markdown
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
@@ -39,11 +42,11 @@ from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.save import picture
-from fedlib.reproduction import claims, draw, experiments
-from fedlib.reproduction.answers import answer
+from fedlib.reproduction import claims, draw, experiments, listing
+from fedlib.reproduction.answers import answer, configured
 from fedlib.reproduction.evidence import HOLDS
 from fedlib.reproduction.request import Request, task_key
-from fedlib.results import Store
+from fedlib.results import Store, reading
 from fedlib.tasks import PRESETS, Task, load_task
 
 
@@ -156,12 +159,39 @@ def explore(draw: Callable[..., Any], **axes: Sequence[Any]) -> Explorer:
     return Explorer([*controls.values(), image])
 
 
+class Source(Markdown):
+    """Python code that a notebook shows in its own colours, and a terminal as it is."""
+
+    def __repr__(self) -> str:
+        return str(self.data)
+
+
+def code(*parts: Callable[..., Any]) -> Source:
+    """The code of functions and classes of the library as it runs; as a cell's last line, shown.
+
+    Args:
+        parts: functions, methods or classes, for instance ``fedlib.server.Adaptive.step``.
+
+    Raises:
+        Error: something without Python code.
+    """
+    texts = []
+    for part in parts:
+        try:
+            text = textwrap.dedent(inspect.getsource(part)).rstrip()
+        except (TypeError, OSError):
+            raise Error(f"code: {part!r} has no Python code; give a function or class") from None
+        texts.append(f"# {part.__module__}.{part.__qualname__}\n{text}")
+    return Source("```python\n" + "\n\n".join(texts) + "\n```")
+
+
 @dataclass(frozen=True)
 class Session:
     """A notebook's preset, seed, device and numbers, and the store that answers its requests.
 
-    From :func:`start`. ``declared`` says whether all parameters but the preset are as the notebook
-    declares them. Progress bars are on unless ``FEDLIB_PROGRESS=0``.
+    From :func:`start`. As a cell's last line it shows the numbers that count under its preset.
+    ``declared`` says whether all parameters but the preset are as the notebook declares them.
+    Progress bars are on unless ``FEDLIB_PROGRESS=0``.
     """
 
     preset: str
@@ -172,6 +202,14 @@ class Session:
     name: str = ""
     declared: bool = True
     _tasks: dict[str, Task] = field(default_factory=dict, repr=False, compare=False)
+
+    def defaults(self, **numbers: Any) -> Session:
+        """This session with these numbers where its own are None: the notebook's own defaults.
+
+        Raises:
+            Error: a name that the notebook did not give to :func:`start`.
+        """
+        return replace(self, numbers={**self.numbers, **numbers, **self.given(*numbers)})
 
     def given(self, *names: str) -> dict[str, Any]:
         """Those of these numbers that are not None, as keywords: the task keeps its own values.
@@ -185,7 +223,7 @@ class Session:
         return {name: self.numbers[name] for name in names if self.numbers[name] is not None}
 
     def task(self, name: str, **options: Any) -> Task:
-        """A task with the session's preset and seed; the first time, says where its data is from.
+        """A task with the session's preset and seed; the first time, says where its data are from.
 
         Args:
             name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``.
@@ -195,14 +233,57 @@ class Session:
         if key in self._tasks:
             return self._tasks[key]
         task = load_task(name, **options)
-        print(task)
-        if task.stand_in:
+        known = [other for other in self._tasks.values() if other.name == task.name]
+        if task.options not in [other.options for other in known]:  # else only another seed's
+            print(task)
+        if task.stand_in and not known:
             print(
                 f"*** STAND-IN DATA: {name} runs on an offline stand-in. The numbers show how "
                 "the methods behave; they are not the paper's. Real data: see data/README.md ***"
             )
         self._tasks[key] = task
         return task
+
+    def _summary(self) -> tuple[str, pd.DataFrame]:
+        """What counts under this preset: a line, and a table of the plan's tasks."""
+        requests = self.requests() if self.name in experiments.planned() else []
+        table = listing.task_table(requests, self.preset, self.numbers, self._tasks)
+        said = {"preset": self.preset, "device": resolve_device(self.device)}
+        said["seeds"] = listing.listed(request.seed for request in requests) or str(self.seed)
+        others = {name: self.numbers[name] for name in self.numbers if name not in {*table, *said}}
+        said |= {name: listing.listed([v]) for name, v in others.items() if v is not None}
+        unset = [name for name, value in others.items() if value is None]
+        line = "; ".join(f"{name} {value}" for name, value in said.items())
+        return line + (f"; not set: {', '.join(unset)}" if unset else ""), table
+
+    def __repr__(self) -> str:
+        line, table = self._summary()
+        return line + ("" if table.empty else "\n" + table.to_string(index=False))
+
+    def _repr_html_(self) -> str:
+        line, table = self._summary()
+        shown = figures.table(table).set_properties(**{"text-align": "left"})
+        return f"<p>{escape(line)}</p>" + ("" if table.empty else shown.to_html())
+
+    def plan(self, *parts: str) -> Styler:
+        """The runs of :meth:`requests` in a table, before they are asked for: a grid is one row.
+
+        Raises:
+            Error: as :meth:`requests`.
+        """
+        requests = self.requests(*parts)
+
+        def rates(request: Request) -> dict[str, Any]:
+            request = replace(request, seed=requests[0].seed)  # no rate depends on the seed
+            task = self.task(request.task, **request.task_options(self.preset))
+            known = reading.hyperparameters(configured(task, request).config)
+            return {key: known[key] for key in ("client_lr", "server_lr") if key in known}
+
+        table = listing.run_table(requests, self.preset, rates)
+        read = "those that are stored are read, the others trained"
+        shown = figures.table(table, caption=f"{len(requests)} runs; {read}")
+        texts = ["part", "task", "algorithm", "settings"]
+        return shown.set_properties(subset=texts, **{"text-align": "left"})
 
     def requests(self, *parts: str) -> list[Request]:
         """The runs that the notebook's plan names, of these parts; of all without any.

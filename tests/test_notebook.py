@@ -38,10 +38,15 @@ def test_preset_comes_from_the_environment_unless_given(monkeypatch):
         notebook.start()
 
 
-def test_a_stand_in_is_said_loudly(capsys):
+def test_a_stand_in_is_said_loudly_and_once(capsys):
     session = notebook.start()
     assert session.task("emnist_cr").stand_in
     assert "STAND-IN DATA: emnist_cr" in capsys.readouterr().out
+    assert session.task("emnist_cr", seed=1).stand_in
+    assert not capsys.readouterr().out
+    assert session.task("emnist_cr", clients=9).stand_in
+    out = capsys.readouterr().out
+    assert "9 training clients" in out and "STAND-IN" not in out
     session.task("quadratic")
     assert "STAND-IN" not in capsys.readouterr().out
 
@@ -127,6 +132,52 @@ def test_an_experiment_trains_its_plan_once(planned, capsys, no_training):
         session.experiment("curve")
     with pytest.raises(fedlib.Error, match="unknown notebook with a plan '99_none'"):
         notebook.start("99_none").experiment()
+
+
+def test_a_session_shows_the_numbers_that_count(planned):
+    session = notebook.start("10_own", seed=2, device="cpu", rounds=2, clients=None, width=None)
+    said = "preset quick; device cpu; seeds 2; not set: width"
+    row = ["synthetic", "6", "all", "2", "80", "1"]
+    for text in (repr(session), session._repr_html_()):
+        assert said in text and all(part in text for part in row)
+    assert repr(session).splitlines()[0] == said and repr(session).splitlines()[2].split() == row
+    assert repr(notebook.start("99_none", rounds=3, device="cpu")).endswith("seeds 0; rounds 3")
+
+
+def test_a_plan_is_shown_before_it_runs(planned, no_training):
+    no_training()
+    session = notebook.start("10_own", seed=2, rounds=2)
+    table = session.plan()
+    assert table.caption.startswith("5 runs") and table.data["runs"].tolist() == [1, 1, 1, 2]
+    task = session.task("synthetic", clients=6)
+    rate = f"{task.hyperparameters['fedadam']['server_lr']:g}"
+    settings = table.data.set_index(["part", "algorithm"])["settings"]
+    assert settings["curves", "fedadam"].endswith(f"server_lr {rate}")
+    assert settings["mu", "fedprox"].endswith("mu 0.1, 1")
+    assert session.plan("mu").data["runs"].sum() == 2
+    with pytest.raises(fedlib.Error, match="unknown part of this notebook's plan 'curve'"):
+        session.plan("curve")
+
+
+def test_defaults_stand_where_a_number_is_none():
+    session = notebook.start("99_none", rounds=None, width=0.5)
+    assert session.defaults(rounds=200, width=1.0).numbers == {"rounds": 200, "width": 0.5}
+    with pytest.raises(fedlib.Error, match="did you mean 'rounds'"):
+        session.defaults(round=200)
+
+
+def test_code_is_the_librarys_own():
+    shown = notebook.code(fedlib.server.Adam.step, fedlib.server.Adam.second_moment)
+    text = repr(shown)
+    assert text.startswith("```python\n# fedlib.optimizers.server.Adaptive.step\ndef step(self")
+    assert "# fedlib.optimizers.server.Adam.second_moment\ndef second_moment(" in text
+    assert text == shown._repr_markdown_() and text.endswith("\n```")
+    names = {}
+    exec("from __future__ import annotations\n" + text.strip("`").removeprefix("python"), names)
+    adam = fedlib.server.Adam(beta2=0.5)
+    assert names["second_moment"](adam, 4.0, 2.0) == 3.0
+    with pytest.raises(fedlib.Error, match="has no Python code"):
+        notebook.code(len)
 
 
 @pytest.mark.notebook

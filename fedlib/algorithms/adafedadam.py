@@ -103,8 +103,8 @@ class AdaFedAdam(LocalTraining):
         return {"x": params, "x0": params, "m": zeros, "v": zeros, "c_m": one, "c_v": one}
 
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
-        own = super().client_enroll(server, client, full)
-        return {**own, "first": full.loss(server["x0"])}
+        memory = super().client_enroll(server, client, full)
+        return {**memory, "first": full.loss(server["x0"])}
 
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
         loss, grad = full(server["x"])
@@ -117,6 +117,7 @@ class AdaFedAdam(LocalTraining):
     def client_final(self, server: State, state: State) -> State:
         delta, norm = state["x"] - server["x"], state["measured"]["norm"]
         length = torch.linalg.vector_norm(delta, dim=-1, keepdim=True)
+        # A client that did not move, or has no gradient, has no direction: its weight is 0.
         directed = (length > 0) & (norm > 0)
         e = torch.where(directed, length, 1) / torch.where(directed, norm, 1)
         certainty = (e / state["lr"]).log() + 1
@@ -131,7 +132,7 @@ class AdaFedAdam(LocalTraining):
 
     def server_update(self, server: State, mean: State) -> State:
         known = mean["weight"] > 0
-        weight = torch.where(known, mean["weight"], 1)
+        weight = torch.where(known, mean["weight"], 1)  # the means of weighted g and C, by it
         g, C = mean["g"] / weight, (mean["C"] / weight).clamp(min=LEAST)
         b1, b2 = self.beta1**C, self.beta2**C
         c_m, c_v = server["c_m"] * b1, server["c_v"] * b2

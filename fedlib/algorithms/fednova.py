@@ -103,12 +103,12 @@ class FedNova(Algorithm):
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         loss, g = value_and_grad(state["x"], batch)
-        u, d = self._direction(state["u"], g + self.mu * (state["x"] - state["anchor"]))
-        n, step = self._direction(state["n"], 1 - state["pull"] * state["a"])
+        u, d = self.direction(state["u"], g + self.mu * (state["x"] - state["anchor"]))
+        n, step = self.direction(state["n"], 1 - state["pull"] * state["a"])
         x, a = state["x"] - state["lr"] * d, state["a"] + step
         return {**state, "loss": loss, "x": x, "u": u, "a": a, "n": n}
 
-    def _direction(self, u: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    def direction(self, u: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         """The new momentum and the step's direction, of vectors or of the scalars that count."""
         u = self.momentum * u + g
         return u, g + self.momentum * u if self.nesterov else u

@@ -71,8 +71,8 @@ class LocalTraining(Algorithm):
         if self.objective.plain and self.client.descends:
             # Before its first step x is the server's; after it, the client's own to write over.
             x = state["x"]
-            own = None if x.data_ptr() == state["anchor"].data_ptr() else x
-            loss, x = value_and_grad.descend(x, batch, state["lr"], out=own)
+            out = None if x.data_ptr() == state["anchor"].data_ptr() else x
+            loss, x = value_and_grad.descend(x, batch, state["lr"], out=out)
             return {**state, "x": x, "loss": loss}
         objective = self.objective.on(state, batch, value_and_grad)
         losses = []

@@ -69,11 +69,11 @@ class Scaffold(Algorithm):
         return {"c": server["c"]}
 
     def client_init(self, server: State, client: Client) -> State:
-        own = client.memory["c"]
+        c_i = client.memory["c"]
         return {
             "x": server["x"],
-            "own": own,
-            "correction": server["c"] - own,
+            "c_i": c_i,
+            "correction": server["c"] - c_i,
             "lr": SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr,
             "steps": client.steps,
             "share": 0 * client.steps + client.cohort / client.population,
@@ -84,19 +84,19 @@ class Scaffold(Algorithm):
         x = state["x"] - state["lr"] * (g + state["correction"])
         return {**state, "x": x, "loss": loss}
 
-    def _control(self, server: State, state: State) -> Tensor:
+    def control(self, server: State, state: State) -> Tensor:
         """c_i^+, or c_i where the client has not moved."""
         length = state["steps"] * state["lr"]
         moved = length > 0
         mean = (server["x"] - state["x"]) / torch.where(moved, length, 1.0)
-        return torch.where(moved, mean - state["correction"], state["own"])
+        return torch.where(moved, mean - state["correction"], state["c_i"])
 
     def client_final(self, server: State, state: State) -> State:
-        change = self._control(server, state) - state["own"]
+        change = self.control(server, state) - state["c_i"]
         return {"x": state["x"] - server["x"], "c": state["share"] * change}
 
     def client_remember(self, server: State, state: State) -> State:
-        return {"c": self._control(server, state)}
+        return {"c": self.control(server, state)}
 
     def server_update(self, server: State, mean: State) -> State:
         return {"x": server["x"] + self.server_lr * mean["x"], "c": server["c"] + mean["c"]}

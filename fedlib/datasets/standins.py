@@ -1,7 +1,7 @@
 """Offline stand-ins: data of the real sets' shapes, types and partition structure.
 
 They let every task run where nothing can be downloaded. They are not the real data, say so
-(``Dataset.stand_in``), and numbers from them are not to be held against a paper's.
+(``Dataset.stand_in``), and numbers from them are not to be compared with a paper's.
 """
 
 from __future__ import annotations

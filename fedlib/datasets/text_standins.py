@@ -5,7 +5,7 @@ Two sets of posts are generated, and how hard they are is known: :func:`rare_wor
 
 A module is a client: its authors have a vocabulary and a style of their own, so the split among
 clients is a natural one. The source files are parsed, never imported. The texts depend on the
-Python version, which the source line names; numbers from them are not to be held against a paper's.
+Python version, which the source line names; numbers from them must not be compared with a paper's.
 """
 
 from __future__ import annotations

@@ -76,15 +76,20 @@ class DeltaSGD(ClientOptimizer):
             state["fresh"] = one
         return state
 
+    def step_size(self, moved: Tensor, turned: Tensor, old: Tensor, theta: Tensor) -> Tensor:
+        """eta_k, from eta_{k-1}, theta_{k-1} and how far x and its gradient have moved."""
+        grown = old * (1 + self.delta * theta).sqrt()
+        # In a round's first step nothing has moved, and only the growth counts.
+        known = (moved > 0) & (turned > 0)
+        bound = self.gamma * moved / (2 * torch.where(known, turned, 1))
+        return torch.where(known, torch.minimum(grown, bound) + self.eps, grown)
+
     def advance(self, x: Tensor, g: Tensor, before: Tensor, state: State) -> tuple[Tensor, State]:
         """The new ``x`` and state, from the gradients at ``x`` and at the previous point."""
         moved = torch.linalg.vector_norm(x - state["previous"], dim=-1, keepdim=True)
         turned = torch.linalg.vector_norm(g - before, dim=-1, keepdim=True)
         old = state["eta"]
-        grown = old * (1 + self.delta * state["theta"]).sqrt()
-        both = (moved > 0) & (turned > 0)
-        bound = self.gamma * moved / (2 * torch.where(both, turned, 1))
-        eta = torch.where(both, torch.minimum(grown, bound) + self.eps, grown)
+        eta = self.step_size(moved, turned, old, state["theta"])
         theta = eta / old
         new = {"previous": x}
         if self.first_step == "eta0":

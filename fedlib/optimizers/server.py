@@ -216,6 +216,7 @@ class Adaptive(ServerOptimizer):
     def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
         m = self.beta1 * state["m"] + (1 - self.beta1) * g
         v = self.second_moment(state["v"], (g if self.form == "code" else m) ** 2)
+        # beta1^t and beta2^t correct the bias of m and v, which start at their initial values.
         b1 = state["beta1_product"] * self.beta1
         b2 = state["beta2_product"] * self.beta2
         lr = self.lr * (1 - b2).sqrt() / (1 - b1) if self.corrects_bias() else self.lr

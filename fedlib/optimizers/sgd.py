@@ -37,7 +37,7 @@ class SGD(RatedOptimizer):
         self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
     ) -> tuple[Tensor, Tensor, State]:
         value, g = oracle(x)
-        return value, torch.addcmul(x, g, lr, value=-1), state
+        return value, torch.addcmul(x, g, lr, value=-1), state  # x - lr g
 
 
 @dataclass(frozen=True)
@@ -83,4 +83,4 @@ class SGDM(RatedOptimizer):
         value, g = oracle(x)
         u = self.momentum * state["u"] + g
         direction = g + self.momentum * u if self.nesterov else u
-        return value, torch.addcmul(x, direction, lr, value=-1), {"u": u}
+        return value, torch.addcmul(x, direction, lr, value=-1), {"u": u}  # x - lr direction

@@ -16,7 +16,7 @@ LABELLED = 3  # of the numbers that do not agree, those furthest from the printe
 def paper_against_ours(frame: pd.DataFrame) -> Figure:
     """Ours over the printed numbers, those in percent.
 
-    Full markers: numbers that are held against the paper (``fair``); of those that do not agree
+    Full markers: numbers that are compared with the paper (``fair``); of those that do not agree
     the three furthest from it are named. Grey rings: other settings, rounds or data.
 
     Args:
@@ -52,5 +52,5 @@ def _panel(ax: Axes, part: pd.DataFrame, title: str) -> None:
             textcoords="offset points",
             fontsize=6,
         )
-    held = f"{len(fair)} held against it, {int(fair['agrees'].sum())} agree"
-    ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal", title=f"{title}: {held}")
+    counted = f"{len(fair)} compared, {int(fair['agrees'].sum())} agree"
+    ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal", title=f"{title}: {counted}")

@@ -101,7 +101,7 @@ def defaults(name: str, preset: str = "paper") -> tuple[dict[str, Any], dict[str
         option -> default, None where the data decide; and option -> the value that runs had which
         were stored before the option came, for those of which the task's module says it.
     """
-    options = {key: value for key, value in _declared(name, preset).items() if key not in RUN}
+    options = {key: value for key, value in preset_values(name, preset).items() if key not in RUN}
     decided = {key: None if isinstance(value, AtMost) else value for key, value in options.items()}
     return decided, dict(getattr(_module(name), "HISTORICAL", {}))
 
@@ -112,13 +112,13 @@ def rounds(name: str, preset: str) -> int:
     Args:
         name: from :func:`fedlib.list_tasks`.
     """
-    count: int = _declared(name, preset)["rounds"]
+    count: int = preset_values(name, preset)["rounds"]
     return count
 
 
 def batch_size(name: str, preset: str) -> int:
     """The batch size that a task's preset declares; no data are loaded."""
-    count: int = _declared(name, preset)["batch_size"]
+    count: int = preset_values(name, preset)["batch_size"]
     return count
 
 
@@ -131,7 +131,11 @@ def scale(name: str, preset: str) -> str:
     return declared(_module(name), name, preset)
 
 
-def _declared(name: str, preset: str) -> dict[str, Any]:
+def preset_values(name: str, preset: str) -> dict[str, Any]:
+    """All that a task's preset declares, its options' defaults and the settings of a run.
+
+    No data are loaded; where the data decide, the value is an :class:`AtMost` or None.
+    """
     return chosen(_module(name), name, scale(name, preset), {})
 
 

@@ -15,7 +15,7 @@ def test_fair_numbers_are_full_and_the_furthest_that_do_not_agree_are_named():
     frame = pd.DataFrame([{**common, **row} for row in rows])
     frame = frame.assign(difference=frame["ours"] - frame["printed"])
     panel, *_ = paper_against_ours(frame).axes
-    assert panel.get_title() == "FedOpt: 2 held against it, 1 agree"
+    assert panel.get_title() == "FedOpt: 2 compared, 1 agree"
     assert [text.get_text() for text in panel.texts] == ["B, avg"]
     grey = panel.lines[1]
     assert list(grey.get_ydata()) == [10.0] and grey.get_markerfacecolor() == "none"

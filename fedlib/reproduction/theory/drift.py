@@ -139,37 +139,39 @@ def animate_paths(
     return target
 
 
-def drift_size(ends: pd.DataFrame, rests: pd.DataFrame) -> Figure:
-    """How far clients drift in one round, and how far from the optimum FedAvg comes to rest.
+def drift_size(ends: pd.DataFrame, distances: pd.DataFrame) -> Figure:
+    """How far clients drift in one round, and how far FedAvg's fixed point is from the optimum.
 
     Args:
         ends: client_lr, local_steps, and the distances clients_from_start, clients_from_path and
             mean_from_path after the first round (means over the clients, and of their mean model;
             the path is that of as many centralised steps). Zeros are not drawn.
-        rests: client_lr, local_steps, mu and distance, of the point of rest from the optimum:
+        distances: client_lr, local_steps, mu and distance, of the fixed point from the optimum:
             FedAvg's with mu = 0; with mu > 0 FedProx's, of one client_lr and local_steps.
     """
-    plain, proximal = rests[rests["mu"] == 0], rests[rests["mu"] > 0]
-    with style.panels(2, 2, (5.5, 4.6)) as (figure, (start, path, rest, spring)):
-        for i, (rate, one) in enumerate(ends.groupby("client_lr", sort=False)):
+    plain, proximal = distances[distances["mu"] == 0], distances[distances["mu"] > 0]
+    with style.panels(2, 2, (5.5, 4.6)) as (figure, (start, path, fixed, spring)):
+        for i, (rate, of_rate) in enumerate(ends.groupby("client_lr", sort=False)):
             look: dict[str, Any] = {"color": COLORS[i], "marker": "os^Dv"[i]}
-            steps = one["local_steps"]
-            start.loglog(steps, one["clients_from_start"], label=f"$\\eta_l$ = {rate:g}", **look)
-            path.loglog(steps, one["clients_from_path"], **look)
+            steps = of_rate["local_steps"]
+            start.loglog(
+                steps, of_rate["clients_from_start"], label=f"$\\eta_l$ = {rate:g}", **look
+            )
+            path.loglog(steps, of_rate["clients_from_path"], **look)
             # The mean of one step is on the path up to rounding.
-            off = one["mean_from_path"].where(one["mean_from_path"] > 1e-12)
+            off = of_rate["mean_from_path"].where(of_rate["mean_from_path"] > 1e-12)
             path.loglog(steps, off, linestyle="--", markerfacecolor="white", **look)
-            at_rest = plain[plain["client_lr"] == rate]
-            rest.semilogx(at_rest["local_steps"], at_rest["distance"], **look)
+            points = plain[plain["client_lr"] == rate]
+            fixed.semilogx(points["local_steps"], points["distance"], **look)
         spring.plot(proximal["mu"], proximal["distance"], **style.look("fedprox").line())
         ticks = [int(k) for k in ends["local_steps"].unique()]
-        for ax in (start, path, rest):
+        for ax in (start, path, fixed):
             ax.set_xticks(ticks, [str(k) for k in ticks])
             ax.set_xticks([], minor=True)
         start.set(title="drift from the start", xlabel="local steps K", ylabel="distance")
         path.set(title="drift from the centralised path", xlabel="local steps K")
-        rest.set(title="FedAvg's rest from the optimum", xlabel="local steps K", ylabel="distance")
-        spring.set(title="FedProx's rest from the optimum", xlabel="$\\mu$", ylim=(0, None))
+        fixed.set(title="FedAvg's fixed point", xlabel="local steps K", ylabel="from the optimum")
+        spring.set(title="FedProx's fixed point", xlabel="$\\mu$", ylim=(0, None))
         start.legend()
         grey: dict[str, Any] = {"color": "0.4", "marker": "o"}
         clients = Line2D([], [], label="clients", **grey)

@@ -23,13 +23,14 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "theory/drift_size",
-        "How far clients drift in a round, and where FedAvg and FedProx come to rest.",
+        "How far clients drift in a round, and how far the fixed points of FedAvg and FedProx are "
+        "from the optimum.",
         {"quadratic": "01_client_drift"},
     ),
     Entry(
         "theory/drift_corrected",
         "Squared gradient norm of the mean objective over rounds of ten local steps, two "
-        "quadratic clients: FedAvg and FedProx come to rest beside the optimum.",
+        "quadratic clients: FedAvg and FedProx converge to points beside the optimum.",
         {"client_drift": "01_client_drift"},
         drift.drift_corrected,
     ),
@@ -94,7 +95,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "theory/fairness_and_certainty",
-        "Points of rest of clients with unequal steps, AdaFedAdam's certainty, and mean and "
+        "Fixed points of clients with unequal steps, AdaFedAdam's certainty, and mean and "
         "spread of the clients' errors over its α.",
         {"synthetic": "03_fairness_and_certainty"},
     ),

@@ -39,8 +39,8 @@ def rare_coordinate(tau: float = 1e-3, server_lr: float = 0.03) -> pd.DataFrame:
     return frame
 
 
-def point_of_rest(alpha: float = 1.0, weight: float = 0.9) -> float:
-    """Where AdaFedAdam rests between two clients that want 0 and 1; draws it on their losses.
+def fixed_point(alpha: float = 1.0, weight: float = 0.9) -> float:
+    """AdaFedAdam's fixed point between two clients that want 0 and 1; draws it on their losses.
 
     With weights $p_i \\propto w_i I_i^{\\alpha}$ and the losses $x^2/2$ and $(1-x)^2/2$, which
     start at 1/2, the point satisfies $x / (1 - x) = ((1 - w) / w)^{1/(2 alpha + 1)}$.
@@ -50,16 +50,16 @@ def point_of_rest(alpha: float = 1.0, weight: float = 0.9) -> float:
         weight: w, the first client's share of the examples.
     """
     ratio = ((1 - weight) / weight) ** (1 / (2 * alpha + 1))
-    rest = ratio / (1 + ratio)
+    point = ratio / (1 + ratio)
     line = np.linspace(0, 1, 101)
     _, ax = plt.subplots(figsize=(4.5, 2.8))
     ax.plot(line, line**2 / 2, label=f"{weight:.0%} of the examples")
     ax.plot(line, (1 - line) ** 2 / 2, label=f"{1 - weight:.0%}")
     ax.plot(line, weight * line**2 / 2 + (1 - weight) * (1 - line) ** 2 / 2, "k--", label="mean")
-    ax.axvline(rest, color="0.4", linestyle=":")
-    ax.set(xlabel="x", ylabel="loss", title=rf"$\alpha$ = {alpha:g}: it rests at {rest:.2f}")
+    ax.axvline(point, color="0.4", linestyle=":")
+    ax.set(xlabel="x", ylabel="loss", title=rf"$\alpha$ = {alpha:g}: fixed point {point:.2f}")
     ax.legend(loc="upper center")
-    return float(rest)
+    return float(point)
 
 
 def losses_by_round(

@@ -74,12 +74,12 @@ def test_drift_size_shows_its_frames():
             "mean_from_path": [0.0, 0.2, 1e-16, 0.3],
         }
     )
-    rests = ends[["client_lr", "local_steps"]].assign(mu=0.0, distance=[0.0, 0.1, 0.0, 0.4])
-    rests.loc[4] = [0.1, 4, 0.3, 0.05]
-    figure = drift.drift_size(ends, rests)
-    start, path, rest, spring = figure.axes
+    distances = ends[["client_lr", "local_steps"]].assign(mu=0.0, distance=[0.0, 0.1, 0.0, 0.4])
+    distances.loc[4] = [0.1, 4, 0.3, 0.05]
+    figure = drift.drift_size(ends, distances)
+    start, path, fixed, spring = figure.axes
     assert [list(line.get_ydata()) for line in start.get_lines()] == [[1, 2], [3, 4]]
-    assert [list(line.get_ydata()) for line in rest.get_lines()] == [[0, 0.1], [0, 0.4]]
+    assert [list(line.get_ydata()) for line in fixed.get_lines()] == [[0, 0.1], [0, 0.4]]
     assert list(spring.get_lines()[0].get_ydata()) == [0.05]
     dashed = [line.get_ydata() for line in path.get_lines() if line.get_linestyle() == "--"]
     np.testing.assert_array_equal(dashed, [[np.nan, 0.2], [np.nan, 0.3]])

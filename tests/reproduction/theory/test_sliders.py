@@ -24,8 +24,8 @@ def test_with_a_small_tau_the_rare_coordinate_keeps_up_and_with_a_large_one_it_l
 
 
 @pytest.mark.parametrize(("alpha", "weight"), [(0.0, 0.9), (1.0, 0.9), (4.0, 0.7), (2.0, 0.5)])
-def test_at_the_point_of_rest_the_weighted_slopes_cancel(alpha, weight):
-    x = sliders.point_of_rest(alpha, weight)
+def test_at_the_fixed_point_the_weighted_slopes_cancel(alpha, weight):
+    x = sliders.fixed_point(alpha, weight)
     progress = np.array([x**2, (1 - x) ** 2])  # each loss over its first value, which is equal
     pull = np.array([weight, 1 - weight]) * progress**alpha * np.array([x, x - 1])
     assert pull.sum() == pytest.approx(0, abs=1e-12)

@@ -1,0 +1,87 @@
+"""What a plan asks for, in tables: counted and grouped as by hand."""
+
+import pytest
+
+import fedlib
+from fedlib.reproduction import experiments, listing
+from fedlib.reproduction.request import Request, grid, repeated, tuned
+
+RATES = {"client_lr": [0.01, 0.1, 1.0, 10.0], "server_lr": [0.1, 1.0]}
+
+
+def rates(request):
+    return {"client_lr": {"fedavg": 0.5}.get(request.algorithm, 0.25)}
+
+
+def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
+    runs = [
+        *grid("synthetic", "fedavg", "grid", RATES),
+        *grid("synthetic", "fedavgm", "grid", RATES),
+        *grid("synthetic", "fedadam", "grid", RATES, overrides={"tau": 0.1}),
+    ]
+    table = listing.run_table(repeated(runs, 3), "quick", rates)
+    assert table["algorithm"].tolist() == ["fedavg, fedavgm", "fedadam"]
+    assert table["settings"].tolist() == [
+        "client_lr 0.01 … 10 (4); server_lr 0.1, 1",
+        "tau 0.1; client_lr 0.01 … 10 (4); server_lr 0.1, 1",
+    ]
+    assert table["runs"].tolist() == [48, 24]
+    assert set(table["seeds"]) == {"0, 1, 2"} and set(table["rounds"]) == {"120"}
+
+
+def test_rates_are_the_tasks_own_where_a_request_names_none():
+    runs = tuned("synthetic", ("fedavg", "fedadam", "fednova"), "curves", rounds=7, seed=4)
+    runs += grid("synthetic", "fedprox", "mu", {"mu": [0.1]}, overrides={"client_lr": 2.0})
+    table = listing.run_table(runs, "quick", rates).set_index("algorithm")
+    assert table["settings"].to_dict() == {
+        "fedavg": "client_lr 0.5",
+        "fedadam, fednova": "client_lr 0.25",
+        "fedprox": "client_lr 2; mu 0.1",
+    }
+    assert table.loc["fedadam, fednova", ["rounds", "seeds", "runs"]].tolist() == ["7", "4", 2]
+
+
+def test_what_only_some_runs_have_is_said():
+    runs = [
+        Request("synthetic", "fedavg", "a", {"client_lr": 0.1}, options={"clients": 5}),
+        Request("synthetic", "fedavg", "a", {"client_lr": 0.1, "client_optimizer": "sgdm"}),
+    ]
+    settings = listing.run_table(runs, "quick", rates)["settings"].item()
+    assert settings == "clients 5 or none; client_lr 0.1; client_optimizer sgdm or none"
+
+
+def test_tasks_have_the_sizes_of_their_requests_else_their_own():
+    runs = [
+        Request("synthetic", "fedavg", "a", {"local_epochs": (1, 3)}, clients_per_round=5),
+        Request("synthetic", "fedavg", "a", rounds=9),
+        Request("cifar10", "fedavg", "b", options={"width": 0.5}),
+        Request("cifar10", "centralized", "b", rounds=2),
+    ]
+    table = listing.task_table(runs, "quick", ("width", "rounds", "eval_every")).set_index("task")
+    assert list(table) == [
+        *("clients", "clients_per_round", "rounds", "batch_size", "local_epochs", "width")
+    ]
+    assert table.loc["synthetic"].tolist() == ["100", "5, all", "9, 120", "80", "1 to 3, 1", "–"]
+    assert table.loc["cifar10"].tolist() == ["150", "10", "80", "20", "1", "0.5"]
+
+
+def test_a_loaded_task_tells_what_its_preset_leaves_to_the_data():
+    request = Request("emnist_cr", "fedavg", "a")
+    assert listing.task_table([request], "quick")["clients"].item() == "up to 100"
+    task = fedlib.load_task("emnist_cr")
+    loaded = {request.task_key("quick"): task}
+    table = listing.task_table([request], "quick", (), loaded)
+    assert table["clients"].item() == str(len(task.train))
+    other = Request("emnist_cr", "fedavg", "a", options={"clients": 7})
+    assert listing.task_table([other], "quick", (), loaded)["clients"].item() == "7"
+
+
+@pytest.mark.parametrize("name", experiments.planned())
+def test_every_plan_is_listed_whole_and_shortly(name):
+    requests = experiments.plan(name)
+    table = listing.run_table(requests, "quick", rates)
+    assert table["runs"].sum() == len(requests) and len(table) <= 14
+    assert set(table["part"]) == {request.part for request in requests}
+    tasks = listing.task_table(requests, "quick", experiments.filled(name, "quick", {}))
+    assert tasks["task"].tolist() == list(dict.fromkeys(request.task for request in requests))
+    assert (tasks != "").all(axis=None)
