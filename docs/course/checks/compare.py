@@ -27,6 +27,7 @@ def same(what: str, given: Any, wanted: Any, hint: str = "") -> None:
         hint: what to look at if they differ.
     """
     ending = f"; {hint}" if hint else ""
+    expect(given is not None, f"{what} is None: return it{ending}")
     try:
         numbers = np.asarray(given, dtype=float)
     except (TypeError, ValueError):

@@ -51,7 +51,8 @@ def fedavg_round(function: Callable[..., Any], seed: int = 0, *, clients: int = 
 
 
 def scaffold_round(function: Callable[..., Any], seed: int = 0, *, clients: int = 3) -> None:
-    """``scaffold_round(x, c, controls, gradients, p, lr, steps)`` over four rounds."""
+    """``scaffold_round(x, c, controls, gradients, p, lr, steps)`` over four rounds, and a
+    fifth one of a single step."""
     A, b, p, x = problem = _quadratics(seed, clients, 2)
     c, controls = np.zeros(2), np.zeros((clients, 2))
     for t in range(1, 5):
@@ -61,3 +62,7 @@ def scaffold_round(function: Callable[..., Any], seed: int = 0, *, clients: int 
         hint = "the first round is FedAvg's" if t == 1 else "look at the controls, signs and scale"
         same(f"x after round {t}", x, wanted, hint)
         same(f"c after round {t}", c, p @ controls, "with all clients c is their controls' mean")
+    given = function(x.copy(), c.copy(), controls.copy(), _gradients(A, b), p.copy(), 0.1, 1)
+    hint = "after one local step a control is the client's gradient at x, whatever it was before"
+    wanted = [gradient(x) for gradient in _gradients(A, b)]
+    same("the controls", results("scaffold_round", given, "x, c, controls")[2], wanted, hint)
