@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import fedlib
+from fedlib.engine import run
 
 from .compare import results, same
 
@@ -36,8 +37,8 @@ def _right(problem: tuple[np.ndarray, ...], name: str, rounds: int, **values: An
     """fedlib's x after some rounds."""
     A, b, p, start = problem
     task = fedlib.quadratic_task(A, b, p, start)
-    run = fedlib.run(task, name, rounds=rounds, device="cpu", dtype="float64", overrides=values)
-    return np.asarray(run.params["x"])
+    history = run(task, name, rounds=rounds, device="cpu", dtype="float64", overrides=values)
+    return np.asarray(history.params["x"])
 
 
 def fedavg_round(function: Callable[..., Any], seed: int = 0, *, clients: int = 3) -> None:
@@ -64,5 +65,5 @@ def scaffold_round(function: Callable[..., Any], seed: int = 0, *, clients: int 
         same(f"c after round {t}", c, p @ controls, "with all clients c is their controls' mean")
     given = function(x.copy(), c.copy(), controls.copy(), _gradients(A, b), p.copy(), 0.1, 1)
     hint = "after one local step a control is the client's gradient at x, whatever it was before"
-    wanted = [gradient(x) for gradient in _gradients(A, b)]
+    wanted = np.array([gradient(x) for gradient in _gradients(A, b)])
     same("the controls", results("scaffold_round", given, "x, c, controls")[2], wanted, hint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,11 @@ from fedlib import server
 
 from .compare import results, same
 
-SERVERS = {"fedadagrad": server.Adagrad, "fedadam": server.Adam, "fedyogi": server.Yogi}
+SERVERS: dict[str, type[server.Adaptive]] = {
+    "fedadagrad": server.Adagrad,
+    "fedadam": server.Adam,
+    "fedyogi": server.Yogi,
+}
 
 
 def server_step(
@@ -30,8 +35,9 @@ def server_step(
     The differences are sometimes zero in a coordinate, and of different sizes.
     """
     draw = np.random.default_rng(seed)
-    decays = {"beta1": beta1} if name == "fedadagrad" else {"beta1": beta1, "beta2": beta2}
-    right = SERVERS[name](lr=0.1, tau=tau, v0=tau**2, bias_correction=False, **decays)
+    right = SERVERS[name](lr=0.1, tau=tau, beta1=beta1, v0=tau**2, bias_correction=False)
+    if name != "fedadagrad":
+        right = replace(right, beta2=beta2)
     x, m, v = draw.standard_normal(6), np.zeros(6), np.full(6, tau**2)
     wanted, state = torch.tensor(x), right.init(torch.tensor(x))
     for t in range(1, rounds + 1):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import fedlib
+from fedlib.engine import run
 
 from .compare import same
 
@@ -22,8 +23,8 @@ def accumulated(function: Callable[..., Any], momentum: float, most: int = 6) ->
     method = fedlib.FedOpt(client=fedlib.client.SGDM(lr=1.0, momentum=momentum))
     for steps in range(1, most + 1):
         values = {"local_steps": steps}
-        run = fedlib.run(slope, method, rounds=1, device="cpu", dtype="float64", overrides=values)
-        wanted = -float(run.params["x"])
+        history = run(slope, method, rounds=1, device="cpu", dtype="float64", overrides=values)
+        wanted = -float(history.params["x"])
         hint = "momentum sums n <- momentum n + 1 over the steps" if momentum else "plain steps"
         same(f"accumulated({steps}, {momentum:g})", function(steps, momentum), wanted, hint)
     same(f"accumulated(0, {momentum:g})", function(0, momentum), 0.0, "no step, nothing")
@@ -43,16 +44,13 @@ def fednova_round(
     A, b = curvature[:, None, None] * np.eye(2), curvature[:, None] * centres
     task = fedlib.quadratic_task(A, b, p, x)
     p = p / p.sum()
-    # fedlib refuses clients that take no step, so those are added to what it is compared with.
     values = {"client_lr": 0.1, "momentum": momentum, "local_steps": list(steps)}
     for t in range(1, 4):
         ends, a = _local(x, curvature, centres, steps, momentum)
         x = np.asarray(function(x.copy(), ends, a, p.copy()))
-        run = fedlib.run(
-            *(task, "fednova"), rounds=t, device="cpu", dtype="float64", overrides=values
-        )
+        history = run(*(task, "fednova"), rounds=t, device="cpu", dtype="float64", overrides=values)
         hint = "x moves by sum(p a) times the weighted mean of the normalised updates"
-        same(f"x after round {t}", x, np.asarray(run.params["x"]), hint)
+        same(f"x after round {t}", x, np.asarray(history.params["x"]), hint)
 
 
 def idle_client(function: Callable[..., Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 import fedlib
+from fedlib.engine import run
 
 from .compare import results, same
 
@@ -28,7 +29,8 @@ def step_size(
         eta, theta = draw.uniform(0.1, 0.3), draw.uniform(0.5, 1.5)
         numbers = {"previous": x_before, "eta": [eta], "theta": [theta]}
         state = {key: torch.tensor(np.asarray(value)) for key, value in numbers.items()}
-        _, after = rule.advance(*map(torch.tensor, (x, g, g_before)), state)
+        tensors = [torch.tensor(each) for each in (x, g, g_before)]
+        _, after = rule.advance(tensors[0], tensors[1], tensors[2], state)
         given = function(x, x_before, g, g_before, eta, theta, gamma, delta)
         got = results("step_size", given, "eta, theta")
         hint = "the smaller of both conditions; the second where nothing moved or turned"
@@ -43,7 +45,7 @@ def local_round(function: Callable[..., Any], seed: int = 0, *, steps: int = 6) 
     start = draw.standard_normal(3)
     method = fedlib.FedOpt(client=fedlib.DeltaSGD(eps=0.0, eta0=0.15))
     task, values = fedlib.quadratic_task(A, b, x0=start), {"local_steps": steps}
-    run = fedlib.run(task, method, rounds=1, device="cpu", dtype="float64", overrides=values)
+    history = run(task, method, rounds=1, device="cpu", dtype="float64", overrides=values)
     given = function(lambda x: A[0] @ x - b[0], start.copy(), steps, 0.15, 2.0, 0.1)
     hint = "theta starts at 1, and the first step already grows"
-    same("x after the round", given, np.asarray(run.params["x"]), hint)
+    same("x after the round", given, np.asarray(history.params["x"]), hint)
