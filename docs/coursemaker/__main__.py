@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from docs.coursemaker import slides, versions
+from docs.coursemaker import versions
 from docs.sitemaker import executed
 from fedlib.errors import Error
 from fedlib.paths import project_root
@@ -42,9 +42,10 @@ def main() -> None:
             _assignments(folder, wanted)
         if given.only != "assignments":
             _slides(folder / "slides", wanted, given.executed)
+    except ModuleNotFoundError as missing:
+        sys.exit(f"make course: {missing.name} is not installed; make course installs it")
     except (Error, OSError) as problem:
-        print(f"make course: {problem}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(f"make course: {problem}")
 
 
 def _assignments(folder: Path, wanted: Sequence[int]) -> None:
@@ -56,6 +57,8 @@ def _assignments(folder: Path, wanted: Sequence[int]) -> None:
 
 
 def _slides(folder: Path, wanted: Sequence[int], copies: Path) -> None:
+    from docs.coursemaker import slides  # needs what `make course` installs
+
     current = executed.current([copies])
     for number in wanted:
         title, notebooks = versions.sessions()[number]

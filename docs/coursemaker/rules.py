@@ -18,7 +18,8 @@ TOLD = ("title", "Idea", "Summary")
 PICTURES = ("Idea", "Run", "Figures")
 HEADING = re.compile(r"^(?=## )", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.ipynb\)")
-# Pixels of a slide's 700, by the size of its text; what they are for a paragraph is estimated.
+# What a slide has room for, the height of a line, both in pixels, and the letters of a line: about
+# what deck.html.j2 makes of them.
 ROOM, LINE, LETTERS = 560, 35, 84
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from fedlib.errors import Failure
@@ -82,6 +83,8 @@ def nbgrader(folder: Path, command: str, *words: str) -> str:
     Raises:
         Failure: it is not installed, or it fails; the message has the last line of its log.
     """
+    if find_spec("nbgrader") is None:
+        raise Failure("nbgrader is not installed; make course installs it")
     line = [sys.executable, "-m", "nbgrader", command, *words]
     programs = Path(sys.executable).parent  # nbgrader calls alembic by its name
     variables = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"}
