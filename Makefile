@@ -7,10 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.fedlib-installed
 SITE_STAMP := $(VENV)/.fedlib-site-installed
+COURSE_STAMP := $(VENV)/.fedlib-course-installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test faults lint notebooks lab figures docs site compare clean
+.PHONY: help setup reproduce test faults lint notebooks lab figures docs site course compare clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +71,15 @@ $(SITE_STAMP): $(STAMP)
 
 site: $(SITE_STAMP)  ## build/site/index.html: notebooks, gallery, API (ARGS=--no-execute: runs no notebook)
 	@$(BIN)/python -m docs.sitemaker $(ARGS)
+
+# Likewise nbgrader and reveal.js.
+$(COURSE_STAMP): $(STAMP)
+	@echo "Installing what the course needs into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,course]"
+	@touch $@
+
+course: $(COURSE_STAMP)  ## build/course: assignments for students and instructors, slides
+	@$(BIN)/python -m docs.coursemaker $(ARGS)
 
 compare: setup  ## the papers' values against ours
 	@$(BIN)/fedlib compare $(ARGS)

@@ -1,0 +1,1 @@
+"""The checks of the assignments, a module a session; each is compared with fedlib itself."""

@@ -1,0 +1,125 @@
+"""What nbgrader makes of the assignments, and how it grades a right and a wrong submission."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytest.importorskip("nbgrader", reason="nbgrader is not installed: make course installs it")
+from nbgrader.api import Gradebook
+
+from docs.coursemaker import versions
+from tests.course import books
+
+GRADED = "session_03"
+TESTS = {"fedadagrad_test": 0.5, "fedadam_test": 0.75, "fedyogi_test": 0.75}
+BY_HAND = {"prediction", "derivation", "experiment_answer", "limits"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.notebook]
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A course with the student's version of every assignment."""
+    folder = tmp_path_factory.mktemp("course")
+    assert versions.gather(folder) == books.NAMES
+    for name in books.NAMES:
+        versions.nbgrader(folder, "generate_assignment", name)
+    return folder
+
+
+@pytest.mark.parametrize("name", books.NAMES)
+def test_a_students_version_has_no_solution_and_no_hidden_test(course: Path, name: str) -> None:
+    path = course / "release" / name / f"{name}.ipynb"
+    text = path.read_text(encoding="utf-8")
+    assert not re.search("SOLUTION|HIDDEN|Marking|Answer of the course", text)
+    released, source = nbformat.read(path, as_version=4), books.read(name)
+    assert set(books.sources(released, "answer").values()) == {"YOUR ANSWER HERE"}
+    stub = r"\1# YOUR CODE HERE\n\1raise NotImplementedError()"
+    for cell, left in books.sources(released, "solution").items():
+        assert left == books.SOLUTION.sub(stub, books.sources(source, "solution")[cell])
+    for cell, visible in books.sources(released, "test").items():
+        whole = books.sources(source, "test")[cell]
+        assert visible == whole[: whole.index("### BEGIN HIDDEN TESTS")].rstrip("\n")
+    assert sorted(each.name for each in (path.parent / "checks").glob("*.py")) == [
+        "__init__.py",
+        "compare.py",
+        f"{name}.py",
+    ]
+
+
+def hand_in(course: Path, student: str, cells: dict[str, str]) -> None:
+    """A submission: the released folder with these cells filled in."""
+    folder = course / "submitted" / student / GRADED
+    shutil.copytree(course / "release" / GRADED, folder)
+    book = nbformat.read(folder / f"{GRADED}.ipynb", as_version=4)
+    for cell in book.cells:
+        cell.source = cells.get(cell.metadata.nbgrader.grade_id, cell.source)
+    nbformat.write(book, folder / f"{GRADED}.ipynb")
+
+
+@pytest.fixture(scope="module")
+def graded(course: Path) -> Path:
+    """The same course after the submissions of three students were graded."""
+    right = books.sources(books.read(GRADED), "solution", "answer")
+    slips = {
+        "fedadam": right["fedadam"].replace("np.sqrt(v)", "v"),
+        # A sign that the visible test sees, and a test cell that no longer looks.
+        "fedyogi": right["fedyogi"].replace("x + lr", "x - lr"),
+        "fedyogi_test": "pass",
+    }
+    hand_in(course, "right", right)
+    hand_in(course, "wrong", right | slips)
+    (course / "submitted" / "wrong" / GRADED / "checks" / f"{GRADED}.py").write_text(
+        "def server_step(*_, **__):\n    pass\n"
+    )
+    hand_in(course, "nothing", {})
+    versions.nbgrader(course, "autograde", GRADED)
+    return course
+
+
+def grades(course: Path, student: str) -> dict[str, tuple[float | None, bool]]:
+    """Cell -> points that nbgrader gave, and whether a person has to look."""
+    with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
+        (notebook,) = book.find_submission(GRADED, student).notebooks
+        return {each.name: (each.auto_score, each.needs_manual_grade) for each in notebook.grades}
+
+
+def test_a_right_submission_has_full_marks(graded: Path) -> None:
+    given = grades(graded, "right")
+    assert {name: given[name] for name in TESTS} == {n: (p, False) for n, p in TESTS.items()}
+    assert {name for name, (_, waiting) in given.items() if waiting} == BY_HAND
+    with Gradebook(f"sqlite:///{graded / 'gradebook.db'}") as book:
+        submission = book.find_submission(GRADED, "right")
+        assert (submission.score, submission.max_score) == (2, 10)
+        for grade in submission.notebooks[0].grades:
+            if grade.name in BY_HAND:
+                grade.manual_score = grade.max_score
+        book.db.commit()
+        assert book.find_submission(GRADED, "right").score == 10
+
+
+def test_a_wrong_part_has_no_marks(graded: Path) -> None:
+    given = grades(graded, "wrong")
+    assert {name: given[name][0] for name in TESTS} == TESTS | {
+        "fedadam_test": 0,
+        "fedyogi_test": 0,
+    }
+
+
+def test_stubs_have_no_marks(graded: Path) -> None:
+    given = grades(graded, "nothing")
+    assert {score for score, _ in given.values()} == {0}
+
+
+def test_an_instructors_version_is_executed_and_complete(course: Path) -> None:
+    assert list(versions.make(course, [GRADED])) == [GRADED]
+    made = nbformat.read(course / "instructor" / GRADED / f"{GRADED}.ipynb", as_version=4)
+    source = books.read(GRADED)
+    assert [cell.source for cell in made.cells] == [cell.source for cell in source.cells]
+    ran = [cell for cell in made.cells if cell.metadata.nbgrader.grade_id in ("run", "experiment")]
+    assert all(cell.outputs for cell in ran)
