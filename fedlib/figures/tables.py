@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from fedlib.arguments import checked
+from fedlib.errors import Error
 
 COMPARED = ("task", "method", "printed", "ours")
 CELLS = "Each cell: ours ± standard deviation over the seeds; below it the printed number."
@@ -65,6 +66,9 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         departs from the paper is said once, with a number at the task or the cell; how unclear
         printed numbers were read is folded away.
 
+    Raises:
+        Error: a column is missing, or there are no rows.
+
     Example:
         >>> import pandas as pd
         >>> from fedlib import figures
@@ -72,6 +76,10 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         >>> "97.5" in figures.comparison(pd.DataFrame([row])).to_html()
         True
     """
+    if missing := [name for name in COMPARED if name not in frame]:
+        raise Error(f"comparison: the frame has no column {missing[0]!r}; it needs {COMPARED}")
+    if frame.empty:
+        raise Error("comparison: the frame has no rows; give a row a number")
     columns = ("column", "metric", "note", "unclear")
     frame = frame.assign(**{name: "" for name in columns if name not in frame})
     shown, said, read = _as_printed(frame.fillna({"note": "", "unclear": ""}))
@@ -112,9 +120,18 @@ def _listed(marks: Mapping[str, str]) -> list[str]:
     return [f"<sup>{mark}</sup> {escape(text)}" for text, mark in marks.items()]
 
 
+@checked
 def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
-    """A frame as :func:`comparison` if it holds ours and printed ones by method, else as it is."""
-    compared = set(COMPARED) <= set(frame)
+    """A frame as :func:`comparison` if it holds ours and printed numbers by method, else as
+    :func:`table`.
+
+    Example:
+        >>> import pandas as pd
+        >>> from fedlib import figures
+        >>> "0.50" in figures.drawn(pd.DataFrame({"accuracy": [0.5]})).to_html()
+        True
+    """
+    compared = set(COMPARED) <= set(frame) and not frame.empty
     return comparison(frame, caption=caption) if compared else table(frame, caption=caption)
 
 

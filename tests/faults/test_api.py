@@ -70,6 +70,10 @@ def data() -> fedlib.ClientData:
     return fedlib.ClientData(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]), [[0, 1], [2, 3]])
 
 
+def compared() -> pd.DataFrame:
+    return pd.DataFrame([{"task": "a", "method": "b", "printed": 1.0, "ours": 2.0}])
+
+
 def frame() -> pd.DataFrame:
     return fedlib.grid(task(), "fedavg", rounds=1, client_lr=[0.1, 0.2], server_lr=[0.5, 1.0])
 
@@ -251,6 +255,8 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         ),
         "figures.save": (figures.save, {"figure": None, "data": frame(), **about}),
         "figures.table": (figures.table, {"frame": frame(), "caption": ""}),
+        "figures.drawn": (figures.drawn, {"frame": frame(), "caption": ""}),
+        "figures.comparison": (figures.comparison, {"frame": compared(), "caption": ""}),
         "Store": (results.Store, {"root": str(folder), "published": [str(folder)]}),
         "Store.run": (store.run, {"task": task(), "algorithm": "fedavg", **RUN}),
         "Store.runs": (

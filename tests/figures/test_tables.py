@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
+import fedlib
 from fedlib import figures
 
 LONG = pd.DataFrame(
@@ -63,3 +64,10 @@ def test_only_frames_of_printed_numbers_by_method_are_laid_out_so():
     assert figures.drawn(LONG).to_html() == figures.comparison(LONG).to_html()
     plain = LONG.drop(columns="method")
     assert figures.drawn(plain).to_html() == figures.table(plain).to_html()
+
+
+def test_a_frame_that_holds_no_comparison_is_refused():
+    with pytest.raises(fedlib.Error, match="no column 'method'"):
+        figures.comparison(LONG.drop(columns="method"))
+    with pytest.raises(fedlib.Error, match="no rows"):
+        figures.comparison(LONG[:0])
