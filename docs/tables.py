@@ -158,8 +158,8 @@ def claims_table() -> str:
     """A row per claim: where it stands, what it says, and the verdicts on published runs."""
     frame = overview("laptop", "paper", store=_published())
     paper, laptop = frame.pop("paper"), frame.pop("laptop")
-    cut = laptop.where(laptop.isin([NOT_RUN, "not claimed"]), "cut: " + laptop)
-    frame["real data"] = paper.where(paper != NOT_RUN, cut)
+    cut = ~laptop.isin([NOT_RUN, "not claimed"]) & (paper == NOT_RUN)
+    frame["real data"] = paper.where(~cut, "cut: " + laptop)
     for place, (name, file) in enumerate(MEASURED.items(), 3):
         verdicts = _measured(file)
         frame.insert(place, name, [verdicts.get(text, "not claimed") for text in frame["claim"]])

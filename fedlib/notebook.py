@@ -47,7 +47,8 @@ from fedlib.reproduction.answers import answer, configured
 from fedlib.reproduction.evidence import HOLDS
 from fedlib.reproduction.request import Request, task_key
 from fedlib.results import Store, reading
-from fedlib.tasks import PRESETS, Task, load_task
+from fedlib.tasks import Task, load_task
+from fedlib.tasks.presets import require_preset
 
 
 def start(
@@ -69,8 +70,7 @@ def start(
             have, or a store or folder of figures where nothing can be written.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+    require_preset(preset)
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     where = resolve_device(device)

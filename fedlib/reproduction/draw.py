@@ -28,6 +28,7 @@ from fedlib.reproduction.mime import figures as mime
 from fedlib.reproduction.theory import figures as theory
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
+from fedlib.tasks.presets import require_preset
 
 __all__ = ["ENTRIES", "Drawing", "Drawn", "Entry", "draw", "entries", "entry", "redraw"]
 
@@ -92,7 +93,8 @@ def draw(
         name = history.config.task["name"]
         if name not in chosen.notebooks:
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
-    preset = _scale(histories) if preset is None else _known(preset)
+    preset = _scale(histories) if preset is None else preset
+    require_preset(preset)
     with alone(store, id):
         others = _others(chosen, histories, remembered(store, chosen, preset), store)
         drawn = _draw(chosen, [*histories, *others], store, root)
@@ -100,14 +102,8 @@ def draw(
     return drawn
 
 
-def _known(preset: str) -> str:
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    return preset
-
-
 def _scale(histories: Sequence[History]) -> str:
-    """The smallest preset of the runs' tasks; tasks of other presets are as the quick one's."""
+    """The smallest preset of the runs' tasks; a user's task of another preset counts as quick."""
     places = {preset: place for place, preset in enumerate(PRESETS)}
     return PRESETS[min(places.get(history.config.task["preset"], 0) for history in histories)]
 
@@ -148,12 +144,12 @@ def redraw(
 
     Raises:
         Error: unknown id or preset, or runs that are missing: the message names the notebooks that
-            make them.
-            All other figures are drawn before it is raised.
+            make them. All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
     drawable = [entry for entry in entries() if entry.draw or entry.make]
-    preset = None if preset is None else _known(preset)
+    if preset is not None:
+        require_preset(preset)
     wanted = drawable if ids is None else [entry(id) for id in ids]
     files.require_writable(paths.figures_root(root))
     made: list[Path] = []

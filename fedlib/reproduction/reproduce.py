@@ -20,7 +20,7 @@ from fedlib.errors import Error, require, unknown
 from fedlib.paths import data_root, figures_root, project_root
 from fedlib.reproduction import kernels
 from fedlib.reproduction.experiments import filled
-from fedlib.tasks import PRESETS
+from fedlib.tasks.presets import require_preset
 
 # What a notebook's numbers are smaller than.
 MOST = 2**63
@@ -155,8 +155,7 @@ def reproduce(
         jobs: how many run at once, each on one thread if they are several. Those that read what
             others have made (from number 90) run after the others.
     """
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+    require_preset(preset)
     require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
     output = output or project_root() / "build" / "executed"
     work = []

@@ -19,7 +19,8 @@ from fedlib.reproduction.reproduce import check_parameters, named, notebooks
 from fedlib.reproduction.request import Request, task_key
 from fedlib.results.archives import write_archive
 from fedlib.results.store import Store
-from fedlib.tasks import PRESETS, Task, load_task
+from fedlib.tasks import Task, load_task
+from fedlib.tasks.presets import require_preset
 
 
 def plans(
@@ -39,8 +40,7 @@ def plans(
     Raises:
         Error: an unknown name, preset, parameter or part, or a bad seed.
     """
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+    require_preset(preset)
     require(seed >= 0, "seed", seed, "a whole number >= 0")
     chosen = named(names, experiments.planned(), "notebook with a plan")
     for path in notebooks(chosen) if numbers else ():

@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import Any
 
 from fedlib.arguments import Seed, checked
-from fedlib.errors import Failure, first_line, unknown
+from fedlib.errors import Failure, first_line
 from fedlib.plugins import Function, Names
 from fedlib.task import ClientData, Task
 from fedlib.tasks import users
 from fedlib.tasks.imported import image_task, text_task
-from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared
+from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared, require_preset
 from fedlib.tasks.quadratic import quadratic_task
 
 # name -> (module, papers that use it, what it is); a module may serve several tasks.
@@ -169,8 +169,7 @@ def load_task(
         >>> task.name, task.stand_in, len(task.train)
         ('synthetic', False, 100)
     """
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
+    require_preset(preset)
     if name not in TASKS:
         return users.made(name, NAMES.find(name), preset, seed, data_root, options)
     module, preset = _module(name), scale(name, preset)

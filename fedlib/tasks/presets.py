@@ -55,6 +55,12 @@ class AtMost:
 ALL = AtMost(None)
 
 
+def require_preset(preset: str) -> None:
+    """Require one of :data:`PRESETS`."""
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+
+
 def declared(module: ModuleType, name: str, preset: str) -> str:
     """What a task declares for ``preset``: itself, or paper where there is no laptop preset."""
     own: Preset = getattr(module, "laptop", {})
