@@ -6,7 +6,7 @@ import ast
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,8 @@ MOST = 2**63
 LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
 CELL_SECONDS = 6 * 3600
+# How Jupyter's client says that a kernel ended before it could be talked to.
+NOT_STARTED = "Kernel died before replying"
 
 
 @dataclass(frozen=True)
@@ -251,21 +253,44 @@ def _execute(
         kernels.environment({"FEDLIB_PRESET": str(values["preset"])}),
         files.replacing(target) as aside,
     ):
+        execute = partial(
+            papermill.execute_notebook,
+            str(notebook),
+            str(aside),
+            parameters=dict(values),
+            kernel_name="python3",
+            cwd=str(notebook.parent),
+            progress_bar=False,
+            log_output=log,
+            execution_timeout=CELL_SECONDS,
+            extra_arguments=[kernels.QUIET],
+            **({} if manager is None else {"kernel_manager_class": manager}),
+        )
         try:
-            papermill.execute_notebook(
-                str(notebook),
-                str(aside),
-                parameters=dict(values),
-                kernel_name="python3",
-                cwd=str(notebook.parent),
-                progress_bar=False,
-                log_output=log,
-                execution_timeout=CELL_SECONDS,
-                extra_arguments=[kernels.QUIET],
-                **({} if manager is None else {"kernel_manager_class": manager}),
-            )
+            _with_a_kernel(execute)
         except PapermillExecutionError as failure:
             error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
         except DeadKernelError:
             error = "its kernel died; if memory was short, run fewer notebooks at once"
     return Executed(notebook.stem, target, time.perf_counter() - started, error)
+
+
+def _with_a_kernel(execute: Callable[[], Any]) -> None:
+    """Execute a notebook; again, if its kernel ended before the first cell.
+
+    Jupyter chooses a kernel's ports before the kernel opens them, and another program may open one
+    of them in between.
+
+    Raises:
+        DeadKernelError: three kernels ended so.
+    """
+    from nbclient.exceptions import DeadKernelError
+
+    for _ in range(3):
+        try:
+            execute()
+            return
+        except RuntimeError as problem:
+            if NOT_STARTED not in str(problem):
+                raise
+    raise DeadKernelError(NOT_STARTED)

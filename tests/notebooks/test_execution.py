@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -189,14 +190,17 @@ def test_nbval_finds_every_run_in_the_store(place, state):
     flags = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=300"]
     flags += ["-n", str(JOBS), "--dist", "loadfile"]
     named = [path for name in AS_DECLARED for path in (ROOT / "notebooks").glob(f"{name}.ipynb")]
-    done = subprocess.run(
-        [*command, *flags, *named],
+    nbval = partial(
+        *(subprocess.run, [*command, *flags, *named]),
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=1800,
     )
+    done = nbval()
+    if reproduce.NOT_STARTED in done.stdout:  # nbval starts a kernel once: see reproduce
+        done = nbval()
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert re.search(r"\d+ passed", done.stdout)
     assert stored(place) == state["runs"], "nbval trained something that papermill did not"

@@ -1,10 +1,12 @@
 """Several notebooks at once: results come in order, and what reads the others comes last."""
 
+import socket
 import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
 
 from fedlib.reproduction import kernels, reproduce
 
@@ -66,6 +68,34 @@ def test_kernels_are_fresh_and_a_dead_one_stops_only_its_notebook(checkout, tmp_
     done = list(reproduce.reproduce(output=tmp_path / "executed", jobs=2))
     assert [one.error is None for one in done] == [True, False, True]
     assert done[1].error.startswith("its kernel died")
+
+
+class Robbed(AsyncKernelManager):
+    """Jupyter's own, but that another program has taken a port of its first kernels."""
+
+    taken, robberies = 0, 0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if Robbed.robberies:
+            Robbed.robberies -= 1
+            self.cache_ports = False  # of ports that Jupyter chooses
+            self.shell_port = Robbed.taken
+
+
+@pytest.mark.parametrize(("robberies", "error"), [(2, None), (3, "its kernel died")])
+def test_a_kernel_whose_port_is_taken_is_started_again(
+    checkout, tmp_path, monkeypatch, robberies, error
+):
+    checkout("10_any", "")
+    path = tmp_path / "notebooks" / "10_any.ipynb"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr(Robbed, "taken", other.getsockname()[1])
+        monkeypatch.setattr(Robbed, "robberies", robberies)
+        target = tmp_path / "executed.ipynb"
+        done = reproduce._execute(path, target, {"preset": "quick"}, False, Robbed)
+    assert Robbed.robberies == 0
+    assert (done.error is None) if error is None else done.error.startswith(error)
 
 
 def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):

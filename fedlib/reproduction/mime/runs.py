@@ -292,8 +292,9 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(_EMNIST, {"rounds": 40}, emnist, {"rates": 5}),
     Experiment(_TEXT, {"rounds": 20, "budget": 20}, text, {"rounds": 200, "rates": 1}),
+    # A laptop's 105 writers come as often in 31 rounds as the paper's 3400 in its 1000.
     Experiment(
         *("38_mime_ablation", {"rounds": 40, "betas": [0.9], "seeds": 3}, ablation),
-        {"rates": 3, "betas": [0.9]},
+        {"rounds": 100, "rates": 3, "betas": [0.9]},
     ),
 )
