@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shlex
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,13 +113,35 @@ def test_a_program_that_fails_does_not_stop_the_others(
     assert "1 programs failed" in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("a_round", "rounds", "seconds"), [(3.0, [1], (4.0, 3.0, 0.5)), (0.5, [1, 6], (1.5, 0.1, 0.25))]
+)
+def test_an_estimate_times_a_round_or_several_where_they_are_short(
+    monkeypatch: pytest.MonkeyPatch, a_round: float, rounds: list[int], seconds: Any
+) -> None:
+    clock, trained = 0.0, []
+
+    def answer(store: Any, requests: Any, *_: Any, **__: Any) -> list[Any]:
+        """The first round takes a_round, others 0.1; the evaluation less once memory is there."""
+        nonlocal clock
+        number, every = requests[0].rounds, requests[0].eval_every
+        assert number == every
+        spent, evaluation = a_round + 0.1 * (number - 1), 0.5 / min(2, number)
+        clock += (spent + evaluation) + (4.0 if a_round > 1 else 1.5)  # and the rest
+        trained.append(number)
+        meta = {"seconds": spent + evaluation, "seconds_per_round": spent / number}
+        return [types.SimpleNamespace(meta=meta)]
+
+    monkeypatch.setattr(sweep, "answer", answer)
+    monkeypatch.setattr(sweep.time, "perf_counter", lambda: clock)
+    request = Request("synthetic", "fedavg", "curves", {}, rounds=100, eval_every=7)
+    assert sweep._timed([request], "quick", load_task) == pytest.approx(seconds)
+    assert trained == rounds
+
+
 def test_an_estimate_adds_up_what_rounds_and_evaluations_take(
     command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticks = iter(range(10_000))
-    # Three trainings of a kind: 1 s and 1 round, 1 s and 3 rounds with and without evaluations.
-    monkeypatch.setattr(sweep.time, "perf_counter", lambda: float(next(ticks)))
-    assert sweep._timed([], "quick", load_task) == (1.0, 0.0, 0.0)
     timed: list[tuple[str, int]] = []
 
     def seconds(requests: Any, *_: Any, **__: Any) -> tuple[float, float, float]:

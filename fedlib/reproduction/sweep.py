@@ -22,6 +22,9 @@ from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
 
+# Seconds; an estimate needs no second round of such a program.
+LONG_ROUND = 2.0
+
 
 def plans(
     names: Sequence[str],
@@ -64,8 +67,8 @@ def estimated_hours(
 ) -> float:
     """How long the missing runs of some programs will take here, from timed rounds.
 
-    Of each kind of program (task with its options, algorithm, number of runs) one is trained three
-    times for up to three rounds: that tells what a round, an evaluation and the rest take.
+    Of each kind of program (task with its options, algorithm, number of runs) one is trained for a
+    round, or for a few more: that tells what a round, an evaluation and the rest take.
 
     Args:
         quiet: no progress bar; otherwise there is one on a terminal.
@@ -92,19 +95,27 @@ def estimated_hours(
 def _timed(
     requests: Sequence[Request], preset: str, load: Callable[..., Task], **execution: Any
 ) -> tuple[float, float, float]:
-    """Seconds of a program besides its rounds, of a round, and of an evaluation."""
-    measured = []
-    for rounds, every in ((1, 1), (3, 3), (3, 1)):
-        short = [replace(request, rounds=rounds, eval_every=every) for request in requests]
+    """Seconds of a program besides its rounds, of a round, and of an evaluation.
+
+    From the first round, which also has to reserve memory; from five more where that is short.
+    """
+
+    def train(rounds: int) -> tuple[float, float, float]:
+        """Seconds of all, of the rounds, and of the evaluation after the last one."""
+        short = [replace(request, rounds=rounds, eval_every=rounds) for request in requests]
+        begun = time.perf_counter()
         with TemporaryDirectory() as folder:
             store = Store(folder, published=[])
-            begun = time.perf_counter()
-            answer(store, short, preset, load, progress=False, **execution)
-            measured.append(time.perf_counter() - begun)
-    one, three, evaluated = measured
-    a_round = max(0.0, (three - one) / 2)
-    evaluation = max(0.0, (evaluated - three) / 2)
-    return max(0.0, one - a_round - evaluation), a_round, evaluation
+            meta = answer(store, short, preset, load, progress=False, **execution)[0].meta
+        in_rounds = rounds * meta["seconds_per_round"]
+        return time.perf_counter() - begun, in_rounds, max(0.0, meta["seconds"] - in_rounds)
+
+    whole, first, evaluation = train(1)
+    rest = max(0.0, whole - first - evaluation)
+    if first > LONG_ROUND:
+        return rest, first, evaluation
+    _, six, evaluation = train(6)
+    return rest, max(0.0, six - first) / 5, evaluation
 
 
 def train(
