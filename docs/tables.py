@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from math import isnan
 
 import nbformat
@@ -20,10 +20,15 @@ from fedlib.paths import project_root
 from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
+from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
+from fedlib.reproduction.listing import task_table
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
 from fedlib.reproduction.reproduce import notebooks
+from fedlib.reproduction.request import Request
+from fedlib.reproduction.sweep import plans
 from fedlib.results import reading
+from fedlib.results.archives import open_archive
 from fedlib.results.store import Store
 
 METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
@@ -136,38 +141,59 @@ def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def scale_table() -> str:
-    """A row per printed number with a run on the paper's data, at its preset and its rounds."""
+def scale_table(paper: str) -> str:
+    """A row per printed number of a paper with a run on its data, at its preset and its rounds."""
     frame = _compared()
     whole = (frame["preset"] == "paper") & (frame["rounds"] == frame["printed_rounds"])
     shown = frame[whole & (frame["data"] == "real") & (frame["repeats"] == "")]
-    shown = shown[shown["comparable"] & shown["ours"].notna() & (shown["paper"] != "mime")]
+    shown = shown[shown["comparable"] & shown["ours"].notna() & (shown["paper"] == paper)]
     rows = []
     for row in shown.to_dict("records"):
         name = f"{row['row']}, {row['column']}" if row["column"] else row["row"]
         printed, ours = (_number(row[key]) for key in ("printed", "ours"))
         spread = "" if isnan(row["ours_std"]) else f" ± {row['ours_std']:.1f}"
-        where = f"{PAPERS[row['paper']]} {row['item']}, `{row['task']}`"
+        where = f"{row['item']}, `{row['task']}`"
         metric = METRIC_WORDS[row["metric"]]
         rows.append((where, name, metric, printed, ours + spread, str(row["seeds"]), row["note"]))
     head = ("table, task", "row", "number", "printed", "ours", "seeds", "departs from the paper by")
     return _markdown(head, rows)
 
 
-def claims_table() -> str:
-    """A row per claim: where it stands, what it says, and the verdicts on published runs."""
+@cache
+def _claims() -> pd.DataFrame:
+    """A row per claim: source (the paper), where, claim, and the verdicts by what was run."""
     frame = overview("laptop", "paper", store=_published())
     paper, laptop = frame.pop("paper"), frame.pop("laptop")
-    cut = ~laptop.isin([NOT_RUN, "not claimed"]) & (paper == NOT_RUN)
+    cut = ~laptop.isin([NOT_RUN, NOT_CLAIMED]) & (paper == NOT_RUN)
     frame["real data"] = paper.where(~cut, "cut: " + laptop)
     for place, (name, file) in enumerate(MEASURED.items(), 3):
         verdicts = _measured(file)
-        frame.insert(place, name, [verdicts.get(text, "not claimed") for text in frame["claim"]])
-    where = frame["source"].map(PAPERS) + ": " + frame["where"]
-    shown = frame.drop(columns=["source", "where"])
-    return _markdown(("where", *shown), shown.assign(first=where)[["first", *shown]].to_numpy())
+        frame.insert(place, name, [verdicts.get(text, NOT_CLAIMED) for text in frame["claim"]])
+    return frame
 
 
+def claims_table(paper: str) -> str:
+    """A row per claim of a paper: where it stands, what it says, and the verdicts."""
+    frame = _claims()
+    shown = frame[frame["source"] == paper].drop(columns="source")
+    return _markdown(shown, shown.to_numpy())
+
+
+def verdicts_table() -> str:
+    """How many claims have which verdict, by paper and by what was run."""
+    frame = _claims()
+    rows = []
+    for paper, part in frame.groupby("source", sort=False):
+        for name in (*MEASURED, "real data"):
+            words = part[name].str.replace("*", "").str.removeprefix("cut: ")
+            counts = [int(words.str.startswith(word).sum()) for word in VERDICTS]
+            assert sum(counts) == len(part), f"unknown verdict among {list(words)}"
+            rows.append((PAPERS[str(paper)], name, *map(str, counts)))
+    return _markdown(("paper", "runs", *VERDICTS), rows)
+
+
+NOT_CLAIMED = "not claimed"
+VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_CLAIMED)
 # Verdicts as they were measured and committed: on the notebooks' seeds, and on fresh ones.
 MEASURED = {"quick": "claims_quick.json", "fresh seeds": "claims_quick_seed_3.json"}
 
@@ -184,16 +210,71 @@ def _measured(file: str) -> dict[str, str]:
     return words
 
 
+def laptop_table(paper: str) -> str:
+    """A row per notebook of a paper's experiments: what its preset laptop cuts, and what it costs.
+
+    The core-hours are those that the published runs took, or, while there are none, those that
+    ``fedlib sweep --estimate`` told.
+    """
+    folder = project_root() / "data" / "results"
+    estimates = json.loads((folder / "laptop_hours.json").read_text(encoding="utf-8"))["hours"]
+    makers = {maker for entry in entries() if entry.paper == paper for maker in _makers(entry)}
+    rows = []
+    for name, wanted in plans((), "laptop", 0, {}).items():
+        if name not in makers:
+            continue
+        archive = folder / f"{name}_laptop.zip.xz"
+        runs = open_archive(archive).values() if archive.is_file() else ()
+        metas = [run.history(params=False).meta for run in runs]
+        hours = sum(meta["seconds"] * meta["threads"] / meta["configurations"] for meta in metas)
+        cost = f"about {estimates[name]:.0f}" if name in estimates else "not estimated"
+        cost = f"{hours / 3600:.1f}" if metas else cost
+        whole = plans((name,), "paper", 0, {})[name]
+        numbers = f"{len(metas)} of {len(wanted)} ({len(whole)})"
+        rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, cost))
+    head = ("notebook", "cut", "runs published, of laptop's (and paper's) plan", "core-hours")
+    return _markdown(head, rows)
+
+
+def _makers(entry: Entry) -> set[str]:
+    return set(entry.notebooks.values())
+
+
+def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
+    """In which settings of its tasks a plan differs from the paper's."""
+    options = ("width", "words", "examples", "sizes", "network")
+    cut, whole = (
+        task_table(requests, preset, options).set_index("task")
+        for requests, preset in ((laptop, "laptop"), (paper, "paper"))
+    )
+    return [
+        f"`{task}`: {', '.join(changes)}"
+        for task in cut.index.intersection(whole.index)
+        if (
+            changes := [
+                f"{name.replace('_', ' ')} {cut.loc[task, name]} of {whole.loc[task, name]}"
+                for name in cut.columns.intersection(whole.columns)
+                if cut.loc[task, name] != whole.loc[task, name]
+            ]
+        )
+    ]
+
+
 # Which tables stand in which page.
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "notebooks.md": {"notebooks": notebook_table},
-    "results.md": {
-        "claims": claims_table,
-        "scale": scale_table,
-        "mime": mime_table,
-        "agreement": agreement_table,
+    "results.md": {"verdicts": verdicts_table, "agreement": agreement_table},
+    **{
+        f"results/{paper}.md": {
+            "claims": partial(claims_table, paper),
+            "laptop": partial(laptop_table, paper),
+        }
+        for paper in PAPERS
     },
 }
+for _paper in ("adafedadam", "delta_sgd"):
+    PAGES[f"results/{_paper}.md"]["scale"] = partial(scale_table, _paper)
+PAGES["results/mime.md"]["table 2"] = mime_table
 
 
 def filled(page: str, text: str) -> str:

@@ -18,6 +18,7 @@ from fedlib.reproduction import reproduce
 SHOWN = (
     "docs/*.md",
     "docs/course/*.md",
+    "docs/results/*.md",
     "docs/guide/*.md",
     "data/README.md",
     "CONTRIBUTING.md",
