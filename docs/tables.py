@@ -160,32 +160,34 @@ def scale_table(paper: str) -> str:
 
 
 @cache
-def _claims() -> pd.DataFrame:
-    """A row per claim: source (the paper), where, claim, and the verdicts by what was run."""
+def verdicts() -> pd.DataFrame:
+    """A row per claim: source (the paper), where, claim, and the verdicts by what was run: quick,
+    fresh seeds, real data.
+    """
     frame = overview("laptop", "paper", store=_published())
     paper, laptop = frame.pop("paper"), frame.pop("laptop")
     cut = ~laptop.isin([NOT_RUN, NOT_CLAIMED]) & (paper == NOT_RUN)
-    frame["real data"] = paper.where(~cut, "cut: " + laptop)
+    frame["real data"] = paper.where(~cut, CUT + laptop)
     for place, (name, file) in enumerate(MEASURED.items(), 3):
-        verdicts = _measured(file)
-        frame.insert(place, name, [verdicts.get(text, NOT_CLAIMED) for text in frame["claim"]])
+        known = _measured(file)
+        frame.insert(place, name, [known.get(text, NOT_CLAIMED) for text in frame["claim"]])
     return frame
 
 
 def claims_table(paper: str) -> str:
     """A row per claim of a paper: where it stands, what it says, and the verdicts."""
-    frame = _claims()
+    frame = verdicts()
     shown = frame[frame["source"] == paper].drop(columns="source")
     return _markdown(shown, shown.to_numpy())
 
 
 def verdicts_table() -> str:
     """How many claims have which verdict, by paper and by what was run."""
-    frame = _claims()
+    frame = verdicts()
     rows = []
     for paper, part in frame.groupby("source", sort=False):
         for name in (*MEASURED, "real data"):
-            words = part[name].str.replace("*", "").str.removeprefix("cut: ")
+            words = part[name].str.replace("*", "").str.removeprefix(CUT)
             counts = [int(words.str.startswith(word).sum()) for word in VERDICTS]
             assert sum(counts) == len(part), f"unknown verdict among {list(words)}"
             rows.append((PAPERS[str(paper)], name, *map(str, counts)))
@@ -193,6 +195,8 @@ def verdicts_table() -> str:
 
 
 NOT_CLAIMED = "not claimed"
+# Before verdicts on runs of the laptop preset.
+CUT = "cut: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_CLAIMED)
 # Verdicts as they were measured and committed: on the notebooks' seeds, and on fresh ones.
 MEASURED = {"quick": "claims_quick.json", "fresh seeds": "claims_quick_seed_3.json"}

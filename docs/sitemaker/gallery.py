@@ -29,9 +29,11 @@ SEVERAL = {
     "not resolved": "are not resolved",
     "not claimed": "cannot show in the small",
 }
+REAL = ("holds", "does not hold", "not resolved")  # verdicts that runs have given
 ABOUT_CLAIMS = """\
 A claim's margin is that of its statement closest to failing, with the spread over the seeds; a
-claim is not resolved where the spread is larger. Fresh seeds are some that nobody had looked at.
+claim is not resolved where the spread is larger. The first verdict is on small problems; fresh
+seeds are some that nobody had looked at; real data are the paper's, at its settings or cut.
 """
 THUMBNAIL_WIDTH = 480
 THUMBNAIL_ROWS, THUMBNAIL_COLUMNS = 5, 4
@@ -171,7 +173,9 @@ def _claims(claims: Sequence[Judged]) -> Iterator[str]:
     for claim in claims:
         margin = f"margin {claim.margin}" if claim.margin else ""
         fresh = f"on fresh seeds {_badge(claim.fresh)}" if claim.fresh != "not claimed" else ""
-        known = " (" + "; ".join(filter(None, (margin, fresh))) + ")" if margin or fresh else ""
+        real = f"on real data{', cut,' * claim.cut} {_badge(claim.real)}"
+        parts = [*filter(None, (margin, fresh)), *([real] if claim.real in REAL else ())]
+        known = f" ({'; '.join(parts)})" if parts else ""
         reason = f" Why, as far as we see: {_text(claim.reason)}." if claim.reason else ""
         yield f"- {_badge(claim.verdict)} {_text(claim.says)}{known}{reason}"
     if claims:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from docs import tables
 from fedlib import papers
 from fedlib.paths import project_root
 
@@ -29,6 +30,8 @@ class Judged:
             the quick preset cannot show.
         margin: of the statement that is closest to failing, with its spread over the seeds.
         reason: why it does not hold, where we know.
+        real: on published runs with real data, at the paper's settings or, if ``cut``, at the
+            laptop preset's; ``"not run"`` where there are none.
     """
 
     id: str
@@ -38,6 +41,8 @@ class Judged:
     fresh: str
     margin: str = ""
     reason: str = ""
+    real: str = "not run"
+    cut: bool = False
 
 
 def named(where: str) -> Iterator[str]:
@@ -66,6 +71,7 @@ def _measured(file: str) -> dict[str, dict[str, Any]]:
 def judged() -> dict[str, list[Judged]]:
     """Figure or table (``"fedopt/figure_1"``) -> the claims that it shows, in the papers' order."""
     shown: dict[str, list[Judged]] = {}
+    real = tables.verdicts().set_index("claim")["real data"]
     for claim in papers.claims():
         quick = _measured(QUICK).get(claim["id"], {})
         fresh = _measured(FRESH).get(claim["id"], {})
@@ -78,6 +84,8 @@ def judged() -> dict[str, list[Judged]]:
             fresh=fresh.get("verdict", "not claimed"),
             margin=f"{closest['mean']:+.3f} ± {closest['spread']:.3f}" if closest else "",
             reason=quick.get("reason", ""),
+            real=real[claim["says"]].removeprefix(tables.CUT).split(",")[0],
+            cut=real[claim["says"]].startswith(tables.CUT),
         )
         for name in named(claim["where"]):
             shown.setdefault(f"{claim['paper']}/{name}", []).append(known)

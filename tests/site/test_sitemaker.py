@@ -55,6 +55,9 @@ def test_every_claim_is_in_the_gallery_with_its_measured_verdict() -> None:
     path = project_root() / "data" / "results" / verdicts.QUICK
     for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
         assert shown[claim["id"]].verdict == claim["verdict"]
+    assert {claim.real for claim in shown.values()} <= {*gallery.REAL, "not run"}
+    assert [claim.id for claim in shown.values() if claim.cut and claim.real == "not run"] == []
+    assert shown["ada-best"].real == "holds" and not shown["ada-best"].cut  # Synthetic is whole
 
 
 def test_the_gallery_has_all_59() -> None:
