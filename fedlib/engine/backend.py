@@ -58,11 +58,12 @@ class Kept:
     measured: ClientStates = field(init=False)
 
     def __post_init__(self) -> None:
-        self.forget()
+        self.measured = ClientStates(len(self.memory.slots), self.memory.device)
 
     def forget(self) -> None:
-        """Start a new round."""
-        self.measured = ClientStates(len(self.memory.slots), self.memory.device)
+        """Start a new round. Costs nothing where nothing was measured, however many clients."""
+        if self.measured.count:
+            self.measured = ClientStates(len(self.memory.slots), self.memory.device)
 
 
 @dataclass(frozen=True)

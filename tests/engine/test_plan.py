@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+import fedlib
+from fedlib.engine.config import configure
 from fedlib.engine.plan import Plan, client_keys, local_steps, make_plan
+from fedlib.engine.program import Program
 from fedlib.task import ClientData
 
 SIZES = [7, 0, 3, 10, 1]
@@ -109,3 +114,21 @@ def test_full_batches_have_no_mask() -> None:
     p = plan([0, 3], batch_size=None, local_epochs=1)
     assert p.active == [2] and p.counts.tolist() == [7, 10]
     assert sorted(p.index[1].tolist()) == members(3)
+
+
+@pytest.mark.parametrize("algorithm", ["fedadam", "scaffold", "mime", "delta"])
+def test_a_round_makes_no_array_as_long_as_the_population(algorithm: str) -> None:
+    """What a round costs before its first step depends on who takes part, not on who might."""
+    population, here = 200_000, torch.device("cpu")
+    x = torch.randn(population, 3, generator=torch.Generator().manual_seed(0))
+    train = fedlib.ClientData(x, (x[:, 0] > 0).long(), np.arange(population)[:, None])
+    test = fedlib.ClientData(x[:9], (x[:9, 0] > 0).long(), [np.arange(9)])
+    task = fedlib.Task("many", lambda: torch.nn.Linear(3, 2), train, test, clients_per_round=10)
+    method = {"delta": fedlib.FedOpt(client=fedlib.DeltaSGD())}.get(algorithm, algorithm)
+    step = Program([configure(task, method, rounds=9)], here).stepper()
+    step()  # what is made once
+    tracemalloc.start()
+    step()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < population  # bytes: an array of bools would be as large
