@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -86,8 +87,8 @@ class Proximal(Objective):
         def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
             loss, grad = value_and_grad(x, batch, draw=draw)
             drift = x - state["anchor"]
-            value = loss + self.mu / 2 * drift.square().sum(-1, keepdim=True)
-            return loss, value, grad + self.mu * drift
+            value = loss + self.mu / 2 * torch.linalg.vector_norm(drift, dim=-1, keepdim=True) ** 2
+            return loss, value, drift.mul_(self.mu).add_(grad)
 
         return at
 
