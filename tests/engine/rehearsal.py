@@ -9,8 +9,8 @@ asking for a number of the device, for which it would have to wait.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -18,11 +18,10 @@ from unittest import mock
 import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedlib.engine import strategy
+from fedlib.engine import feed, strategy
 from fedlib.engine.config import Configured
 from fedlib.engine.program import Program
 
@@ -103,23 +102,34 @@ class Operations(TorchDispatchMode):
             self.seen.kernels += 1
 
 
-class Python(TorchFunctionMode):
+def _python(seen: Seen) -> ExitStack:
     """Sees the uploads that torch does not dispatch: those of Python's numbers and lists."""
+    patches = ExitStack()
 
-    def __init__(self, seen: Seen) -> None:
-        super().__init__()
-        self.seen = seen
+    def maker(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def make(*args: Any, **kwargs: Any) -> Tensor:
+            before = len(seen.uploads)
+            result = plain(*args, **kwargs)
+            if result.device == DEVICE and len(seen.uploads) == before:
+                seen.uploads.append(_place())
+            return result
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.tensor and torch.device(kwargs.get("device") or "cpu") == DEVICE:
-            self.seen.uploads.append(_place())
-        if func in (Tensor.__getitem__, Tensor.__setitem__) and args[0].device == DEVICE:
-            index = args[1] if isinstance(args[1], tuple) else (args[1],)
-            self.seen.uploads += [_place() for one in index if isinstance(one, (list, np.ndarray))]
-        return func(*args, **kwargs)
+        return make
+
+    def indexer(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Tensor, index: Any, *value: Any) -> Any:
+            parts = index if isinstance(index, tuple) else (index,)
+            if self.device == DEVICE and any(isinstance(one, (list, np.ndarray)) for one in parts):
+                seen.uploads.append(_place())
+            return plain(self, index, *value)
+
+        return method
+
+    for name in ("tensor", "as_tensor"):
+        patches.enter_context(mock.patch.object(torch, name, maker(getattr(torch, name))))
+    for name in ("__getitem__", "__setitem__"):
+        patches.enter_context(mock.patch.object(Tensor, name, indexer(getattr(Tensor, name))))
+    return patches
 
 
 def _by_mask(packet: Any, args: Sequence[Any]) -> bool:
@@ -152,11 +162,15 @@ def _place() -> str:
 
 @contextmanager
 def as_on_cuda() -> Iterator[None]:
-    """The engine's limits for the device as they are for CUDA, whatever memory is free here."""
+    """The engine's limits for the device as they are for CUDA, whatever memory is free here.
+
+    Small data are transformed in the round, as large ones are.
+    """
     limits = {DEVICE.type: strategy.DEFAULTS["cuda"]}
     with (
         mock.patch.dict(strategy.DEFAULTS, limits),
         mock.patch.object(strategy, "free_bytes", lambda device: None),
+        mock.patch.object(feed, "KEPT_BYTES", 0),
         mock.patch.object(torch, "is_autocast_enabled", lambda device: False),
     ):
         yield
@@ -165,38 +179,40 @@ def as_on_cuda() -> Iterator[None]:
 @contextmanager
 def watched(seen: Seen) -> Iterator[None]:
     """What happens inside is noted in ``seen``."""
-    with Python(seen), Operations(seen):
+    with _python(seen), Operations(seen):
         yield
 
 
-def rehearse(configured: Sequence[Configured], rounds: int = 2) -> list[Seen]:
+def rehearse(
+    configured: Sequence[Configured], rounds: int = 1, chunk_clients: int | None = None
+) -> list[Seen]:
     """Some rounds of a program, and the evaluation after them, as they would go on CUDA.
 
     Returns:
-        what each round did. In the first one hyperparameters are uploaded and memories made.
+        what each round did. In the first one clients that remember something make it.
 
     Raises:
         Mistake: an operation mixes devices, or the host waits for the device.
     """
-    alive = list(range(len(configured)))
+    alive, every, now = list(range(len(configured))), [], Seen()
     with as_on_cuda():
-        program = Program(configured, DEVICE)
+        program = Program(configured, DEVICE, chunk_clients=chunk_clients)
         backend: Any = program.training.backend
-        step, every = backend.step, []
+        step = backend.step
 
         def watched_step(*args: Any) -> Any:
-            own = Seen()
-            now.steps.append(own)
-            with watched(own):
-                return step(*args)
+            uploads, kernels = len(now.uploads), now.kernels
+            result = step(*args)
+            now.steps.append(Seen(now.uploads[uploads:], now.kernels - kernels))
+            return result
 
         backend.step = watched_step
         server = program._initial_server(alive)
         for number in range(rounds):
             now = Seen()
+            every.append(now)
             with watched(now):
                 server, _ = program.training.round(alive, server, number)
-            every.append(now)
         with watched(Seen()), program.model.tracking(server.get("statistics")):
             program.evaluators[0](server["x"])
     return every
