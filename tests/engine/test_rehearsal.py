@@ -39,7 +39,7 @@ DENSE, CONVOLUTIONAL, TEXT = "fair_femnist", "mnist", "dbpedia"
 
 @functools.cache
 def load(name: str) -> fedlib.Task:
-    return fedlib.load_task(name, **OPTIONS[name])
+    return fedlib.load_task(name, **OPTIONS.get(name, {}))
 
 
 def configured(name: str, method: str, seed: int = 0, **overrides: Any) -> Configured:
@@ -70,6 +70,7 @@ def numbers(name: str, method: str) -> dict[str, int]:
 @pytest.mark.parametrize("name", fedlib.list_tasks())
 def test_no_task_takes_more_kernels_or_uploads_than_it_did(name: str) -> None:
     table = tomllib.loads(TABLE.read_text())
+    assert name in table, f"{name} is not in {TABLE.name}: python -m tests.engine.test_rehearsal"
     for method in METHODS:
         found, known = numbers(name, method), table[name][method]
         if table["torch"] != TORCH:
