@@ -21,6 +21,8 @@ from fedlib.task import ClientData, Task
 HIDDEN = (16, 64, 256, 1024, 8192)
 FEATURES, CLASSES, EXAMPLES, BATCH, COHORT = 246, 10, 60, 20, 8
 CHUNKS = (2**18, 2**20, 2**22)
+# Images' sides and channels, and the clients whose convolutions are tried as one.
+SIDE, CHANNELS, TOGETHER = 24, 3, (1, 2, 4, COHORT)
 # A way must be this much faster to be preferred to the simpler one.
 CLEARLY = 0.9
 
@@ -38,7 +40,7 @@ def calibrate(
     """
     default = strategy.DEFAULTS[device.type]
     seconds: list[dict[str, float | str]] = []
-    one_thread = graphs = 0
+    one_thread = graphs = convolving = 0
     for hidden in tqdm(HIDDEN, desc=f"calibrating {device}", unit="size", disable=not progress):
         task = _task(hidden)
         ways = _ways(task, device)
@@ -60,17 +62,37 @@ def calibrate(
         best = min(times, key=lambda name: times[name])
         if times[best] < CLEARLY * times[str(chunk)]:
             chunk = int(best)
-    return strategy.Limits(chunk, one_thread, graphs), seconds
+    else:
+        by = convolutions(device, repeats)
+        seconds += [{"parameters": n, "way": "clients", "seconds": s} for n, s in by.items()]
+        number = min(by, key=lambda clients: by[clients])
+        if by[number] < CLEARLY * by[COHORT]:
+            convolving = number
+    return strategy.Limits(chunk, one_thread, graphs, convolving), seconds
+
+
+def convolutions(device: torch.device, repeats: int) -> dict[int, float]:
+    """Seconds of a convolutional network's round by how many clients train as one."""
+    task = _task(0)
+    size = sum(p.numel() for p in task.model().parameters())
+    ways = {str(n): _way(task, device, "vectorized", n * size) for n in TOGETHER}
+    return {int(number): each for number, each in _time(ways, repeats, device).items()}
 
 
 def _task(hidden: int) -> Task:
+    """Data for a network with so many hidden units, or with 0 for a convolutional one."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(COHORT * EXAMPLES, FEATURES, generator=generator)
+    shape = (FEATURES,) if hidden else (CHANNELS, SIDE, SIDE)
+    x = torch.randn(COHORT * EXAMPLES, *shape, generator=generator)
     y = torch.randint(CLASSES, (len(x),), generator=generator)
     parts = np.array_split(np.arange(len(x)), COHORT)
     return Task(
         name="calibration",
-        model=lambda: models.MLP(FEATURES, (hidden,), CLASSES),
+        model=lambda: (
+            models.MLP(FEATURES, (hidden,), CLASSES)
+            if hidden
+            else models.SmallCNN(CHANNELS, (SIDE, SIDE), CLASSES)
+        ),
         train=ClientData(x, y, parts),
         test=ClientData(x[:1], y[:1], [np.array([0])]),
         loss=cross_entropy,

@@ -100,7 +100,7 @@ def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
     """
     words = bits(keys, (n + 3) // 4)
     if vmapped or torch.compiler.is_compiling():
-        shifts = torch.tensor([0, 16, 32, 48], device=keys.device)
+        shifts = torch.arange(0, 64, 16, device=keys.device)
         return ((words.unsqueeze(-1) >> shifts) & 0xFFFF).flatten(-2)[..., :n]
     return words.view(torch.int16)[..., :n].to(torch.int32) & 0xFFFF
 

@@ -240,6 +240,9 @@ class Fixed:
 
     Args:
         function: the transform; its keys are always None.
+        read: for data that stay in the host's memory or a file: gives, for raw inputs, the tensors
+            there that the function needs. They are moved to the device, and the function takes them
+            in place of the inputs.
 
     Example:
         >>> import torch
@@ -248,10 +251,11 @@ class Fixed:
         tensor([1.])
     """
 
-    function: Transform
+    function: Callable[[Any, Tensor | None], Tensor]
+    read: Callable[[Tensor], dict[str, Tensor]] | None = None
 
     def __call__(self, x: Tensor, keys: Tensor | None = None) -> Tensor:
-        return self.function(x, None)
+        return self.function(x if self.read is None else self.read(x), None)
 
 
 @dataclass

@@ -92,7 +92,11 @@ def _execution(device: torch.device, limits: Limits) -> str:
 
     rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
     if device.type == "cuda":
-        return f"{rows}; CUDA graphs up to {limits.graph_numbers:,}"
+        together = limits.convolution_clients or "all"
+        return (
+            f"{rows}; CUDA graphs up to {limits.graph_numbers:,}; "
+            f"convolutions of {together} clients as one"
+        )
     rows += f"; one thread up to {limits.one_thread_numbers:,}"
     parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
     return f"{rows}; else clients in parallel {parallel}"

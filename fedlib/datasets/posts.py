@@ -234,22 +234,36 @@ def bag_of_words(index: Tensor, words: Tensor, offsets: Tensor, size: int = WORD
     Returns:
         float32 ``[..., size]`` on the device of ``index``; a post without words gives zeros.
     """
-    posts = index.reshape(-1).to(offsets.device)
+    found = occurrences(index.to(offsets.device), words, offsets)
+    return bags({name: tensor.to(index.device) for name, tensor in found.items()}, size)
+
+
+def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tensor]:
+    """The words of posts, without the size of a vocabulary; see :func:`bag_of_words`.
+
+    Returns:
+        ``ids``: ``[W]``, all words of these posts; ``row``: int64 ``[W]``, which of the posts
+        each is of; ``counts``: int64 in the shape of ``index``, how many words each post has.
+    """
+    posts = index.reshape(-1)
     begin = offsets[posts]
     counts = offsets[posts + 1] - begin
     row = torch.repeat_interleave(torch.arange(len(posts), device=posts.device), counts)
     # Position of each word: its post's beginning plus its place within the post.
     shift = begin - (counts.cumsum(0) - counts)
     place = torch.arange(len(row), device=posts.device) + shift[row]
-    ids = words[place].to(index.device).long()
-    row, counts = row.to(index.device), counts.to(index.device)
+    return {"ids": words[place], "row": row, "counts": counts.view(index.shape)}
+
+
+def bags(found: Mapping[str, Tensor], size: int) -> Tensor:
+    """float32 ``[..., size]``: how often each word occurs, from what :func:`occurrences` gives."""
+    ids, row, counts = found["ids"].long(), found["row"], found["counts"]
     known = (ids >= 1) & (ids <= size)
-    bag = torch.zeros(len(posts) * size, device=index.device)
+    bag = torch.zeros(counts.numel() * size, device=ids.device)
     # Counts are whole numbers, so the order of these additions does not matter.
     slot = torch.where(known, row * size + ids - 1, torch.zeros_like(ids))
     bag.index_add_(0, slot, known.float())
-    bag = bag.view(len(posts), size) / counts.clamp(min=1).unsqueeze(1)
-    return bag.view(*index.shape, size)
+    return bag.view(*counts.shape, size) / counts.clamp(min=1).unsqueeze(-1)
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:

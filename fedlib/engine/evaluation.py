@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedlib.engine.device import peak_of
+from fedlib.engine.feed import reads, transformed
 from fedlib.engine.rows import FlatModel
 from fedlib.task import Task
 
@@ -44,9 +45,10 @@ class Evaluator:
     ) -> None:
         self.task, self.model, self.dtype = task, model, dtype
         data = task.test
-        self.x, self.y = data.x.to(device), data.y.to(device)
+        self.x = data.x if reads(task.transform) else data.x.to(device)
+        self.y, self.device = data.y.to(device), device
         places = data.all_places()
-        self.index = data.places(places).to(device)
+        self.index = data.places(places).to(self.x.device)
         self.codes = torch.from_numpy(data.codes()).to(device)
         self.sizes = torch.from_numpy(data.sizes).to(device, dtype)
         weights = data.client_weights() / np.maximum(data.sizes, 1)
@@ -65,8 +67,8 @@ class Evaluator:
         return self._transform(self.index[part])
 
     def _transform(self, index: Tensor) -> Tensor:
-        x = self.task.transform(self.x[index].unsqueeze(0), None)
-        return x.to(self.dtype) if x.is_floating_point() else x
+        x = self.x[index].unsqueeze(0)
+        return transformed(self.task.transform, x, None, self.dtype, self.device)
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Evaluated:
@@ -78,7 +80,8 @@ class Evaluator:
         size = self._chunk(views, configurations)
         for start in range(0, len(self.index), size):
             part = slice(start, start + size)
-            y = self.y[self.index[part]].expand(configurations, -1, *self.y.shape[1:])
+            y = self.y[self.index[part].to(self.device)]
+            y = y.expand(configurations, *y.shape)
             outputs = self.model.rows(views, self.inputs(part))
             for name, function in self.functions.items():
                 sums[name].append(_pair(function(outputs, y)))

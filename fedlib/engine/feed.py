@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,8 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.engine.plan import Plan, drawn_epochs, local_steps, make_plan
 from fedlib.engine.replicas import Replicas
-from fedlib.task import Fixed, Task, identity
+from fedlib.engine.upload import upload
+from fedlib.task import Fixed, Task, Transform, identity
 
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
 GATHER_BYTES = 256 * 2**20
@@ -69,13 +70,13 @@ class Feed:
         self.bytes_each = input_bytes(self.task, dtype)
         if isinstance(self.transform, Fixed) and len(self.y) * self.bytes_each <= KEPT_BYTES:
             parts = [
-                self._stored(task.transform(part.to(device).unsqueeze(0), None))
+                transformed(task.transform, part.unsqueeze(0), None, dtype, device)
                 for task in replicas.distinct
                 for part in task.train.x.split(WHOLE_BATCH**2)
             ]
             self.x, self.transform = torch.cat(parts, 1).squeeze(0), identity
         else:
-            self.x = self.data.x.to(device)
+            self.x = self.data.x if reads(self.transform) else self.data.x.to(device)
 
     def round(self, number: int, config: RunConfig, cohort: np.ndarray) -> Round:
         """A round of ``cohort [M]``, ascending, with the local steps of each client."""
@@ -109,31 +110,30 @@ class Feed:
         if keys is not None and not (
             self.transform is identity or isinstance(self.transform, Fixed)
         ):
-            slots = torch.arange(index.shape[1])
-            keys = keys.unsqueeze(1).expand(index.shape).contiguous()
-            per_example = randomness.fold(keys, slots).to(self.device)
-        return self._stored(self.transform(self.x[index.to(self.device)], per_example))
+            slots = torch.arange(index.shape[1], device=self.device)
+            keys = keys.to(self.device).unsqueeze(1).expand(index.shape).contiguous()
+            per_example = randomness.fold(keys, slots)
+        x = self.x[index.to(self.x.device)]
+        return transformed(self.transform, x, per_example, self.dtype, self.device)
 
-    def _stored(self, x: Tensor) -> Tensor:
-        return x.to(self.dtype) if x.is_floating_point() else x
-
-    def batches(self, plan: Plan, weights: Tensor, training: bool = True) -> Iterator[Batch]:
+    def batches(self, plan: Plan, sent: Mapping[str, Tensor]) -> Iterator[Batch]:
         """The batches of each step in turn.
 
         Args:
-            weights: ``[T, B]``, what each example's loss counts.
-            training: with augmentation and keys for dropout.
+            sent: what :meth:`host` gives, on the device. With keys there are augmentation and
+                dropout.
         """
-        at_once = plan.index.numel() * self.bytes_each <= GATHER_BYTES
-        keys = plan.keys if training else None
-        y = self.y[plan.index.to(self.device)]
-        parts = [y, weights]
-        parts += [self.inputs(plan.index, keys)] if at_once else []
-        parts += [] if keys is None else [keys.to(self.device)]
-        parts += [] if plan.mask is None else [plan.mask.to(self.device)]
+        index, keys = sent["index"], sent.get("keys")
+        at_once = index.numel() * self.bytes_each <= GATHER_BYTES
+        parts = [self.y[index], sent["weights"]]
+        if reads(self.transform):
+            index = plan.index
+        parts += [self.inputs(index, keys)] if at_once else []
+        parts += [] if keys is None else [keys]
+        parts += [] if plan.mask is None else [sent["mask"]]
         # Steps follow each other in all of these: one split per array instead of one slice a step.
         columns = [part.split(plan.active) for part in parts]
-        full = plan.index.shape[1]
+        full = index.shape[1]
         for step, own in enumerate(zip(*columns, strict=True)):
             rows = slice(plan.offsets[step], plan.offsets[step] + plan.active[step])
             left = list(own)
@@ -141,7 +141,7 @@ class Feed:
             dropout = left.pop() if keys is not None else None
             width = plan.widths[step]
             if not at_once:
-                some = plan.index[rows, :width]
+                some = index[rows, :width]
                 left.append(self.inputs(some, None if keys is None else keys[rows]))
             if width < full:
                 left = [part[:, :width] for part in left]
@@ -158,7 +158,7 @@ class Feed:
         weights = torch.ones(plan.index.shape, dtype=self.dtype) if plan.mask is None else plan.mask
         if self.task.reduction == "mean":
             weights = weights / plan.counts.to(self.dtype).unsqueeze(1)
-        return weights.to(self.device, self.dtype)
+        return weights.to(self.dtype)
 
     def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
@@ -167,25 +167,42 @@ class Feed:
         weights = torch.from_numpy(each[rows]).unsqueeze(1).expand(plan.index.shape)
         if plan.mask is not None:
             weights = weights * plan.mask
-        return weights.to(self.device, self.dtype)
+        return weights.to(self.dtype)
+
+    def host(self, plan: Plan, weights: Tensor, training: bool = True) -> dict[str, Tensor | None]:
+        """What the device needs for the batches of a plan, on the host; see :meth:`batches`.
+
+        Args:
+            weights: ``[T, B]``, what each example's loss counts.
+            training: with augmentation and keys for dropout.
+        """
+        keys = plan.keys if training else None
+        return {"index": plan.index, "weights": weights, "keys": keys, "mask": plan.mask}
+
+    def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
+        """The examples and the steps of ``clients [M]``, on the host."""
+        return {
+            "examples": torch.as_tensor(self.data.sizes[clients], dtype=self.dtype),
+            "steps": torch.as_tensor(round.steps_of(clients), dtype=self.dtype),
+        }
 
     def client(
         self,
-        clients: np.ndarray,
+        sent: Mapping[str, Tensor],
         round: Round,
         memory: State | None = None,
         measured: State | None = None,
         rows: bool = True,
     ) -> Client:
-        """What ``clients [M]`` know: scalars ``[M, 1, 1]``, or ``[1]`` for one without rows."""
+        """What clients know: scalars ``[M, 1, 1]``, or ``[1]`` for one without rows.
 
-        def scalar(values: np.ndarray) -> Tensor:
-            column = torch.as_tensor(values, dtype=self.dtype, device=self.device)
-            return column.view(-1, 1, 1) if rows else column
-
+        Args:
+            sent: what :meth:`counts` gives, on the device.
+        """
+        shape = (-1, 1, 1) if rows else (1,)
         return Client(
-            examples=scalar(self.data.sizes[clients]),
-            steps=scalar(round.steps_of(clients)),
+            examples=sent["examples"].view(shape),
+            steps=sent["steps"].view(shape),
             round=round.number,
             rounds=round.config.rounds,
             cohort=len(round.cohort) // len(self.replicas),
@@ -193,6 +210,26 @@ class Feed:
             memory=memory or {},
             measured=measured or {},
         )
+
+
+def reads(transform: Transform) -> bool:
+    """Whether a transform takes its inputs on the host, where it reads what it needs."""
+    return isinstance(transform, Fixed) and transform.read is not None
+
+
+def transformed(
+    transform: Transform,
+    x: Tensor,
+    keys: Tensor | None,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Tensor:
+    """Model inputs on the device for raw inputs ``x``; floating-point ones in ``dtype``."""
+    if isinstance(transform, Fixed) and transform.read is not None:
+        inputs = transform.function(upload(transform.read(x), device), None)
+    else:
+        inputs = transform(x.to(device), keys)
+    return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
 
 def input_bytes(task: Task, dtype: torch.dtype) -> int:

@@ -93,6 +93,7 @@ class Program:
             chunk_clients,
             threads,
             strategy.stacks(model),
+            strategy.convolves(model),
         )
         feed = Feed(self.replicas, self.dtype, device)
         self.training = Training(

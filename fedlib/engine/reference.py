@@ -15,6 +15,7 @@ from fedlib.engine.feed import Feed, Round, whole_scale
 from fedlib.engine.oracles import OneFullBatch, OneOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
+from fedlib.engine.upload import upload
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Reference(Backend):
         """Let clients that take part for the first time make their memory."""
 
         def one(method: Algorithm, server: State, number: int, c: int) -> Done:
-            client = self.feed.client(np.array([number]), work.round, rows=False)
+            client = self._knows(work, number)
             with self.model.tracking(server.get("statistics")):
                 memory = method.client_enroll(server, client, self._whole(number, work.round))
             return Done(memory, {}, self._zero())
@@ -114,7 +115,7 @@ class Reference(Backend):
             losses.append(loss)
         if kept and kept[0][0]:
             rows = [map_state(lambda *t: torch.stack(t), *own) for own in kept]
-            states.put(clients, map_state(lambda *t: torch.stack(t), *rows))
+            states.put(states.reserve(clients), map_state(lambda *t: torch.stack(t), *rows))
         some = next((total for total in sums if total), {})
         full = [total or map_state(torch.zeros_like, some) for total in sums]
         return Sums(map_state(lambda *t: torch.stack(t), *full), torch.stack(losses), seen)
@@ -123,8 +124,18 @@ class Reference(Backend):
         """What a client of configuration ``c`` knows."""
         remembers, kept = work.methods[0].remembers, work.kept
         memory = _own(kept.memory, number, c) if remembers else None
-        measured = _own(kept.measured, number, c) if kept.measured.count else None
-        return self.feed.client(np.array([number]), work.round, memory, measured, rows=False)
+        measured = _own(kept.measured, number, c) if kept.measured.tensors else None
+        return self._knows(work, number, memory, measured)
+
+    def _knows(
+        self,
+        work: Work,
+        number: int,
+        memory: State | None = None,
+        measured: State | None = None,
+    ) -> Client:
+        counts = upload(self.feed.counts(np.array([number]), work.round), self.feed.device)
+        return self.feed.client(counts, work.round, memory, measured, rows=False)
 
     def _whole(self, one: int, round: Round) -> OneFullBatch:
         """All data of one client."""
@@ -141,4 +152,5 @@ class Reference(Backend):
 
 def _own(states: ClientStates, one: int, c: int) -> State:
     """What one client of one configuration has kept."""
-    return map_state(lambda t: t[0, min(c, t.shape[1] - 1)], states.get(np.array([one])))
+    kept = states.get(states.places(np.array([one])))
+    return map_state(lambda t: t[0, min(c, t.shape[1] - 1)], kept)

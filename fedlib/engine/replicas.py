@@ -48,7 +48,7 @@ class Received(Mapping[str, Any]):
         return len(self._server)
 
     def _own(self, values: Tensor) -> Tensor:
-        return values.unflatten(0, (self._replicas, -1))[self._replica.to(values.device)]
+        return values.unflatten(0, (self._replicas, -1))[self._replica]
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,14 @@ class Replicas:
             return np.array([values.sum()], dtype=np.float64)
         return np.bincount(self.of_clients(clients), values, minlength=len(self))
 
-    def to_clients(self, server: State, clients: np.ndarray) -> State:
+    def to_clients(self, server: State, replica: Tensor | None) -> State:
         """Server states ``[S C, .]`` as clients receive them: their own replica's, ``[M, C, .]``.
 
-        With one replica all share ``[C, .]``.
+        Args:
+            replica: ``[M]``, whose each client is. With one replica, None: all share ``[C, .]``.
         """
-        if len(self) == 1:
-            return server
-        return Received(server, torch.from_numpy(self.of_clients(clients)), len(self))  # type: ignore[return-value]
+        return server if replica is None else Received(server, replica, len(self))  # type: ignore[return-value]
 
-    def rows_of(self, clients: np.ndarray) -> list[Tensor]:
-        """The places ``[.]`` of each replica's clients among some clients."""
-        replica = torch.from_numpy(self.of_clients(clients))
-        return [(replica == number).nonzero().squeeze(1) for number in range(len(self))]
+    def rows_of(self, replica: int, clients: np.ndarray) -> Tensor:
+        """The places of a replica's clients among some clients."""
+        return torch.from_numpy(np.flatnonzero(self.of_clients(clients) == replica))

@@ -104,16 +104,24 @@ class ClientStates:
         """Those of ``clients`` that have no state yet."""
         return clients[self.slots[clients] < 0]
 
-    def put(self, clients: np.ndarray, state: State) -> None:
-        """Keep ``state``, tensors ``[M, C, .]``, as the state of ``clients [M]``."""
-        with self._lock:
-            self._put(clients, state)
+    def places(self, clients: np.ndarray) -> Tensor:
+        """Where the states of ``clients [M]`` are, int64 ``[M]`` on the host."""
+        return torch.from_numpy(self.slots[clients])
 
-    def _put(self, clients: np.ndarray, state: State) -> None:
-        new = self.unseen(clients)
-        self.slots[new] = np.arange(self.count, self.count + len(new))
-        self.count += len(new)
-        places = self._places(clients)
+    def reserve(self, clients: np.ndarray) -> Tensor:
+        """The places of ``clients [M]``; those without a state get one, which is to be put."""
+        with self._lock:
+            new = self.unseen(clients)
+            self.slots[new] = np.arange(self.count, self.count + len(new))
+            self.count += len(new)
+            return self.places(clients)
+
+    def put(self, places: Tensor, state: State) -> None:
+        """Keep ``state``, tensors ``[M, C, .]``, at ``places [M]``."""
+        with self._lock:
+            self._put(places.to(self.device), state)
+
+    def _put(self, places: Tensor, state: State) -> None:
         if not self.tensors:
             self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
 
@@ -146,10 +154,10 @@ class ClientStates:
             )
         return self.count
 
-    def get(self, clients: np.ndarray) -> State:
-        """The states of ``clients``, tensors ``[M, C, .]``."""
+    def get(self, places: Tensor) -> State:
+        """The states at ``places [M]``, tensors ``[M, C, .]``."""
         with self._lock:
-            places = self._places(clients)
+            places = places.to(self.device)
             return map_state(lambda t: t[places], self.tensors)
 
     def keep(self, configurations: Tensor) -> None:
@@ -167,6 +175,3 @@ class ClientStates:
         """Take up what :meth:`state_dict` gave."""
         self.slots, self.count = state["slots"].cpu().numpy(), state["count"]
         self.tensors = state["tensors"]
-
-    def _places(self, clients: np.ndarray) -> Tensor:
-        return torch.from_numpy(self.slots[clients]).to(self.device)

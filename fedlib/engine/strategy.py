@@ -40,11 +40,14 @@ class Limits:
             another process is busy, waiting for that thread costs many times the step. CPU only.
         graph_numbers: below this many, launching a step's kernels one by one takes longer than
             running them, and CUDA graphs pay. 0: never (not measured here).
+        convolution_clients: most clients whose convolutions run as groups of one. 0: as many as
+            train as one program (not measured here).
     """
 
     chunk_numbers: int
     one_thread_numbers: int = 0
     graph_numbers: int = 0
+    convolution_clients: int = 0
 
 
 # The largest model, in parameters, whose rows are batched products on a CPU.
@@ -77,16 +80,19 @@ def pick(
     chunk_clients: int | None = None,
     threads: int | None = None,
     stacked: bool = False,
+    convolving: bool = False,
 ) -> Strategy:
     """The strategy for ``configurations`` of a model of ``size`` parameters.
 
     Args:
         cohort: clients per round.
         backend, chunk_clients, threads: what the caller fixed.
-        stacked: what :func:`stacks` says of the model.
+        stacked, convolving: what :func:`stacks` and :func:`convolves` say of the model.
     """
     limit, many = limits(device), torch.get_num_threads()
     fitting = chunk_clients or max(1, chunk_numbers(device) // (size * configurations))
+    if convolving and limit.convolution_clients and chunk_clients is None:
+        fitting = min(fitting, limit.convolution_clients)
     numbers = configurations * min(fitting, cohort) * size
     small = device.type == "cpu" and numbers <= limit.one_thread_numbers
     if backend == "auto":
@@ -108,9 +114,12 @@ def stacks(model: nn.Module) -> bool:
     for Python's interpreter lock instead, as their operations are short.
     """
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return size <= STACKED_SIZE and not any(
-        isinstance(module, nn.modules.conv._ConvNd) for module in model.modules()
-    )
+    return size <= STACKED_SIZE and not convolves(model)
+
+
+def convolves(model: nn.Module) -> bool:
+    """Whether a model has convolutions."""
+    return any(isinstance(module, nn.modules.conv._ConvNd) for module in model.modules())
 
 
 def chunk_numbers(device: torch.device) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -80,8 +81,14 @@ def cifar_transform(
     """
     if keys is not None and pad:
         x = random_crop_flip(F.pad(x, (0, 0, pad, pad, pad, pad)), x.shape[-2], keys)
-    mean, std = (torch.tensor(values, device=x.device) for values in constants)
+    mean, std = (constant(values, x.device) for values in constants)
     return channels_first((x.float() / 255 - mean) / std)
+
+
+@functools.lru_cache(maxsize=16)
+def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Numbers as a tensor that is kept, so that they are moved to a device once."""
+    return torch.tensor(values, device=device)
 
 
 def flat_pixels(x: Tensor, keys: Tensor | None) -> Tensor:

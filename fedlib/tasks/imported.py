@@ -254,5 +254,5 @@ def scaled(
         mean, std: of each channel, which become 0 and 1.
     """
     x = (x.unsqueeze(-1) if grey else x).float()
-    shift, scale = (torch.tensor(values, device=x.device) for values in (mean, std))
+    shift, scale = (images.constant(values, x.device) for values in (mean, std))
     return images.channels_first((x - shift) / scale)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.datasets.posts import Posts, bag_of_words
+from fedlib.datasets.posts import Posts, bags, occurrences
 from fedlib.losses import binary_cross_entropy, recall_at_5
 from fedlib.models import TagModel
 from fedlib.task import ClientData, Fixed, Task
@@ -33,8 +35,9 @@ _PIECE = 1_000_000
 class Bags:
     """The transform from post numbers to bags of words, float32 ``[..., words]``.
 
-    Posts stay as they are stored, as long as they are; only what a batch needs is made. Test posts
-    are numbered after the training posts, and a batch holds posts of one split.
+    Posts stay as they are stored, as long as they are, in the host's memory or a file; only what a
+    batch needs is read. Test posts are numbered after the training posts, and a batch holds posts
+    of one split.
 
     Args:
         train, test: the posts of both splits.
@@ -47,11 +50,14 @@ class Bags:
             (texts.tensor(posts.words), texts.tensor(posts.word_offsets)) for posts in (train, test)
         ]
 
-    def __call__(self, x: Tensor, keys: Tensor | None) -> Tensor:
+    def read(self, x: Tensor) -> dict[str, Tensor]:
+        """The words of posts ``x [...]``, both on the host."""
         number = x.long()
         is_test = bool(number.numel()) and int(number.reshape(-1)[0]) >= self.first_test
-        words, offsets = self._splits[is_test]
-        return bag_of_words(number - is_test * self.first_test, words, offsets, self.words)
+        return occurrences(number - is_test * self.first_test, *self._splits[is_test])
+
+    def __call__(self, found: Mapping[str, Tensor], keys: Tensor | None) -> Tensor:
+        return bags(found, self.words)
 
 
 def multi_hot(targets: Tensor, tags: int) -> Tensor:
@@ -98,6 +104,7 @@ def load(given: Given) -> Task:
     whole(given.tags, "tags", 1)
     chosen = stackoverflow.select(given)
     train, test = chosen.posts["train"], chosen.posts["test"]
+    transform = Bags(train, test, chosen.words)
     return Task(
         name=given.name,
         model=lambda: TagModel(chosen.words, given.tags),
@@ -105,7 +112,7 @@ def load(given: Given) -> Task:
         test=_client_data(test, chosen.test, given.tags, len(train)),
         loss=loss,
         metrics={"recall_at_5": recall},
-        transform=Fixed(Bags(train, test, chosen.words)),
+        transform=Fixed(transform, transform.read),
         reduction="sum",
         hyperparameters=(settings.small if given.data == SMALL else settings.fedopt)(LABEL),
         label=LABEL,

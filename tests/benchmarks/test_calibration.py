@@ -18,3 +18,12 @@ def test_every_way_is_timed_for_every_size(monkeypatch: pytest.MonkeyPatch) -> N
     ways = [measured["way"] for measured in seconds]
     assert ways == ["rows", "threads", "parallel"] * 3 + ["chunk"] * 3
     assert [measured["parameters"] for measured in seconds[:9:3]] == [524, 781, 1038]
+
+
+def test_convolutions_are_timed_for_every_number_of_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calibration = checkout_module("calibration")
+    monkeypatch.setattr(calibration, "SIDE", 4)
+    times = calibration.convolutions(torch.device("cpu"), repeats=1)
+    assert tuple(times) == calibration.TOGETHER and min(times.values()) > 0

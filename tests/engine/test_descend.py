@@ -12,6 +12,7 @@ from fedlib.engine.feed import Feed
 from fedlib.engine.oracles import RowsOracle
 from fedlib.engine.replicas import Replicas
 from fedlib.engine.rows import FlatModel
+from fedlib.engine.upload import upload
 
 CPU = torch.device("cpu")
 
@@ -23,7 +24,8 @@ def setting(name: str, **options: float):
     feed = Feed(Replicas.of([configured]), torch.float64, CPU)
     clients = torch.arange(3).numpy()
     plan = feed.plan(clients, feed.round(0, configured.config, clients))
-    batch = next(iter(feed.batches(plan, feed.example_weights(plan))))
+    sent = upload(feed.host(plan, feed.example_weights(plan)), CPU)
+    batch = next(iter(feed.batches(plan, sent)))
     return RowsOracle(task, model), model, batch
 
 

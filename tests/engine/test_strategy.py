@@ -55,6 +55,16 @@ def test_measured_limits_are_kept_for_this_machine_and_decide() -> None:
     assert [path.name for path in place.parent.iterdir()] == ["strategy.json"]
 
 
+def test_clients_whose_convolutions_are_faster_apart_train_apart() -> None:
+    assert strategy.convolves(models.DeltaCNN(10)) and not strategy.convolves(
+        models.MLP(4, (3,), 2)
+    )
+    strategy.keep(CPU, strategy.Limits(chunk_numbers=5000, convolution_clients=2))
+    assert strategy.pick(610, 1, 10, CPU, "vectorized").chunk_clients == 8
+    assert strategy.pick(610, 1, 10, CPU, "vectorized", convolving=True).chunk_clients == 2
+    assert strategy.pick(610, 1, 10, CPU, "vectorized", 7, convolving=True).chunk_clients == 7
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"x": {"no": 1}}', '{"x": 3}'])
 def test_a_damaged_file_counts_as_none(text: str) -> None:
     strategy.path().parent.mkdir(parents=True)

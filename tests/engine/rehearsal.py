@@ -1,0 +1,218 @@
+"""The CUDA path rehearsed without a GPU: rounds on torch's device ``meta``, every operation seen.
+
+A tensor on ``meta`` has a shape and a type but no numbers. What the host computes is really
+computed; what the device would compute is only named. So a round goes through the same calls as on
+CUDA, and what would be wrong there is an error here: an operation that mixes devices, or the host
+asking for a number of the device, for which it would have to wait.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fedlib.engine import feed, strategy
+from fedlib.engine.config import Configured
+from fedlib.engine.program import Program
+
+DEVICE = torch.device("meta")
+ATEN = torch.ops.aten
+# The size of what these give depends on numbers, so that the host waits for them.
+SIZED_BY_NUMBERS = {
+    *(ATEN.nonzero, ATEN.masked_select, ATEN.bincount, ATEN.equal, ATEN.is_nonzero),
+    *(ATEN._unique2, ATEN.unique_dim, ATEN.unique_consecutive, ATEN._local_scalar_dense),
+}
+# Memory without numbers, and views that torch's schemas do not call so.
+NO_KERNEL = {
+    *(ATEN.empty, ATEN.empty_like, ATEN.empty_strided, ATEN.new_empty, ATEN.new_empty_strided),
+    *(ATEN._unsafe_view, ATEN._reshape_alias, ATEN.lift_fresh),
+}
+INDEXING = {ATEN.index, ATEN.index_put, ATEN.index_put_, ATEN._index_put_impl_}
+# A number on the host counts as an argument of the kernel, but not in these.
+OF_ONE_DEVICE = {ATEN.cat, ATEN.stack}
+
+
+class Mistake(AssertionError):
+    """What would fail on CUDA, or wait for it."""
+
+
+@dataclass
+class Seen:
+    """What a round did on the device.
+
+    Attributes:
+        uploads: where each copy from the host was asked for; kernels: how many operations ran.
+        steps: the same for each call of the backend's step.
+    """
+
+    uploads: list[str] = field(default_factory=list)
+    kernels: int = 0
+    steps: list[Seen] = field(default_factory=list)
+
+
+class Operations(TorchDispatchMode):
+    """Sees every operation; those of the device must neither mix devices nor wait."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        on_device = [tensor for tensor in tensors if tensor.device == DEVICE]
+        if on_device or kwargs.get("device") == DEVICE:
+            self._look(func, args, kwargs, tensors, len(on_device))
+        return func(*args, **kwargs)
+
+    def _look(
+        self, func: Any, args: Sequence[Any], kwargs: Any, tensors: list[Tensor], on_device: int
+    ) -> None:
+        packet = func.overloadpacket
+        hosts = [tensor for tensor in tensors if tensor.device != DEVICE]
+        if packet in SIZED_BY_NUMBERS or _by_mask(packet, args) or _open_repeat(func, kwargs):
+            raise Mistake(f"host sync: {packet} at {_place()}")
+        if packet in (ATEN._to_copy, ATEN.copy_):
+            if packet is ATEN._to_copy and kwargs.get("device", DEVICE) != DEVICE:
+                raise Mistake(f"host sync: a copy to the host at {_place()}")
+            if packet is ATEN.copy_ and hosts and args[0] is hosts[0]:
+                raise Mistake(f"host sync: a copy to the host at {_place()}")
+            if hosts:
+                self.seen.uploads.append(_place())
+                return
+        elif packet in INDEXING:
+            indices = [index for index in args[1] if index is not None and index.device != DEVICE]
+            self.seen.uploads += [_place()] * len(indices)
+            hosts = [host for host in hosts if not any(host is index for index in indices)]
+        if any(host.dim() or packet in OF_ONE_DEVICE for host in hosts):
+            raise Mistake(f"two devices: {packet} at {_place()}")
+        if not (_is_view(func) or packet in NO_KERNEL):
+            self.seen.kernels += 1
+
+
+def _python(seen: Seen) -> ExitStack:
+    """Sees the uploads that torch does not dispatch: those of Python's numbers and lists."""
+    patches = ExitStack()
+
+    def maker(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def make(*args: Any, **kwargs: Any) -> Tensor:
+            before = len(seen.uploads)
+            result = plain(*args, **kwargs)
+            if result.device == DEVICE and len(seen.uploads) == before:
+                seen.uploads.append(_place())
+            return result
+
+        return make
+
+    def indexer(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Tensor, index: Any, *value: Any) -> Any:
+            parts = index if isinstance(index, tuple) else (index,)
+            if self.device == DEVICE and any(isinstance(one, (list, np.ndarray)) for one in parts):
+                seen.uploads.append(_place())
+            return plain(self, index, *value)
+
+        return method
+
+    for name in ("tensor", "as_tensor"):
+        patches.enter_context(mock.patch.object(torch, name, maker(getattr(torch, name))))
+    for name in ("__getitem__", "__setitem__"):
+        patches.enter_context(mock.patch.object(Tensor, name, indexer(getattr(Tensor, name))))
+    return patches
+
+
+def _by_mask(packet: Any, args: Sequence[Any]) -> bool:
+    """Whether an operation indexes by a mask of the device, whose ones must be counted."""
+    return packet in INDEXING and any(
+        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
+    )
+
+
+def _open_repeat(func: Any, kwargs: Any) -> bool:
+    """Whether numbers of the device say how often to repeat, and nobody says what that adds to."""
+    return func is ATEN.repeat_interleave.Tensor and kwargs.get("output_size") is None
+
+
+def _is_view(func: Any) -> bool:
+    returns = func._schema.returns
+    return bool(returns) and all(
+        one.alias_info is not None and not one.alias_info.is_write for one in returns
+    )
+
+
+def _place() -> str:
+    """The innermost line of fedlib that is being run."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and "/fedlib/" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    name = frame.f_code.co_filename.rpartition("/fedlib/")[2]
+    return f"{name}:{frame.f_lineno} ({frame.f_code.co_name})"
+
+
+@contextmanager
+def as_on_cuda() -> Iterator[None]:
+    """The engine's limits for the device as they are for CUDA, whatever memory is free here.
+
+    Small data are transformed in the round, as large ones are.
+    """
+    limits = {DEVICE.type: strategy.DEFAULTS["cuda"]}
+    with (
+        mock.patch.dict(strategy.DEFAULTS, limits),
+        mock.patch.object(strategy, "free_bytes", lambda device: None),
+        mock.patch.object(feed, "KEPT_BYTES", 0),
+        mock.patch.object(torch, "is_autocast_enabled", lambda device: False),
+    ):
+        yield
+
+
+@contextmanager
+def watched(seen: Seen) -> Iterator[None]:
+    """What happens inside is noted in ``seen``."""
+    with _python(seen), Operations(seen):
+        yield
+
+
+def rehearse(
+    configured: Sequence[Configured], rounds: int = 1, chunk_clients: int | None = None
+) -> list[Seen]:
+    """Some rounds of a program, and the evaluation after them, as they would go on CUDA.
+
+    Returns:
+        what each round did. In the first one clients that remember something make it.
+
+    Raises:
+        Mistake: an operation mixes devices, or the host waits for the device.
+    """
+    alive, every, now = list(range(len(configured))), [], Seen()
+    with as_on_cuda():
+        program = Program(configured, DEVICE, chunk_clients=chunk_clients)
+        backend: Any = program.training.backend
+        step = backend.step
+
+        def watched_step(*args: Any) -> Any:
+            uploads, kernels = len(now.uploads), now.kernels
+            result = step(*args)
+            now.steps.append(Seen(now.uploads[uploads:], now.kernels - kernels))
+            return result
+
+        backend.step = watched_step
+        server = program._initial_server(alive)
+        for number in range(rounds):
+            now = Seen()
+            every.append(now)
+            with watched(now):
+                server, _ = program.training.round(alive, server, number)
+        with watched(Seen()), program.model.tracking(server.get("statistics")):
+            program.evaluators[0](server["x"])
+    return every
