@@ -61,9 +61,9 @@ class Kept:
         self.measured = ClientStates(len(self.memory.slots), self.memory.device)
 
     def forget(self) -> None:
-        """Start a new round. Costs nothing where nothing was measured, however many clients."""
+        """Start a new round."""
         if self.measured.count:
-            self.measured = ClientStates(len(self.memory.slots), self.memory.device)
+            self.measured.clear()
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,11 @@ class ClientStates:
         self.tensors: State = {}
         self._lock = threading.Lock()
 
+    def clear(self) -> None:
+        """Forget all."""
+        self.slots.fill(-1)
+        self.count, self.tensors = 0, {}
+
     def unseen(self, clients: np.ndarray) -> np.ndarray:
         """Those of ``clients`` that have no state yet."""
         return clients[self.slots[clients] < 0]
