@@ -9,7 +9,6 @@ that ``vmap`` cannot run, such as ``torch.nn.GRU``).
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import randomness
+from fedlib.engine.drawing import NoPadding, draws, require_trainable, seeded
 from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
@@ -38,11 +38,13 @@ class FlatModel:
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
+        require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
         self.dtype = dtype
         # Opened around every forward pass; see fedlib.engine.precision.
         self.forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.carries_rows = bool(getattr(model, "carries_rows", False))
+        self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
         self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
         self._all = dict(self.model.named_parameters())
         trained = {n: p for n, p in self._all.items() if p.requires_grad}
@@ -204,7 +206,8 @@ class FlatModel:
             call = partial(self._masked, function)
         if self._vmaps:
             try:
-                return torch.func.vmap(partial(call, vmapped=True) if outer else call)(*given)
+                with NoPadding():
+                    return torch.func.vmap(partial(call, vmapped=True) if outer else call)(*given)
             except RuntimeError as error:
                 if not any(word in str(error) for word in NO_VMAP):
                     raise
@@ -278,13 +281,25 @@ class FlatModel:
         self._statistics.put(rows)
         try:
             with self.forward_context():
-                outputs = function(x)
+                outputs = self._drawn(function, x)
             if self.model.training:
                 self._statistics.take()
         finally:
             self._put(self._original)
             self._statistics.put_back()
         return _as_stored(outputs, self.dtype)
+
+    def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
+        """A pass; torch's own random numbers are functions of a single row's key."""
+        keyed = randomness.masks.active()
+        single = keyed is not None and keyed.keys.dim() == 0 and not keyed.vmapped
+        if not single or self.carries_rows or not self.model.training or self._draws is False:
+            return function(x)
+        assert keyed is not None
+        if self._draws is None:
+            self._draws = draws(function, x)
+            keyed.calls = 0  # the trial took the keys of layers that have keyed masks
+        return seeded(function, x, keyed.keys) if self._draws else function(x)
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
         for places, tensor in zip(self._slots, tensors, strict=True):
@@ -312,12 +327,4 @@ def _with_keyed_dropout(model: nn.Module) -> nn.Module:
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")
             setattr(model.get_submodule(parent), leaf, layers.Dropout(module.p))
-        elif isinstance(module, nn.modules.dropout._DropoutNd) and not isinstance(
-            module, (nn.Dropout, layers.Dropout)
-        ):
-            warnings.warn(
-                f"model {type(model).__name__}: {name} draws from torch's global generator, so "
-                "results depend on the backend; fedlib.models.layers.Dropout does not",
-                stacklevel=3,
-            )
     return model
