@@ -22,6 +22,7 @@ from fedlib.engine.drawing import NoPadding, draws, require_trainable, seeded
 from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
+from fedlib.models.batch_norm import BatchNorm2d
 
 # What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values.
 NO_VMAP = ("atching rule", "vmap")
@@ -61,11 +62,8 @@ class FlatModel:
         self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
         self._statistics = Statistics(self.model)
         self.tracked = self._statistics.size
-        if self.tracked and not self.carries_rows:
-            raise Error(
-                f"model {type(model).__name__} keeps running statistics but does not carry rows; "
-                "use GroupNorm, or declare carries_rows"
-            )
+        if any(isinstance(module, BatchNorm2d) for module in self.model.modules()):
+            self._vmaps = False  # its padding and its statistics have rows of their own
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -226,15 +224,17 @@ class FlatModel:
         with randomness.masks(key, vmapped=vmapped):
             return self._call(function, own, inputs)
 
-    @staticmethod
     def _looped(
-        call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
+        self, call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
     ) -> Any:
         """Row after row, for models that vmap cannot run."""
-        every = [
-            call([leaf[row] for leaf in leaves], *(each[row] for each in given))
-            for row in range(rows)
-        ]
+        real, every, moved = layers.real_examples.active(), [], []
+        for row in range(rows):
+            mask = None if real is None else real[row // (rows // len(real))]
+            with self.real(mask), self._statistics.of_row(row) as statistics:
+                every.append(call([leaf[row] for leaf in leaves], *(each[row] for each in given)))
+            moved.append(statistics.moved)
+        self._statistics.gather(moved, self.model.training)
         if isinstance(every[0], tuple):
             return tuple(torch.stack(parts) for parts in zip(*every, strict=True))
         return torch.stack(every)
@@ -321,8 +321,8 @@ def _with_keyed_dropout(model: nn.Module) -> nn.Module:
         if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
-                "rows cannot share; use GroupNorm, BatchNorm with track_running_stats=False, or "
-                "fedlib.models.BatchNorm2d(channels, track=True)"
+                "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group'), or "
+                "by='batch', or by='running'"
             )
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")
