@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.component import Component
+from fedlib.engine.drawing import require_trainable
 from fedlib.task import ClientData, Task
 
 
@@ -135,6 +136,7 @@ class _Hash:
     def _object(self, value: Any) -> None:
         if isinstance(value, nn.Module):
             self._text(str(value))
+            require_trainable(value)
             self._all([dict(value.named_parameters()), dict(value.named_buffers())])
             self._all([type(module).forward for module in value.modules()])
         elif isinstance(value, functools.partial):

@@ -9,7 +9,6 @@ that ``vmap`` cannot run, such as ``torch.nn.GRU``).
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -19,9 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import randomness
+from fedlib.engine.drawing import NoPadding, draws, require_trainable, seeded
 from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
+from fedlib.models.batch_norm import BatchNorm2d
 
 # What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values.
 NO_VMAP = ("atching rule", "vmap")
@@ -38,12 +39,15 @@ class FlatModel:
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
+        require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
         self.dtype = dtype
         # Opened around every forward pass; see fedlib.engine.precision.
         self.forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.carries_rows = bool(getattr(model, "carries_rows", False))
+        self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
         self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
+        self._vmapped = False  # whether it has, once
         self._all = dict(self.model.named_parameters())
         trained = {n: p for n, p in self._all.items() if p.requires_grad}
         if not trained:
@@ -59,11 +63,8 @@ class FlatModel:
         self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
         self._statistics = Statistics(self.model)
         self.tracked = self._statistics.size
-        if self.tracked and not self.carries_rows:
-            raise Error(
-                f"model {type(model).__name__} keeps running statistics but does not carry rows; "
-                "use GroupNorm, or declare carries_rows"
-            )
+        if any(isinstance(module, BatchNorm2d) for module in self.model.modules()):
+            self._vmaps = False  # its padding and its statistics have rows of their own
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -204,7 +205,11 @@ class FlatModel:
             call = partial(self._masked, function)
         if self._vmaps:
             try:
-                return torch.func.vmap(partial(call, vmapped=True) if outer else call)(*given)
+                with nullcontext() if self._vmapped else NoPadding():
+                    run = torch.func.vmap(partial(call, vmapped=True) if outer else call)
+                    outputs = run(*given)
+                self._vmapped = True
+                return outputs
             except RuntimeError as error:
                 if not any(word in str(error) for word in NO_VMAP):
                     raise
@@ -223,15 +228,17 @@ class FlatModel:
         with randomness.masks(key, vmapped=vmapped):
             return self._call(function, own, inputs)
 
-    @staticmethod
     def _looped(
-        call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
+        self, call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
     ) -> Any:
         """Row after row, for models that vmap cannot run."""
-        every = [
-            call([leaf[row] for leaf in leaves], *(each[row] for each in given))
-            for row in range(rows)
-        ]
+        real, every, moved = layers.real_examples.active(), [], []
+        for row in range(rows):
+            mask = None if real is None else real[row // (rows // len(real))]
+            with self.real(mask), self._statistics.of_row(row) as statistics:
+                every.append(call([leaf[row] for leaf in leaves], *(each[row] for each in given)))
+            moved.append(statistics.moved)
+        self._statistics.gather(moved, self.model.training)
         if isinstance(every[0], tuple):
             return tuple(torch.stack(parts) for parts in zip(*every, strict=True))
         return torch.stack(every)
@@ -278,13 +285,25 @@ class FlatModel:
         self._statistics.put(rows)
         try:
             with self.forward_context():
-                outputs = function(x)
+                outputs = self._drawn(function, x)
             if self.model.training:
                 self._statistics.take()
         finally:
             self._put(self._original)
             self._statistics.put_back()
         return _as_stored(outputs, self.dtype)
+
+    def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
+        """A pass; torch's own random numbers are functions of a single row's key."""
+        keyed = randomness.masks.active()
+        single = keyed is not None and keyed.keys.dim() == 0 and not keyed.vmapped
+        if not single or self.carries_rows or not self.model.training or self._draws is False:
+            return function(x)
+        assert keyed is not None
+        if self._draws is None:
+            self._draws = draws(function, x)
+            keyed.calls = 0  # the trial took the keys of layers that have keyed masks
+        return seeded(function, x, keyed.keys) if self._draws else function(x)
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
         for places, tensor in zip(self._slots, tensors, strict=True):
@@ -306,18 +325,10 @@ def _with_keyed_dropout(model: nn.Module) -> nn.Module:
         if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
-                "rows cannot share; use GroupNorm, BatchNorm with track_running_stats=False, or "
-                "fedlib.models.BatchNorm2d(channels, track=True)"
+                "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group'), or "
+                "by='batch', or by='running'"
             )
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")
             setattr(model.get_submodule(parent), leaf, layers.Dropout(module.p))
-        elif isinstance(module, nn.modules.dropout._DropoutNd) and not isinstance(
-            module, (nn.Dropout, layers.Dropout)
-        ):
-            warnings.warn(
-                f"model {type(model).__name__}: {name} draws from torch's global generator, so "
-                "results depend on the backend; fedlib.models.layers.Dropout does not",
-                stacklevel=3,
-            )
     return model

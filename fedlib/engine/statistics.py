@@ -50,6 +50,25 @@ class Statistics:
             # What moved is read after the block.
             self.values, _, self.wanted = before
 
+    @contextmanager
+    def of_row(self, row: int) -> Iterator[Statistics]:
+        """While open, the values are those of one row; ``moved`` then says what became of them."""
+        before = self.values, self.moved, self.wanted
+        if self.size:
+            values = self.values.reshape(-1, self.size)
+            self.values = values[row % len(values)]
+        try:
+            yield self
+            after = self.moved
+        finally:
+            self.values, self.moved, self.wanted = before
+        self.moved = after
+
+    def gather(self, moved: list[Tensor], training: bool) -> None:
+        """Note what became of rows, each from :meth:`of_row`, if nothing was noted yet."""
+        if self.wanted and training:
+            self.moved, self.wanted = torch.stack(moved).reshape(self.values.shape), False
+
     def train(self) -> None:
         """The layers that have statistics in training mode."""
         for _, layer, _ in self.places:

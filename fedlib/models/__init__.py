@@ -8,6 +8,7 @@ from fedlib.models.emnist_autoencoder import EMNISTAutoencoder
 from fedlib.models.emnist_cnn import EMNISTCNN
 from fedlib.models.mlp import MLP
 from fedlib.models.next_word_lstm import NextWordLSTM
+from fedlib.models.replace_batch_norm import replace_batch_norm
 from fedlib.models.resnet import ResNet
 from fedlib.models.resnet_gn import ResNet18GN
 from fedlib.models.sent140_lstm import Sent140LSTM
@@ -36,4 +37,5 @@ __all__ = [
     "Softmax",
     "TagModel",
     "WindowModel",
+    "replace_batch_norm",
 ]

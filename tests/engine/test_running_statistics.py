@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import fedlib
 from fedlib.engine.config import configure
+from fedlib.models import replace_batch_norm
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
 from tests.engine.test_checkpoint import interrupted, same
@@ -151,8 +152,18 @@ def test_compiled_passes_refuse_them() -> None:
         fedlib.run(task(), "fedavg", backend="compiled", **SETTINGS)
 
 
-def test_a_model_that_does_not_carry_rows_is_refused() -> None:
-    problem = task()
-    problem.model = lambda: nn.Sequential(tracked().norm, nn.Flatten(), nn.Linear(75, 2))
-    with pytest.raises(fedlib.Error, match="keeps running statistics but does not carry rows"):
-        fedlib.run(problem, "fedavg", rounds=1)
+@pytest.mark.parametrize("choice", ["running", "batch", "group"])
+def test_a_model_that_does_not_carry_rows_is_trained_row_after_row(choice: str) -> None:
+    def model() -> nn.Module:
+        layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(27, 2)]
+        return replace_batch_norm(nn.Sequential(*layers), by=choice)
+
+    problem = task(batch_size=4, local_epochs=2)
+    problem.model = model
+    settings = {**SETTINGS, "clients_per_round": 3}
+    runs = [fedlib.run(problem, "fedavg", backend=backend, **settings) for backend in BACKENDS]
+    for other in runs[1:]:
+        for name, value in runs[0].params.items():
+            torch.testing.assert_close(value, other.params[name], rtol=1e-10, atol=1e-10)
+    if choice == "running":
+        assert (runs[0].params["1.running_mean"] != 0).all()

@@ -1,0 +1,64 @@
+"""The usual choices for a user's batch normalisation in federated learning, by name."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from fedlib.errors import Error, unknown
+from fedlib.models.batch_norm import BatchNorm2d
+
+GROUPS = 32  # GroupNorm's usual number; fewer where they do not divide the channels
+
+
+def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
+    """The model with another normalisation in the place of every BatchNorm layer.
+
+    Args:
+        model: changed in place. Scales and shifts are kept.
+        by: ``"group"``: GroupNorm, which looks at one example at a time (any dimension);
+            ``"batch"``: the statistics of the batch, in training and in evaluation;
+            ``"running"``: running statistics, which the clients' steps move and the server averages
+            with the model. The last two are for images (BatchNorm2d); with ``"running"`` the
+            layers' averages start anew, at 0 and 1.
+
+    Returns:
+        The model, or the new layer if the model itself is a BatchNorm layer.
+
+    Raises:
+        Error: an unknown choice; a layer that it does not cover, by its name.
+
+    Example:
+        >>> from torch import nn
+        >>> from fedlib.models import replace_batch_norm
+        >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+        >>> replace_batch_norm(model, by="group")[1]
+        GroupNorm(8, 8, eps=1e-05, affine=True)
+    """
+    if by not in ("group", "batch", "running"):
+        raise unknown("normalisation", by, ("group", "batch", "running"))
+    for name, layer in list(model.named_modules()):
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            new = _replacement(name or "the model", layer, by)
+            if not name:
+                return new
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, new)
+    return model
+
+
+def _replacement(name: str, layer: nn.modules.batchnorm._BatchNorm, by: str) -> nn.Module:
+    channels, new = layer.num_features, nn.Module()
+    if by == "group":
+        new = nn.GroupNorm(math.gcd(GROUPS, channels), channels, layer.eps, layer.affine)
+    elif isinstance(layer, nn.BatchNorm2d) and layer.affine and layer.momentum == 0.1:
+        new = BatchNorm2d(channels, layer.eps, track=by == "running")
+    else:
+        raise Error(
+            f"{name} ({type(layer).__name__}): {by!r} is for BatchNorm2d with a scale, a shift and "
+            "momentum 0.1; use by='group'"
+        )
+    if layer.affine:
+        new.weight, new.bias = layer.weight, layer.bias
+    return new

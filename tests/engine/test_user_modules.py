@@ -1,0 +1,196 @@
+"""Modules that users write with torch's own layers: the backends agree, or one line refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+import fedlib
+
+
+class Square(torch.autograd.Function):
+    """A function without a rule for vmap."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return 2 * grad * ctx.saved_tensors[0]  # type: ignore[attr-defined]
+
+
+class Net(nn.Module):
+    """Two dense layers with something between them: a function of (module, hidden)."""
+
+    def __init__(self, between: Callable[[Net, Tensor], Tensor], *inner: nn.Module) -> None:
+        super().__init__()
+        self.first, self.inner = nn.Linear(6, 8), nn.ModuleList(inner)
+        self.between, self.last = between, nn.Linear(8, 2)
+        self.register_buffer("scale", torch.full((8,), 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last(self.between(self, self.first(x)))
+        return out
+
+
+class Sequence(nn.Module):
+    """A layer on three steps of two numbers."""
+
+    def __init__(self, layer: nn.Module, attends: bool) -> None:
+        super().__init__()
+        self.embed, self.layer, self.last = nn.Linear(2, 4), layer, nn.Linear(4, 2)
+        self.attends = attends
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.embed(x.view(-1, 3, 2))
+        out = self.layer(hidden, hidden, hidden)[0] if self.attends else self.layer(hidden)
+        logits: Tensor = self.last(out.mean(1))
+        return logits
+
+
+class Words(nn.Module):
+    def __init__(self, embedding: nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.last = embedding, nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.embedding((x * 2).long().clamp(0, 6))
+        logits: Tensor = self.last(hidden if hidden.dim() == 2 else hidden.mean(1))
+        return logits
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.last(self.second(self.first(x).tanh()))
+        return logits
+
+
+def image(net: Net, x: Tensor) -> Tensor:
+    return net.inner[0](x.view(-1, 2, 2, 2)).flatten(1)
+
+
+def inner(net: Net, x: Tensor) -> Tensor:
+    for layer in net.inner:
+        x = layer(x)
+    return x
+
+
+def written(net: Net, x: Tensor) -> Tensor:
+    zeros = torch.zeros(len(x), 8, dtype=x.dtype)
+    zeros[:, :4] = x[:, :4]
+    zeros += x
+    return zeros.relu_()
+
+
+def noisy(net: Net, x: Tensor) -> Tensor:
+    return x + torch.rand(8) if net.training else x
+
+
+def hooked() -> nn.Module:
+    net = Net(inner)
+    net.first.register_forward_hook(lambda module, inputs, output: output * 2)
+    return net
+
+
+def frozen() -> nn.Module:
+    net = Net(inner)
+    net.first.weight.requires_grad_(False)
+    return net
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "attention": lambda: Sequence(nn.MultiheadAttention(4, 2, batch_first=True), True),
+    "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True), False),
+    "padding": lambda: Words(nn.Embedding(7, 4, padding_idx=0)),
+    "max_norm": lambda: Words(nn.Embedding(7, 4, max_norm=0.5)),
+    "bag": lambda: Words(nn.EmbeddingBag(7, 4)),
+    "function": lambda: Net(lambda net, x: Square.apply(x)),
+    "in place": lambda: Net(written),
+    "buffer": lambda: Net(lambda net, x: x * net.scale),
+    "weight_norm": lambda: Net(inner, parametrizations.weight_norm(nn.Linear(8, 8))),
+    "list": lambda: Net(inner, nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)),
+    "tied": Tied,
+    "frozen": frozen,
+    "unused": lambda: Net(lambda net, x: x, nn.Linear(3, 3)),
+    "hook": hooked,
+    "data parallel": lambda: nn.DataParallel(Net(inner)),
+    "compiled": lambda: torch.compile(Net(inner), backend="eager"),
+}
+DRAWING: dict[str, Callable[[], nn.Module]] = {
+    "rand": lambda: Net(noisy),
+    "F.dropout": lambda: Net(lambda net, x: F.dropout(x, 0.5, net.training)),
+    "Dropout2d": lambda: Net(image, nn.Dropout2d(0.3)),
+    "AlphaDropout": lambda: Net(inner, nn.AlphaDropout(0.3)),
+    "RReLU": lambda: Net(inner, nn.RReLU()),
+    "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True), False),
+}
+EVERY = {**MODELS, **{f"drawing {name}": model for name, model in DRAWING.items()}}
+
+
+def task(model: Callable[[], nn.Module]) -> fedlib.Task:
+    x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).abs()
+    parts = [np.arange(0, 8), np.arange(8, 14), np.arange(14, 20)]
+    data = fedlib.ClientData(x, (x[:, 0] > 0.6).long(), parts)
+    return fedlib.Task("modules", model, data, data, batch_size=3)
+
+
+def trained(model: Callable[[], nn.Module], lr: float = 0.1, **given: str) -> dict[str, Tensor]:
+    settings = {"rounds": 3, "dtype": "float64", **given}
+    return fedlib.run(task(model), "fedavg", overrides={"client_lr": lr}, **settings).params
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
+    by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
+    for key, value in plain.items():
+        torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])
+def test_a_grid_of_them_is_their_runs(name: str) -> None:
+    frame = fedlib.grid(
+        task(EVERY[name]), "fedavg", rounds=2, dtype="float64", client_lr=[0.1, 0.5]
+    )
+    for rate in (0.1, 0.5):
+        alone = fedlib.run(
+            task(EVERY[name]), "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate}
+        )
+        cell = frame[(frame["client_lr"] == rate) & (frame["metric"] == "loss")]
+        value = cell[(cell["split"] == "test") & (cell["round"] == 2)]["value"].item()
+        assert value == pytest.approx(alone.series("loss").iloc[-1], rel=1e-10)
+
+
+def test_the_row_of_padding_stays_as_it_is() -> None:
+    params = trained(MODELS["padding"])
+    assert (params["embedding.weight"][0] == 0).all()
+    assert (params["embedding.weight"][1:] != 0).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: nn.Sequential(nn.LazyLinear(2)), r"0 \(LazyLinear\) has no parameters yet"),
+        (lambda: torch.jit.script(nn.Linear(6, 2)), "is scripted"),
+        (
+            lambda: Net(inner, parametrizations.spectral_norm(nn.Linear(8, 8))),
+            "changes the buffer 'inner.0.parametrizations.weight.0._u'",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(model: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises(fedlib.Error, match=message) as caught:
+        trained(model)
+    assert "\n" not in str(caught.value)

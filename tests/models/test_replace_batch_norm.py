@@ -1,0 +1,56 @@
+"""Every choice for BatchNorm, against torch's own layers; torchvision's networks by rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedlib
+from fedlib.models import replace_batch_norm
+
+
+def test_group_norm_keeps_scale_and_shift() -> None:
+    old = nn.BatchNorm1d(6)
+    nn.init.normal_(old.weight)
+    new = replace_batch_norm(old, by="group")
+    wanted = nn.GroupNorm(2, 6)  # 2 is the largest divisor of 6 and of 32
+    wanted.load_state_dict({"weight": old.weight, "bias": old.bias})
+    x = torch.randn(4, 6, 5)
+    assert torch.equal(new(x), wanted(x))
+
+
+def test_batch_statistics_are_torchs_in_training_mode() -> None:
+    x = torch.randn(5, 4, 3, 3)
+    new = replace_batch_norm(nn.BatchNorm2d(4), by="batch").eval()
+    torch.testing.assert_close(new(x), nn.BatchNorm2d(4).train()(x))
+
+
+def test_what_a_choice_does_not_cover_is_one_line() -> None:
+    with pytest.raises(fedlib.Error, match=r"1 \(BatchNorm1d\).*use by='group'"):
+        replace_batch_norm(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), by="running")
+    with pytest.raises(fedlib.Error, match="did you mean 'group'"):
+        replace_batch_norm(nn.BatchNorm1d(3), by="groups")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "choice"),
+    [("resnet18", 8, "group"), ("resnet18", 32, "running"), ("squeezenet1_1", 32, "group")],
+)
+def test_torchvisions_networks_train_alike(name: str, size: int, choice: str) -> None:
+    models = pytest.importorskip("torchvision.models")
+
+    def model() -> nn.Module:
+        return replace_batch_norm(getattr(models, name)(num_classes=2), by=choice)
+
+    x = torch.randn(4, 3, size, size, generator=torch.Generator().manual_seed(0))
+    data = fedlib.ClientData(x, torch.tensor([0, 1, 1, 0]), [[0, 1], [2, 3]])
+    task = fedlib.Task("images", model, data, data, batch_size=2)
+    settings = {"rounds": 1, "dtype": "float64", "overrides": {"client_lr": 0.01}}
+    by_rows, plain = (
+        fedlib.run(task, "fedavg", backend=backend, **settings).params
+        for backend in ("vectorized", "reference")
+    )
+    value: Tensor
+    for key, value in plain.items():
+        torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
