@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 from collections import Counter
@@ -209,13 +209,11 @@ def checkout_module(name: str) -> ModuleType:
     from fedlib.paths import project_root
 
     path = project_root() / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"benchmarks.{name}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
+    if not path.is_file():
         raise Error(f"no benchmarks in {path.parent}; run this in a checkout of fedlib")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    if str(project_root()) not in sys.path:
+        sys.path.insert(0, str(project_root()))
+    return importlib.import_module(f"benchmarks.{name}")
 
 
 def bench(
@@ -227,6 +225,10 @@ def bench(
     backend: Backend = "auto",
     clients: Annotated[
         list[int] | None, typer.Option(help="Clients per round; repeat to compare.")
+    ] = None,
+    population: Annotated[
+        list[int] | None,
+        typer.Option(help="Clients of which a round draws its own; repeat to compare."),
     ] = None,
     configurations: Annotated[
         list[int] | None,
@@ -243,9 +245,13 @@ def bench(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all."""
+    """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all.
+
+    "module" is fedlib with the same network of torch's own layers.
+    """
     measure = checkout_module("rounds").bench
     cohorts: list[int | None] = [*clients] if clients else [None]
+    populations: list[int | None] = [*population] if population else [None]
     results = [
         measure(
             name,
@@ -253,14 +259,16 @@ def bench(
             device=device,
             backend=backend,
             clients=cohort,
+            population=everyone,
             configurations=count,
             width=factor,
             rivals=rivals,
             memory=memory,
         )
-        for name, cohort, count, factor in product(
+        for name, cohort, everyone, count, factor in product(
             workloads or ["W1", "W2", "W3", "W4", "W5"],
             cohorts,
+            populations,
             configurations or [1],
             width or [1.0],
         )
@@ -271,7 +279,7 @@ def bench(
 
 def _timings(result: dict[str, Any], memory: bool) -> dict[str, Any]:
     """A row of the table for people, by heading."""
-    names = ("workload", "clients", "configurations", "width", "backend")
+    names = ("workload", "clients", "population", "configurations", "width", "backend")
     ways = [*result["seconds"]]
     return {
         **{name: result[name] for name in names},

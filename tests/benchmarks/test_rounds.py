@@ -12,6 +12,7 @@ from fedlib.cli.reports import checkout_module
 from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareLSTM
 
 bench = checkout_module("rounds")
+networks = checkout_module("workloads")
 
 
 def numbers(model: torch.nn.Module) -> int:
@@ -21,25 +22,48 @@ def numbers(model: torch.nn.Module) -> int:
 @pytest.mark.parametrize("name", list(bench.WORKLOADS))
 def test_every_workload_times_every_way(name: str) -> None:
     result = bench.bench(name, repeats=1, clients=2, width=0.1 if name != "W1" else 1.0)
-    assert set(result["seconds"]) == {"fedlib", "plain", "tight", "floor"}
+    assert set(result["seconds"]) == {"fedlib", "module", "plain", "tight", "floor"}
     assert all(seconds > 0 for seconds in result["seconds"].values())
     assert result["ratios"]["plain"] == result["seconds"]["plain"] / result["seconds"]["fedlib"]
 
 
 def test_the_plain_networks_have_as_many_parameters_as_the_papers() -> None:
-    assert numbers(bench.plain_emnist_cnn(1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
-    assert numbers(bench.plain_autoencoder(1.0)) == numbers(EMNISTAutoencoder()) == 2_837_314
+    assert numbers(networks.plain_emnist_cnn(1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
+    assert numbers(networks.plain_autoencoder(1.0)) == numbers(EMNISTAutoencoder()) == 2_837_314
     # torch's LSTM has a second bias vector in each of its two layers.
-    torchs = numbers(bench.PlainShakespeare(1.0)) - 2 * 4 * 256
+    torchs = numbers(networks.PlainShakespeare(1.0)) - 2 * 4 * 256
     assert torchs == numbers(ShakespeareLSTM(90)) == 820_522
-    assert numbers(bench.plain_pfl_cnn(1.0)) == numbers(bench.PflCNN(1.0)) == 1_626_442
+    assert numbers(networks.plain_pfl_cnn(1.0)) == numbers(networks.PflCNN(1.0)) == 1_626_442
     assert numbers(bench.WORKLOADS["W3"].plain(1.0)) == numbers(ResNet18GN(10))
+
+
+@pytest.mark.parametrize("width", [0.1, 1.0])
+def test_the_plain_resnet_is_the_papers(width: float) -> None:
+    ours, plain = ResNet18GN(10, width=width), networks.plain_resnet(width)
+    values = iter(ours.parameters())
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.copy_(next(values))
+        x = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(0))
+        assert torch.allclose(ours(x), plain(x), atol=1e-5)
+    assert next(values, None) is None
+
+
+def test_a_rounds_clients_are_drawn_from_the_population() -> None:
+    load = bench.WORKLOADS["W1"]
+    task = bench._task(load, lambda: load.model(1.0), 3, 1000)
+    assert (len(task.train), task.clients_per_round) == (1000, 3)
+    assert len(task.train.x) == 3 * load.examples
+    result = bench.bench("W1", repeats=1, clients=3, population=1000)
+    assert (result["clients"], result["population"]) == (3, 1000)
+    with pytest.raises(fedlib.Error, match="population is 2; allowed: a whole number from 3"):
+        bench.bench("W1", clients=3, population=2)
 
 
 def test_the_ways_train_alike_from_the_same_start() -> None:
     """One full batch per client: every way takes the same step and must end at the same point."""
     load = bench.WORKLOADS["W1"]
-    task = bench._task(load, "W1", 3, 1.0)
+    task = bench._task(load, lambda: load.model(1.0), 3, 3)
     one_batch = bench.Workload(**{**load.__dict__, "batch": load.examples})
     cpu = torch.device("cpu")
     ends = []
