@@ -1,10 +1,11 @@
-"""``fedlib sweep`` and ``fedlib publish``: what is missing is computed once, shared out, packed."""
+"""``fedlib sweep``, ``publish``, ``restore``: what is missing is computed once, shared, packed."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import shlex
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -192,6 +193,8 @@ MISTAKES = [
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
+    (["restore", "24_mime_emnist_laptob"], "did you mean '24_mime_emnist_laptop'"),
+    (["restore", "--from", "/nothing"], "no published runs in /nothing"),
 ]
 
 
@@ -362,6 +365,24 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
     assert sorted(path.name for path in to.glob("*.zip.xz")) == [
         *("23_fair_synthetic.zip.xz", "more.zip.xz")
     ]
+
+
+def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
+    assert command(*WORDS)[0] == 0
+    root, to = own_folders / "data" / "runs", own_folders / "published"
+    first = {run.config.digest: run.history() for run in Store(root).stored()}
+    assert command("publish", "23", "-p", "rounds=2", "--to", str(to))[0] == 0
+    shutil.rmtree(root)
+    status, out, _ = command("restore", "23", "--from", str(to))
+    assert (status, out) == (0, "23_fair_synthetic: 4 of 4 runs restored\n")
+    status, out, _ = command(*WORDS, "--status", "--json")
+    assert status == 0 and json.loads(out)["missing"] == 0
+    store = Store(root, published=[])
+    for digest, history in first.items():
+        assert store.load(digest).final("accuracy") == history.final("accuracy")
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*.json")}
+    assert command("restore", "--from", str(to))[1].endswith(": 0 of 4 runs restored\n")
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*.json")} == before
 
 
 def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_from(

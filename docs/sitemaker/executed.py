@@ -12,8 +12,7 @@ from fedlib.errors import Failure
 from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
 from fedlib.reproduction.kernels import environment
-from fedlib.results.archives import open_archive
-from fedlib.results.files import run_path
+from fedlib.results.archives import archives, restore
 
 
 def current(folders: Sequence[Path]) -> dict[str, Path]:
@@ -80,7 +79,8 @@ def execute(names: Sequence[str], work: Path, jobs: int) -> Iterator[reproduce.E
     with _folders(work):
         for group, from_published in ((training, False), (reading, True)):
             if from_published and group:
-                unpack(project_root() / "data" / "results", work / "data" / "runs")
+                for archive in archives(project_root() / "data" / "results").values():
+                    restore(archive, work / "data" / "runs")
             series = reproduce.reproduce(group, "quick", None, work / "executed", jobs=jobs)
             for done in series if group else ():
                 failed += [f"{done.name}: {done.error}"] if done.error else []
@@ -93,21 +93,6 @@ def needs_parameters(name: str) -> bool:
     """Whether a notebook reads the final parameters of a run."""
     (notebook,) = reproduce.notebooks([name])
     return ".params" in notebook.read_text(encoding="utf-8")
-
-
-def unpack(results: Path, store: Path) -> int:
-    """Put the published runs into a store, beside what it has; returns how many it put there."""
-    written = 0
-    for archive in sorted((*results.glob("*.zip"), *results.glob("*.zip.xz"))):
-        for run in open_archive(archive).values():
-            target = run_path(store, run.config)
-            if target.exists():
-                continue
-            target.mkdir(parents=True)
-            for part in run.path.iterdir():
-                (target / part.name).write_bytes(part.read_bytes())
-            written += 1
-    return written
 
 
 def _folders(work: Path) -> AbstractContextManager[None]:

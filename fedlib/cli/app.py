@@ -50,7 +50,7 @@ app.add_typer(data.app, name="data")
 for registered in data.app.registered_commands:
     registered.cls = _Command
 for command in (
-    *(runs.run, runs.grid, sweep.sweep, sweep.publish),
+    *(runs.run, runs.grid, sweep.sweep, sweep.publish, sweep.restore),
     *(reports.reproduce, reports.figures, reports.compare, reports.claims),
     *(reports.bench, doctor.doctor),
 ):

@@ -1,4 +1,4 @@
-"""``fedlib sweep`` and ``fedlib publish``: the runs that the notebooks' plans need."""
+"""``fedlib sweep``, ``publish`` and ``restore``: the runs that the notebooks' plans need."""
 
 from __future__ import annotations
 
@@ -285,3 +285,39 @@ def publish(
         for archive in made
     )
     show(made, as_json, text)
+
+
+def restore(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Archives, e.g. 24_mime_emnist_laptop, or 24 for all of it; default all."
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Folder of published runs; default data/results."),
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Put published runs into the store, for notebooks and sweeps to go on from.
+
+    They are stored without parameters: what needs those is trained again.
+    """
+    from fedlib.paths import project_root
+    from fedlib.reproduction.reproduce import named
+    from fedlib.results import archives
+
+    folder = source or project_root() / "data" / "results"
+    known = archives.archives(folder)
+    if not known:
+        raise Error(f"no published runs in {folder}")
+    restored = []
+    for name in named(names or (), known, "archive"):
+        new, runs = archives.restore(known[name], store_root(data_root))
+        restored.append({"archive": name, "restored": new, "runs": runs})
+    text = "\n".join(
+        f"{x['archive']}: {x['restored']} of {x['runs']} runs restored" for x in restored
+    )
+    show(restored, as_json, text)

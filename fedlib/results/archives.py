@@ -21,7 +21,16 @@ from zipfile import Path as ZipPath
 from fedlib import files
 from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
-from fedlib.results.files import BROKEN, DIGEST, Damaged, Stored, open_run, pack, run_path
+from fedlib.results.files import (
+    BROKEN,
+    DIGEST,
+    Damaged,
+    Stored,
+    copy_run,
+    open_run,
+    pack,
+    run_path,
+)
 
 log = logging.getLogger("fedlib")
 
@@ -94,6 +103,27 @@ def write_archive(
     target = results / f"{name}.zip.xz"
     files.write(target, lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME))
     return target
+
+
+def archives(results: Path) -> dict[str, Path]:
+    """The archives of a folder of published runs by name, in order."""
+    paths = sorted((*results.glob("*.zip"), *results.glob("*.zip.xz")))
+    return {path.name.partition(".")[0]: path for path in paths}
+
+
+def restore(archive: Path, root: Path) -> tuple[int, int]:
+    """Put an archive's runs into a store under ``root``, beside what it has.
+
+    They have no parameters, so whoever asks the store for these trains the run again.
+
+    Returns:
+        how many were put there, and how many the archive has.
+
+    Raises:
+        Error: the archive or one of its runs is damaged, or the store cannot be written.
+    """
+    runs = open_archive(archive).values()
+    return sum(copy_run(run, root) for run in runs), len(runs)
 
 
 def open_archive(path: Path) -> Mapping[str, Stored]:

@@ -174,6 +174,17 @@ def write_runs(
     return stored
 
 
+def copy_run(run: Stored, root: Path) -> bool:
+    """Put a run that lies elsewhere, or in an archive, under ``root``; False if it is there."""
+    target = run_path(root, run.config)
+    if _complete(target):
+        return False
+    run.check()
+    with files.replacing(target, partial(_complete, target)) as aside:
+        _write_folder(aside, {part.name: part.read_bytes() for part in run.path.iterdir()})
+    return True
+
+
 def _stays(target: Path, outdated: int | None) -> bool:
     """Whether a run that is there already stays."""
     return _inode(target) != outdated and _complete(target)

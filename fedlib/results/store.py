@@ -20,7 +20,7 @@ from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, labels, repeated
 from fedlib.errors import Error, require, unknown
 from fedlib.results import promises
-from fedlib.results.archives import open_archive
+from fedlib.results.archives import archives, open_archive
 from fedlib.results.files import Places, Stored, folders, open_run, run_path, write_runs
 from fedlib.task import Task
 
@@ -327,7 +327,7 @@ class Store:
     def _archives(self) -> Iterator[Mapping[str, Stored]]:
         """The published archives; a damaged one is logged and left out."""
         for folder in self.published:
-            for path in sorted((*folder.glob("*.zip"), *folder.glob("*.zip.xz"))):
+            for path in archives(folder).values():
                 try:
                     yield open_archive(path)
                 except Error as problem:

@@ -13,7 +13,6 @@ from fedlib import papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
-from fedlib.results.store import Store
 
 CHART = """
 flowchart TB
@@ -115,21 +114,6 @@ def test_a_copy_that_failed_is_not_shown(tmp_path: Path) -> None:
     cell.outputs = [nbformat.v4.new_output("error", ename="Error", evalue="no", traceback=[])]
     nbformat.write(book, tmp_path / notebook.name)
     assert not executed.is_copy(notebook, tmp_path / notebook.name)
-
-
-def test_published_runs_are_put_into_a_store(tmp_path: Path) -> None:
-    """They are then answered from there, and what is in the store already stays."""
-    import shutil
-
-    results, root = tmp_path / "results", tmp_path / "data" / "runs"
-    results.mkdir()
-    shutil.copy(project_root() / "data" / "results" / "31_tau.zip.xz", results)
-    written = executed.unpack(results, root)
-    store = Store(root, published=[])
-    runs = store.stored()
-    assert written == len(runs) > 0
-    assert len(store.load(runs[0].config.digest).frame) > 0
-    assert executed.unpack(results, root) == 0
 
 
 def test_the_shown_notebook_has_buttons_and_no_widgets() -> None:
