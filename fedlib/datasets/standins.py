@@ -11,8 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import Dataset, describe, fingerprint
@@ -185,20 +183,51 @@ def _digits(name: str) -> _Made:
 def _written(
     originals: np.ndarray, hand: dict[str, np.ndarray], random: np.random.Generator
 ) -> np.ndarray:
-    """uint8 ``[N, 28, 28]``, bright ink, from ``[N, 8, 8]`` in 0..16."""
-    count = len(originals)
-    small = torch.from_numpy(originals).to(torch.float32).unsqueeze(1) / 16
-    large = F.interpolate(small, size=(28, 28), mode="bilinear", align_corners=False)
-    # Rows of an affine map from the output's coordinates (-1..1) to the input's.
-    matrix = np.zeros((count, 2, 3), dtype=np.float32)
-    matrix[:, 0, 0] = matrix[:, 1, 1] = hand["size"]
-    matrix[:, 0, 1] = hand["slant"] + random.normal(0.0, 0.05, count)
-    matrix[:, 0, 2] = hand["x"] + random.normal(0.0, 0.04, count)
-    matrix[:, 1, 2] = hand["y"] + random.normal(0.0, 0.04, count)
-    grid = F.affine_grid(torch.from_numpy(matrix), [count, 1, 28, 28], align_corners=False)
-    moved = F.grid_sample(large, grid, mode="bilinear", align_corners=False)[:, 0].numpy()
+    """uint8 ``[N, 28, 28]``, bright ink, from ``[N, 8, 8]`` in 0..16.
+
+    In float64 and one operation at a time, so that every processor makes the same bytes: runs are
+    found by the hash of their data.
+    """
+    count, side = len(originals), 28
+    slant = hand["slant"] + random.normal(0.0, 0.05, count)
+    right = hand["x"] + random.normal(0.0, 0.04, count)
+    down = hand["y"] + random.normal(0.0, 0.04, count)
+    # An affine map from the output's coordinates (-1..1) to the input's, and those to pixels.
+    x = ((2 * np.arange(side) + 1) / side - 1).reshape(1, 1, side)
+    y = x.reshape(1, side, 1)
+    size, slant, right, down = (v[:, None, None] for v in (hand["size"], slant, right, down))
+    column = ((size * x + slant * y + right + 1) * side - 1) / 2
+    row = np.broadcast_to(((size * y + down + 1) * side - 1) / 2, column.shape)
+    moved = _bilinear(_enlarged(originals / 16, side), row, column)
     ink = np.power(moved.clip(0, 1), hand["width"][:, None, None]) * hand["pressure"][:, None, None]
     return np.round(ink * 255).astype(np.uint8)
+
+
+def _enlarged(images: np.ndarray, side: int) -> np.ndarray:
+    """Square images ``[N, s, s]`` to ``[N, side, side]``, bilinear; edges go on outwards."""
+    small = images.shape[-1]
+    place = (np.arange(side) + 0.5) * small / side - 0.5
+    place = place.clip(0, small - 1)
+    low = np.floor(place).astype(np.int64)
+    high, share = np.minimum(low + 1, small - 1), place - low
+    images = images[:, :, low] * (1 - share) + images[:, :, high] * share
+    share = share[:, None]
+    return images[:, low] * (1 - share) + images[:, high] * share
+
+
+def _bilinear(images: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """What images ``[N, s, s]`` have at fractional pixels, both ``[N, h, w]``; 0 outside."""
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
+    last = padded.shape[-1] - 1
+    row, column = ((place + 1).clip(0, last) for place in (row, column))
+    top, left = (np.minimum(np.floor(p).astype(np.int64), last - 1) for p in (row, column))
+    image = np.arange(len(images))[:, None, None]
+    down, right = row - top, column - left
+    upper = padded[image, top, left] * (1 - right) + padded[image, top, left + 1] * right
+    top = top + 1
+    lower = padded[image, top, left] * (1 - right) + padded[image, top, left + 1] * right
+    value: np.ndarray = upper * (1 - down) + lower * down
+    return value
 
 
 # --------------------------------------------------------------------------------- colour shapes
@@ -237,14 +266,14 @@ def _draw(
     """uint8 ``[N, 32, 32, 3]``: a textured shape on a mottled ground, all ``[N]`` in one go.
 
     Place, size, turn, phase and both colours vary, so that no fixed pixel tells the class; noise
-    is added over all.
+    is added over all. In float64, see :func:`_written`.
     """
     count = len(shape)
 
     def vary(low: float, high: float) -> np.ndarray:
-        return random.uniform(low, high, (count, 1, 1)).astype(np.float32)
+        return random.uniform(low, high, (count, 1, 1))
 
-    axis = np.arange(32, dtype=np.float32) - 15.5
+    axis = np.arange(32) - 15.5
     dx, dy = axis[None, None, :] - vary(-4, 4), axis[None, :, None] - vary(-4, 4)
     angle = vary(-0.5, 0.5)
     u, v = dx * np.cos(angle) + dy * np.sin(angle), dy * np.cos(angle) - dx * np.sin(angle)
@@ -253,14 +282,11 @@ def _draw(
     mask = _inside(u, v, shape)
     pattern = _pattern(u, v, vary(0.0, 2 * np.pi), texture)
 
-    hue_3d = hue.astype(np.float32)[:, None, None]
-    front = _colour(hue_3d, vary(0.5, 0.8), 0.3)
-    back = _colour(random.random((count, 1, 1)).astype(np.float32), vary(0.3, 0.7), 0.1)
+    front = _colour(hue[:, None, None], vary(0.5, 0.8), 0.3)
+    back = _colour(random.random((count, 1, 1)), vary(0.3, 0.7), 0.1)
     contrast = vary(0.25, 0.55)
     # The ground: coarse random blotches, enlarged.
-    blotches = torch.from_numpy(random.normal(0, 1, (count, 1, 6, 6)).astype(np.float32))
-    ground = F.interpolate(blotches, size=(32, 32), mode="bilinear", align_corners=False)[:, 0]
-    shade = 0.14 * ground.numpy()
+    shade = 0.14 * _enlarged(random.normal(0, 1, (count, 6, 6)), 32)
 
     image = np.empty((count, 32, 32, 3), dtype=np.uint8)
     for channel in range(3):
@@ -289,8 +315,8 @@ def _inside(u: np.ndarray, v: np.ndarray, shape: np.ndarray) -> np.ndarray:
 
 
 def _pattern(u: np.ndarray, v: np.ndarray, phase: np.ndarray, texture: np.ndarray) -> np.ndarray:
-    """float32 ``[N, 32, 32]``, -0.5 to 0.5: stripes along one axis, the other, checks or waves."""
-    value = np.empty(u.shape, dtype=np.float32)
+    """``[N, 32, 32]``, -0.5 to 0.5: stripes along one axis, the other, checks or waves."""
+    value = np.empty(u.shape)
     for number in range(_TEXTURES):
         rows = np.flatnonzero(texture == number)
         a, b, p = u[rows] * 9.0, v[rows] * 9.0, phase[rows]
@@ -305,10 +331,7 @@ def _pattern(u: np.ndarray, v: np.ndarray, phase: np.ndarray, texture: np.ndarra
 
 def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.ndarray, ...]:
     """Red, green and blue ``[N, 1, 1]`` of a hue (1 is a full turn) around a grey level."""
-    return tuple(
-        level + strength * np.cos(2 * np.pi * (hue - third / 3)).astype(np.float32)
-        for third in range(3)
-    )
+    return tuple(level + strength * np.cos(2 * np.pi * (hue - third / 3)) for third in range(3))
 
 
 _MAKERS: dict[str, Callable[[str], _Made]] = {

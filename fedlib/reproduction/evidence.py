@@ -31,14 +31,14 @@ class Missing(Exception):
     """No run of a label that a claim compares."""
 
 
-class Runs(dict[str, list[History]]):
+class Runs(dict[Any, list[History]]):
     """A label, mostly an algorithm's name -> a run for each seed, of the seeds that all have.
 
     Raises:
         Missing: a label without runs.
     """
 
-    def __init__(self, runs: Mapping[str, Sequence[History]]) -> None:
+    def __init__(self, runs: Mapping[Any, Sequence[History]]) -> None:
         seeds = [{run.config.seeds["init"] for run in chosen} for chosen in runs.values()]
         common = set.intersection(*seeds) if seeds else set()
         super().__init__(
@@ -46,7 +46,7 @@ class Runs(dict[str, list[History]]):
             for label, chosen in runs.items()
         )
 
-    def __getitem__(self, label: str) -> list[History]:
+    def __getitem__(self, label: Any) -> list[History]:
         runs = self.get(label)
         if not runs:
             raise Missing(label)

@@ -36,7 +36,8 @@ def test_padding_changes_nothing_before_it(name: str) -> None:
         return
     y = model(long)
     torch.testing.assert_close(y[:, :4], model(short), rtol=0, atol=1e-12)
-    assert torch.equal(y[:, 4], y[:, 3]) and torch.equal(y[:, 5], y[:, 3])
+    # Not to the bit: a matrix product may sum its last rows in another order.
+    torch.testing.assert_close(y[:, 4:], y[:, 3:4].expand(-1, 2, -1), rtol=0, atol=1e-14)
     # An empty text leaves the LSTMs' outputs at their zeros, so no bias of theirs shows.
     empty = model.features(torch.zeros(1, 4, dtype=torch.int64))
     assert not empty.any()

@@ -49,24 +49,25 @@ def last(run: History) -> float:
     return value if np.isfinite(value) else 0.0
 
 
-def columns(histories: Sequence[History], key: str = "") -> dict[str, Column]:
-    """The runs' columns: label -> accuracies by seed, of the seeds that all labels have.
+def columns(histories: Sequence[History], key: str = "") -> Columns:
+    """The runs' columns: label -> accuracies by seed, of the seeds that all columns have.
 
     Args:
         key: a hyperparameter whose values are the labels; default the client optimizers.
 
     Raises:
-        Missing: no runs, or of a column a label that another one has.
+        Missing: no runs, or of a column a label that another one has, or no common seed.
     """
-    found: dict[str, Mapping[str, np.ndarray]] = {}
+    cells: dict[tuple[str, str], list[History]] = {}
     for (task, alpha), runs in group(histories, "task", "option.alpha").items():
-        labels: dict[str, list[History]] = {}
         for run in sorted(runs, key=lambda run: run.config.seeds["init"]):
             label = str(hyperparameter(run, key)) if key else client_label(run)
-            labels.setdefault(label, []).append(run)
-        name = f"{task}, alpha {alpha:g}"
-        found[name] = {x: np.array([*map(last, own)]) for x, own in Runs(labels).items()}
-    every = {label for column in found.values() for label in column}
+            cells.setdefault((f"{task}, alpha {alpha:g}", label), []).append(run)
+    found: dict[str, dict[str, np.ndarray]] = {name: {} for name, _ in cells}
+    for (name, label), runs in Runs(cells).items():
+        if runs:
+            found[name][label] = np.array([*map(last, runs)])
+    every = {label for _, label in cells}
     for label in every or {OURS}:
         if not found or any(label not in column for column in found.values()):
             raise Missing(label)
