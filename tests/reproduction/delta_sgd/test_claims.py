@@ -92,6 +92,11 @@ def seed_of(run):
     return run.config.seeds["init"]
 
 
+def test_columns_of_one_task_do_not_tell_whether_rates_transfer(base):
+    mnist = [run for run in table(base) if run.config.task["name"] == "mnist"]
+    assert verdict("delta-robust", IMAGES, mnist).verdict == NOT_RUN
+
+
 def test_a_table_with_a_hole_is_not_run(base):
     whole = table(base)
     gone = [run for run in whole[:-1] if run.config.task["name"] == "mnist"]
