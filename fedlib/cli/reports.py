@@ -184,9 +184,7 @@ def claims(
     lines = [("claim", "verdict", "seeds", "rounds", "statement", "margin")]
     for each in verdicts:
         head = (each.id, each.verdict, str(each.seeds or "-"), str(each.rounds or "-"))
-        rows = [
-            (number.text, f"{number.mean:+.3f} ± {number.spread:.3f}") for number in each.statements
-        ]
+        rows = [(number.text, number.margin) for number in each.statements]
         lines += [
             (*(head if not place else ("",) * 4), *row)
             for place, row in enumerate(rows or [("", "")])

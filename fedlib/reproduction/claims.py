@@ -247,5 +247,5 @@ def _in_words(verdict: Verdict) -> str:
     if closest is None:
         return verdict.verdict
     seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
-    text = f"{verdict.verdict}, {seeds} ({closest.mean:+.3f} ± {closest.spread:.3f})"
+    text = f"{verdict.verdict}, {seeds} ({closest.margin})"
     return f"{text}; {verdict.reason}" if verdict.reason else text

@@ -79,6 +79,17 @@ class Statement:
         return stdev(self.margins) if several else 0.0
 
     @property
+    def margin(self) -> str:
+        """Mean and spread for people.
+
+        >>> Statement("a > b", (0.02, 0.04)).margin, Statement("a > b", (-math.inf,)).margin
+        ('+0.030 ± 0.014', 'a run never gets there')
+        """
+        if math.isinf(self.mean):
+            return "a run never gets there"
+        return f"{self.mean:+.3f} ± {self.spread:.3f}"
+
+    @property
     def verdict(self) -> str:
         """Not resolved if the seeds spread more than the mean margin is away from zero.
 
