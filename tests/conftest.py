@@ -6,11 +6,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from fedlib import algorithms, cli, engine, tasks
+from fedlib.reproduction import experiments
+from fedlib.reproduction.request import Experiment, Request, grid, tuned
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +73,23 @@ def interruptible() -> None:
 def one_thread() -> None:
     """The tests' problems are small; two threads only wait for each other."""
     torch.set_num_threads(1)
+
+
+def small_plan(preset: str, seed: int, numbers: Any) -> list[Request]:
+    """The plan of a notebook that exists; two curves and a grid of two, on a few clients.
+
+    The curves differ in their cohorts, so that they never train together.
+    """
+    common = dict(options={"clients": 4}, rounds=numbers.get("rounds") or 100, seed=seed)
+    return [
+        *tuned("synthetic", ("fedavg",), "curves", clients_per_round=2, **common),
+        *tuned("synthetic", ("fedadam",), "curves", clients_per_round=3, **common),
+        *grid("synthetic", "fedprox", "mu", {"mu": [0.1, 1.0]}, eval_every=0, **common),
+    ]
+
+
+@pytest.fixture
+def small_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("10_other", "23_fair_synthetic")
+    plans = {name: Experiment(name, {"rounds": 100}, small_plan) for name in names}
+    monkeypatch.setattr(experiments, "EXPERIMENTS", plans)

@@ -1,11 +1,9 @@
-"""``fedlib sweep``, ``publish``, ``restore``: what is missing is computed once, shared, packed."""
+"""``fedlib sweep``: what is missing is computed once, and shared out."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
-import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -16,32 +14,14 @@ import pytest
 
 from fedlib import engine, paths
 from fedlib.engine.checkpoint import file_stem
-from fedlib.reproduction import draw, experiments, memory, sweep
-from fedlib.reproduction.request import Experiment, Request, grid, tuned
+from fedlib.reproduction import sweep
+from fedlib.reproduction.request import Request
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
 Command = Callable[..., tuple[int, str, str]]
 
-
-def own(preset: str, seed: int, numbers: Any) -> list[Request]:
-    """The plan of a notebook that exists; two curves and a grid of two, on a few clients.
-
-    The curves differ in their cohorts, so that they never train together.
-    """
-    common = dict(options={"clients": 4}, rounds=numbers.get("rounds") or 100, seed=seed)
-    return [
-        *tuned("synthetic", ("fedavg",), "curves", clients_per_round=2, **common),
-        *tuned("synthetic", ("fedadam",), "curves", clients_per_round=3, **common),
-        *grid("synthetic", "fedprox", "mu", {"mu": [0.1, 1.0]}, eval_every=0, **common),
-    ]
-
-
-@pytest.fixture(autouse=True)
-def plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("10_other", "23_fair_synthetic")
-    plans = {name: Experiment(name, {"rounds": 100}, own) for name in names}
-    monkeypatch.setattr(experiments, "EXPERIMENTS", plans)
+pytestmark = pytest.mark.usefixtures("small_plans")
 
 
 @pytest.fixture
@@ -187,14 +167,6 @@ MISTAKES = [
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["sweep", "23", "-p", "rounds"], "is not KEY=VALUE"),
-    (["publish"], "Missing argument"),
-    (["publish", "99_nothing"], "unknown notebook '99_nothing'"),
-    (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
-    (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
-    (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),
-    (["publish", "23", "--partial"], "no runs to publish"),
-    (["restore", "24_mime_emnist_laptob"], "did you mean '24_mime_emnist_laptop'"),
-    (["restore", "--from", "/nothing"], "no published runs in /nothing"),
 ]
 
 
@@ -335,71 +307,3 @@ def test_without_slurm_and_with_a_broken_note_there_is_one_line(
     note.write_text("{")
     code, _, err = command(*WORDS, "--status")
     assert code == 2 and str(note) in err and err.count("\n") == 1
-
-
-def test_publish_packs_runs_and_what_figures_were_drawn_from(
-    command: Command, own_folders: Path
-) -> None:
-
-    assert command(*WORDS)[0] == 0
-    store = Store(own_folders / "data" / "runs")
-    drawn = [run.history() for run in store.stored() if run.config.algorithm != "fedprox"]
-    draw.draw("adafedadam/figure_2", drawn, store=store)
-    to = own_folders / "published"
-    words = ["publish", "23", "-p", "rounds=2", "--to", str(to)]
-    status, out, _ = command(*words, "--json")
-    (one,) = json.loads(out)
-    assert status == 0 and (one["notebook"], one["runs"], one["missing"]) == (
-        *("23_fair_synthetic", 4, 0),
-    )
-    elsewhere = Store(own_folders / "nothing", published=[to])
-    assert {run.config.digest for run in elsewhere.stored(published=True)} == {
-        run.config.digest for run in store.stored()
-    }
-    first = elsewhere.load(drawn[0].config.digest)
-    assert len(first.clients) == len(drawn[0].clients) > 0  # figure 2 shows the clients
-    made = draw.redraw(["adafedadam/figure_2"], store=elsewhere)
-    assert made[0].is_file()
-    status, out, _ = command(*words, "--seed", "1", "--partial", "--name", "more")
-    assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(4 missing)" in out
-    assert sorted(path.name for path in to.glob("*.zip.xz")) == [
-        *("23_fair_synthetic.zip.xz", "more.zip.xz")
-    ]
-
-
-def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
-    assert command(*WORDS)[0] == 0
-    root, to = own_folders / "data" / "runs", own_folders / "published"
-    first = {run.config.digest: run.history() for run in Store(root).stored()}
-    assert command("publish", "23", "-p", "rounds=2", "--to", str(to))[0] == 0
-    shutil.rmtree(root)
-    status, out, _ = command("restore", "23", "--from", str(to))
-    assert (status, out) == (0, "23_fair_synthetic: 4 of 4 runs restored\n")
-    status, out, _ = command(*WORDS, "--status", "--json")
-    assert status == 0 and json.loads(out)["missing"] == 0
-    store = Store(root, published=[])
-    for digest, history in first.items():
-        assert store.load(digest).final("accuracy") == history.final("accuracy")
-    before = {path: path.stat().st_mtime_ns for path in root.rglob("*.json")}
-    assert command("restore", "--from", str(to))[1].endswith(": 0 of 4 runs restored\n")
-    assert {path: path.stat().st_mtime_ns for path in root.rglob("*.json")} == before
-
-
-def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_from(
-    command: Command, own_folders: Path
-) -> None:
-
-    entry = draw.entry("theory/server_adaptivity")
-    name = next(iter(entry.notebooks))
-    store = Store(own_folders / "data" / "runs")
-    task = dataclasses.replace(load_task("synthetic", clients=4), name=name)
-    run = store.run(task, "fedavg", rounds=1)
-    memory.remember(store, entry.id, [run], "quick")
-    to = own_folders / "published"
-    status, out, _ = command("publish", "02", "--to", str(to))
-    assert status == 0 and out.startswith("02_server_adaptivity: 1 runs")
-    elsewhere = Store(own_folders / "nothing", published=[to])
-    assert memory.remembered(elsewhere, entry, "quick").runs == {name: [run.config.digest]}
-    assert elsewhere.load(run.config.digest, params=False).config == run.config
-    status, _, err = command("publish", "06", "--to", str(to))
-    assert status == 2 and "06_partitions: no runs to publish" in err

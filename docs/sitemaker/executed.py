@@ -79,7 +79,7 @@ def execute(names: Sequence[str], work: Path, jobs: int) -> Iterator[reproduce.E
     with _folders(work):
         for group, from_published in ((training, False), (reading, True)):
             if from_published and group:
-                for archive in archives(project_root() / "data" / "results").values():
+                for archive in archives(project_root() / "data" / "results"):
                     restore(archive, work / "data" / "runs")
             series = reproduce.reproduce(group, "quick", None, work / "executed", jobs=jobs)
             for done in series if group else ():

@@ -200,17 +200,20 @@ def claims(
 def checkout_module(name: str) -> ModuleType:
     """A module of the checkout's ``benchmarks/``, which is no part of the installed package.
 
+    The checkout comes first on ``sys.path`` from then on.
+
     Raises:
         Error: the working directory is in no checkout.
     """
     from fedlib.errors import Error
     from fedlib.paths import project_root
 
-    path = project_root() / "benchmarks" / f"{name}.py"
+    root = project_root()
+    path = root / "benchmarks" / f"{name}.py"
     if not path.is_file():
         raise Error(f"no benchmarks in {path.parent}; run this in a checkout of fedlib")
-    if str(project_root()) not in sys.path:
-        sys.path.insert(0, str(project_root()))
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
     return importlib.import_module(f"benchmarks.{name}")
 
 

@@ -310,13 +310,16 @@ def restore(
     from fedlib.results import archives
 
     folder = source or project_root() / "data" / "results"
-    known = archives.archives(folder)
-    if not known:
+    paths: dict[str, list[Path]] = {}  # of one name: plain and compressed
+    for path in archives.archives(folder):
+        paths.setdefault(path.name.partition(".")[0], []).append(path)
+    if not paths:
         raise Error(f"no published runs in {folder}")
     restored = []
-    for name in named(names or (), known, "archive"):
-        new, runs = archives.restore(known[name], store_root(data_root))
-        restored.append({"archive": name, "restored": new, "runs": runs})
+    for name in named(names or (), paths, "archive"):
+        for path in paths[name]:
+            new, runs = archives.restore(path, store_root(data_root))
+            restored.append({"archive": name, "restored": new, "runs": runs})
     text = "\n".join(
         f"{x['archive']}: {x['restored']} of {x['runs']} runs restored" for x in restored
     )

@@ -68,7 +68,7 @@ class Statement:
 
     @property
     def mean(self) -> float:
-        """Over the seeds; -inf if a run diverged."""
+        """Over the seeds; -inf if a run diverged, or never reached what rounds are counted to."""
         finite = all(math.isfinite(margin) for margin in self.margins)
         return fmean(self.margins) if finite else -math.inf
 
@@ -83,10 +83,10 @@ class Statement:
         """Mean and spread for people.
 
         >>> Statement("a > b", (0.02, 0.04)).margin, Statement("a > b", (-math.inf,)).margin
-        ('+0.030 ± 0.014', 'a run never gets there')
+        ('+0.030 ± 0.014', 'a run diverged or never got there')
         """
         if math.isinf(self.mean):
-            return "a run never gets there"
+            return "a run diverged or never got there"
         return f"{self.mean:+.3f} ± {self.spread:.3f}"
 
     @property

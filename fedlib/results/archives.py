@@ -105,10 +105,9 @@ def write_archive(
     return target
 
 
-def archives(results: Path) -> dict[str, Path]:
-    """The archives of a folder of published runs by name, in order."""
-    paths = sorted((*results.glob("*.zip"), *results.glob("*.zip.xz")))
-    return {path.name.partition(".")[0]: path for path in paths}
+def archives(results: Path) -> list[Path]:
+    """The archives of a folder of published runs, in order of their names."""
+    return sorted((*results.glob("*.zip"), *results.glob("*.zip.xz")))
 
 
 def restore(archive: Path, root: Path) -> tuple[int, int]:

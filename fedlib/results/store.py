@@ -327,7 +327,7 @@ class Store:
     def _archives(self) -> Iterator[Mapping[str, Stored]]:
         """The published archives; a damaged one is logged and left out."""
         for folder in self.published:
-            for path in archives(folder).values():
+            for path in archives(folder):
                 try:
                     yield open_archive(path)
                 except Error as problem:

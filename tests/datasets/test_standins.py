@@ -1,5 +1,9 @@
 """Stand-ins have the real sets' shapes, types and partition structure, and need learning."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +64,17 @@ FINGERPRINTS = {
 @pytest.mark.parametrize("name", FINGERPRINTS)
 def test_pictures_are_the_same_on_every_processor(name):
     assert standins.make(name).fingerprint[:16] == FINGERPRINTS[name]
+
+
+def test_pictures_are_the_same_with_the_plainest_instructions():
+    plainest = {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Prescott"}
+    code = (
+        "from fedlib.datasets import standins\n"
+        f"for name in {[*FINGERPRINTS]}: print(standins.make(name).fingerprint[:16])"
+    )
+    python = [sys.executable, "-c", code]
+    done = subprocess.run(python, env=os.environ | plainest, capture_output=True, text=True)
+    assert done.stdout.split() == [*FINGERPRINTS.values()], done.stderr
 
 
 def test_enlarging_and_moving_are_torchs():

@@ -101,7 +101,10 @@ def worst(found: Columns, label: str) -> tuple[str, np.ndarray]:
 
 def robust(found: Columns) -> list[Statement]:
     """Delta-SGD is first or second in two thirds of the columns and never more than 2 points behind
-    the best; every other method loses more than 5 points somewhere. One task cannot tell.
+    the best; every other method loses more than 5 points somewhere.
+
+    Raises:
+        Missing: runs of a second task, for one cannot tell; or of the other client optimizers.
     """
     if len({name.partition(",")[0] for name in found}) < 2:
         raise Missing("a second task")

@@ -255,17 +255,16 @@ _ROW_RATES = {
 _WINDOW_STEPS = {"shakespeare": 0.5, "stackoverflow_nwp": 1.5}
 
 
-def _small(
-    preset: str, numbers: Numbers, rates: Mapping[str, Sequence[float]], small: str = "quick"
-) -> Numbers:
-    """The numbers, with a small problem's rates where its preset does not say how many."""
-    own = preset == small and numbers.get("rates") is None
-    return {**numbers, "rates": rates} if own else numbers
+def _searched(preset: str, numbers: Numbers, **found: Mapping[str, Sequence[float]]) -> Numbers:
+    """The numbers, with the rates found for a preset unless they say how many."""
+    if preset in found and numbers.get("rates") is None:
+        return {**numbers, "rates": found[preset]}
+    return numbers
 
 
 def emnist(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """24_mime_emnist. Numbers: rounds, budget, rates, width. Parts: logistic; paper: cnn."""
-    requests = table_runs(LOGISTIC, "logistic", seed, _small(preset, numbers, _ROW_RATES))
+    requests = table_runs(LOGISTIC, "logistic", seed, _searched(preset, numbers, quick=_ROW_RATES))
     return requests + table_runs(CNN, "cnn", seed, numbers) if preset == "paper" else requests
 
 
@@ -283,7 +282,7 @@ def text(preset: str, seed: int, numbers: Numbers) -> list[Request]:
             for cell in table.cells
         }
         part = table.task.partition("_")[0]
-        requests += table_runs(table, part, seed, _small(preset, numbers, near))
+        requests += table_runs(table, part, seed, _searched(preset, numbers, quick=near))
     return requests
 
 
@@ -292,8 +291,7 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 
     Parts: ``curves``, all lines of Figure 1's panels, and ``prox``, those of Figure 5.
     """
-    numbers = _small(preset, numbers, _LINE_RATES)
-    numbers = _small(preset, numbers, _WRITERS_RATES, "laptop")
+    numbers = _searched(preset, numbers, quick=_LINE_RATES, laptop=_WRITERS_RATES)
     return [
         *line_runs(LINES, "curves", seed, numbers),
         *line_runs(("fedavg", "fedprox"), "prox", seed, numbers),

@@ -1,0 +1,133 @@
+"""``fedlib publish`` and ``restore``: runs are packed, and taken up again without training."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedlib.reproduction import draw, memory
+from fedlib.results import Store
+from fedlib.tasks import load_task
+
+Command = Callable[..., tuple[int, str, str]]
+
+pytestmark = pytest.mark.usefixtures("small_plans")
+
+WORDS = ["sweep", "23_fair_synthetic", "-p", "rounds=2"]
+
+
+def test_publish_packs_runs_and_what_figures_were_drawn_from(
+    command: Command, own_folders: Path
+) -> None:
+
+    assert command(*WORDS)[0] == 0
+    store = Store(own_folders / "data" / "runs")
+    drawn = [run.history() for run in store.stored() if run.config.algorithm != "fedprox"]
+    draw.draw("adafedadam/figure_2", drawn, store=store)
+    to = own_folders / "published"
+    words = ["publish", "23", "-p", "rounds=2", "--to", str(to)]
+    status, out, _ = command(*words, "--json")
+    (one,) = json.loads(out)
+    assert status == 0 and (one["notebook"], one["runs"], one["missing"]) == (
+        *("23_fair_synthetic", 4, 0),
+    )
+    elsewhere = Store(own_folders / "nothing", published=[to])
+    assert {run.config.digest for run in elsewhere.stored(published=True)} == {
+        run.config.digest for run in store.stored()
+    }
+    first = elsewhere.load(drawn[0].config.digest)
+    assert len(first.clients) == len(drawn[0].clients) > 0  # figure 2 shows the clients
+    made = draw.redraw(["adafedadam/figure_2"], store=elsewhere)
+    assert made[0].is_file()
+    status, out, _ = command(*words, "--seed", "1", "--partial", "--name", "more")
+    assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(4 missing)" in out
+    assert sorted(path.name for path in to.glob("*.zip.xz")) == [
+        *("23_fair_synthetic.zip.xz", "more.zip.xz")
+    ]
+
+
+def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
+    assert command(*WORDS)[0] == 0
+    root, to = own_folders / "data" / "runs", own_folders / "published"
+    first = {run.config.digest: run.history() for run in Store(root).stored()}
+    assert command("publish", "23", "-p", "rounds=2", "--to", str(to))[0] == 0
+    shutil.rmtree(root)
+    status, out, _ = command("restore", "23", "--from", str(to))
+    assert (status, out) == (0, "23_fair_synthetic: 4 of 4 runs restored\n")
+    status, out, _ = command(*WORDS, "--status", "--json")
+    assert status == 0 and json.loads(out)["missing"] == 0
+    store = Store(root, published=[])
+    for digest, history in first.items():
+        assert store.load(digest).final("accuracy") == history.final("accuracy")
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*.json")}
+    assert command("restore", "--from", str(to))[1].endswith(": 0 of 4 runs restored\n")
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*.json")} == before
+
+
+def test_publish_takes_what_the_figures_of_a_notebook_without_a_plan_were_drawn_from(
+    command: Command, own_folders: Path
+) -> None:
+
+    entry = draw.entry("theory/server_adaptivity")
+    name = next(iter(entry.notebooks))
+    store = Store(own_folders / "data" / "runs")
+    task = dataclasses.replace(load_task("synthetic", clients=4), name=name)
+    run = store.run(task, "fedavg", rounds=1)
+    memory.remember(store, entry.id, [run], "quick")
+    to = own_folders / "published"
+    status, out, _ = command("publish", "02", "--to", str(to))
+    assert status == 0 and out.startswith("02_server_adaptivity: 1 runs")
+    elsewhere = Store(own_folders / "nothing", published=[to])
+    assert memory.remembered(elsewhere, entry, "quick").runs == {name: [run.config.digest]}
+    assert elsewhere.load(run.config.digest, params=False).config == run.config
+    status, _, err = command("publish", "06", "--to", str(to))
+    assert status == 2 and "06_partitions: no runs to publish" in err
+
+
+def test_an_archive_may_be_there_plain_and_compressed(command: Command, own_folders: Path) -> None:
+    assert command(*WORDS, "--part", "mu")[0] == 0
+    to = own_folders / "published"
+    words = ["publish", "23", "-p", "rounds=2", "--to", str(to)]
+    assert command(*words, "--partial")[0] == 0
+    packed = to / "23_fair_synthetic.zip.xz"
+    (to / "23_fair_synthetic.zip").write_bytes(lzma.decompress(packed.read_bytes()))
+    assert command(*WORDS, "--part", "curves")[0] == 0
+    assert command(*words)[0] == 0
+    shutil.rmtree(own_folders / "data" / "runs")
+    status, out, _ = command("restore", "23", "--from", str(to), "--json")
+    assert status == 0 and [(each["restored"], each["runs"]) for each in json.loads(out)] == [
+        *((2, 2), (2, 4))
+    ]
+
+
+MISTAKES = [
+    (["publish"], "Missing argument"),
+    (["publish", "99_nothing"], "unknown notebook '99_nothing'"),
+    (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
+    (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
+    (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),
+    (["publish", "23", "--partial"], "no runs to publish"),
+    (["restore", "24_mime_emnist_laptob"], "did you mean '24_mime_emnist_laptop'"),
+    (["restore", "--from", "/nothing"], "no published runs in /nothing"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
+)
+def test_mistakes_exit_2_with_one_line(
+    command: Command,
+    own_folders: Path,
+    words: list[str],
+    message: str,
+) -> None:
+    status, _, err = command(*words)
+    assert status == 2
+    assert message in err and err.count("\n") == 1 and "Traceback" not in err
+    assert not list(own_folders.rglob("history.csv"))
