@@ -11,7 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from fedlib.arguments import checked
 from fedlib.engine.history import History
@@ -168,6 +168,13 @@ def axis_label(metric: str, split: str, percent: bool) -> str:
     """
     name = METRIC_NAMES.get(metric, metric.replace("_", " "))
     return f"{split} {name}{' (%)' if percent else ''}"
+
+
+def plain_log_ticks(ax: Axes) -> None:
+    """A logarithmic y-axis says 5 or 0.2, not 5e0 or 2e-1."""
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def figure_of(ax: Axes) -> Figure:

@@ -7,13 +7,14 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 from seaborn.utils import relative_luminance
 
 from fedlib.arguments import checked
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
-from fedlib.figures.curves import Drawing, axis_label, figure_of
+from fedlib.figures.curves import Drawing, axis_label, figure_of, plain_log_ticks
 
 WORDS = {"client_lr": "client learning rate", "server_lr": "server learning rate", "tau": "tau"}
 MIDDLE = 0.2  # luminance that contrasts about as much with black as with white
@@ -80,7 +81,9 @@ def heat_map(
         )
         ax.set_title(title)
         figure = figure_of(ax)
-        figure.colorbar(image, ax=ax, label=axis_label(metric, split, percent))
+        bar = figure.colorbar(image, ax=ax, label=axis_label(metric, split, percent))
+        if isinstance(image.norm, LogNorm):
+            plain_log_ticks(bar.ax)
     return figure, data
 
 
@@ -100,14 +103,16 @@ def draw_cells(
         grid: values, rows and columns by two hyperparameters whose names its axes bear.
         gone: bool, as ``grid``: hatched, without a colour.
         numbers: write the values into the cells.
-        smaller: whether small values are the good ones.
+        smaller: whether small values are the good ones; such are on a logarithmic scale, since
+            errors span orders of magnitude.
         limits: of the colours; None: the smallest, the largest value.
     """
     values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)) & ~gone)
     seen = (0.0, 1.0) if values.isna().all(axis=None) else (np.nanmin(values), np.nanmax(values))
     # A limit that is given may lie on the other side of all values.
     low, high = sorted(b if a is None else a for a, b in zip(limits, seen, strict=True))
-    colors = {"cmap": "cividis_r" if smaller else "cividis", "vmin": low, "vmax": high}
+    scale = LogNorm if smaller and low > 0 else Normalize
+    colors = {"cmap": "cividis_r" if smaller else "cividis", "norm": scale(low, high)}
     texts = {"annot": values.map(short) if numbers else None, "annot_kws": {"fontsize": 6}}
     bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
     sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from fedlib import papers, tasks
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import printed_key, shared_legend
+from fedlib.figures.curves import plain_log_ticks, printed_key, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.fedopt import heat_maps, tuning
@@ -58,9 +57,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
             if METRICS[metric].smaller:
                 # Errors fall by orders of magnitude.
                 ax.set_yscale("log")
-                ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-                ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-                ax.yaxis.set_minor_formatter(NullFormatter())
+                plain_log_ticks(ax)
             frames.append(data.assign(metric=metric))
         shared_legend(figure, *([printed_key(*marked)] if marked else []))
     return figure, pd.concat(frames, ignore_index=True)
@@ -106,10 +103,11 @@ def _layers(number: int, label: str, network: str) -> Entry:
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
+    also = "" if task == "emnist_ae" else ", and below the test loss"
     caption = (
         f"Test {_METRIC.get(task, 'accuracy')} over client and server learning rates on "
-        f"{TASKS[task]} (FedOpt, Figure {number}), and below the test loss; tau = 1e-3, means over "
-        "the seeds. Hatched: diverged, or worse than the untrained model."
+        f"{TASKS[task]} (FedOpt, Figure {number}){also}; tau = 1e-3, means over the seeds. "
+        "Hatched: diverged, or worse than the untrained model."
     )
     return Entry(f"fedopt/figure_{number}", caption, {task: _GRIDS}, heat_maps.grids(*algorithms))
 

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import LogNorm
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import figure_of
+from fedlib.figures.curves import figure_of, plain_log_ticks
 from fedlib.figures.heat_map import draw_cells
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
 
 # Up to so many cells a map has its numbers written into them.
-WITH_NUMBERS = 20
+WITH_NUMBERS = 24
 AXES = ["server_lr", "client_lr"]
 
 
@@ -25,8 +26,9 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
     """The drawing of one task's heat maps, a column per algorithm, all on one scale.
 
     Above is the printed metric, as in the paper; below the test loss, which the paper does not
-    show. Bright is good in both; means over the seeds. Hatched, and without a colour, is what
-    diverged or left the test loss above the untrained model's.
+    show, unless the metric is the loss (the autoencoder's error). Bright is good in both; means
+    over the seeds. Hatched, and without a colour, is what diverged or left the test loss above the
+    untrained model's.
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
@@ -38,18 +40,23 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         if frame.duplicated(["algorithm", *AXES]).any():
             raise Error("heat maps: several runs for one pair of rates; choose one tau")
         frame["hatched"] = outcomes.useless(frame)
-        spaces = dict(left=0.09, right=0.89, bottom=0.2, top=0.93, wspace=0.12, hspace=0.12)
+        columns = (
+            ["performance"] if frame["metric"].iloc[0] == "mse_x1000" else ["performance", "loss"]
+        )
+        spaces = dict(left=0.09, right=0.89, wspace=0.12, hspace=0.12)
+        spaces |= dict(bottom=0.2, top=0.93) if len(columns) == 2 else dict(bottom=0.32, top=0.88)
         how: dict[str, Any] = {"sharex": True, "sharey": True, "gridspec_kw": spaces}
-        with style.panels(2, len(shown), (5.5, 3.4), **how) as (figure, panels):
+        size = (5.5, 3.4 if len(columns) == 2 else 2.1)
+        with style.panels(len(columns), len(shown), size, **how) as (figure, panels):
             # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
             figure.set_layout_engine("none")
-            above, below = panels.reshape(2, -1)
-            for axes, column in ((above, "performance"), (below, "loss")):
+            rows = panels.reshape(len(columns), -1)
+            for axes, column in zip(rows, columns, strict=True):
                 _row(axes, frame, shown, column)
                 axes[0].set_ylabel("server rate")
-            for ax, name in zip(above, shown, strict=True):
+            for ax, name in zip(rows[0], shown, strict=True):
                 ax.set_title(style.look(name).label, fontsize=8)
-            below[len(shown) // 2].set_xlabel("client learning rate")
+            rows[-1][len(shown) // 2].set_xlabel("client learning rate")
         return figure, frame
 
     return draw
@@ -77,4 +84,6 @@ def _row(axes: np.ndarray, frame: pd.DataFrame, algorithms: Sequence[str], colum
     figure, place = figure_of(axes[-1]), axes[-1].get_position()
     bar = figure.colorbar(image, cax=figure.add_axes((0.905, place.y0, 0.015, place.height)))
     bar.set_label(outcomes.label(frame, column), fontsize=7)
+    if isinstance(image.norm, LogNorm):
+        plain_log_ticks(bar.ax)
     bar.ax.tick_params(labelsize=6)

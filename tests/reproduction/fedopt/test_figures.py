@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import LogNorm, to_hex
 
 import fedlib
 from fedlib import papers
@@ -284,6 +284,15 @@ def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     bars = [ax.get_ylabel() for ax in figure.axes[4:]]
     assert bars == ["test accuracy (%)", "test loss"]
     assert render(figure, note(runs))[:4] == b"\x89PNG"
+
+
+def test_the_autoencoders_error_is_its_loss_and_is_shown_once_on_a_logarithmic_scale():
+    figure, _ = heat_maps.grids("fedavg", "fedadam")(planted("emnist_ae"))
+    maps, bars = figure.axes[:2], figure.axes[2:]
+    assert [ax.get_ylabel() for ax in bars] == ["test MSE × 1000"]
+    for ax in maps:
+        mesh = ax.collections[0]
+        assert isinstance(mesh.norm, LogNorm) and mesh.norm.vmin > 0
 
 
 def test_losses_above_the_start_are_hatched_and_outside_the_colours():
