@@ -32,10 +32,19 @@ WITH_SLIDERS = sorted(
     if "notebook.explore(" in path.read_text(encoding="utf-8")
 )
 ALL = os.environ.get("FEDLIB_BROWSER") == "all"
-SLIDER = ".jp-OutputArea-output .noUi-handle"
-PICTURES = ".jp-OutputArea-output img.widget-image"
+# Of the notebook in front; JupyterLab keeps the others in hidden tabs.
+OUTPUT = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-OutputArea-output"
+SLIDER = f"{OUTPUT} .noUi-handle"
+PICTURES = f"{OUTPUT} img.widget-image"
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
 MODEL = "window.jupyterapp.shell.currentWidget.content.model"
+# Scrolls to the first cell with a slider.
+SHOW = f"""
+const cells = {MODEL}.toJSON().cells;
+const index = cells.findIndex(cell => cell.source.includes('notebook.explore('));
+window.jupyterapp.shell.currentWidget.content.scrollToItem(index, 'center');
+document.querySelector('{SLIDER}')?.scrollIntoView({{block: 'center'}});
+"""
 # Run whole: a first one, theory, a real training, a table of claims, all figures.
 WHOLE = ("00_start_here", "05_auto_tuned_clients", "10_cifar10", "23_fair_synthetic", "90_figures")
 CELL = """\
@@ -118,11 +127,16 @@ def executed(browser: webdriver.Chrome) -> tuple[list[int | None], list[str]]:
 def moved_picture(browser: webdriver.Chrome, address: str, seconds: int) -> bool:
     """Run all cells of a notebook, move its first slider, and see whether its picture changes."""
     wait = run_all(browser, address, seconds)
-    wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, SLIDER) and pictures(browser))
-    before = pictures(browser)
-    handle = browser.find_element(By.CSS_SELECTOR, SLIDER)
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", handle)
-    handle.send_keys(Keys.ARROW_RIGHT)
+    # While cells run, JupyterLab scrolls to the one that runs and takes the others off the page.
+    wait.until(lambda _: None not in executed(browser)[0])
+
+    def shown() -> list[str]:
+        browser.execute_script(SHOW)
+        handle = browser.find_element(By.CSS_SELECTOR, SLIDER)
+        return pictures(browser) if handle.is_displayed() else []
+
+    before = wait.until(lambda _: shown())
+    browser.find_element(By.CSS_SELECTOR, SLIDER).send_keys(Keys.ARROW_RIGHT)
     return bool(wait.until(lambda _: pictures(browser) not in ([], before)))
 
 

@@ -17,6 +17,7 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 HEADINGS = ["Card", "Learning goals", "Parameters", "Set-up", "Idea", "Run", "Figures", "Checks"]
 HEADINGS += ["Summary", "Exercises", "Next"]
 CARD = ("paper", "runtime", "needs", "produces")
+SHOWN = {"explore", "code", "figure", "claim", "plan"}
 COMMON = {"preset": "", "seed": 0, "device": "auto"}
 CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 170, 15, 100
 # Two theorems and four experiments: to be made thinner, not longer. And one whose subject is what
@@ -146,6 +147,14 @@ def test_thin(path, book):
             assert node.end_lineno - node.lineno < FUNCTION_LINES, f"{node.name} is too long"
         if isinstance(node, ast.Call):
             assert ast.unparse(node.func).split(".")[-1] not in ("backward", "zero_grad")
+
+
+def test_what_a_cell_is_to_show_is_its_last_line(book):
+    for cell in code(book):
+        for statement in ast.parse(cell.source).body[:-1]:
+            call = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                assert call.func.attr not in SHOWN, f"{cell.id}: {ast.unparse(call)[:60]} is hidden"
 
 
 def test_the_loop_from_scratch_hides_nothing():
