@@ -110,13 +110,14 @@ def test_an_estimate_times_a_round_or_several_where_they_are_short(
         spent, evaluation = a_round + 0.1 * (number - 1), 0.5 / min(2, number)
         clock += (spent + evaluation) + (4.0 if a_round > 1 else 1.5)  # and the rest
         trained.append(number)
-        meta = {"seconds": spent + evaluation, "seconds_per_round": spent / number}
-        return [types.SimpleNamespace(meta=meta)]
+        parts = [3, 3, 3, 1]  # three runs that trained together, and one alone
+        meta = {"seconds": (spent + evaluation) / 2, "seconds_per_round": spent / number / 2}
+        return [types.SimpleNamespace(meta={**meta, "configurations": part}) for part in parts]
 
     monkeypatch.setattr(sweep, "answer", answer)
     monkeypatch.setattr(sweep.time, "perf_counter", lambda: clock)
     request = Request("synthetic", "fedavg", "curves", {}, rounds=100, eval_every=7)
-    assert sweep._timed([request], "quick", load_task) == pytest.approx(seconds)
+    assert sweep._timed([request] * 4, "quick", load_task) == pytest.approx(seconds)
     assert trained == rounds
 
 

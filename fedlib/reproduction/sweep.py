@@ -106,9 +106,14 @@ def _timed(
         begun = time.perf_counter()
         with TemporaryDirectory() as folder:
             store = Store(folder, published=[])
-            meta = answer(store, short, preset, load, progress=False, **execution)[0].meta
-        in_rounds = rounds * meta["seconds_per_round"]
-        return time.perf_counter() - begun, in_rounds, max(0.0, meta["seconds"] - in_rounds)
+            histories = answer(store, short, preset, load, progress=False, **execution)
+        spent = time.perf_counter() - begun
+        # Runs that do not fit into memory together train in parts, which all count.
+        in_rounds = training = 0.0
+        for meta in (history.meta for history in histories):
+            in_rounds += rounds * meta["seconds_per_round"] / meta["configurations"]
+            training += meta["seconds"] / meta["configurations"]
+        return spent, in_rounds, max(0.0, training - in_rounds)
 
     whole, first, evaluation = train(1)
     rest = max(0.0, whole - first - evaluation)
