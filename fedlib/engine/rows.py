@@ -303,12 +303,35 @@ class FlatModel:
         if self._draws is None:
             self._draws = draws(function, x)
             keyed.calls = 0  # the trial took the keys of layers that have keyed masks
-        return seeded(function, x, keyed.keys) if self._draws else function(x)
+        if not self._draws:
+            return function(x)
+        return _of_real_examples(lambda inputs: seeded(function, inputs, keyed.keys), x)
 
     def _put(self, tensors: Sequence[Tensor]) -> None:
         for places, tensor in zip(self._slots, tensors, strict=True):
             for module, name in places:
                 module._parameters[name] = tensor  # type: ignore[assignment]
+
+
+def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
+    """``function`` of a batch without its padding, whose outputs ``[B, ...]`` are zero.
+
+    How many numbers torch's generators give depends on how many examples there are, and how many
+    are padding on which clients train together.
+    """
+    real = layers.real_examples.active()
+    if real is None:
+        return function(x)
+
+    def padded(output: Tensor) -> Tensor:
+        whole = output.new_zeros(len(real), *output.shape[1:])
+        return whole.index_put((real,), output)
+
+    with layers.real_examples(None):
+        outputs = function(x[real])
+    if isinstance(outputs, tuple):
+        return tuple(padded(output) for output in outputs)
+    return padded(outputs)
 
 
 def _as_stored(outputs: Any, dtype: torch.dtype) -> Any:

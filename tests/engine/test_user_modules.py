@@ -132,6 +132,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 DRAWING: dict[str, Callable[[], nn.Module]] = {
     "rand": lambda: Net(noisy),
     "F.dropout": lambda: Net(lambda net, x: F.dropout(x, 0.5, net.training)),
+    "F.dropout twice": lambda: Net(
+        lambda net, x: F.dropout(F.dropout(x, 0.2, net.training), 0.5, net.training)
+    ),
     "Dropout2d": lambda: Net(image, nn.Dropout2d(0.3)),
     "AlphaDropout": lambda: Net(inner, nn.AlphaDropout(0.3)),
     "RReLU": lambda: Net(inner, nn.RReLU()),
@@ -142,7 +145,7 @@ EVERY = {**MODELS, **{f"drawing {name}": model for name, model in DRAWING.items(
 
 def task(model: Callable[[], nn.Module]) -> fedlib.Task:
     x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).abs()
-    parts = [np.arange(0, 8), np.arange(8, 14), np.arange(14, 20)]
+    parts = [np.arange(0, 8), np.arange(8, 15), np.arange(15, 20)]  # last batches of 2, 1 and 2
     data = fedlib.ClientData(x, (x[:, 0] > 0.6).long(), parts)
     return fedlib.Task("modules", model, data, data, batch_size=3)
 
@@ -155,6 +158,42 @@ def trained(model: Callable[[], nn.Module], lr: float = 0.1, **given: str) -> di
 @pytest.mark.parametrize("name", EVERY)
 def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
     by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
+    for key, value in plain.items():
+        torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
+
+
+def hugging_face(kind: str) -> nn.Module:
+    """A small network of the package transformers, with dropout in and between its layers."""
+    hub = pytest.importorskip("transformers")
+    sizes: dict[str, tuple[str, dict[str, float]]] = {
+        "DistilBert": ("dim n_layers n_heads", {"hidden_dim": 16}),
+        "Bert": ("hidden_size num_hidden_layers num_attention_heads", {"intermediate_size": 16}),
+        "GPT2": ("n_embd n_layer n_head", {"pad_token_id": 0, "bos_token_id": None}),
+    }
+    names, more = sizes[kind]
+    config = getattr(hub, f"{kind}Config")(
+        **dict(zip(names.split(), (8, 2, 2), strict=True)), **more, vocab_size=30, num_labels=2
+    )
+    return getattr(hub, f"{kind}ForSequenceClassification")(config)  # type: ignore[no-any-return]
+
+
+class HuggingFace(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.net = hugging_face(kind)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = (10 * x).long().clamp(0, 29)
+        logits: Tensor = self.net(input_ids=words, attention_mask=(words != 0).long()).logits
+        return logits
+
+
+@pytest.mark.parametrize("kind", ["DistilBert", "Bert", "GPT2"])
+def test_networks_of_hugging_face_train_alike(kind: str) -> None:
+    by_rows, plain = (
+        trained(lambda: HuggingFace(kind), backend=b) for b in ("vectorized", "reference")
+    )
+    assert any("classifier" in key or "score" in key for key in plain)
     for key, value in plain.items():
         torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
 
