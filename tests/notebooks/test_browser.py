@@ -1,7 +1,6 @@
-"""In JupyterLab, in a real browser, a moved slider changes the picture.
+"""In JupyterLab, in a real browser: notebooks open and run, and a moved slider moves the picture.
 
-A notebook made for the test runs always; ``FEDLIB_BROWSER=all`` runs the notebooks with sliders
-too (minutes). Skipped without chromium and its driver.
+A notebook made for the test runs always; ``FEDLIB_BROWSER=all`` takes fedlib's too (minutes). Skipped without chromium and its driver.
 """
 
 from __future__ import annotations
@@ -43,6 +42,9 @@ const index = cells.findIndex(cell => cell.source.includes('notebook.explore('))
 window.jupyterapp.shell.currentWidget.content.scrollToItem(index, 'center');
 document.querySelector('{SLIDER}')?.scrollIntoView({{block: 'center'}});
 """
+GO_TO = "window.jupyterapp.shell.currentWidget.content.scrollToItem(arguments[0], 'center');"
+# How MathJax shows what it cannot read, and names that it does not know.
+MISTAKES = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
 # Run whole: a first one, theory, a real training, a table of claims, all figures.
 WHOLE = ("00_start_here", "05_auto_tuned_clients", "10_cifar10", "23_fair_synthetic", "90_figures")
 CELL = """\
@@ -104,8 +106,8 @@ def pictures(browser: webdriver.Chrome) -> list[str]:
     return [str(image.get_attribute("src")) for image in images]
 
 
-def run_all(browser: webdriver.Chrome, address: str, name: str, seconds: int) -> WebDriverWait:
-    """Open a notebook, in a workspace without others, and run all its cells.
+def opened(browser: webdriver.Chrome, address: str, name: str, seconds: int) -> WebDriverWait:
+    """Open a notebook, in a workspace without others.
 
     Returns:
         what waits so many seconds.
@@ -113,6 +115,16 @@ def run_all(browser: webdriver.Chrome, address: str, name: str, seconds: int) ->
     wait = WebDriverWait(browser, seconds, ignored_exceptions=(WebDriverException,))
     wait.until(lambda _: browser.get(f"{address}/{name}/tree/{name}.ipynb") is None)
     wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, ".jp-Notebook-cell"))
+    return wait
+
+
+def run_all(browser: webdriver.Chrome, address: str, name: str, seconds: int) -> WebDriverWait:
+    """:func:`opened`, and run all its cells.
+
+    Returns:
+        what waits so many seconds.
+    """
+    wait = opened(browser, address, name, seconds)
     # Before the kernel is there, "run all" opens a dialog that asks for one.
     wait.until(lambda _: browser.execute_script(f"return {KERNEL}.status === 'idle'"))
     browser.execute_script("window.jupyterapp.commands.execute('notebook:run-all-cells');")
@@ -160,6 +172,33 @@ def test_the_notebooks_pictures_follow(
     folder, address = lab
     shutil.copy(FOLDER / f"{name}.ipynb", folder)
     assert moved_picture(browser, address, name, 600)
+
+
+@pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.ipynb")))
+def test_a_notebook_opens_as_it_is_and_its_formulas_are_typeset(
+    lab: tuple[Path, str], browser: webdriver.Chrome, name: str
+) -> None:
+    folder, address = lab
+    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    shutil.copy(FOLDER / f"{name}.ipynb", folder / f"read_{name}.ipynb")
+    wait = opened(browser, address, f"read_{name}", 120)
+    wait.until(lambda _: browser.execute_script(f"return {MODEL}.cells.length") == len(cells))
+    formulas = 0
+    for place, cell in enumerate(cells):
+        if cell.cell_type != "markdown":
+            continue
+        # JupyterLab has on the page only what is near the window.
+        browser.execute_script(GO_TO, place)
+        shown = f'.jp-Notebook-cell[data-windowed-list-index="{place}"] .jp-RenderedMarkdown'
+        wait.until(lambda _, css=shown: browser.find_elements(By.CSS_SELECTOR, css))
+        part = browser.find_element(By.CSS_SELECTOR, shown)
+        if cell.source.count("$") > 1:
+            wait.until(lambda _, own=part: own.find_elements(By.CSS_SELECTOR, "mjx-container"))
+            formulas += 1
+        assert not part.find_elements(By.CSS_SELECTOR, MISTAKES), cell.source
+    assert not browser.find_elements(By.CSS_SELECTOR, ".jp-Dialog")
+    assert formulas or not any("$" in c.source for c in cells if c.cell_type == "markdown")
 
 
 @pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
