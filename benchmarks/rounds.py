@@ -46,6 +46,7 @@ def bench(
     population: int | None = None,
     configurations: int = 1,
     width: float = 1.0,
+    dtype: str | None = None,
     rivals: bool = True,
     memory: bool = False,
 ) -> dict[str, Any]:
@@ -60,6 +61,7 @@ def bench(
             share the examples of as many as take part. Default: all take part.
         configurations: how many client learning rates train at once (fedlib only).
         width: factor on the network's hidden sizes.
+        dtype: a number format besides float32, in which fedlib is timed, too: the way of that name.
         rivals: whether to time the other ways too.
         memory: whether to find what tensors take in a round of each way, too.
 
@@ -90,6 +92,8 @@ def bench(
     task = _task(load, lambda: load.model(width), cohort, everyone)
     program = _program(task, configurations, where, backend)
     ways: dict[str, Callable[[], object]] = {"fedlib": program.stepper()}
+    if dtype is not None:
+        ways[dtype] = _program(task, configurations, where, backend, dtype).stepper()
     if rivals:
         theirs = _task(load, lambda: load.plain(width), cohort, everyone)
         ways["module"] = _program(theirs, configurations, where, backend).stepper()
@@ -133,12 +137,12 @@ def _bytes(
     return {"fedlib": max(expected.training, expected.evaluation), **found}
 
 
-def _program(task: Task, configurations: int, where: torch.device, backend: str) -> Program:
+def _program(
+    task: Task, configurations: int, where: torch.device, backend: str, dtype: str = "float32"
+) -> Program:
     rates = [0.03 * 0.9**place for place in range(configurations)]
-    runs = [
-        configure(task, "fedavg", rounds=10**6, eval_every=10**6, overrides={"client_lr": rate})
-        for rate in rates
-    ]
+    settings: dict[str, Any] = {"rounds": 10**6, "eval_every": 10**6, "dtype": dtype}
+    runs = [configure(task, "fedavg", overrides={"client_lr": rate}, **settings) for rate in rates]
     return Program(runs, where, backend)
 
 

@@ -40,7 +40,7 @@ def doctor(
     import torch
 
     from fedlib import datasets, files, paths
-    from fedlib.engine import strategy
+    from fedlib.engine import precision, strategy
     from fedlib.engine.device import resolve_device
     from fedlib.results import Store
 
@@ -67,6 +67,7 @@ def doctor(
         "cuda": gpu,
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
+        "bfloat16": _bfloat16(precision.bfloat16_arithmetic()),
         "execution": _execution(where, limits),
         "measured": str(strategy.path()) if strategy.measured(where) else "no: --calibrate does",
         "data root": str(root),
@@ -84,6 +85,16 @@ def doctor(
     lines += [f"  {path}" for path in left] if clean else []
     show(facts, as_json, "\n".join(lines))
     damage.tell()
+
+
+def _bfloat16(instructions: str) -> str:
+    """What the processor's instructions for products in bfloat16 mean for a user, in a line."""
+    if instructions in ("none", "unknown"):
+        return {
+            "none": "not in this processor: float32 is faster",
+            "unknown": "the system does not say whether this processor has it",
+        }[instructions]
+    return f"{instructions}: large convolutions take about half the time with --dtype bfloat16"
 
 
 def _execution(device: torch.device, limits: Limits) -> str:

@@ -238,6 +238,9 @@ def bench(
     width: Annotated[
         list[float] | None, typer.Option(help="Factor on hidden sizes; repeat to compare.")
     ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Time fedlib in this number format, too, e.g. bfloat16.")
+    ] = None,
     rivals: Annotated[
         bool, typer.Option("--rivals/--no-rivals", help="Time the other ways too.")
     ] = True,
@@ -263,6 +266,7 @@ def bench(
             population=everyone,
             configurations=count,
             width=factor,
+            dtype=dtype,
             rivals=rivals,
             memory=memory,
         )

@@ -199,9 +199,12 @@ class Conv2d(nn.Conv2d):
                 padding = (height[0], width[0])
             else:
                 x = same_padding(x, kernel, stride)
-        if groups == 1 and x.device.type == "cpu" and x.dtype == torch.float32:
-            # The CPU's kernels, and the pooling and norms after them, run faster on this layout.
-            x = _channels_last(x)
+        if groups == 1 and x.device.type == "cpu":
+            # The CPU's kernels, and the pooling and norms after them, run faster on these layouts.
+            if torch.is_autocast_enabled("cpu"):
+                x = x.contiguous()
+            elif x.dtype == torch.float32:
+                x = _channels_last(x)
         return F.conv2d(x, weight, bias, stride, padding, groups=groups)
 
     def forward(self, x: Tensor) -> Tensor:
