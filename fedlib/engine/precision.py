@@ -36,15 +36,14 @@ def stored(dtype: str) -> torch.dtype:
 
 
 def check(dtype: str, device: torch.device) -> None:
-    """Refuse a format that the device does not have; warn of one that is slow there.
+    """Refuse a format that the device does not have; warn of one that saves no time there.
 
     Raises:
         Error: TF32 outside CUDA.
     """
     if dtype == "bfloat16" and device.type == "cpu" and bfloat16_arithmetic() == "none":
         warnings.warn(
-            "this processor does not multiply in bfloat16, so dtype 'bfloat16' is slower here than "
-            "'float32'",
+            "this processor does not multiply in bfloat16, so dtype 'bfloat16' saves no time here",
             stacklevel=2,
         )
     if dtype == "tf32" and device.type != "cuda":
@@ -53,12 +52,14 @@ def check(dtype: str, device: torch.device) -> None:
 
 @functools.cache
 def bfloat16_arithmetic(described: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's instructions for products in bfloat16: ``"avx512_bf16"``, ``"none"``.
-
-    ``"unknown"`` where the system does not say.
+    """The processor's instructions for products in bfloat16.
 
     Args:
         described: where Linux lists what the processor has.
+
+    Returns:
+        their names, for instance ``"avx512_bf16"``; ``"none"``; or ``"unknown"`` where the system
+        does not say.
     """
     try:
         lines = described.read_text(encoding="utf-8").splitlines()

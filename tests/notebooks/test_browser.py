@@ -185,7 +185,6 @@ def test_a_notebook_opens_as_it_is_and_its_formulas_are_typeset(
     shutil.copy(FOLDER / f"{name}.ipynb", folder / f"read_{name}.ipynb")
     wait = opened(browser, address, f"read_{name}", 120)
     wait.until(lambda _: browser.execute_script(f"return {MODEL}.cells.length") == len(cells))
-    formulas = 0
     for place, cell in enumerate(cells):
         if cell.cell_type != "markdown":
             continue
@@ -196,10 +195,8 @@ def test_a_notebook_opens_as_it_is_and_its_formulas_are_typeset(
         part = browser.find_element(By.CSS_SELECTOR, shown)
         if cell.source.count("$") > 1:
             wait.until(lambda _, own=part: own.find_elements(By.CSS_SELECTOR, "mjx-container"))
-            formulas += 1
         assert not part.find_elements(By.CSS_SELECTOR, MISTAKES), cell.source
     assert not browser.find_elements(By.CSS_SELECTOR, ".jp-Dialog")
-    assert formulas or not any("$" in c.source for c in cells if c.cell_type == "markdown")
 
 
 @pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
