@@ -246,9 +246,9 @@ def texts(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     """39_delta_sgd_ablation.
 
-    Numbers: those of :func:`table_runs`; resnet_alphas of Figures 4 and 5; epochs, the local ones
-    with which all methods of Table 1 are compared on Figure 5's task (None: Delta-SGD's alone are
-    varied, as in the paper); size_range, of Table 3.
+    Numbers: those of :func:`table_runs`; swept, the tasks of Figures 4 and 5 (None: all), and
+    resnet_alphas of both; epochs, the local ones with which all methods of Table 1 are compared on
+    epochs_task (None: Delta-SGD's alone are varied, as in the paper); size_range, of Table 3.
 
     At the paper preset with the released script's draws, but for ``seeds``, whose seeds vary them.
 
@@ -261,7 +261,7 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     swept = [(TASKS[label], "delta", "delta", "figure4") for label in STATED["figure4"]["tasks"]]
     swept += [(LONGER, "epochs", "local_epochs", "figure5")]
     for task, part, key, figure in swept:
-        if task not in (LONGER, *number(numbers, "tasks", RESNETS)):
+        if task not in number(numbers, "swept", RESNETS):
             continue
         axes = {key: STATED[figure][key]}
         for alpha in number(numbers, "resnet_alphas", STATED[figure]["alphas"]):
@@ -277,7 +277,8 @@ def ablation(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     if numbers.get("epochs") is not None:
         longer = {"local_epochs": numbers["epochs"]}
         every, alphas = {**numbers, "tasks": None}, [again["alpha"]]
-        runs = table_runs([TABLE_1[LONGER]], "more_epochs", seed, every, alphas, authors)
+        table = TABLE_1[number(numbers, "epochs_task", LONGER)]
+        runs = table_runs([table], "more_epochs", seed, every, alphas, authors)
         requests += [replace(run, overrides={**run.overrides, **longer}) for run in runs]
     if preset != "quick":
         requests += made(plain, "fedavg", alphas=[STATED["table6"]["alpha"]])
@@ -306,9 +307,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         {
             **_QUICK,
             **{"resnet_alphas": [0.1], "epochs": 2, "size_range": "20-100"},
-            "tasks": ["fashion_mnist", "cifar10_resnet18"],
+            **{"swept": [TUNED, LONGER], "tasks": ["fashion_mnist", TUNED]},
         },
         ablation,
-        {**_LAPTOP, "tasks": ["fashion_mnist"]},
+        {
+            **{**_LAPTOP, "epochs": 2, "epochs_task": "fashion_mnist"},
+            **{"swept": [TUNED], "tasks": ["fashion_mnist"]},
+        },
     ),
 )

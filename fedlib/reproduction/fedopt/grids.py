@@ -8,7 +8,7 @@ from typing import Any
 
 from fedlib import papers
 from fedlib.errors import Error, require, unknown
-from fedlib.reproduction.request import Experiment, Numbers, Request, grid, repeated
+from fedlib.reproduction.request import Experiment, Numbers, Request, grid, number, repeated
 from fedlib.tasks import settings
 
 # fedlib's task -> the paper's, in the order of Figures 5 to 11.
@@ -29,8 +29,8 @@ RATES = ("client_lr", "server_lr")
 REPEATED = ("stackoverflow_lr", "cifar10")
 # And for every tau these, whose curves are calm enough for differences of 2 points.
 CALM = ("stackoverflow_lr", "emnist_cr")
-# Two cores search these in hours.
-LAPTOP = ("stackoverflow_lr", "stackoverflow_nwp")
+# Two cores search these in hours, in so many rounds: one with rare features, one dense.
+LAPTOP = {"stackoverflow_lr": 500, "emnist_cr": 100}
 # Heat maps and Figure 12 fix it.
 TAU: float = papers.settings("fedopt")["tuning"]["tau_fixed_in_lr_heatmaps"]
 # The paper evaluates every round and averages the last 100; ten of these hundred say the same.
@@ -149,10 +149,10 @@ def learning_rate_grids(preset: str, seed: int, numbers: Numbers) -> list[Reques
     for task in problems(preset):
         reach, points = numbers.get("reach"), numbers.get("points")
         axes = rates(task, points) if reach is None else common(task, reach, points)
+        how = _searched(task, preset, seed, numbers, 0 if preset == "quick" else EVAL_EVERY)
         runs = []
         for algorithm in OPTIMIZERS:
             fixed = {"tau": TAU} if algorithm in ADAPTIVE else {}
-            how = shared(seed, numbers, 0 if preset == "quick" else EVAL_EVERY)
             runs += grid(task, algorithm, "grid", axes, overrides=fixed, **how)
         requests += repeated(runs, numbers.get("seeds") if task in REPEATED else None)
     return requests
@@ -165,11 +165,11 @@ def tau(preset: str, seed: int, numbers: Numbers) -> list[Request]:
     problem's, see :func:`near`; None: the paper's grid), seeds. Part: tau.
     """
     requests = []
-    for task in {"quick": CALM, "laptop": LAPTOP[:1]}.get(preset, tuple(TASKS)):
+    for task in {"quick": CALM, "laptop": tuple(LAPTOP)[:1]}.get(preset, tuple(TASKS)):
         for algorithm in ADAPTIVE:
             for value in axis(task, "tau"):
                 axes = _for_tau(task, algorithm, value, numbers)
-                how = shared(seed, numbers, 5 if preset == "quick" else EVAL_EVERY)
+                how = _searched(task, preset, seed, numbers, 5 if preset == "quick" else EVAL_EVERY)
                 requests += grid(task, algorithm, "tau", {**axes, "tau": [value]}, **how)
     return repeated(requests, numbers.get("seeds"))
 
@@ -192,6 +192,14 @@ def _for_tau(task: str, algorithm: str, value: float, numbers: Numbers) -> dict[
     }
 
 
+def _searched(
+    task: str, preset: str, seed: int, numbers: Numbers, eval_every: int
+) -> dict[str, Any]:
+    """What all requests of a task's grid share."""
+    rounds = LAPTOP[task] if preset == "laptop" else None
+    return shared(seed, {**numbers, "rounds": number(numbers, "rounds", rounds)}, eval_every)
+
+
 def shared(seed: int, numbers: Numbers, eval_every: int) -> dict[str, Any]:
     """What all requests share."""
     return {
@@ -211,9 +219,9 @@ def problems(preset: str) -> list[str]:
 
 
 _QUICK = {"rounds": 30, "reach": 1, "seeds": 3}
-_LAPTOP = {"rounds": 500, "points": 5}
+_LAPTOP = {"points": 5}
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment("30_learning_rate_grids", _QUICK, learning_rate_grids, _LAPTOP),
-    Experiment("31_tau", {"rounds": 50, "reach": 1, "seeds": 3}, tau, {**_LAPTOP, "points": 3}),
+    Experiment("31_tau", {"rounds": 50, "reach": 1, "seeds": 3}, tau, {"points": 3}),
     Experiment("32_client_server_lr", _QUICK, learning_rate_grids, _LAPTOP),
 )
