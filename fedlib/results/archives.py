@@ -33,6 +33,8 @@ from fedlib.results.files import (
 )
 
 log = logging.getLogger("fedlib")
+# Significant digits of published numbers: what float32 has. More would double the archives.
+DIGITS = 7
 
 
 def thin(history: History, clients: bool = True) -> History:
@@ -67,10 +69,22 @@ def thin(history: History, clients: bool = True) -> History:
     )
 
 
+def rounded(history: History) -> History:
+    """A run whose measured numbers have :data:`DIGITS` significant digits; whole ones stay."""
+
+    def short(value: float) -> float:
+        return value if value.is_integer() else float(f"{value:.{DIGITS}g}")
+
+    frame, clients = (
+        part.assign(value=part["value"].map(short)) for part in (history.frame, history.clients)
+    )
+    return dataclasses.replace(history, frame=frame, clients=clients)
+
+
 def write_archive(
     results: Path, name: str, histories: Sequence[History], clients_of: Collection[str] = ()
 ) -> Path:
-    """Publish runs, thinned, in place of an earlier archive of that name.
+    """Publish runs, thinned and rounded, in place of an earlier archive of that name.
 
     The same runs give the same bytes.
 
@@ -93,7 +107,7 @@ def write_archive(
         for folder, history in sorted(by_folder.items()):
             if "created" not in history.meta:
                 raise Error(f"archive {name}: {history!r} does not come from a store")
-            thinned = thin(history, history.config.task["name"] in clients_of)
+            thinned = rounded(thin(history, history.config.task["name"] in clients_of))
             # These two are of the run's own folder.
             meta = {k: v for k, v in thinned.meta.items() if k not in ("files", "parameters")}
             for file, data in pack(thinned, meta).items():
