@@ -260,25 +260,23 @@ def decay(preset: str, seed: int, numbers: Numbers) -> list[Request]:
 SEARCHED = {"reach": 1, "seeds": 3}
 
 
-# On two cores: the printed rates, and FedAvg's for SCAFFOLD, whose own are not printed.
-PRINTED = {"scaffold_grid": 0}
-
-
-def _of_table_1(task: str, tested: int, **quick: Any) -> Experiment:
+def _of_table_1(task: str, tested: int, searched: int = 0, **quick: Any) -> Experiment:
     """The notebook of a column of Table 1.
 
     Args:
         tested: a laptop's rounds from one evaluation to the next.
+        searched: how many half-decades around FedAvg's rates a laptop searches for SCAFFOLD.
     """
     made = partial(convergence, task)
-    laptop = {**PRINTED, "eval_every": tested}
+    laptop = {"scaffold_grid": searched, "eval_every": tested}
     return Experiment(TABLES_1[task].notebook, SEARCHED | quick, made, laptop)
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     _of_table_1("cifar10", 50, eval_every=2),
     _of_table_1("cifar100", 25, eval_every=2),
-    _of_table_1("emnist_cr", 10, epochs=15, eval_every=2),
+    # At FedAvg's rates SCAFFOLD diverges here.
+    _of_table_1("emnist_cr", 10, searched=1, epochs=15, eval_every=2),
     # These two train longest: their own rates only; a search with reach 1 chose them.
     _of_table_1("emnist_ae", 20, eval_every=10, reach=0),
     _of_table_1("shakespeare", 20, epochs=42, eval_every=10, reach=0),
