@@ -35,9 +35,13 @@ def runs(task, **finals):
     return made
 
 
-def verdict(id, task, **finals):
-    notebook = SETUPS[task][0]
-    return claims.judged(claims.EVIDENCE[id], "quick", {notebook: runs(task, **finals)}).verdict
+def verdict(id, task, lost=(), **finals):
+    """Of runs that end so; those of the algorithms in ``lost`` diverged."""
+    made = runs(task, **finals)
+    for run in made:
+        if run.config.algorithm in lost:
+            run.meta["diverged"] = ROUNDS // 2
+    return claims.judged(claims.EVIDENCE[id], "quick", {SETUPS[task][0]: made}).verdict
 
 
 def five(fedavg, fedavgm, fedadagrad, fedadam, fedyogi, **more):
@@ -111,6 +115,12 @@ def test_scaffold_may_not_be_better_than_fedavg_in_the_tasks_metric(
     task, fedavg, scaffold, expected
 ):
     assert verdict("fedopt-scaffold", task, fedavg=fedavg, scaffold=scaffold) == expected
+
+
+def test_a_scaffold_that_diverged_is_worse_than_a_fedavg_that_did_not():
+    ends = {"fedavg": 0.85, "scaffold": 0.87}
+    assert verdict("fedopt-scaffold", "emnist_cr", ["scaffold"], **ends) == HOLDS
+    assert verdict("fedopt-scaffold", "emnist_cr", ["scaffold", "fedavg"], **ends) == FAILS
 
 
 # --- Broken algorithms, from an empty store: some minutes

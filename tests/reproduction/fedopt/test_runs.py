@@ -111,6 +111,20 @@ def test_near_fedavg_scaffold_has_its_very_rates(task):
             parts(notebook, scaffold_grid=-1)
 
 
+def test_a_laptop_trains_adam_centrally_once_for_two_notebooks():
+    # The same runs: what one notebook has stored, the other does not train.
+    alone = {
+        notebook: [
+            (one.rounds, one.eval_every, one.overrides["client_lr"], dict(one.options))
+            for one in experiments.plan(notebook, preset="laptop")
+            if one.overrides.get("base") == "adam"
+        ]
+        for notebook in ("12_emnist_cr", "33_lr_decay_and_centralized")
+    }
+    assert len(alone["12_emnist_cr"]) == 3
+    assert alone["12_emnist_cr"] == alone["33_lr_decay_and_centralized"]
+
+
 def test_scaffolds_grid_ends_where_the_papers_ends():
     # FedAvg's rate on EMNIST AE is two steps from the end.
     near = grids.around("emnist_ae", 3)["client_lr"]
