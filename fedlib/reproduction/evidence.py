@@ -135,7 +135,7 @@ def winners(histories: Sequence[History], *keys: str) -> dict[Any, list[History]
     """Of each algorithm the setting with the smallest training loss, its runs by seed.
 
     The papers' rule, see :func:`fedlib.results.selection.best_setting`. A setting that diverged for
-    some seed loses; if all of an algorithm's did, its first setting is shown.
+    some seed loses; if all of an algorithm's did, the one that got furthest is shown.
 
     Args:
         keys: what to choose within, see :func:`fedlib.results.reading.value`; default the
@@ -144,9 +144,15 @@ def winners(histories: Sequence[History], *keys: str) -> dict[Any, list[History]
     chosen = {}
     for label, runs in reading.group(histories, *(keys or ("algorithm",))).items():
         groups = selection.settings(runs)
-        best = min(groups, key=lambda group: sum(map(selection.training_score, group)))
+        best = min(groups, key=_merit)
         chosen[label] = sorted(best, key=lambda run: run.config.seeds["init"])
     return chosen
+
+
+def _merit(group: Sequence[History]) -> tuple[float, float]:
+    """Smaller is better: the training loss, then how long the runs went on."""
+    survived = min(math.inf if run.diverged is None else run.diverged for run in group)
+    return sum(map(selection.training_score, group)), -survived
 
 
 def best_of(histories: Sequence[History]) -> list[History]:
@@ -166,14 +172,15 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
         of what was tried for one of the rates.
     """
     keys = list(rates or ("client_lr", "server_lr"))
-    rows = []
-    for group in selection.settings(histories):
+    rows, groups = [], selection.settings(histories)
+    for group in groups:
         known = reading.hyperparameters(group[0])
         score = fmean(map(selection.training_score, group))
         rows.append((group[0].config.algorithm, *(known[key] for key in keys), score))
     frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score"])
     by = frame.groupby("algorithm")
-    frame["chosen"] = frame.index.isin(by["score"].idxmin())
+    best = [min(places, key=lambda place: _merit(groups[place])) for places in by.groups.values()]
+    frame["chosen"] = frame.index.isin(best)
     low, high = by[keys].transform("min"), by[keys].transform("max")
     ends = ((frame[keys] == low) | (frame[keys] == high)) & (low < high)
     return frame.assign(edge=frame["chosen"] & ends.any(axis=1))

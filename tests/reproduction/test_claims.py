@@ -109,6 +109,15 @@ def test_winners_have_the_smallest_training_loss_over_the_seeds_and_come_by_seed
     assert chosen == [runs[2], runs[1]] == best_of(runs)
 
 
+def test_where_all_settings_diverged_the_one_that_got_furthest_is_shown(quadratic):
+    runs = [
+        run(quadratic, "scaffold", level(0.5), diverged=lost, client_lr=rate, server_lr=1.0)
+        for rate, lost in ((0.1, 3), (0.2, 7), (0.4, 5))
+    ]
+    assert winners(runs)["scaffold"] == [runs[1]] == best_of(runs)
+    assert searched(runs)["chosen"].tolist() == [False, True, False]
+
+
 def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_grid(quadratic):
     losses = {(0.1, 1.0): 3.0, (0.2, 1.0): 1.0, (0.4, 1.0): 2.0, (0.2, 0.5): 2.0, (0.2, 2.0): 2.0}
     runs = [
