@@ -50,8 +50,8 @@ paper: dict[str, Preset] = {
     },
 }
 laptop = {
-    "cifar10": {**paper["cifar10"], "width": 0.25},
-    "cifar100": {**paper["cifar100"], "width": 0.25, "rounds": 2000},
+    "cifar10": {**paper["cifar10"], "width": 0.25, "rounds": 1000},
+    "cifar100": {**paper["cifar100"], "width": 0.25, "rounds": 1000},
 }
 SMALL = {"network": "mlp", "test_clients": 20, "rounds": 80}
 TENS = {"data": "first_digits", "clients": 150, "examples_per_client": 40}
