@@ -18,6 +18,7 @@ from fedlib.reproduction.evidence import Evidence, Missing, Runs, Statement, abo
 from fedlib.results.reading import client_label, group, hyperparameter
 
 OURS = "delta_sgd"
+DELTA = "0.1"
 LAST = 6  # rounds, at least
 BEHIND, LOSS = 0.02, 0.05
 CHANCE = 1.5  # times the share of one class is near chance
@@ -53,10 +54,11 @@ def columns(histories: Sequence[History], key: str = "") -> Columns:
     """The runs' columns: label -> accuracies by seed, of the seeds that all columns have.
 
     Args:
-        key: a hyperparameter whose values are the labels; default the client optimizers.
+        key: delta, whose values are then the labels; default the client optimizers.
 
     Raises:
-        Missing: no runs, or of a column a label that another one has, or no common seed.
+        Missing: no runs; of a column Delta-SGD's (at delta 0.1) or those of a label that another
+            column has; or no common seed.
     """
     cells: dict[tuple[str, str], list[History]] = {}
     for (task, alpha), runs in group(histories, "task", "option.alpha").items():
@@ -67,9 +69,10 @@ def columns(histories: Sequence[History], key: str = "") -> Columns:
     for (name, label), runs in Runs(cells).items():
         if runs:
             found[name][label] = np.array([*map(last, runs)])
-    every = {label for _, label in cells}
-    for label in every or {OURS}:
-        if not found or any(label not in column for column in found.values()):
+    if not found:
+        raise Missing("runs")
+    for label in sorted({label for _, label in cells} | {DELTA if key else OURS}):
+        if any(label not in column for column in found.values()):
             raise Missing(label)
     return found
 
@@ -82,8 +85,13 @@ def rank(column: Column) -> int:
 def second(column: Column) -> np.ndarray:
     """By how much Delta-SGD is above the best method but one of the others; >= 0: it is first or
     second.
+
+    Raises:
+        Missing: there are not two others.
     """
     others = sorted((label for label in column if label != OURS), key=lambda x: column[x].mean())
+    if len(others) < 2:
+        raise Missing("other client optimizers")
     return column[OURS] - column[others[-2]]
 
 
@@ -129,7 +137,7 @@ def robust(found: Columns) -> list[Statement]:
 
 def best_delta(found: Columns) -> list[Statement]:
     """delta = 0.1 is nowhere more than 2 points behind the best of those tried."""
-    where, gap = worst(found, "0.1")
+    where, gap = worst(found, DELTA)
     return [below(f"delta 0.1 at most {BEHIND} behind the best (farthest: {where})", gap, BEHIND)]
 
 
@@ -147,6 +155,8 @@ def text(found: Columns) -> list[Statement]:
     """SGD and SGD with decay stay near chance on every text, Delta-SGD is far from it."""
     statements = []
     for name, column in found.items():
+        if missing := [label for label in PLAIN if label not in column]:
+            raise Missing(", ".join(missing))
         chance = 1 / CLASSES[name.partition(",")[0]]
         plain = np.max([column[label] for label in PLAIN], axis=0)
         statements += [

@@ -105,6 +105,16 @@ def test_a_table_with_a_hole_is_not_run(base):
     assert verdict("delta-robust", IMAGES, []).verdict == NOT_RUN
 
 
+@pytest.mark.parametrize("stored", [{"sgd": 0.8}, {OURS: 0.8}, {"sgd": 0.8, OURS: 0.8}])
+def test_what_an_interrupted_sweep_has_stored_is_no_verdict(base, stored):
+    variants = [run for part in VARIANTS for run in runs(base, stored, part=part)]
+    assert verdict("delta-epochs", ABLATION, variants).verdict == NOT_RUN
+    texts = runs(base, stored, task="ag_news", alpha=1.0)
+    assert verdict("delta-text", TEXTS, texts).verdict == NOT_RUN
+    deltas = runs(base, {0.01: 0.7, 1.0: 0.8}, part="delta")
+    assert verdict("delta-delta", ABLATION, deltas).verdict == NOT_RUN
+
+
 @pytest.mark.parametrize(("middle", "expected"), [(0.79, HOLDS), (0.77, FAILS)])
 def test_a_delta_of_one_tenth_may_be_two_points_behind(base, middle, expected):
     histories = runs(base, {0.01: 0.70, 0.1: middle, 1.0: 0.80}, part="delta")
