@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ import pandas as pd
 from fedlib.engine.history import History
 from fedlib.results import reading, selection
 
+Key = TypeVar("Key")
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
 
 
@@ -51,6 +52,17 @@ class Runs(dict[Any, list[History]]):
         if not runs:
             raise Missing(label)
         return runs
+
+
+def in_step(groups: Mapping[Key, Mapping[Any, Sequence[History]]]) -> dict[Key, Runs]:
+    """The runs of several groups that are compared seed by seed, of the seeds that all have."""
+    every = Runs(
+        {(key, label): runs for key, group in groups.items() for label, runs in group.items()}
+    )
+    return {
+        key: Runs({label: every.get((key, label), []) for label in group})
+        for key, group in groups.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -230,8 +242,14 @@ def rounds_to(
 
 
 def above(text: str, larger: np.ndarray | float, smaller: np.ndarray | float) -> Statement:
-    """The statement that one number a seed is at least another."""
+    """The statement that one number a seed is at least another.
+
+    Raises:
+        Missing: there are none.
+    """
     margins = np.atleast_1d(np.asarray(larger, float) - np.asarray(smaller, float))
+    if not margins.size:
+        raise Missing(text)
     return Statement(text, tuple(margins.tolist()))
 
 

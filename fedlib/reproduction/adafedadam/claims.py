@@ -16,6 +16,7 @@ from fedlib.reproduction.evidence import (
     above,
     below,
     finals,
+    in_step,
     winners,
 )
 from fedlib.results import reading
@@ -52,10 +53,12 @@ def by_work(histories: Sequence[History]) -> dict[str, Runs]:
     """The runs with as many epochs for all, ``even``, and with drawn ones, ``uneven``."""
     uneven = [tuple(np.atleast_1d(run.config.local_epochs)) == DRAWN_EPOCHS for run in histories]
     kinds = {"even": False, "uneven": True}
-    return {
-        kind: Runs(winners([h for h, drawn in zip(histories, uneven, strict=True) if drawn == is_]))
-        for kind, is_ in kinds.items()
-    }
+    return in_step(
+        {
+            kind: winners([h for h, drawn in zip(histories, uneven, strict=True) if drawn == is_])
+            for kind, is_ in kinds.items()
+        }
+    )
 
 
 def resources(runs: Mapping[str, Runs]) -> list[Statement]:
@@ -68,7 +71,7 @@ def resources(runs: Mapping[str, Runs]) -> list[Statement]:
 def by_level(histories: Sequence[History]) -> dict[float, Runs]:
     """The runs of each concentration beta."""
     levels = reading.group(histories, "option.beta")
-    return {float(beta): Runs(winners(levels.get(beta, ()))) for beta in BETAS}
+    return in_step({float(beta): winners(levels.get(beta, ())) for beta in BETAS})
 
 
 def noniid(runs: Mapping[float, Runs]) -> list[Statement]:
@@ -89,7 +92,7 @@ def by_solver(histories: Sequence[History]) -> dict[str, Runs]:
     columns: dict[str, list[History]] = {}
     for run in histories:
         columns.setdefault(run.meta["plan"]["column"], []).append(run)
-    return {solver: Runs(winners(column)) for solver, column in columns.items()}
+    return in_step({solver: winners(column) for solver, column in columns.items()})
 
 
 def momentum(runs: Mapping[str, Runs]) -> list[Statement]:

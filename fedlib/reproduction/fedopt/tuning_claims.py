@@ -15,6 +15,7 @@ from fedlib.reproduction.evidence import (
     Statement,
     above,
     below,
+    in_step,
     winners,
 )
 from fedlib.reproduction.fedopt import outcomes
@@ -44,12 +45,13 @@ def grid_cells(histories: Sequence[History]) -> pd.DataFrame:
     return cells[seeds == seeds.max()]
 
 
-def _by_seed(numbers: pd.Series, *names: str) -> np.ndarray:
-    """``[seeds, names]`` of numbers by seed and algorithm, of the seeds that have all."""
-    table = numbers.unstack("algorithm").reindex(columns=list(names)).dropna()
+def _by_seed(numbers: pd.Series, *sides: Sequence[str]) -> list[np.ndarray]:
+    """Of each side ``[seeds, names]`` of numbers by seed and algorithm, of the seeds with all."""
+    names = [name for side in sides for name in side]
+    table = numbers.unstack("algorithm").reindex(columns=names).dropna()
     if table.empty:
         raise Missing(str(names))
-    return table.to_numpy(float)
+    return [table[list(side)].to_numpy(float) for side in sides]
 
 
 def easy_to_tune(cells: pd.DataFrame) -> list[Statement]:
@@ -57,7 +59,7 @@ def easy_to_tune(cells: pd.DataFrame) -> list[Statement]:
     statements = []
     for task, part in cells[cells["task"].isin(SPARSE)].groupby("task", sort=False):
         shares = outcomes.good_share(part)
-        ours, plain = _by_seed(shares, "fedadam", "fedyogi"), _by_seed(shares, *PLAIN)
+        ours, plain = _by_seed(shares, ("fedadam", "fedyogi"), PLAIN)
         one = part["algorithm"].nunique() / part.groupby("seed").size().min()
         text = f"{task}: share of good cells, min(FedAdam, FedYogi) > max(FedAvgM, FedAvg)"
         statements.append(above(text, ours.min(axis=1), plain.max(axis=1) + one))
@@ -72,6 +74,8 @@ def fixed_tau(cells: pd.DataFrame) -> list[Statement]:
     chosen = outcomes.tuned(cells, "train_loss", "task", "algorithm", "tau")
     for (task, name), part in chosen.groupby(["task", "algorithm"], sort=False):
         ends = part.pivot(index="seed", columns="tau", values="performance").dropna()
+        if ends.empty:
+            raise Missing(f"{task}, {name}")
         metric = METRICS[part["metric"].iloc[0]]
         best = ends.mean().idxmin() if metric.smaller else ends.mean().idxmax()
         fixed = ends[min(ends.columns, key=lambda tau: abs(tau - TAU))].to_numpy()
@@ -92,7 +96,7 @@ def inverse_rates(cells: pd.DataFrame) -> list[Statement]:
     statements = []
     for task, part in cells[~cells["task"].isin(EXCEPTIONS)].groupby("task", sort=False):
         slopes = outcomes.slopes(part)
-        plain, ours = _by_seed(slopes, *PLAIN), _by_seed(slopes, *ADAPTIVE)
+        plain, ours = _by_seed(slopes, PLAIN, ADAPTIVE)
         off = np.abs(plain + 1).max(axis=1)
         statements.append(below(f"{task}: slopes of FedAvg and FedAvgM within 0.5 of -1", off, 0.5))
         text = f"{task}: slopes of FedAdagrad, FedAdam, FedYogi closer to 0 by 0.1"
@@ -110,8 +114,10 @@ def falling_rates(histories: Sequence[History]) -> dict[str, Runs]:
     parts: dict[str, list[History]] = {"constant": [], "decay": [], "centralized": []}
     for run in histories:
         parts[run.meta["plan"]["part"]].append(run)
-    central = Runs(winners(parts.pop("centralized"), "base"))
-    return {**{part: Runs(winners(runs)) for part, runs in parts.items()}, "centralized": central}
+    central = winners(parts.pop("centralized"), "base")
+    return in_step(
+        {**{part: winners(runs) for part, runs in parts.items()}, "centralized": central}
+    )
 
 
 def decay(kinds: dict[str, Runs]) -> list[Statement]:
@@ -124,6 +130,8 @@ def decay(kinds: dict[str, Runs]) -> list[Statement]:
         above(f"{name}: ExpDecay >= constant rate", *pair)
         for name, *pair in zip(OPTIMIZERS, after, before, strict=True)
     ]
+    if not kinds["centralized"]:
+        raise Missing("centralised runs")
     central = np.max([settled(runs) for runs in kinds["centralized"].values()], axis=0)
     wide, narrow = (np.abs(central - ends).mean(axis=0) for ends in (before, after))
     text = "mean gap to the best centralised optimizer: smaller with ExpDecay by 0.001"

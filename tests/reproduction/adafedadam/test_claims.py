@@ -74,6 +74,7 @@ def test_uneven_work_costs_the_least(quadratic, uneven, expected):
     judged = verdict("ada-resources", "35_resource_heterogeneity", runs)
     assert judged.verdict == expected
     assert judged.statements[0].mean == pytest.approx(uneven - 0.75)
+    assert verdict("ada-resources", "35_resource_heterogeneity", runs[1:]).seeds == 2
 
 
 @pytest.mark.parametrize(("mild", "expected"), [(0.75, HOLDS), (0.55, FAILS), (0.85, FAILS)])
@@ -85,6 +86,7 @@ def test_first_at_every_level_and_further_ahead_where_the_skew_is_strong(quadrat
         for name in FIVE[:-1]:
             runs += seeds(quadratic, name, 0.6 if beta < 1 else mild, **level)
     assert verdict("ada-noniid", "36_noniid_levels", runs).verdict == expected
+    assert verdict("ada-noniid", "36_noniid_levels", runs[:-1]).seeds == 2
 
 
 @pytest.mark.parametrize(("fednova", "expected"), [(0.8, HOLDS), (0.95, FAILS)])
@@ -98,6 +100,7 @@ def test_momentum_helps_and_wins(quadratic, fednova, expected):
     plain_is_missing = [h for h in runs if h.meta["plan"]["column"] != "SGD"]
     assert verdict("ada-momentum", "37_local_solvers", plain_is_missing).verdict == NOT_RUN
     assert verdict("ada-momentum", "37_local_solvers", runs).verdict == expected
+    assert verdict("ada-momentum", "37_local_solvers", runs[:-1]).seeds == 2
 
 
 @pytest.mark.parametrize(
@@ -117,6 +120,8 @@ def test_alpha_exchanges_error_for_evenness(quadratic, spreads, q_error, expecte
     judged = verdict("ada-tradeoff", "34_fairness_tradeoff", runs)
     assert judged.verdict == expected
     assert verdict("ada-tradeoff", "34_fairness_tradeoff", runs[:9]).verdict == NOT_RUN
+    one_alpha = verdict("ada-tradeoff", "34_fairness_tradeoff", [*runs[:3], *runs[9:]])
+    assert one_alpha.verdict == NOT_RUN
 
 
 def backwards(self, server, mean):

@@ -90,6 +90,9 @@ def test_a_fixed_tau_is_judged_at_rates_that_were_tuned_for_each():
     errors = cells("emnist_ae", value(10.8, 10.0), **taus).assign(metric="mse_x1000")
     errors["performance"] = errors["train_loss"]  # small is good
     assert worst(tuning_claims.fixed_tau(errors)) == HOLDS
+    seeds_apart = errors[(errors["tau"] == 0.1) == (errors["seed"] == 0)]
+    with pytest.raises(Missing):
+        tuning_claims.fixed_tau(seeds_apart)
 
 
 def test_slopes_of_the_best_server_rate():
@@ -107,6 +110,8 @@ def test_slopes_of_the_best_server_rate():
     assert worst(tuning_claims.inverse_rates(alike)) == FAILS
     with pytest.raises(Missing):
         tuning_claims.inverse_rates(frame.assign(loss=1.95))
+    hole = inside[(inside["algorithm"] != "fedadam") | (inside["seed"] > 0)]
+    assert {len(statement.margins) for statement in tuning_claims.inverse_rates(hole)} == {2}
 
 
 def ends(level, seed, rounds=30):
@@ -132,6 +137,8 @@ def test_decay_has_to_gain_and_to_narrow_the_gap(gain, verdict):
     statements = tuning_claims.decay(kinds)
     assert len(statements) == len(OPTIMIZERS) + 1 and worst(statements) == verdict
     assert statements[0].margins == pytest.approx([gain] * 3)  # of the last third only
+    with pytest.raises(Missing):
+        tuning_claims.decay(kinds | {"centralized": Runs({})})
 
 
 # --- Broken algorithms, trained from an empty store
