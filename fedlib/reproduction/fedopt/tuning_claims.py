@@ -74,8 +74,8 @@ def fixed_tau(cells: pd.DataFrame) -> list[Statement]:
     chosen = outcomes.tuned(cells, "train_loss", "task", "algorithm", "tau")
     for (task, name), part in chosen.groupby(["task", "algorithm"], sort=False):
         ends = part.pivot(index="seed", columns="tau", values="performance").dropna()
-        if ends.empty:
-            raise Missing(f"{task}, {name}")
+        if ends.empty or len(ends.columns) < 2:
+            raise Missing(f"several tau, {task}, {name}")
         metric = METRICS[part["metric"].iloc[0]]
         best = ends.mean().idxmin() if metric.smaller else ends.mean().idxmax()
         fixed = ends[min(ends.columns, key=lambda tau: abs(tau - TAU))].to_numpy()

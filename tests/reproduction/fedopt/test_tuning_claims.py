@@ -91,8 +91,9 @@ def test_a_fixed_tau_is_judged_at_rates_that_were_tuned_for_each():
     errors["performance"] = errors["train_loss"]  # small is good
     assert worst(tuning_claims.fixed_tau(errors)) == HOLDS
     seeds_apart = errors[(errors["tau"] == 0.1) == (errors["seed"] == 0)]
-    with pytest.raises(Missing):
-        tuning_claims.fixed_tau(seeds_apart)
+    for partial in (seeds_apart, errors[errors["tau"] == 1e-3]):
+        with pytest.raises(Missing):
+            tuning_claims.fixed_tau(partial)
 
 
 def test_slopes_of_the_best_server_rate():
