@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "files",
         "locks",
         "threads",
+        "processor",
         "randomness",
         "losses",
         "component",

@@ -40,8 +40,9 @@ def doctor(
     import torch
 
     from fedlib import datasets, files, paths
-    from fedlib.engine import precision, strategy
+    from fedlib.engine import strategy
     from fedlib.engine.device import resolve_device
+    from fedlib.processor import bfloat16_arithmetic
     from fedlib.results import Store
 
     where = resolve_device(device)
@@ -67,7 +68,7 @@ def doctor(
         "cuda": gpu,
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
-        "bfloat16": _bfloat16(precision.bfloat16_arithmetic()),
+        "bfloat16": _bfloat16(bfloat16_arithmetic()),
         "execution": _execution(where, limits),
         "measured": str(strategy.path()) if strategy.measured(where) else "no: --calibrate does",
         "data root": str(root),

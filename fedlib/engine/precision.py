@@ -9,24 +9,21 @@
 ``bfloat16``
     float32 parameters, updates and losses; the network's forward and backward pass under
     autocast in bfloat16 (softmax regression's closed form and LSTMs stay in float32). It pays where
-    the processor multiplies in this format, see :func:`bfloat16_arithmetic`.
+    the processor multiplies in this format, see :func:`fedlib.processor.bfloat16_arithmetic`.
 """
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedlib.errors import Error
+from fedlib.processor import bfloat16_arithmetic
 
-# What Linux calls the instructions that multiply in bfloat16: Intel's and AMD's, and Arm's.
-INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")
 DTYPES = ("float32", "float64", "tf32", "bfloat16")
 
 
@@ -48,28 +45,6 @@ def check(dtype: str, device: torch.device) -> None:
         )
     if dtype == "tf32" and device.type != "cuda":
         raise Error(f"dtype 'tf32' needs a CUDA device, this run is on {device}; use 'float32'")
-
-
-@functools.cache
-def bfloat16_arithmetic(described: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's instructions for products in bfloat16.
-
-    Args:
-        described: where Linux lists what the processor has.
-
-    Returns:
-        their names, for instance ``"avx512_bf16"``; ``"none"``; or ``"unknown"`` where the system
-        does not say.
-    """
-    try:
-        lines = described.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    flags = next((each for each in lines if each.startswith(("flags", "Features"))), None)
-    if flags is None:
-        return "unknown"
-    names = flags.partition(":")[2].split()
-    return ", ".join(name for name in INSTRUCTIONS if name in names) or "none"
 
 
 def computing(dtype: str, device: torch.device) -> AbstractContextManager[Any]:

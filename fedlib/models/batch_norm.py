@@ -40,7 +40,8 @@ class BatchNorm2d(nn.BatchNorm2d):
             repeats = len(weight) // _groups(self, weight, x, 5)
             x = x.repeat_interleave(repeats, 0) if repeats > 1 else x
         elif x.dim() == 4:
-            return self.rows(x.unsqueeze(0), weight.unsqueeze(0), bias.unsqueeze(0))[0]
+            # Not [0], whose gradient would come in another memory layout, which is slow.
+            return self.rows(x.unsqueeze(0), weight.unsqueeze(0), bias.unsqueeze(0)).squeeze(0)
         else:
             weight, bias = weight.expand(len(x), -1), bias.expand(len(x), -1)
         return self.rows(x, weight, bias)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from fedlib import randomness
 from fedlib.errors import Error, require
+from fedlib.models import convolution
 
 Size = int | tuple[int, int]
 
@@ -112,15 +113,6 @@ def _each_image(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.unflatten(function(x.flatten(0, 1)), 0, x.shape[:2])
 
 
-def _channels_last(images: Tensor) -> Tensor:
-    """The same images with a pixel's channels side by side in memory, so that results are, too."""
-    if images.shape[1] > 1:
-        return images.contiguous(memory_format=torch.channels_last)
-    # With one channel both layouts are the same memory, and only the strides tell.
-    count, _, height, width = images.shape
-    return images.reshape(count, height, width, 1).permute(0, 3, 1, 2)
-
-
 def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
 
@@ -188,7 +180,7 @@ class Conv2d(nn.Conv2d):
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
         stride = (self.stride[0], self.stride[1])
-        padding = self.padding
+        padding = (int(self.padding[0]), int(self.padding[1]))
         if self.same:
             kernel = (self.kernel_size[0], self.kernel_size[1])
             height = same_amounts(x.shape[-2], kernel[0], stride[0])
@@ -200,11 +192,7 @@ class Conv2d(nn.Conv2d):
             else:
                 x = same_padding(x, kernel, stride)
         if groups == 1 and x.device.type == "cpu":
-            # The CPU's kernels, and the pooling and norms after them, run faster on these layouts.
-            if torch.is_autocast_enabled("cpu"):
-                x = x.contiguous()
-            elif x.dtype == torch.float32:
-                x = _channels_last(x)
+            return convolution.on_cpu(x, weight, bias, stride, padding)
         return F.conv2d(x, weight, bias, stride, padding, groups=groups)
 
     def forward(self, x: Tensor) -> Tensor:
