@@ -2,12 +2,12 @@
 
 torch's kernels are at their best where images are large beside the weights. Late layers of a
 network have it the other way round: hundreds of channels, and a few points an image. There the
-gradient of the weights, which those kernels are slowest at, is a matrix product here: what each
-weight met (an image's patches, ``[B * points, h * w * in]``) times the outputs' gradient.
+gradient of the weights, which those kernels are slowest at, is made of matrix products here.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -54,41 +54,55 @@ def _pixels(dtype: torch.dtype) -> bool:
 
 
 class _Late(torch.autograd.Function):
-    """A convolution whose weights' gradient is a matrix product."""
-
-    generate_vmap_rule = True
+    """A convolution whose weights' gradient is a few matrix products."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.stride, ctx.padding = stride, padding
         return F.conv2d(x, weight, None, stride, padding)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, ctx.stride, ctx.padding = inputs
-        ctx.save_for_backward(x, weight)
-
-    @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        (grad,), (x, weight) = grads, ctx.saved_tensors
-        of_x = of_weight = None
-        if ctx.needs_input_grad[0]:
-            mask = [True, False, False]
-            of_x = torch.ops.aten.convolution_backward(
-                *(grad, x, weight, [0], ctx.stride, ctx.padding, [1, 1], False, [0, 0], 1, mask)
-            )[0]
-        if ctx.needs_input_grad[1]:
-            of_weight = _of_weight(grad, x, weight.shape, ctx.stride, ctx.padding)
-        return of_x, of_weight, None, None
+        (grad,), (x, weight), (of_x, of_weight, *_) = grads, ctx.saved_tensors, ctx.needs_input_grad
+        again = torch.is_grad_enabled()  # these gradients will be differentiated
+        by_torch = torch.ops.aten.convolution_backward(
+            *(grad, x, weight, [0], ctx.stride, ctx.padding, [1, 1], False, [0, 0], 1),
+            [of_x, of_weight and again, False],
+        )
+        if not of_weight or again:
+            return by_torch[0], by_torch[1], None, None
+        products = _of_weight(grad, x, weight.shape, ctx.stride, ctx.padding)
+        return by_torch[0], products, None, None
 
 
 def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding: Pair) -> Tensor:
-    """The gradient ``[out, in, h, w]`` by the weights, of the outputs' ``[B, out, H', W']``."""
-    out, inputs, high, wide = shape
-    padded = F.pad(x, (padding[1], padding[1], padding[0], padding[0])).permute(0, 2, 3, 1)
-    met = padded.contiguous().unfold(1, high, stride[0]).unfold(2, wide, stride[1])
-    patches = met.permute(0, 1, 2, 4, 5, 3).reshape(-1, high * wide * inputs)
-    product = grad.transpose(0, 1).reshape(out, -1) @ patches
-    return product.view(out, high, wide, inputs).permute(0, 3, 1, 2).contiguous()
+    """The gradient ``[out, in, h, w]`` by the weights, of the outputs' ``[B, out, H', W']``.
+
+    A product for each point of the kernel: what came of it times what it met. Where that was
+    padding nothing is computed, which of 6 x 6 points and a kernel of 3 x 3 saves a fifth.
+    """
+    out, inputs, *kernel = shape
+    came, met = (each.permute(0, 2, 3, 1).contiguous() for each in (grad, x))
+    down, right = (
+        [_places(came.shape[axis], met.shape[axis], at, step, more) for at in range(points)]
+        for axis, points, step, more in zip((1, 2), kernel, stride, padding, strict=True)
+    )
+    products = grad.new_empty(*kernel, out, inputs)
+    for top, (down_to, down_of) in enumerate(down):
+        for side, (right_to, right_of) in enumerate(right):
+            left = came[:, down_to, right_to].reshape(-1, out).t()
+            torch.mm(left, met[:, down_of, right_of].reshape(-1, inputs), out=products[top, side])
+    return products.permute(2, 3, 0, 1).contiguous()
+
+
+def _places(outputs: int, inputs: int, at: int, stride: int, padding: int) -> tuple[slice, slice]:
+    """Along an axis, the outputs to which the kernel's point ``at`` brings an input, and these."""
+    first = max(0, math.ceil((padding - at) / stride))
+    last = min(outputs - 1, (inputs - 1 + padding - at) // stride)
+    begin = first * stride + at - padding
+    count = max(0, last - first + 1)
+    return slice(first, first + count), slice(begin, begin + count * stride, stride)
 
 
 def _channels_last(images: Tensor) -> Tensor:
