@@ -8,8 +8,9 @@
     float32 whose products use TF32 on CUDA (10 bits of mantissa)
 ``bfloat16``
     float32 parameters, updates and losses; the network's forward and backward pass under
-    autocast in bfloat16 (softmax regression's closed form and LSTMs stay in float32). It pays where
-    the processor multiplies in this format, see :func:`fedlib.processor.bfloat16_arithmetic`.
+    autocast in bfloat16 (but for softmax regression's closed form, LSTMs and, on a CPU, dense
+    layers of few weights or with few examples). It pays where the processor multiplies in this
+    format, see :func:`fedlib.processor.bfloat16_arithmetic`.
 """
 
 from __future__ import annotations

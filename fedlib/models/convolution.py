@@ -27,15 +27,13 @@ USUALLY = 400
 def on_cpu(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair) -> Tensor:
     """``torch.nn.functional.conv2d`` of images ``[B, in, H, W]`` with ``[out, in, h, w]``."""
     if torch.is_autocast_enabled("cpu"):
-        dtype = torch.get_autocast_dtype("cpu")
-        x, weight = x.to(dtype), weight.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
+        x = x.to(torch.get_autocast_dtype("cpu"))
     late = _late(x, weight, stride, padding)
     x = _channels_last(x) if _pixels(x.dtype) and not late else x.contiguous()
-    if late and torch.is_grad_enabled() and weight.requires_grad:
-        y: Tensor = _Late.apply(x, weight, stride, padding)
-        return y if bias is None else y + bias[:, None, None]
-    return F.conv2d(x, weight, bias, stride, padding)
+    if not (late and torch.is_grad_enabled() and weight.requires_grad):
+        return F.conv2d(x, weight, bias, stride, padding)
+    y: Tensor = _Late.apply(x, weight, stride, padding)
+    return y if bias is None else y + bias.to(y.dtype)[:, None, None]
 
 
 def _late(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool:
@@ -58,9 +56,10 @@ class _Late(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.stride, ctx.padding = stride, padding
-        return F.conv2d(x, weight, None, stride, padding)
+        cast = weight.to(x.dtype)  # autocast, if there is one
+        ctx.save_for_backward(x, cast)
+        ctx.stride, ctx.padding, ctx.dtype = stride, padding, weight.dtype
+        return F.conv2d(x, cast, None, stride, padding)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
@@ -70,10 +69,13 @@ class _Late(torch.autograd.Function):
             *(grad, x, weight, [0], ctx.stride, ctx.padding, [1, 1], False, [0, 0], 1),
             [of_x, of_weight and again, False],
         )
-        if not of_weight or again:
-            return by_torch[0], by_torch[1], None, None
-        products = _of_weight(grad, x, weight.shape, ctx.stride, ctx.padding)
-        return by_torch[0], products, None, None
+        if not of_weight:
+            return by_torch[0], None, None, None
+        if again:
+            return by_torch[0], by_torch[1].to(ctx.dtype), None, None
+        found = torch.empty(weight.shape, dtype=ctx.dtype, device=weight.device)
+        found.copy_(_of_weight(grad, x, weight.shape, ctx.stride, ctx.padding))
+        return by_torch[0], found, None, None
 
 
 def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding: Pair) -> Tensor:
@@ -93,7 +95,7 @@ def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding
         for side, (right_to, right_of) in enumerate(right):
             left = came[:, down_to, right_to].reshape(-1, out).t()
             torch.mm(left, met[:, down_of, right_of].reshape(-1, inputs), out=products[top, side])
-    return products.permute(2, 3, 0, 1).contiguous()
+    return products.permute(2, 3, 0, 1)
 
 
 def _places(outputs: int, inputs: int, at: int, stride: int, padding: int) -> tuple[slice, slice]:

@@ -11,16 +11,18 @@ import torch
 import fedlib
 from fedlib.engine import precision
 
+# Tasks, their options, and whether anything of these networks is computed in bfloat16: dense layers
+# are where there are enough examples and weights, LSTMs are not.
 TASKS = [
-    ("emnist_cr", {"network": "paper", "clients": 4, "width": 0.1}),
-    ("emnist_ae", {"network": "paper", "clients": 4, "width": 0.05}),
-    ("shakespeare", {"network": "lstm", "width": 0.125}),
+    ("emnist_cr", {"network": "paper", "clients": 4, "width": 0.1}, True),
+    ("emnist_ae", {"network": "paper", "clients": 4, "width": 0.05}, False),
+    ("shakespeare", {"network": "lstm", "width": 0.125}, False),
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), TASKS)
+@pytest.mark.parametrize(("name", "options", "differs"), TASKS)
 def test_bfloat16_trains_close_to_float32_with_float32_parameters(
-    name: str, options: dict[str, float]
+    name: str, options: dict[str, float], differs: bool
 ) -> None:
     task = fedlib.load_task(name, **options)
     a, b = (
@@ -29,7 +31,7 @@ def test_bfloat16_trains_close_to_float32_with_float32_parameters(
     )
     assert all(tensor.dtype == torch.float32 for tensor in b.params.values())
     one, other = (run.series("loss", "train").to_numpy() for run in (a, b))
-    assert (one != other).any()
+    assert (one != other).any() == differs
     assert abs(one - other).max() < 0.03 * abs(one).max()
 
 

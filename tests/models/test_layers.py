@@ -308,3 +308,28 @@ def test_scaled_counts_are_multiples() -> None:
     assert layers.scaled(64, 0.1, 4) == 8  # 6.4, the nearest multiple of 4
     assert layers.scaled(32, 0.001, 2) == 2
     assert layers.scaled(10, 0.25) == 2
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("examples", "outputs", "dtype"),
+    [(64, 512, torch.bfloat16), (20, 512, torch.float32), (64, 8, torch.float32)],
+)
+def test_autocast_takes_dense_layers_to_bfloat16_where_it_saves_time(
+    rows: int, examples: int, outputs: int, dtype: torch.dtype
+) -> None:
+    # More examples or weights in other rows do not count.
+    leading = (rows,) if rows else ()
+    layer = layers.Linear(256, outputs)
+    named = {
+        name: torch.randn(*leading, *own.shape) * 0.1 for name, own in layer.named_parameters()
+    }
+    put(layer, named)
+    x = torch.randn(*leading, examples, 256)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+        again = layers.linear(layer, x.bfloat16(), named["weight"])
+    assert y.dtype == again.dtype == dtype
+    exact = x @ named["weight"].transpose(-1, -2) + named["bias"].unsqueeze(-2)
+    tolerance = 0.02 if dtype == torch.bfloat16 else 1e-5
+    assert (y.float() - exact).norm() < tolerance * exact.norm()
