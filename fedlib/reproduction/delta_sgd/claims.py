@@ -24,14 +24,15 @@ BEHIND, LOSS = 0.02, 0.05
 CHANCE = 1.5  # times the share of one class is near chance
 LEARNS = 2.0  # times that share is far from it
 CLASSES = {"ag_news": 4, "dbpedia": 14}
-PLAIN = ("sgd", "sgd_decay", "sgdm", "sgdm_decay")
+# Which of Table 2a's methods stay at chance, and some that do not.
+AT_CHANCE, LEARNING = ("sgdm", "sgdm_decay", "adam", "adagrad"), ("sgd", "sps")
 TOO_SHORT = """\
 in forty rounds Delta-SGD is up to 4.5 points behind, at alpha 0.01 behind SGDM with decay, and on \
 the coarse digits with an MLP at alpha 1 three behind SPS; and SGDM loses 4.9 points at most"""
 FROM_SCRATCH = """\
-the network starts from random word vectors, which need many steps: in so few rounds no method \
-without a step size for each coordinate gets anywhere, Delta-SGD included; the paper fine-tunes \
-pretrained ones"""
+the network starts from random word vectors, which need many steps: in so few rounds only methods \
+with a step size for each coordinate get anywhere, and these do not fail, since they have nothing \
+pretrained to spoil"""
 # Parts of notebook 39 and what they vary.
 VARIANTS = {
     "more_epochs": "more local epochs",
@@ -152,16 +153,19 @@ def variants(found: Mapping[str, Columns]) -> list[Statement]:
 
 
 def text(found: Columns) -> list[Statement]:
-    """SGD and SGD with decay stay near chance on every text, Delta-SGD is far from it."""
+    """The methods that are at chance in print stay near it on every text; Delta-SGD is far from it,
+    and no more than 2 points behind the best.
+    """
     statements = []
     for name, column in found.items():
-        if missing := [label for label in PLAIN if label not in column]:
+        if missing := [label for label in (*AT_CHANCE, *LEARNING) if label not in column]:
             raise Missing(", ".join(missing))
         chance = 1 / CLASSES[name.partition(",")[0]]
-        plain = np.max([column[label] for label in PLAIN], axis=0)
+        failed, near = np.max([column[label] for label in AT_CHANCE], axis=0), CHANCE * chance
         statements += [
-            below(f"{name}: SGD's clients < {CHANCE:g} x chance", plain, CHANCE * chance),
+            below(f"{name}: SGDM, Adam and Adagrad < {CHANCE:g} x chance", failed, near),
             above(f"{name}: Delta-SGD > {LEARNS:g} x chance", column[OURS], LEARNS * chance),
+            below(f"{name}: at most {BEHIND} behind the best", behind(column, OURS), BEHIND),
         ]
     return statements
 
