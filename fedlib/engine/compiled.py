@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Extra
 from fedlib.engine.feed import Feed
-from fedlib.engine.oracles import RowsOracle
+from fedlib.engine.oracles import Batch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.vectorized import Vectorized
-from fedlib.errors import Error
+from fedlib.errors import Error, first_line
 from fedlib.task import Task
 
 
@@ -36,3 +40,17 @@ class CompiledOracle(RowsOracle):
         if self.closed_form is not None:
             self.closed_form = torch.compile(self.closed_form, dynamic=False)
         self.losses = torch.compile(self._losses, dynamic=False)
+
+    def _grads(
+        self, x: Tensor, batch: Batch, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor | None]]:
+        try:
+            return super()._grads(x, batch, draw, extra)
+        except RuntimeError as problem:
+            # Of the compiler, which is imported by now.
+            if not isinstance(problem, torch._dynamo.exc.TorchDynamoException):
+                raise
+            name = type(self.model.model).__name__
+            raise Error(
+                f"torch.compile does not take {name}: {first_line(problem)}; use backend='auto'"
+            ) from None

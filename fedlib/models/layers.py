@@ -220,12 +220,12 @@ class Conv2d(nn.Conv2d):
         if rows == 1:
             own = None if bias is None else bias.squeeze(0)
             return self._convolve(x.squeeze(0), weight.squeeze(0), own).unsqueeze(0)
-        y = self._convolve(
-            x.transpose(0, 1).flatten(1, 2),
-            weight.flatten(0, 1),
-            None if bias is None else bias.flatten(),
-            groups,
-        )
+        shifts = None if bias is None else bias.flatten()
+        # torch.compile's convolution takes no bias that is a view of rows (torch 2.11).
+        within = None if torch.compiler.is_compiling() else shifts
+        y = self._convolve(x.transpose(0, 1).flatten(1, 2), weight.flatten(0, 1), within, groups)
+        if within is None and shifts is not None:
+            y = y + shifts[:, None, None]
         return torch.unflatten(y, 1, (rows, -1)).transpose(0, 1)
 
 
