@@ -21,7 +21,15 @@ from fedlib.engine.run import Execution, combinations, ends, grid_frame, labels,
 from fedlib.errors import Error, require, unknown
 from fedlib.results import promises
 from fedlib.results.archives import archives, open_archive
-from fedlib.results.files import Places, Stored, folders, open_run, run_path, write_runs
+from fedlib.results.files import (
+    Places,
+    Stored,
+    folders,
+    open_run,
+    provenance,
+    run_path,
+    write_runs,
+)
 from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
@@ -225,6 +233,8 @@ class Store:
         device = execution.get("device", "auto")
         # One call per program: nothing is shared across programs, and what is finished is safe.
         wanted = list(missing.values())
+        if wanted:
+            provenance()  # now: a checkout may be another one when the runs are stored
         for folder in dict.fromkeys(self.path(run.config).parent for run in wanted):
             files.require_writable(folder)
         for positions in engine.programs(wanted, device):

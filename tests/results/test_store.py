@@ -1,5 +1,6 @@
 """The run store: what is read equals what was computed, and nothing half-written is ever seen."""
 
+import functools
 import json
 import logging
 import os
@@ -48,6 +49,19 @@ def same(a, b):
     for name, tensor in a.params.items():
         assert tensor.dtype == b.params[name].dtype
         assert torch.equal(tensor, b.params[name])
+
+
+def test_the_commit_of_a_run_is_that_of_the_code_that_trained_it(store, quadratic, monkeypatch):
+    commits, execute = ["before"], engine.execute
+    known = functools.cache(lambda: {"commit": commits[-1], "dirty": False})
+    monkeypatch.setattr(store_module, "_commit", known)
+
+    def training(*given, **settings):
+        commits.append("after")  # somebody commits meanwhile
+        return execute(*given, **settings)
+
+    monkeypatch.setattr(engine, "execute", training)
+    assert store.run(quadratic, "fedavg", rounds=1).meta["git"]["commit"] == "before"
 
 
 def leftovers(store):
