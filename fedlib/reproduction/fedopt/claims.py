@@ -20,6 +20,9 @@ from fedlib.reproduction.fedopt.tuning_claims import settled
 
 CURVES = ("curves", "scaffold")
 DENSE = ("fedavgm", "fedadam", "fedyogi")
+QUARTER_OF_THE_ROUNDS = """\
+after a quarter of the rounds FedAvgM, FedAdam and FedYogi are 3.8 to 6.7 points ahead of FedAvg, \
+as claimed, but FedAdagrad is 3.6 behind it; in print, after all rounds, the two are level"""
 
 
 def ahead_on_images(runs: Runs) -> list[Statement]:
@@ -103,7 +106,9 @@ EVIDENCE = (
     Evidence("fedopt-sparse-nwp", _source("stackoverflow_nwp"), sparse_nwp),
     Evidence("fedopt-autoencoder", _source("emnist_ae"), autoencoder),
     Evidence("fedopt-cifar100", _source("cifar100"), ahead_on_images),
-    Evidence("fedopt-cifar10", _source("cifar10"), cifar10),
+    Evidence(
+        "fedopt-cifar10", _source("cifar10"), cifar10, exceptions={"laptop": QUARTER_OF_THE_ROUNDS}
+    ),
     Evidence(
         "fedopt-dense-equal",
         _source("emnist_cr", "centralized") | _source("shakespeare", "centralized"),

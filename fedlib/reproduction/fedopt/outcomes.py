@@ -18,17 +18,21 @@ from fedlib.results.selection import training_score
 
 # A server rate counts as one that trains if it lowers the untrained model's test loss by more.
 TRAINED = 0.1
+# What a run is judged by is a mean of at least so many.
+EVALUATIONS = 6
 _RATES = ("client_lr", "server_lr", "tau")
 _NUMBERS = ["performance", "loss", "initial_loss", "train_loss"]
 
 
 def late(run: History) -> int:
-    """Over how many last rounds a run is judged: a third of a small problem's, of others the 100.
+    """Over how many last rounds a run is judged: a third of a small problem's, of others the 100,
+    or as many as have six evaluations.
 
     With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
-    of a small problem's rounds would be five of them.
+    of a small problem's rounds would be five of them, and a cut run is evaluated now and then.
     """
-    return max(run.window(), min(run.config.rounds // 3, 100))
+    least = max(100, EVALUATIONS * run.config.eval_every)
+    return max(run.window(), min(run.config.rounds // 3, least))
 
 
 def collect(histories: Sequence[History]) -> pd.DataFrame:

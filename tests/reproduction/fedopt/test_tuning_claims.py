@@ -181,3 +181,14 @@ def test_a_broken_algorithm_does_not_show_what_the_paper_claims(id, tmp_path, mo
     torch.set_num_threads(1)
     monkeypatch.setattr(owner, name, broken)
     assert judged(id, notebook, task, tmp_path, **numbers) != HOLDS
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "window"),
+    [(80, 2, 26), (1500, 1, 100), (1500, 10, 100), (1000, 50, 300), (1000, 1000, 333)],
+)
+def test_a_run_is_judged_by_six_evaluations_or_more(rounds, every, window):
+    task = fedlib.load_task("quadratic")
+    config = configure(task, "fedavg", rounds=rounds, eval_every=every).config
+    nothing = pd.DataFrame({name: [] for name in ("round", "split", "metric", "value")})
+    assert outcomes.late(History(nothing, pd.DataFrame(), {}, config, {})) == window
