@@ -24,6 +24,11 @@ QUARTER_OF_THE_ROUNDS = """\
 after a quarter of the rounds FedAvgM, FedAdam and FedYogi are 3.8 to 6.7 points ahead of FedAvg, \
 as claimed, but FedAdagrad is 3.6 behind it; in print, after all rounds, the two are level"""
 
+PLATEAU = """\
+after a third of the rounds FedAdam and FedYogi still draw the mean image, at the rates that are \
+printed for three times as many rounds and 3400 writers; FedAdagrad and FedAvgM have left that \
+plateau, and FedAvg is about to"""
+
 
 def ahead_on_images(runs: Runs) -> list[Statement]:
     """Momentum, FedAdam and FedYogi end more than 2 points above FedAvg."""
@@ -104,7 +109,9 @@ def _source(task: str, *more: str) -> dict[str, tuple[str, ...]]:
 EVIDENCE = (
     Evidence("fedopt-sparse-lr", _source("stackoverflow_lr"), sparse_lr),
     Evidence("fedopt-sparse-nwp", _source("stackoverflow_nwp"), sparse_nwp),
-    Evidence("fedopt-autoencoder", _source("emnist_ae"), autoencoder),
+    Evidence(
+        "fedopt-autoencoder", _source("emnist_ae"), autoencoder, exceptions={"laptop": PLATEAU}
+    ),
     Evidence("fedopt-cifar100", _source("cifar100"), ahead_on_images),
     Evidence(
         "fedopt-cifar10", _source("cifar10"), cifar10, exceptions={"laptop": QUARTER_OF_THE_ROUNDS}
