@@ -17,11 +17,9 @@ from torch import Tensor
 from fedlib.processor import AMX, bfloat16_arithmetic
 
 Pair = tuple[int, int]
-# What makes a layer a late one: so many weights, and so many for each output point of the batch, by
-# number format. Measured on two cores with AMX; see docs/speed.md.
-LATE_WEIGHTS = 2**16
-LATE_WEIGHTS_A_POINT = {torch.bfloat16: 100}
-USUALLY = 400
+# What makes a layer a late one: so many weights, and so many for each output point of the batch, in
+# bfloat16 fewer. Measured on two cores with AMX; see docs/speed.md.
+WEIGHTS, WEIGHTS_A_POINT, BFLOAT16_WEIGHTS_A_POINT = 2**16, 400, 100
 
 
 def on_cpu(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair) -> Tensor:
@@ -40,8 +38,8 @@ def _late(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool:
     """Whether the weights are many beside the outputs' points."""
     sizes = zip(x.shape[-2:], weight.shape[-2:], stride, padding, strict=True)
     high, wide = ((size + 2 * more - kernel) // step + 1 for size, kernel, step, more in sizes)
-    limit = LATE_WEIGHTS_A_POINT.get(x.dtype, USUALLY) * len(x) * high * wide
-    return weight.numel() >= max(LATE_WEIGHTS, limit)
+    least = BFLOAT16_WEIGHTS_A_POINT if x.dtype == torch.bfloat16 else WEIGHTS_A_POINT
+    return weight.numel() >= max(WEIGHTS, least * len(x) * high * wide)
 
 
 def _pixels(dtype: torch.dtype) -> bool:

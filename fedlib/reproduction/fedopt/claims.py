@@ -23,11 +23,10 @@ DENSE = ("fedavgm", "fedadam", "fedyogi")
 QUARTER_OF_THE_ROUNDS = """\
 after a quarter of the rounds FedAvgM, FedAdam and FedYogi are 3.8 to 6.7 points ahead of FedAvg, \
 as claimed, but FedAdagrad is 3.6 behind it; in print, after all rounds, the two are level"""
-
 PLATEAU = """\
 after a third of the rounds FedAdam and FedYogi still draw the mean image, at the rates that are \
 printed for three times as many rounds and 3400 writers; FedAdagrad and FedAvgM have left that \
-plateau, and FedAvg is about to"""
+plateau, and FedAvg has begun to"""
 
 
 def ahead_on_images(runs: Runs) -> list[Statement]:
