@@ -34,7 +34,7 @@ paper: Preset = {
     "network": "vgg11",
     **settings.adafedadam_run(LABEL),
 }
-laptop = {**paper, "examples": AtMost(10_000), "width": 0.125}
+laptop = {**paper, "examples": AtMost(10_000), "width": 0.125, "rounds": 100}
 quick = {
     **paper,
     **{"data": "first_digits", "network": "mlp", "examples": AtMost(1200), "rounds": 100},
