@@ -8,8 +8,9 @@ from the dimensions of their own weight, and layers without parameters use trail
 so a model needs no flag and no second forward function.
 
 Images are ``[..., C, H, W]``. A convolution over rows is one grouped convolution, in memory
-``[B, R * C, H, W]``, and its result is a ``[R, B, C, H, W]`` view of that; the layers here keep
-this layout, so that a sequence of them copies nothing. Plain autograd differentiates everything.
+``[B, R * C, H, W]``, and its result is a ``[R, B, C, H, W]`` view of that; or, where a CPU does
+those slowly, one row after the other, in memory ``[R, B, H, W, C]``. The layers here keep these
+layouts, so that a sequence of them copies nothing. Plain autograd differentiates everything.
 """
 
 from __future__ import annotations
@@ -220,6 +221,11 @@ class Conv2d(nn.Conv2d):
         if rows == 1:
             own = None if bias is None else bias.squeeze(0)
             return self._convolve(x.squeeze(0), weight.squeeze(0), own).unsqueeze(0)
+        if convolution.better_apart(x, weight):
+            biases = [None] * rows if bias is None else bias.unbind(0)
+            inputs = [row for row in x.unbind(0) for _ in range(rows // groups)]
+            images = [*map(self._convolve, inputs, weight.unbind(0), biases)]
+            return torch.unflatten(torch.cat(images), 0, (rows, -1))
         shifts = None if bias is None else bias.flatten()
         # torch.compile's convolution takes no bias that is a view of rows (torch 2.11).
         within = None if torch.compiler.is_compiling() else shifts

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedlib import randomness
 from fedlib.errors import Error
-from fedlib.models import layers
+from fedlib.models import convolution, layers
 
 # (R, G): one row; one configuration on several clients; several configurations on several clients;
 # and several configurations on one client.
@@ -96,10 +96,14 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Oracle, tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize(("rows", "groups"), ROWS)
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "apart"),
+    [*((name, False) for name in LAYERS), *((name, True) for name in LAYERS if "conv" in name)],
+)
 def test_rows_equal_a_loop_of_torch_modules(
-    name: str, rows: int, groups: int, strided: bool
+    name: str, rows: int, groups: int, strided: bool, apart: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(convolution, "PRODUCTS", 1 if apart else math.inf)
     torch.manual_seed(1)
     make, oracle, shape = LAYERS[name]
     if name == "conv, same with stride":
@@ -120,6 +124,23 @@ def test_rows_equal_a_loop_of_torch_modules(
     gradients = torch.autograd.grad((got * direction).sum(), [*leaves, x])
     for one, other in zip(gradients, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("images", "weight", "apart"),
+    [
+        ((10, 64, 1, 28, 28), (10, 10, 1, 5, 5), True),  # MNIST's first convolution
+        ((10, 64, 10, 12, 12), (10, 20, 10, 5, 5), True),
+        ((10, 64, 8, 12, 12), (10, 16, 8, 5, 5), False),  # whole blocks of channels
+        ((10, 10, 1, 8, 8), (10, 8, 1, 3, 3), False),  # scikit-learn's digits: little work
+    ],
+)
+def test_rows_go_one_by_one_where_groups_are_slow(
+    images: tuple[int, ...], weight: tuple[int, ...], apart: bool
+) -> None:
+    assert convolution.better_apart(torch.empty(images), torch.empty(weight)) == apart
+    on_another_device = (torch.empty(size, device="meta") for size in (images, weight))
+    assert not convolution.better_apart(*on_another_device)
 
 
 @pytest.mark.parametrize("name", LAYERS)
