@@ -285,6 +285,17 @@ class LayerNorm(nn.LayerNorm):
         return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
 
 
+def _differentiated(x: Tensor) -> bool:
+    return torch.is_grad_enabled() and x.requires_grad
+
+
+def _largest_of_four(x: Tensor) -> Tensor:
+    """Max-pooling by 2x2, without the places of the maxima, which take torch most of its time."""
+    height, width = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
+    across = torch.maximum(x[..., :height, :width:2], x[..., :height, 1:width:2])
+    return torch.maximum(across[..., ::2, :], across[..., 1::2, :])
+
+
 class MaxPool2d(nn.Module):
     """Maximum over windows of images ``[..., C, H, W]``.
 
@@ -303,6 +314,8 @@ class MaxPool2d(nn.Module):
     def _pool(self, x: Tensor) -> Tensor:
         if self.same:
             x = same_padding(x, self.kernel_size, self.stride, value=-math.inf)
+        if _pair(self.kernel_size) == (2, 2) == _pair(self.stride) and not _differentiated(x):
+            return _largest_of_four(x)
         return F.max_pool2d(x, self.kernel_size, self.stride)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -126,6 +126,21 @@ def test_rows_equal_a_loop_of_torch_modules(
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("size", [(6, 8), (7, 5)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_pooling_is_torchs_with_and_without_gradients(
+    size: tuple[int, int], layout: torch.memory_format
+) -> None:
+    torch.manual_seed(3)
+    x = torch.randn(4, 3, *size).to(memory_format=layout)
+    x[0, 0, 1, 1] = math.nan
+    expected = nn.functional.max_pool2d(x, 2)
+    for differentiated in (False, True):
+        pooled = layers.MaxPool2d(2)(x.clone().requires_grad_(differentiated))
+        torch.testing.assert_close(pooled, expected, rtol=0, atol=0, equal_nan=True)
+        assert pooled.is_contiguous(memory_format=layout)
+
+
 @pytest.mark.parametrize(
     ("images", "weight", "apart"),
     [
