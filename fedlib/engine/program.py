@@ -193,6 +193,7 @@ class Program:
         """The histories, and the state after the last round; ``between`` is called after each."""
         started = time.perf_counter()
         now = self._start() if now is None else now
+        started -= now.spent
         bar = tqdm(
             range(now.done, self.config.rounds),
             initial=now.done,
@@ -207,6 +208,7 @@ class Program:
                 if not now.alive:
                     break
                 self._advance(now, number)
+                now.spent = time.perf_counter() - started
                 between(now)
         self._finish(now, self._finite(now))
         params = [self.model.named(vector) for vector in now.final]

@@ -78,6 +78,7 @@ class Progress:
         server: their server states, ``[C, .]``.
         final: the last finite parameters of every configuration, ``[all, P]``.
         seconds: spent in rounds.
+        spent: seconds in all, also those before the run was stopped and taken up again.
     """
 
     done: int
@@ -85,6 +86,7 @@ class Progress:
     server: State
     final: Tensor
     seconds: float = 0.0
+    spent: float = 0.0
 
 
 class ClientStates:

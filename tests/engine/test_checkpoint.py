@@ -83,6 +83,24 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: P
     assert not (tmp_path / "state").exists()
 
 
+def test_a_run_taken_up_again_counts_the_time_before(tmp_path: Path) -> None:
+    configured = [configure(fedlib.load_task("synthetic", clients=8), "fedavg", rounds=3)]
+    begun = time.perf_counter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "perf_counter", lambda: begun)
+        cut_after(patch, 1)
+        advance = Program._advance
+
+        def slow(self: Program, now: Progress, number: int) -> None:
+            advance(self, now, number)
+            patch.setattr(time, "perf_counter", lambda: begun + 1000)
+
+        patch.setattr(Program, "_advance", slow)
+        with pytest.raises(Cut):
+            execute(configured, checkpoint=tmp_path, checkpoint_every=1)
+    assert execute(configured, checkpoint=tmp_path)[0].meta["seconds"] > 1000
+
+
 def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
     A, b, p = problem()
     task = fedlib.quadratic_task(A, b, p)
