@@ -5,13 +5,16 @@ epoch of SGD, FedAvg. ``module`` is fedlib again, with the network of torch's ow
 other ways have, as a user would write it. ``plain`` deep-copies that for each client and feeds it
 with a DataLoader; ``tight`` keeps one model, resident tensors and fused updates; ``floor`` trains
 one model on the cohort's batches together, which is no federated learning and shows what the
-arithmetic alone costs. Ways take turns, a tenth of a second each, or a round where that is longer,
-so that a busy moment hits all of them.
+arithmetic alone costs. ``pfl`` and ``fedjax`` are pfl-research and FedJAX, each where it is
+installed. Ways take turns, a tenth of a second each, or a round where that is longer, so that a
+busy moment hits all of them.
 """
 
 from __future__ import annotations
 
 import copy
+import importlib
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -22,18 +25,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workloads import RATE, WORKLOADS, Workload
 from fedlib.engine.config import configure
 from fedlib.engine.device import peak_of, resolve_device
 from fedlib.engine.forecast import forecast
 from fedlib.engine.program import BACKENDS, Program
-from fedlib.errors import require, unknown
+from fedlib.errors import Error, require, unknown
 from fedlib.task import ClientData, Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
 BLOCK_SECONDS = 0.1
 # The largest count.
 MOST = 10**6
+# Packages of other frameworks. A file with_NAME.py says how each does a round.
+FRAMEWORKS = ("pfl", "fedjax")
 
 
 def bench(
@@ -102,6 +107,10 @@ def bench(
         ways["plain"] = _plain(load, copy.deepcopy(model), task, where)
         ways["tight"] = _tight(load, copy.deepcopy(model), task, where)
         ways["floor"] = _floor(load, copy.deepcopy(model), task, where)
+        for framework in installed():
+            step = _framework(framework)(load, copy.deepcopy(model), _clients(task), where)
+            if step is not None:
+                ways[framework] = step
     times = _paired(ways, repeats, where)
     ours = times["fedlib"]
     return {
@@ -128,11 +137,30 @@ def bench(
     }
 
 
+def installed() -> list[str]:
+    """The other frameworks that are installed."""
+    return [name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None]
+
+
+def _framework(name: str) -> Callable[..., Callable[[], object] | None]:
+    """What makes a framework's round: ``(workload, server's model, clients, device)``.
+
+    It gives None for a device that it is not timed on.
+    """
+    try:
+        module = importlib.import_module(f"benchmarks.with_{name}")
+    except ImportError as error:
+        raise Error(f"{name} is installed but cannot be imported: {error}") from error
+    make: Callable[..., Callable[[], object] | None] = module.round_of
+    return make
+
+
 def _bytes(
     program: Program, ways: dict[str, Callable[[], object]], device: torch.device
 ) -> dict[str, int]:
     """The most that tensors take in a round of each way, besides data and first models."""
-    found = {way: peak_of(step) for way, step in ways.items() if way != "fedlib"}
+    # Of fedjax's arrays torch knows nothing.
+    found = {way: peak_of(ways[way]) for way in ways if way not in ("fedlib", "fedjax")}
     expected = forecast(program)
     return {"fedlib": max(expected.training, expected.evaluation), **found}
 
@@ -140,7 +168,7 @@ def _bytes(
 def _program(
     task: Task, configurations: int, where: torch.device, backend: str, dtype: str = "float32"
 ) -> Program:
-    rates = [0.03 * 0.9**place for place in range(configurations)]
+    rates = [RATE * 0.9**place for place in range(configurations)]
     settings: dict[str, Any] = {"rounds": 10**6, "eval_every": 10**6, "dtype": dtype}
     runs = [configure(task, "fedavg", overrides={"client_lr": rate}, **settings) for rate in rates]
     return Program(runs, where, backend)
@@ -165,6 +193,13 @@ def _task(load: Workload, model: Callable[[], nn.Module], cohort: int, populatio
 def _cohort(task: Task) -> int:
     """How many clients take part in a round."""
     return len(task.train) if task.clients_per_round is None else task.clients_per_round
+
+
+def _clients(task: Task) -> list[tuple[Tensor, Tensor]]:
+    """The examples of a round's clients."""
+    x, y = task.train.x, task.train.y
+    parts = np.array_split(np.arange(len(x)), _cohort(task))
+    return [(x[part], y[part]) for part in parts]
 
 
 def _paired(
@@ -213,17 +248,13 @@ def _plain(
     load: Workload, server: nn.Module, task: Task, device: torch.device
 ) -> Callable[[], None]:
     """What most repositories do."""
-    data = task.train
-    sets = [
-        TensorDataset(data.x[part], data.y[part])
-        for part in np.array_split(np.arange(len(data.x)), _cohort(task))
-    ]
+    sets = [TensorDataset(x, y) for x, y in _clients(task)]
 
     def step() -> None:
         ends = []
         for own in sets:
             model = copy.deepcopy(server)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
+            optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
             for x, y in DataLoader(own, batch_size=load.batch, shuffle=True):
                 optimizer.zero_grad()
                 _mean(load, model, x.to(device), y.to(device)).backward()
@@ -252,7 +283,7 @@ def _tight(
             for index in order.split(load.batch):
                 grads = torch.autograd.grad(_mean(load, server, x[index], y[index]), parameters)
                 with torch.no_grad():
-                    torch._foreach_add_(parameters, grads, alpha=-0.03)
+                    torch._foreach_add_(parameters, grads, alpha=-RATE)
             ends.append([p.detach().clone() for p in parameters])
         _average(server, ends)
 
@@ -264,7 +295,7 @@ def _floor(
 ) -> Callable[[], None]:
     """One model on all clients' batches at once, in as many steps."""
     x, y = task.train.x.to(device), task.train.y.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
 
     def step() -> None:
         order = torch.randperm(len(x), device=device)

@@ -16,6 +16,8 @@ from fedlib.task import PerExample
 
 # Of the ResNet's norms, as in FedOpt's code.
 EPS = 1e-3
+# Of the clients' SGD.
+RATE = 0.03
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,8 @@ def bench(
 ) -> None:
     """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all.
 
-    "module" is fedlib with the same network of torch's own layers.
+    "module" is fedlib with the same network of torch's own layers. "pfl" and "fedjax" are
+    pfl-research and FedJAX, where they are installed (pip install pfl fedjax).
     """
     measure = checkout_module("rounds").bench
     cohorts: list[int | None] = [*clients] if clients else [None]
@@ -282,6 +283,10 @@ def bench(
     show(results, as_json, columns([tuple(rows[0]), *(tuple(row.values()) for row in rows)]))
 
 
+def _mebibytes(count: int | None) -> str:
+    return "" if count is None else f"{count / 2**20:.1f}"
+
+
 def _timings(result: dict[str, Any], memory: bool) -> dict[str, Any]:
     """A row of the table for people, by heading."""
     names = ("workload", "clients", "population", "configurations", "width", "backend")
@@ -290,6 +295,6 @@ def _timings(result: dict[str, Any], memory: bool) -> dict[str, Any]:
         **{name: result[name] for name in names},
         **{f"{way} s": f"{result['seconds'][way]:.4f}" for way in ways},
         **{f"{way} / fedlib": f"{result['ratios'][way]:.2f}" for way in ways[1:]},
-        **{f"{way} MiB": f"{result['bytes'][way] / 2**20:.1f}" for way in ways if memory},
+        **{f"{way} MiB": _mebibytes(result["bytes"].get(way)) for way in ways if memory},
         "padding": f"{result['padding']:.1%}",
     }

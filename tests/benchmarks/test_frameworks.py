@@ -1,0 +1,158 @@
+"""Other frameworks are timed where they are installed, and do the work that the plain loop does."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import subprocess
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import fedlib
+from fedlib.cli import reports
+from fedlib.paths import project_root
+
+bench = reports.checkout_module("rounds")
+OURS = {"fedlib", "module", "plain", "tight", "floor"}
+CPU = torch.device("cpu")
+
+
+# Client learning rates at which two rounds move every parameter by far more than rounding does.
+RATES = {"W1": 0.03, "W2": 0.1, "W3": 0.03, "W4": 3.0, "W5": 3.0, "P": 0.1}
+
+
+def start(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> tuple:
+    """The workload, its task with three clients, and a small network without random numbers.
+
+    The plain loop takes the examples in their order from now on.
+    """
+    for module in (bench, reports.checkout_module(file)):
+        monkeypatch.setattr(module, "RATE", RATES[name])
+    load = bench.WORKLOADS[name]
+    width = 1.0 if name == "W1" else 0.1
+    task = bench._task(load, lambda: load.model(width), 3, 3)
+    torch.manual_seed(0)
+    network = load.plain(width)
+    for part in network.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+        if isinstance(part, torch.nn.LSTM):
+            # Haiku's LSTM has one bias a layer.
+            part.bias_hh_l0.requires_grad_(False)
+            part.bias_hh_l1.requires_grad_(False)
+    if name == "W5":
+        # At torch's small first weights the gradients of eight sigmoids in a row vanish.
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.mul_(4)
+    monkeypatch.setattr(
+        bench, "DataLoader", lambda data, batch_size, shuffle: DataLoader(data, batch_size)
+    )
+    return load, task, network
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_two_rounds_of_pfl_are_two_of_the_plain_loop(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pfl")
+    load, task, network = start(name, "with_pfl", monkeypatch)
+    plain, theirs = copy.deepcopy(network), copy.deepcopy(network)
+    rounds = (
+        bench._plain(load, plain, task, CPU),
+        bench._framework("pfl")(load, theirs, bench._clients(task), CPU),
+    )
+    for step in rounds * 2:
+        step()
+    assert_same(*([*each.parameters()] for each in (network, plain, theirs)))
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_two_rounds_of_fedjax_are_two_of_the_plain_loop(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fedjax = pytest.importorskip("fedjax")
+    jax = pytest.importorskip("jax")
+    in_order = functools.partial(fedjax.ShuffleRepeatBatchHParams, skip_shuffle=True)
+    monkeypatch.setattr(fedjax, "ShuffleRepeatBatchHParams", in_order)
+    load, task, network = start(name, "with_fedjax", monkeypatch)
+    plain, clients = copy.deepcopy(network), bench._clients(task)
+    loop = bench._plain(load, plain, task, CPU)
+    step = bench._framework("fedjax")(load, network, clients, CPU)
+    for _ in range(2):
+        loop()
+        found = step()
+
+    haiku = reports.checkout_module("with_fedjax")
+    examples = {"x": haiku._array(clients[0][0]), "y": haiku._array(clients[0][1])}
+    before, expected = (
+        haiku.model_of(load, each, examples).init(jax.random.PRNGKey(0))
+        for each in (network, plain)
+    )
+    assert jax.tree_util.tree_structure(found) == jax.tree_util.tree_structure(expected)
+    assert_same(*(jax.tree_util.tree_leaves(tree) for tree in (before, expected, found)))
+
+
+def assert_same(before: list, expected: list, found: list) -> None:
+    """Equal but for rounding (10 steps of a ResNet make it grow), little of what each has moved."""
+    moved = []
+    for three in zip(before, expected, found, strict=True):
+        old, want, have = (np.array(each.tolist()) for each in three)
+        moved.append(abs(want - old).max())
+        # The mean of three equal numbers, those of a frozen bias, is rounded too.
+        assert abs(want - have).max() <= min(1e-5, max(3e-8, 0.01 * moved[-1]))
+    assert max(moved) > 1e-3
+
+
+def test_without_the_packages_the_table_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "FRAMEWORKS", ("no_such_package",))
+    result = bench.bench("W1", repeats=1, clients=2)
+    assert set(result["seconds"]) == OURS
+    assert set(result["ratios"]) == OURS - {"fedlib"}
+    assert not [heading for heading in reports._timings(result, False) if "such" in heading]
+
+
+def test_a_framework_that_is_there_is_a_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for the file that would do its round; ``json`` is always installed."""
+    asked = []
+
+    def round_of(load, server, clients, device):
+        asked.append((load.batch, len(clients), [len(x) for x, _ in clients], device))
+        return lambda: None
+
+    file = ModuleType("benchmarks.with_json")
+    file.round_of = round_of
+    monkeypatch.setitem(sys.modules, "benchmarks.with_json", file)
+    monkeypatch.setattr(bench, "FRAMEWORKS", ("json",))
+    result = bench.bench("W1", repeats=1, clients=2, memory=True)
+    assert set(result["seconds"]) == {*OURS, "json"}
+    assert asked == [(10, 2, [100, 100], CPU)]
+    row = reports._timings(result, True)
+    assert {"json s", "json / fedlib", "json MiB"} <= set(row)
+    assert "json" not in bench.bench("W1", repeats=1, clients=2, rivals=False)["seconds"]
+
+    file.round_of = lambda *_: None
+    assert set(bench.bench("W1", repeats=1, clients=2)["seconds"]) == OURS
+
+
+def test_what_torch_cannot_see_has_an_empty_cell() -> None:
+    result = bench.bench("W1", repeats=1, clients=2, rivals=False, memory=True)
+    result["seconds"]["fedjax"] = result["ratios"]["fedjax"] = 1.0
+    assert reports._timings(result, True)["fedjax MiB"] == ""
+
+
+def test_a_damaged_installation_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "FRAMEWORKS", ("json",))
+    with pytest.raises(fedlib.Error, match="json is installed but cannot be imported"):
+        bench.bench("W1", repeats=1, clients=2)
+
+
+def test_no_framework_is_imported_with_the_benchmark() -> None:
+    names = "{'pfl', 'fedjax', 'jax', 'haiku'}"
+    code = f"import sys, benchmarks.rounds, fedlib.cli; assert not {names} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=project_root())
