@@ -1,8 +1,9 @@
 """What Delta-SGD claims, as statements about runs.
 
-A column is a task at an alpha, as in Table 1. Accuracies are means over the last rounds, at least
-six of them. What the claim says of columns is said of means over the seeds, as it is worded: such a
-statement has one margin.
+A column is a task at an alpha, as in Table 1. Accuracies are means over the last rounds: of a small
+problem at least six, of others the last hundred, or as many as have six evaluations. What the
+claim says of columns is said of means over the seeds, as it is worded: such a statement has one
+margin.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 from fedlib.engine.history import History
 from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, TEXTS
 from fedlib.reproduction.evidence import Evidence, Missing, Runs, Statement, above, below
+from fedlib.reproduction.fedopt import outcomes
 from fedlib.results.reading import client_label, group, hyperparameter
 
 OURS = "delta_sgd"
 DELTA = "0.1"
-LAST = 6  # rounds, at least
+LAST = 6  # rounds of a small problem, at least
 BEHIND, LOSS = 0.02, 0.05
 CHANCE = 1.5  # times the share of one class is near chance
 LEARNS = 2.0  # times that share is far from it
@@ -33,6 +35,12 @@ FROM_SCRATCH = """\
 the network starts from random word vectors, which need many steps: in so few rounds only methods \
 with a step size for each coordinate get anywhere, and these do not fail, since they have nothing \
 pretrained to spoil"""
+EARLY = """\
+after a quarter of Fashion-MNIST's rounds SGDM with decay is 2.6 to 3.8 points ahead of Delta-SGD at \
+alpha 0.1 and 1, with its schedule at the end; in print, after all rounds, Delta-SGD is ahead of it"""
+LONGER_EPOCHS = """\
+with two local epochs SPS and SGD with decay are ahead of Delta-SGD after a quarter of \
+Fashion-MNIST's rounds; with FedProx' loss it is second, under FedAdam first"""
 # Parts of notebook 39 and what they vary.
 VARIANTS = {
     "more_epochs": "more local epochs",
@@ -47,7 +55,8 @@ Columns = Mapping[str, Column]
 
 def last(run: History) -> float:
     """Mean test accuracy over the last rounds; 0 if the run diverged."""
-    value = run.final(window=max(LAST, run.window()))
+    small = run.config.task["preset"] == "quick"
+    value = run.final(window=max(LAST, run.window()) if small else outcomes.late(run))
     return value if np.isfinite(value) else 0.0
 
 
@@ -70,6 +79,8 @@ def columns(histories: Sequence[History], key: str = "") -> Columns:
     for (name, label), runs in Runs(cells).items():
         if runs:
             found[name][label] = np.array([*map(last, runs)])
+    # A column with Delta-SGD alone is another figure's run, and compares nothing.
+    found = {name: column for name, column in found.items() if key or set(column) != {OURS}}
     if not found:
         raise Missing("runs")
     for label in sorted({label for _, label in cells} | {DELTA if key else OURS}):
@@ -180,7 +191,11 @@ def _of_parts(histories: Sequence[History]) -> dict[str, Columns]:
 
 EVIDENCE = (
     Evidence(
-        "delta-robust", {IMAGES: ("table",)}, robust, columns, exceptions={"quick": TOO_SHORT}
+        "delta-robust",
+        {IMAGES: ("table",)},
+        robust,
+        columns,
+        exceptions={"quick": TOO_SHORT, "laptop": EARLY},
     ),
     Evidence("delta-text", {TEXTS: ()}, text, columns, exceptions={"quick": FROM_SCRATCH}),
     Evidence("delta-delta", {ABLATION: ("delta",)}, best_delta, partial(columns, key="delta")),
@@ -191,7 +206,8 @@ EVIDENCE = (
         _of_parts,
         exceptions={
             "quick": "after forty rounds Delta-SGD is within the seeds' spread of second place in"
-            " every variant, for some seeds ahead and for some behind"
+            " every variant, for some seeds ahead and for some behind",
+            "laptop": LONGER_EPOCHS,
         },
     ),
 )

@@ -11,7 +11,7 @@ import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.reproduction import claims
-from fedlib.reproduction.delta_sgd.claims import OURS, VARIANTS
+from fedlib.reproduction.delta_sgd.claims import OURS, VARIANTS, last
 from fedlib.reproduction.delta_sgd.runs import ABLATION, CLIENTS, IMAGES, TEXTS
 from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN
 from fedlib.results import Store
@@ -166,3 +166,24 @@ def test_without_the_bound_on_growth_delta_sgd_is_not_robust(tmp_path, monkeypat
     store = Store(tmp_path, published=())
     (judged,) = claims.judge(["delta-robust"], "quick", store, train=True, progress=False)
     assert judged.verdict == FAILS, judged.frame().to_string()
+
+
+@pytest.mark.parametrize(("preset", "judged"), [("quick", 2), ("laptop", 9)])
+def test_a_cut_run_that_is_tested_now_and_then_is_judged_by_its_last_hundred_rounds(
+    base, preset, judged
+):
+    config = configure(base, "fedavg", rounds=250, eval_every=10).config
+    config.task.update(preset=preset)
+    accuracy = np.linspace(0.1, 0.8, 26)
+    rows = [(10 * place, "test", "accuracy", value) for place, value in enumerate(accuracy)]
+    frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
+    run = History(frame, pd.DataFrame(), {}, config, {"diverged": None})
+    assert last(run) == pytest.approx(accuracy[-judged:].mean())
+
+
+def test_a_column_with_delta_sgd_alone_compares_nothing(base):
+    alone = runs(base, {OURS: 0.1}, task="cifar10_resnet18")
+    known, more = (
+        verdict("delta-robust", IMAGES, table(base) + extra).as_dict() for extra in ([], alone)
+    )
+    assert more["numbers"] == known["numbers"]
