@@ -36,8 +36,8 @@ the network starts from random word vectors, which need many steps: in so few ro
 with a step size for each coordinate get anywhere, and these do not fail, since they have nothing \
 pretrained to spoil"""
 EARLY = """\
-after a quarter of Fashion-MNIST's rounds SGDM with decay is 2.6 to 3.8 points ahead of Delta-SGD at \
-alpha 0.1 and 1, with its schedule at the end; in print, after all rounds, Delta-SGD is ahead of it"""
+after a quarter of Fashion-MNIST's rounds SGDM with decay is 2.6 to 3.8 points ahead of Delta-SGD \
+at alpha 0.1 and 1, its schedule at the end; in print, after all rounds, Delta-SGD is ahead of it"""
 LONGER_EPOCHS = """\
 with two local epochs SPS and SGD with decay are ahead of Delta-SGD after a quarter of \
 Fashion-MNIST's rounds; with FedProx' loss it is second, under FedAdam first"""
