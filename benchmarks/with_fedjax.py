@@ -25,6 +25,7 @@ import fedjax
 from fedjax.algorithms import fed_avg
 
 from benchmarks.workloads import RATE, PlainBlock, PlainShakespeare, Workload
+from fedlib.errors import Error
 from fedlib.losses import cross_entropy, sequence_cross_entropy, squared_error
 
 _entropy = fedjax.metrics.unreduced_cross_entropy_loss
@@ -119,7 +120,7 @@ def _apply(module: nn.Module, x: Any) -> Any:
             return y + _apply(module.shortcut, x)
         case PlainShakespeare():
             return _shakespeare(module, x)
-    raise NotImplementedError(f"a {type(module).__name__} in Haiku")
+    raise Error(f"no Haiku layer is known for a {type(module).__name__}")
 
 
 def _sequence(layers: Sequence[nn.Module], x: Any) -> Any:

@@ -285,10 +285,6 @@ class LayerNorm(nn.LayerNorm):
         return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
 
 
-def _differentiated(x: Tensor) -> bool:
-    return torch.is_grad_enabled() and x.requires_grad
-
-
 def _largest_of_four(x: Tensor) -> Tensor:
     """Max-pooling by 2x2, without the places of the maxima, which take a CPU most of the time."""
     height, width = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
@@ -315,7 +311,8 @@ class MaxPool2d(nn.Module):
         if self.same:
             x = same_padding(x, self.kernel_size, self.stride, value=-math.inf)
         by_two = _pair(self.kernel_size) == (2, 2) == _pair(self.stride)
-        if by_two and x.device.type == "cpu" and not _differentiated(x):
+        differentiated = torch.is_grad_enabled() and x.requires_grad
+        if by_two and x.device.type == "cpu" and not differentiated:
             return _largest_of_four(x)
         return F.max_pool2d(x, self.kernel_size, self.stride)
 
