@@ -46,7 +46,7 @@ def better_apart(x: Tensor, weight: Tensor) -> bool:
     whole = weight.shape[1] % BLOCK == 0 == weight.shape[2] % BLOCK
     if whole or x.device.type != "cpu" or torch.compiler.is_compiling():
         return False
-    points = x.shape[1] * x.shape[-2] * x.shape[-1]
+    points = x.shape[1] * x.shape[-2] * x.shape[-1]  # of the input
     return points * weight[0].numel() >= PRODUCTS
 
 
