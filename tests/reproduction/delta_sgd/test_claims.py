@@ -168,14 +168,14 @@ def test_without_the_bound_on_growth_delta_sgd_is_not_robust(tmp_path, monkeypat
     assert judged.verdict == FAILS, judged.frame().to_string()
 
 
-@pytest.mark.parametrize(("preset", "judged"), [("quick", 2), ("laptop", 9)])
-def test_a_cut_run_that_is_tested_now_and_then_is_judged_by_its_last_hundred_rounds(
-    base, preset, judged
+@pytest.mark.parametrize(("rounds", "every", "judged"), [(40, 2, 7), (250, 10, 9), (2000, 20, 6)])
+def test_a_run_that_is_tested_now_and_then_is_judged_by_six_tests_at_least(
+    base, rounds, every, judged
 ):
-    config = configure(base, "fedavg", rounds=250, eval_every=10).config
-    config.task.update(preset=preset)
-    accuracy = np.linspace(0.1, 0.8, 26)
-    rows = [(10 * place, "test", "accuracy", value) for place, value in enumerate(accuracy)]
+    config = configure(base, "fedavg", rounds=rounds, eval_every=every).config
+    tested = range(0, rounds + 1, every)
+    accuracy = np.linspace(0.1, 0.8, len(tested))
+    rows = [(at, "test", "accuracy", value) for at, value in zip(tested, accuracy, strict=True)]
     frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
     run = History(frame, pd.DataFrame(), {}, config, {"diverged": None})
     assert last(run) == pytest.approx(accuracy[-judged:].mean())
