@@ -26,6 +26,7 @@ from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
 from fedlib.reproduction.listing import task_table
+from fedlib.reproduction.memory import largest
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
 from fedlib.reproduction.mime.claims import RIVALS, chosen, rounds_of
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
@@ -35,6 +36,7 @@ from fedlib.reproduction.sweep import plans
 from fedlib.results import reading
 from fedlib.results.archives import open_archive
 from fedlib.results.store import Store
+from fedlib.tasks import PRESETS
 
 METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
@@ -238,6 +240,32 @@ def _measured(file: str) -> dict[str, str]:
     return words
 
 
+def figures_table() -> str:
+    """From which runs ``fedlib figures`` draws in a fresh clone, a row per paper."""
+    rows = []
+    for paper, label in PAPERS.items():
+        whole, small, some = [], [], []
+        for entry in entries():
+            if entry.paper == paper and entry.draw is not None:
+                preset, memory = largest(_published(), entry)
+                there = memory.of(entry.notebooks).runs
+                missing = [task for task in entry.notebooks if task not in there]
+                if preset == PRESETS[0]:
+                    small.append(entry.id)
+                elif missing:
+                    word, tasks = "without", missing
+                    if len(there) < len(missing):
+                        word, tasks = "only", list(there)
+                    named = _drawn([entry.id]).removeprefix(f"{label} ")
+                    some.append(f"{named} ({word} {', '.join(f'`{task}`' for task in tasks)})")
+                else:
+                    whole.append(entry.id)
+        listed = [_drawn(ids).removeprefix(f"{label} ") for ids in (whole, small)]
+        rows.append((label, listed[0], "; ".join(some), listed[1]))
+    head = ("paper", "the paper's tasks", "some of the paper's tasks", "small problems")
+    return _markdown(head, rows)
+
+
 def laptop_table(paper: str) -> str:
     """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
     makers = {maker for entry in entries() if entry.paper == paper for maker in _makers(entry)}
@@ -305,7 +333,11 @@ def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
 # Which tables stand in which page.
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "notebooks.md": {"notebooks": notebook_table},
-    "results.md": {"verdicts": verdicts_table, "agreement": agreement_table},
+    "results.md": {
+        "verdicts": verdicts_table,
+        "agreement": agreement_table,
+        "figures": figures_table,
+    },
     **{
         f"results/{paper}.md": {
             "claims": partial(claims_table, paper),

@@ -52,6 +52,31 @@ def test_publish_packs_runs_and_what_figures_were_drawn_from(
     ]
 
 
+def test_a_figure_of_a_part_is_published_before_the_notebook_can_draw_it(
+    command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the part that is whole; of the other, of which a run is missing, nothing."""
+    of = {"adafedadam/figure_2": "mu", "adafedadam/figure_3": "curves"}
+    for id, part in of.items():
+        monkeypatch.setitem(draw.ENTRIES, id, dataclasses.replace(draw.entry(id), part=part))
+    assert command(*WORDS)[0] == 0
+    store, to = Store(own_folders / "data" / "runs"), own_folders / "published"
+    kept = [run for run in store.stored() if run.config.algorithm == "fedprox"]
+    gone = next(run for run in store.stored() if run.config.algorithm != "fedprox")
+    (folder,) = store.root.glob(f"*/*-{gone.config.digest}")
+    shutil.rmtree(folder)
+    words = ["publish", "23", "-p", "rounds=2", "--partial", "--to", str(to)]
+    assert "(1 missing)" in command(*words)[1]
+    elsewhere = Store(own_folders / "nothing", published=[to])
+    known = {id: memory.remembered(elsewhere, draw.entry(id), "quick") for id in of}
+    assert not known["adafedadam/figure_3"].runs
+    (runs,) = known["adafedadam/figure_2"].runs.values()
+    assert sorted(runs) == sorted(run.config.digest for run in kept)
+    plans = known["adafedadam/figure_2"].plans
+    assert [plans[digest]["part"] for digest in runs] == ["mu"] * len(kept)
+    assert draw.redraw(["adafedadam/figure_2"], store=elsewhere)
+
+
 def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
     assert command(*WORDS)[0] == 0
     root, to = own_folders / "data" / "runs", own_folders / "published"

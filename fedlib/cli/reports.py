@@ -109,7 +109,10 @@ def figures(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="quick, laptop or paper; default the largest with runs of all tasks."),
+        typer.Option(
+            help="quick, laptop or paper; default for each figure laptop or paper, whichever has "
+            "runs of more of its tasks, and quick where neither has any."
+        ),
     ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,

@@ -278,7 +278,13 @@ def publish(
         if notebook in plans or notebook not in planned:
             groups = survey(store, plans.get(notebook, []), preset, data_root)
             named_so = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
-            made.append(sweep.publish(store, results, notebook, named_so, groups, preset, partial))
+            parts = {}
+            if partial:
+                parts = sweep.stored_parts(store, plans.get(notebook, []), preset, data_root)
+            packed = sweep.publish(
+                store, results, notebook, named_so, groups, preset, partial, parts
+            )
+            made.append(packed)
     text = "\n".join(
         f"{archive['notebook']}: {archive['runs']} runs, {archive['bytes'] / 1e3:.0f} kB, "
         f"{archive['path']}" + (f" ({archive['missing']} missing)" if archive["missing"] else "")

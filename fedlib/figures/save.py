@@ -45,13 +45,14 @@ def save(
     *,
     caption: str,
     histories: Sequence[History],
+    missing: Sequence[str] = (),
     root: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write ``<figures>/<id>.png``, ``.pdf`` (for a table ``.html``), ``.csv`` and ``.json``.
 
     The same figure gives the same PNG, PDF and CSV bytes; a PDF that lies there and belongs to just
     this PNG, these numbers and these versions is kept. When a run used stand-in data or not the
-    paper's settings, a note in the figure's corner says so.
+    paper's settings, or tasks are missing, a note in the figure's corner says so.
 
     Args:
         figure: None for a table.
@@ -59,6 +60,7 @@ def save(
         data: what is drawn, one row per point or cell.
         caption: one or two sentences.
         histories: the runs it was made from; may be empty for a figure without any.
+        missing: tasks that the figure should show and that were not run; the corner names them.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
     Returns:
@@ -72,7 +74,11 @@ def save(
         raise Error(f"figure id is {id!r}; it is <paper>/<name>, for instance 'fedopt/figure_1'")
     if data.empty:
         raise Error(f"figure {id}: no data to draw; check the runs it is made from")
-    about = provenance(histories)
+    about = {**provenance(histories), "missing": list(missing)}
+    if missing:
+        about["corner"] = "; ".join(
+            filter(None, (about["corner"], f"no runs: {', '.join(missing)}"))
+        )
     record = {"id": id, "caption": caption, **about}
     record["versions"] = {n: version(n) for n in ("fedlib", "matplotlib", "pandas", "seaborn")}
     epoch = os.environ.get("SOURCE_DATE_EPOCH")

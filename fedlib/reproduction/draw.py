@@ -1,8 +1,7 @@
 """The figures and tables of this version: how each is drawn, and from which runs it was drawn last.
 
-:func:`draw` remembers the digests of the runs; :func:`redraw` draws again from the stored runs, at
-the largest preset of which all are there, so that one figure never shows two scales.
-Nothing here can train.
+:func:`draw` remembers the digests of the runs; :func:`redraw` draws again from the stored runs of
+one preset, so that no figure sets small problems beside the papers' tasks. Nothing here can train.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def draw(
     require_preset(preset)
     with alone(store, id):
         others = _others(chosen, histories, remembered(store, chosen, preset), store)
-        drawn = _draw(chosen, [*histories, *others], store, root)
+        drawn = _draw(chosen, [*histories, *others], store, root, preset)
         remember(store, id, [*histories, *others], preset)
     return drawn
 
@@ -136,8 +135,8 @@ def redraw(
         ids: see :func:`entries`; default all but those that a notebook draws itself.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
-        preset: of the runs; default for each figure the largest of which all its tasks have runs,
-            see :func:`fedlib.reproduction.memory.largest`.
+        preset: of the runs; default for each figure the one that has runs of most of its tasks
+            on the papers' data, see :func:`fedlib.reproduction.memory.largest`.
 
     Returns:
         the files as :func:`fedlib.figures.save` returns them.
@@ -157,8 +156,8 @@ def redraw(
     load = cache(partial(store.load, params=False))  # figures share many runs
     for chosen in wanted:
         try:
-            runs = [] if chosen.make else _runs(chosen, store, load, preset)
-            made.append(_draw(chosen, runs, store, root).path)
+            scale, runs = ("", []) if chosen.make else _runs(chosen, store, load, preset)
+            made.append(_draw(chosen, runs, store, root, scale).path)
         except Error as problem:
             problems.append(problem)
     if problems:
@@ -168,7 +167,10 @@ def redraw(
     return made
 
 
-def _draw(chosen: Entry, histories: Sequence[History], store: Store, root: Any) -> Drawn:
+def _draw(
+    chosen: Entry, histories: Sequence[History], store: Store, root: Any, preset: str = ""
+) -> Drawn:
+    missing: list[str] = []
     if chosen.make is not None:
         figure, data = chosen.make(store.root.parent)
     else:
@@ -176,8 +178,11 @@ def _draw(chosen: Entry, histories: Sequence[History], store: Store, root: Any) 
         order = list(chosen.notebooks)
         histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
         figure, data = _drawable(chosen)(histories)
-    path = save(figure, chosen.id, data, caption=chosen.caption, histories=histories, root=root)
-    return Drawn(figure, data, path)
+        if preset != PRESETS[0]:  # small problems need not stand for all tasks
+            there = {history.config.task["name"] for history in histories}
+            missing = [task for task in order if task not in there]
+    about: dict[str, Any] = {"caption": chosen.caption, "histories": histories, "missing": missing}
+    return Drawn(figure, data, save(figure, chosen.id, data, root=root, **about))
 
 
 def _drawable(chosen: Entry) -> Callable[[Sequence[History]], Drawing]:
@@ -189,7 +194,8 @@ def _drawable(chosen: Entry) -> Callable[[Sequence[History]], Drawing]:
 
 def _runs(
     chosen: Entry, store: Store, load: Callable[[str], History], preset: str | None
-) -> list[History]:
+) -> tuple[str, list[History]]:
+    """The preset and the runs that a figure is drawn from."""
     _drawable(chosen)
     histories = []
     if preset is None:
@@ -207,4 +213,4 @@ def _runs(
         makers = dict.fromkeys(chosen.notebooks.values())
         ways = " and ".join(how_to_make(maker, preset) for maker in makers)
         raise Error(f"figure {chosen.id} has not been drawn yet at preset {preset}: {ways}")
-    return histories
+    return preset, histories

@@ -38,6 +38,8 @@ class Entry:
         make: of a figure that needs no runs, from the data root to the same. Without ``draw`` and
             ``make`` the notebook draws the figure itself.
         clients: whether it is drawn from the clients' values; published runs keep them then.
+        part: of the notebook's plan, whose runs these are. With it ``fedlib publish --partial``
+            notes those that are stored, before the notebook as a whole can run and draw them.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Entry:
     draw: Callable[[Sequence[History]], Drawing] | None = None
     make: Callable[[Path], Drawing] | None = None
     clients: bool = False
+    part: str = ""
 
     @property
     def paper(self) -> str:

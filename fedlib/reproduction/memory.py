@@ -74,12 +74,17 @@ def remembered(store: Store, entry: Entry, preset: str) -> Memory:
 
 
 def largest(store: Store, entry: Entry) -> tuple[str, Memory]:
-    """The largest preset at which all tasks of a figure have runs, and what is known there.
+    """The preset that a figure is drawn from, and what is known there.
 
-    Where there is none, the preset at which the most have some.
+    Runs on the papers' tasks come before those on small problems, of however few of the figure's
+    tasks: of laptop and paper the preset at which the most tasks have runs (the larger, of as
+    many), and quick where neither has any.
     """
     known = {preset: remembered(store, entry, preset) for preset in reversed(PRESETS)}
-    preset = max(known, key=lambda preset: len(known[preset].of(entry.notebooks).runs))
+    tasks = {preset: len(known[preset].of(entry.notebooks).runs) for preset in known}
+    small = PRESETS[0]
+    real = max((preset for preset in known if preset != small), key=lambda preset: tasks[preset])
+    preset = real if tasks[real] else small
     return preset, known[preset]
 
 

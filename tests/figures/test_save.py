@@ -1,6 +1,7 @@
 """Saving: the picture, its numbers, where they come from, and the note in its corner."""
 
 import dataclasses
+import json
 import os
 import sys
 
@@ -110,6 +111,18 @@ def test_the_corner_has_data_scale_and_seeds_in_a_line(histories):
     whole = as_task(histories[0], preset="paper")
     whole.meta = {**whole.meta, "settings": {"rounds": 4}}
     assert corner([whole]) == ""
+
+
+def test_the_corner_names_tasks_that_were_not_run(tmp_path, histories):
+    data = pd.DataFrame({"x": [1.0]})
+    runs = {"whole": histories, "cut": [as_task(run, preset="laptop") for run in histories]}
+    corners = {}
+    for name, of in runs.items():
+        common = {"caption": "", "histories": of, "missing": ["mnist", "cifar10"]}
+        path = figures.save(Figure(figsize=(2, 1)), f"a/{name}", data, root=tmp_path, **common)
+        corners[name] = json.loads(path.with_suffix(".json").read_text())["corner"]
+    assert corners["whole"].endswith("no runs: mnist, cifar10")
+    assert corners["cut"] == "laptop preset, 4 rounds, 2 seeds; no runs: mnist, cifar10"
 
 
 def test_the_note_tells_stand_ins_and_presets(histories):

@@ -271,15 +271,15 @@ def test_redraw_from_published_runs(quick_pictures, store, histories, tmp_path):
     assert memory.remembered(elsewhere, entry, "quick").runs == {**other, **known.runs}
 
 
-def test_a_figure_shows_the_largest_preset_that_has_all_its_tasks(
+def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
     quick_pictures, store, histories, tmp_path
 ):
-    """Never two presets on one axis: a larger one counts when the last of its tasks is there."""
+    """Never beside small problems; of laptop and paper the one with more of the figure's tasks."""
     tasks = list(draw.entry(FIGURE).notebooks)
     record = tmp_path / "figures" / f"{FIGURE}.json"
     runs = {
         preset: [put(store, as_task(histories[0], task, preset=preset)) for task in tasks]
-        for preset in ("quick", "laptop")
+        for preset in ("quick", "laptop", "paper")
     }
 
     def shown(preset=None):
@@ -289,14 +289,26 @@ def test_a_figure_shows_the_largest_preset_that_has_all_its_tasks(
     def digests(preset):
         return [run.config.digest for run in runs[preset]]
 
+    def missing():
+        return json.loads(record.read_text())["missing"]
+
+    draw.draw(FIGURE, runs["quick"][:1], store=store)
+    assert shown() == digests("quick")[:1] and not missing()  # small problems are fewer
     draw.draw(FIGURE, runs["quick"], store=store)
+    assert shown() == digests("quick")
     draw.draw(FIGURE, runs["laptop"][:1], preset="laptop", store=store)
     assert json.loads(record.read_text())["runs"] == digests("laptop")[:1]
-    assert shown() == digests("quick") and shown("laptop") == digests("laptop")[:1]
+    assert shown() == digests("laptop")[:1] and missing() == tasks[1:]
+    assert json.loads(record.read_text())["corner"].endswith(f"; no runs: {', '.join(tasks[1:])}")
+    assert shown("quick") == digests("quick")
     draw.draw(FIGURE, runs["laptop"][1:], preset="laptop", store=store)
-    assert shown() == digests("laptop") and shown("quick") == digests("quick")
+    assert shown() == digests("laptop") and not missing()
     with pytest.raises(fedlib.Error, match=r"not been drawn yet at preset paper.* --preset paper"):
         shown("paper")
+    draw.draw(FIGURE, runs["paper"][:1], preset="paper", store=store)
+    assert shown() == digests("laptop")
+    draw.draw(FIGURE, runs["paper"][1:], preset="paper", store=store)
+    assert shown() == digests("paper")
     with pytest.raises(fedlib.Error, match="unknown preset 'papre'"):
         shown("papre")
 

@@ -55,8 +55,12 @@ ALPHAS = {
 def problem(run: History) -> str:
     """What was trained: the table's task, or the small problem in its place."""
     task = run.config.task
-    small = task["options"].get("network", "paper") != "paper"
-    return SMALLER[task["name"]][-1] if small else TABLE_1[task["name"]].label
+    return SMALLER[task["name"]][-1] if _small(run) else TABLE_1[task["name"]].label
+
+
+def _small(run: History) -> bool:
+    """Whether this is a run on a small problem in place of the paper's task."""
+    return bool(run.config.task["options"].get("network", "paper") != "paper")
 
 
 def _whole(histories: Sequence[History]) -> bool:
@@ -96,7 +100,7 @@ def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) ->
 
 def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     """Final accuracies along a panel's settings, a line per client optimizer (Figures 2 and 3);
-    above runs at the paper's settings a row of panels as Table 1 prints them.
+    above runs on the paper's tasks a row of panels as Table 1 prints them.
 
     Args:
         panels: those without runs are left out.
@@ -104,17 +108,17 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
-    whole = _whole(histories)
+    small = any(map(_small, histories))
     shown = {
         title: places
-        for title, places in (panels if whole else _small(panels, histories)).items()
+        for title, places in (_of_small(panels, histories) if small else panels).items()
         if any(_at(histories, *place) for place in places.values())
     }
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    sources = ("printed", "ours") if whole else ("ours",)
-    size = (2.5 * len(shown), 1.2 + 1.9 * len(sources))
+    sources = ("ours",) if small else ("printed", "ours")
+    size = (max(4.5, 2.5 * len(shown)), 1.2 + 1.9 * len(sources))
     with style.panels(len(sources), len(shown), size, sharex="col", sharey="col") as (figure, axes):
         rows = axes.reshape(len(sources), -1)
         for column, (title, places) in zip(rows.T, shown.items(), strict=True):
@@ -133,12 +137,14 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
             frame.insert(0, "panel", title)
             frames.append(frame)
         for ax, source in zip(rows[:, 0], sources, strict=True):
-            ax.set_ylabel(f"{source} accuracy (%)" if len(sources) > 1 else "test accuracy (%)")
+            ax.set_ylabel(
+                "test accuracy (%)" if small else f"{source.replace('ours', 'our')} accuracy (%)"
+            )
         shared_legend(figure)
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def _small(panels: Profiles, histories: Sequence[History]) -> Profiles:
+def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
     """The panels of the small problems: over alpha as they are, and from task to task one for each
     alpha, with all problems that were run.
     """
@@ -252,7 +258,7 @@ def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
 
 
 def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
-    return style.panels(1, count, (max(3.2, 2.5 * count), height))
+    return style.panels(1, count, (max(4.5, 2.5 * count), height))
 
 
 def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:

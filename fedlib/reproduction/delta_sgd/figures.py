@@ -12,24 +12,24 @@ from fedlib.reproduction.printed import printed_entry
 from fedlib.reproduction.theory import partitions
 
 _FINAL = "Final test accuracy in percent"
-# A printed table, what it shows, and what a reader must know.
+# A printed table, the part of the plan that has its runs, what it shows, what a reader must know.
 _PRINTED = (
     (
-        *("Table 1", ", with step sizes tuned for CIFAR-10, ResNet-18 and alpha 0.1 only"),
+        *("Table 1", "table", ", with step sizes tuned for CIFAR-10, ResNet-18 and alpha 0.1 only"),
         " Many printed cells are damaged in the text; see unclear.",
     ),
-    ("Table 2a", " on text, with the step sizes tuned for CIFAR-10", ""),
+    ("Table 2a", "table", " on text, with the step sizes tuned for CIFAR-10", ""),
     (
-        *("Table 2b", " with FedProx' loss, alpha 0.01"),
+        *("Table 2b", "fedprox", " with FedProx' loss, alpha 0.01"),
         " Its mu is not printed; 0.01 is that of the authors' commands.",
     ),
     (
-        *("Table 3", " with clients of different sizes, alpha 0.1"),
+        *("Table 3", "sizes", " with clients of different sizes, alpha 0.1"),
         " The printed row of Delta-SGD is absent from the text.",
     ),
-    ("Table 4", " with FedAdam as the server, alpha 0.1", ""),
-    ("Table 5", " with MOON's loss, alpha 0.1", ""),
-    ("Table 6", " with FedProx' loss on all tasks, alpha 0.01", ""),
+    ("Table 4", "fedadam", " with FedAdam as the server, alpha 0.1", ""),
+    ("Table 5", "moon", " with MOON's loss, alpha 0.1", ""),
+    ("Table 6", "fedprox", " with FedProx' loss on all tasks, alpha 0.01", ""),
 )
 
 ENTRIES: tuple[Entry, ...] = (
@@ -40,20 +40,23 @@ ENTRIES: tuple[Entry, ...] = (
         "Marks at the right edge: the accuracy that Table 1 prints.",
         dict.fromkeys((task for task, _ in clients.FIGURE_1), IMAGES),
         partial(clients.curves, clients.FIGURE_1),
+        part="table",
     ),
     Entry(
         "delta_sgd/figure_2",
-        "Final test accuracy over the Dirichlet concentration (Delta-SGD, Figure 2). Runs at "
-        "the paper's settings stand below what Table 1 prints.",
+        "Final test accuracy over the Dirichlet concentration (Delta-SGD, Figure 2). Runs on "
+        "the paper's tasks stand below what Table 1 prints.",
         dict.fromkeys(clients.OVER_ALPHA, IMAGES),
         partial(clients.profiles, clients.FIGURE_2),
+        part="table",
     ),
     Entry(
         "delta_sgd/figure_3",
         "Final test accuracy when the model or the data set changes (Delta-SGD, Figure 3). "
-        "Runs at the paper's settings stand below what Table 1 prints.",
+        "Runs on the paper's tasks stand below what Table 1 prints.",
         dict.fromkeys(TABLE_1, IMAGES),
         partial(clients.profiles, clients.FIGURE_3),
+        part="table",
     ),
     Entry(
         "delta_sgd/figure_4",
@@ -61,6 +64,7 @@ ENTRIES: tuple[Entry, ...] = (
         "accuracy that Table 1 prints for delta = 0.1; the others are not legible.",
         dict.fromkeys(RESNETS, ABLATION),
         clients.delta_sgd_figure_4,
+        part="delta",
     ),
     Entry(
         "delta_sgd/figure_5",
@@ -68,6 +72,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Figure 5).",
         {"cifar100_resnet50": ABLATION},
         clients.delta_sgd_figure_5,
+        part="epochs",
     ),
     Entry(
         "delta_sgd/figure_6",
@@ -75,6 +80,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Marks at the right edge: the accuracy that Table 1 prints.",
         dict.fromkeys(THREE, ABLATION),
         partial(clients.curves, clients.FIGURE_6),
+        part="seeds",
     ),
     Entry(
         "delta_sgd/figure_7",
@@ -92,8 +98,8 @@ ENTRIES: tuple[Entry, ...] = (
         make=lambda _: partitions.delta_sgd_figure_8(),
     ),
     *(
-        printed_entry("delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}")
-        for name, what, more in _PRINTED
+        printed_entry("delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}", part=part)
+        for name, part, what, more in _PRINTED
     ),
     Entry(
         "delta_sgd/table_7",
@@ -101,5 +107,6 @@ ENTRIES: tuple[Entry, ...] = (
         "printed numbers are absent from the paper's text: these are ours alone.",
         dict.fromkeys(THREE, ABLATION),
         clients.delta_sgd_table_7,
+        part="seeds",
     ),
 )

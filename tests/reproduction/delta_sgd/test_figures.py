@@ -34,12 +34,12 @@ def made(tmp_path_factory):
     )
     store = Store(tmp_path_factory.mktemp("runs"), published=())
 
-    def make(task, alpha, label, accuracies, seed=0, small=None, **overrides):
+    def make(task, alpha, label, accuracies, seed=0, small=None, preset="paper", **overrides):
         overrides = {**CLIENTS[label], **overrides}
         run = store.run(tiny, "fedavg", rounds=ROUNDS, seed=seed, overrides=overrides)
         options = {"alpha": alpha} | ({"network": small} if small else {})
         described = {**run.config.task, "name": task, "options": options}
-        described["preset"] = "quick" if small else "paper"
+        described["preset"] = "quick" if small else preset
         config = dataclasses.replace(run.config, task=described)
         rows = [(r, "test", "accuracy", a) for r, a in enumerate(accuracies)]
         frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
@@ -96,6 +96,26 @@ def test_figure_2_is_table_1_above_and_ours_below(made):
     decay = data[data["algorithm"] == "sgd_decay"]
     assert decay["source"].tolist() == ["printed", "ours", "printed"]
     assert data["value"].notna().all() and len(data) == 23 + 4
+
+
+def test_runs_on_cut_data_have_the_papers_panels_and_no_marks(made):
+    """A mark at the edge is the accuracy after all rounds; a panel of its own may stand above."""
+    runs = [
+        made(task, 0.01, label, [0.1, 0.2, 0.3, 0.4, 0.5], preset="laptop")
+        for task in ("mnist", "fashion_mnist")
+        for label in ("sgd", "delta_sgd")
+    ]
+    figure, data = drawn("figure_1", runs)
+    assert [ax.get_title() for ax in figure.axes] == ["MNIST, α = 0.01"]
+    assert "printed" not in data
+    figure, data = drawn("figure_3", runs)
+    above, below = figure.axes
+    assert above.get_title() == "CNN, α = 0.01"
+    assert [ax.get_ylabel() for ax in figure.axes] == [
+        *("printed accuracy (%)", "our accuracy (%)")
+    ]
+    assert np.allclose(line(above, "Δ-SGD").get_ydata(), [97.5, 80.2])
+    assert np.allclose(line(below, "Δ-SGD").get_ydata(), [50, 50])
 
 
 def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
