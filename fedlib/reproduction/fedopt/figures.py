@@ -165,6 +165,7 @@ ENTRIES: tuple[Entry, ...] = (
         "loss by 10 % are left out. Lines are shifted a little apart.",
         dict.fromkeys(TASKS, "32_client_server_lr"),
         tuning.server_against_client,
+        part="grid",
     ),
     Entry(
         "fedopt/figure_13",
