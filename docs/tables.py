@@ -312,7 +312,7 @@ def _makers(entry: Entry) -> set[str]:
 
 def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
     """In which settings of its tasks a plan differs from the paper's."""
-    options = ("width", "words", "examples", "sizes", "network", "rate")
+    options = ("width", "words", "examples", "sizes", "network", "init", "lr_factor")
     cut, whole = (
         task_table(requests, preset, options).set_index("task")
         for requests, preset in ((laptop, "laptop"), (paper, "paper"))

@@ -30,24 +30,24 @@ paper: Preset = {
     "width": 1.0,
     "augment": False,
     "init": "torch",
-    "rate": 1.0,
+    "lr_factor": 1.0,
     "partition": "silos",
     "network": "vgg11",
     **settings.adafedadam_run(LABEL),
 }
-# A fifth of the images and half of the rounds are a tenth of the steps: too few to leave the plateau
-# where torch's initial values put this network, at any rate up to ten times the printed one. From
-# FedNova's values FedAvg's training loss at Dir(0.1) is least at ten times (of 1, 2.5, 5, 10 and 25,
-# after 20 rounds).
+# A fifth of the images and half of the rounds are a tenth of the steps: too few to leave the
+# plateau where torch's initial values put this network, at any rate up to ten times the printed
+# one. From FedNova's values FedAvg's training loss at Dir(0.1) is least at ten times (of 1, 2.5, 5,
+# 10 and 25, after 20 rounds).
 laptop = {
     **paper,
-    **{"examples": AtMost(10_000), "width": 0.125, "rounds": 100, "init": "fednova", "rate": 10.0},
+    **{"examples": AtMost(10_000), "width": 0.125, "rounds": 100, "init": "fednova", "lr_factor": 10.0},
 }
 quick = {
     **paper,
     **{"data": "first_digits", "network": "mlp", "examples": AtMost(1200), "rounds": 100},
 }
-HISTORICAL = {"init": "fednova", "rate": 1.0, "partition": "silos", "network": "vgg11"}
+HISTORICAL = {"init": "fednova", "lr_factor": 1.0, "partition": "silos", "network": "vgg11"}
 HIDDEN = (32,)  # units of the small network
 # The small problem's client rate: the printed one, scaled so that rate times rounds stays.
 CLIENT_LR = SETUP["local_lr"] * paper["rounds"] / quick["rounds"]
@@ -72,7 +72,7 @@ def load(given: Given) -> Task:
             does.
         init: where the convolutions start, ``"torch"`` or ``"fednova"``; see
             :class:`fedlib.models.VGG11`. The small network starts as torch's layers do.
-        rate: factor on the client learning rate of all algorithms.
+        lr_factor: on the client learning rate of all algorithms.
         network: ``"vgg11"``, or ``"mlp"``: one hidden layer of 32 units, whose inputs are the
             pixels in [0, 1]. Its client rate is 0.04: twice the printed one, for half the rounds.
         partition: ``"silos"``, or ``"iid"``, the level that the paper's text adds to Table 6's:
@@ -90,9 +90,9 @@ def load(given: Given) -> Task:
         parts = partitioners.silos(labels, given.clients, given.beta, key(given.seed, "silos"))
     x, y = images.tensor(np.asarray(dataset.train_x)[used]), images.tensor(labels)
     classes = int(dataset.train_y.max()) + 1
-    require(given.rate > 0, "rate", given.rate, "a number > 0")
+    require(given.lr_factor > 0, "lr_factor", given.lr_factor, "a number > 0")
     small = given.network != "vgg11"
-    rate = given.rate * (CLIENT_LR if small else SETUP["local_lr"])
+    rate = given.lr_factor * (CLIENT_LR if small else SETUP["local_lr"])
     require(not small or given.network == "mlp", "network", given.network, "'vgg11' or 'mlp'")
     pixels, pad = math.prod(x.shape[1:]), 4 if given.augment else None
     colours = partial(images.cifar_transform, constants=images.CIFAR10, pad=pad)

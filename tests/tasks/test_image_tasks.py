@@ -220,6 +220,17 @@ def test_the_small_networks_of_the_fair_tasks_see_grey_pixels() -> None:
     assert "pool" not in fedlib.load_task("fair_femnist", preset="paper").options
 
 
+def test_the_cut_silos_start_where_few_steps_train_and_take_ten_times_the_printed_rate() -> None:
+    cut = fedlib.load_task("fair_cifar10", preset="laptop", examples=160)
+    rates = {values["client_lr"] for values in cut.hyperparameters.values()}
+    printed = papers.settings("adafedadam")["setups"]["Cifar10"]["local_lr"]
+    assert len(rates) == 1 and rates.pop() == pytest.approx(10 * printed)
+    assert cut.options["lr_factor"] == 10 and "init" not in cut.options  # FedNova's is not told
+    for preset in ("quick", "paper"):
+        task = fedlib.load_task("fair_cifar10", preset=preset, examples=160)
+        assert "lr_factor" not in task.options  # runs of before the option came answer
+
+
 def test_silos_are_more_alike_with_a_large_beta() -> None:
     spread = [
         fedlib.load_task("fair_cifar10", beta=beta).train.sizes.std() for beta in (0.05, 1.0, 100.0)
@@ -271,6 +282,7 @@ def test_bad_options() -> None:
         ({**resnet, "width": 0}, "width is 0"),
         ({"name": "fair_cifar10", "examples": 0}, "examples is 0"),
         ({"name": "fair_cifar10", "beta": -1}, "beta is -1"),
+        ({"name": "fair_cifar10", "lr_factor": 0}, "lr_factor is 0; allowed: a number > 0"),
         ({"name": "fair_femnist", "clients": 101}, r"clients is 101; allowed: 1\.\.100"),
         ({"name": "emnist_ae", "reduction": "max"}, "reduction is 'max'"),
         ({"name": "emnist_mlp", "data": "mnist"}, "task emnist_mlp: no writer of 'mnist' is in"),
