@@ -41,7 +41,8 @@ paper: Preset = {
 # 10 and 25, after 20 rounds).
 laptop = {
     **paper,
-    **{"examples": AtMost(10_000), "width": 0.125, "rounds": 100, "init": "fednova", "lr_factor": 10.0},
+    **{"examples": AtMost(10_000), "width": 0.125, "rounds": 100},
+    **{"init": "fednova", "lr_factor": 10.0},
 }
 quick = {
     **paper,
