@@ -20,6 +20,8 @@ from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.paths import project_root
+from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
+from fedlib.reproduction.adafedadam.runs import FIVE
 from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
@@ -143,6 +145,23 @@ def ablation_table() -> str:
             rows.append((reached, (label, rate, needed, f"{100 * run.final():.1f}")))
     head = ("line", "client learning rate", "rounds to the target", "accuracy at the end")
     return _markdown(head, [row for _, row in sorted(rows, key=lambda row: row[0])])
+
+
+def levels_table() -> str:
+    """AdaFedAdam's label skews on CIFAR-10, the published runs of the preset laptop: a row a
+    concentration, a column a method, average and worst 30 % of the clients in percent.
+    """
+    archive = project_root() / "data" / "results" / "36_noniid_levels_laptop.zip.xz"
+    ends: dict[float, dict[str, str]] = {}
+    for run in open_archive(archive).values():
+        history = run.history(params=False)
+        numbers = [100 * history.final(name) for name in (AVERAGE, WORST)]
+        row = ends.setdefault(reading.option(history, "beta"), {})
+        row[history.config.algorithm] = " / ".join(map(_number, numbers))
+    rows = [
+        (f"{beta:g}", *(row.get(name, "–") for name in FIVE)) for beta, row in sorted(ends.items())
+    ]
+    return _markdown(("concentration", *(style.look(name).label for name in FIVE)), rows)
 
 
 def _rows_of(base: str) -> list[str]:
@@ -349,6 +368,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
 for _paper in ("adafedadam", "delta_sgd"):
     PAGES[f"results/{_paper}.md"]["scale"] = partial(scale_table, _paper)
 PAGES["results/mime.md"] |= {"table 2": mime_table, "ablation": ablation_table}
+PAGES["results/adafedadam.md"]["levels"] = levels_table
 
 
 def filled(page: str, text: str) -> str:

@@ -180,7 +180,10 @@ EVIDENCE = (
         by_level,
         exceptions={
             "quick": "at beta 0.05 FedNova is level with AdaFedAdam, and the lead over FedAvg does "
-            "not differ by more than the seeds do"
+            "not differ by more than the seeds do",
+            "laptop": "AdaFedAdam leads on average by 1 to 5 points from beta 0.1 on, but FedAvg "
+            "is level with it at 0.05, so that the lead shrinks as the skew grows; for the worst "
+            "30 % it is ahead at every beta, by 4 to 7 points",
         },
     ),
     Evidence(
