@@ -27,8 +27,9 @@ from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
+from fedlib.reproduction.fedopt.tuning_claims import settled
 from fedlib.reproduction.listing import task_table
-from fedlib.reproduction.memory import largest
+from fedlib.reproduction.memory import preferred
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
 from fedlib.reproduction.mime.claims import RIVALS, chosen, rounds_of
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
@@ -155,7 +156,7 @@ def levels_table() -> str:
     ends: dict[float, dict[str, str]] = {}
     for run in open_archive(archive).values():
         history = run.history(params=False)
-        numbers = [100 * history.final(name) for name in (AVERAGE, WORST)]
+        numbers = [100 * float(settled([history], name)[0]) for name in (AVERAGE, WORST)]
         row = ends.setdefault(reading.option(history, "beta"), {})
         row[history.config.algorithm] = " / ".join(map(_number, numbers))
     rows = [
@@ -266,7 +267,7 @@ def figures_table() -> str:
         whole, small, some = [], [], []
         for entry in entries():
             if entry.paper == paper and entry.draw is not None:
-                preset, memory = largest(_published(), entry)
+                preset, memory = preferred(_published(), entry)
                 there = memory.of(entry.notebooks).runs
                 missing = [task for task in entry.notebooks if task not in there]
                 if preset == PRESETS[0]:

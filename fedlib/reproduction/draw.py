@@ -22,7 +22,7 @@ from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
 from fedlib.reproduction.entry import Drawing, Drawn, Entry
 from fedlib.reproduction.fedopt import figures as fedopt
-from fedlib.reproduction.memory import Memory, alone, largest, remember, remembered
+from fedlib.reproduction.memory import Memory, alone, preferred, remember, remembered
 from fedlib.reproduction.mime import figures as mime
 from fedlib.reproduction.theory import figures as theory
 from fedlib.results.store import Store
@@ -136,7 +136,7 @@ def redraw(
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
         preset: of the runs; default for each figure the one that has runs of most of its tasks
-            on the papers' data, see :func:`fedlib.reproduction.memory.largest`.
+            on the papers' data, see :func:`fedlib.reproduction.memory.preferred`.
 
     Returns:
         the files as :func:`fedlib.figures.save` returns them.
@@ -199,7 +199,7 @@ def _runs(
     _drawable(chosen)
     histories = []
     if preset is None:
-        preset, memory = largest(store, chosen)
+        preset, memory = preferred(store, chosen)
     else:
         memory = remembered(store, chosen, preset)
     for task, notebook in chosen.notebooks.items():

@@ -73,7 +73,7 @@ def remembered(store: Store, entry: Entry, preset: str) -> Memory:
     return memory
 
 
-def largest(store: Store, entry: Entry) -> tuple[str, Memory]:
+def preferred(store: Store, entry: Entry) -> tuple[str, Memory]:
     """The preset that a figure is drawn from, and what is known there.
 
     Runs on the papers' tasks come before those on small problems, of however few of the figure's

@@ -1,4 +1,8 @@
-"""What AdaFedAdam claims, as statements about runs."""
+"""What AdaFedAdam claims, as statements about runs.
+
+Values are means over the last rounds, see :func:`fedlib.reproduction.fedopt.outcomes.late`: on few
+silos with label skew the curves jump, and a cut run's last percent of rounds is one evaluation.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,10 @@ from fedlib.reproduction.evidence import (
     Statement,
     above,
     below,
-    finals,
     in_step,
     winners,
 )
+from fedlib.reproduction.fedopt.tuning_claims import settled
 from fedlib.results import reading
 
 # How each number over the clients is measured: weighted by examples, as Table 5's averages.
@@ -31,12 +35,12 @@ REAL = ("laptop", "paper")  # Synthetic has the paper's settings at both
 
 def _others(runs: Mapping[str, Sequence[History]], names: Iterable[str], metric: str) -> np.ndarray:
     """Each seed's values, ``[algorithms, seeds]``, of all but AdaFedAdam."""
-    return np.array([finals(runs[name], metric) for name in names if name != OURS])
+    return np.array([settled(runs[name], metric) for name in names if name != OURS])
 
 
 def best(runs: Runs) -> list[Statement]:
     """AdaFedAdam has the best average and worst 30 %, and the least spread or within noise."""
-    ours = {metric: finals(runs[OURS], metric) for metric in (AVERAGE, WORST, SPREAD)}
+    ours = {metric: settled(runs[OURS], metric) for metric in (AVERAGE, WORST, SPREAD)}
     theirs = {metric: _others(runs, SIX, metric) for metric in ours}
     return [
         above("average: AdaFedAdam > the other five", ours[AVERAGE], theirs[AVERAGE].max(0)),
@@ -63,7 +67,7 @@ def by_work(histories: Sequence[History]) -> dict[str, Runs]:
 
 def resources(runs: Mapping[str, Runs]) -> list[Statement]:
     """From even to uneven work AdaFedAdam loses the least accuracy of the five."""
-    lost = {name: finals(runs["even"][name]) - finals(runs["uneven"][name]) for name in FIVE}
+    lost = {name: settled(runs["even"][name]) - settled(runs["uneven"][name]) for name in FIVE}
     least = np.min([lost[name] for name in FIVE if name != OURS], axis=0)
     return [below("loss by uneven work: AdaFedAdam < the other four", lost[OURS], least)]
 
@@ -76,8 +80,8 @@ def by_level(histories: Sequence[History]) -> dict[float, Runs]:
 
 def noniid(runs: Mapping[float, Runs]) -> list[Statement]:
     """AdaFedAdam is first at every beta; its lead over FedAvg is larger at the least than at 1."""
-    ours = {beta: finals(own[OURS]) for beta, own in runs.items()}
-    lead = {beta: ours[beta] - finals(runs[beta]["fedavg"]) for beta in (min(runs), max(runs))}
+    ours = {beta: settled(own[OURS]) for beta, own in runs.items()}
+    lead = {beta: ours[beta] - settled(runs[beta]["fedavg"]) for beta in (min(runs), max(runs))}
     first = [
         above(f"beta {beta:g}: AdaFedAdam > the other four", ours[beta], highest)
         for beta, own in runs.items()
@@ -99,9 +103,9 @@ def momentum(runs: Mapping[str, Runs]) -> list[Statement]:
     """Momentum on the clients does not hurt AdaFedAdam, and with it AdaFedAdam is first."""
     if "SGD" not in runs or len(runs) < 2:
         raise Missing("local solvers")
-    plain, statements = finals(runs["SGD"][OURS]), []
+    plain, statements = settled(runs["SGD"][OURS]), []
     for solver, own in runs.items():
-        ours = finals(own[OURS])
+        ours = settled(own[OURS])
         if solver != "SGD":
             statements.append(above(f"AdaFedAdam: {solver} >= SGD", ours, plain))
             highest = _others(own, SIX, AVERAGE).max(0)
@@ -130,8 +134,8 @@ def tradeoff(runs: Mapping[tuple[str, float], Sequence[History]]) -> list[Statem
     """
     points = {}
     for label, own in runs.items():
-        error = 1 - finals(own, AVERAGE)
-        points[label] = np.array([error, finals(own, SPREAD) / error])  # [2, seeds]
+        error = 1 - settled(own, AVERAGE)
+        points[label] = np.array([error, settled(own, SPREAD) / error])  # [2, seeds]
     alphas = sorted(value for name, value in points if name == OURS and value >= 1)
     if len(alphas) < 2:
         raise Missing("alphas")
@@ -148,7 +152,15 @@ def tradeoff(runs: Mapping[tuple[str, float], Sequence[History]]) -> list[Statem
 
 
 EVIDENCE = (
-    Evidence("ada-best", {notebook: () for _, notebook, _ in SETUPS.values()}, best),
+    Evidence(
+        "ada-best",
+        {notebook: () for _, notebook, _ in SETUPS.values()},
+        best,
+        exceptions={
+            "laptop": "first on FEMNIST and Synthetic; on CIFAR-10's silos, after 100 rounds, a "
+            "point behind FedAvg on average, and behind FedNova for the worst 30 %"
+        },
+    ),
     Evidence(
         "ada-tradeoff",
         {"34_fairness_tradeoff": ("alpha", "q")},
@@ -181,9 +193,8 @@ EVIDENCE = (
         exceptions={
             "quick": "at beta 0.05 FedNova is level with AdaFedAdam, and the lead over FedAvg does "
             "not differ by more than the seeds do",
-            "laptop": "AdaFedAdam leads on average by 1 to 5 points from beta 0.1 on, but FedAvg "
-            "is level with it at 0.05, so that the lead shrinks as the skew grows; for the worst "
-            "30 % it is ahead at every beta, by 4 to 7 points",
+            "laptop": "AdaFedAdam leads by six points at beta 0.5 and 1, and is a point behind "
+            "FedAvg at 0.05 and 0.1: after so few rounds the lead shrinks as the skew grows",
         },
     ),
     Evidence(

@@ -117,7 +117,9 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    sources = ("ours",) if small else ("printed", "ours")
+    sources = {"printed": "printed accuracy (%)", "ours": "our accuracy (%)"}
+    if small:
+        sources = {"ours": "test accuracy (%)"}
     size = (max(4.5, 2.5 * len(shown)), 1.2 + 1.9 * len(sources))
     with style.panels(len(sources), len(shown), size, sharex="col", sharey="col") as (figure, axes):
         rows = axes.reshape(len(sources), -1)
@@ -137,9 +139,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
             frame.insert(0, "panel", title)
             frames.append(frame)
         for ax, source in zip(rows[:, 0], sources, strict=True):
-            ax.set_ylabel(
-                "test accuracy (%)" if small else f"{source.replace('ours', 'our')} accuracy (%)"
-            )
+            ax.set_ylabel(sources[source])
         shared_legend(figure)
     return figure, pd.concat(frames, ignore_index=True)
 
