@@ -45,6 +45,8 @@ FIGURE_3: Profiles = {
         ("ResNet-18", 0.01, {"CIFAR-10": "cifar10_resnet18", "CIFAR-100": "cifar100_resnet18"}),
     )
 }
+# So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters.
+SPAN = 10.0
 ALPHAS = {
     0.01: style.Look("α = 0.01", "#D55E00", "*", "-"),
     0.1: style.Look("α = 0.1", "#0072B2", "X", "--"),
@@ -208,6 +210,9 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             ax.set(xlabel="δ", title=problem(by_task[table.task][0]))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
+            low, high = ax.get_ylim()
+            room = max(0.0, SPAN - (high - low)) / 2
+            ax.set_ylim(low - room, high + room)
             frames.append(frame)
         panels[0].set_ylabel("final test accuracy (%)")
         known = [printed_key(*(table.rounds for table in tables))] if _whole(histories) else []

@@ -170,6 +170,19 @@ def test_figure_4_is_final_accuracy_over_delta(made):
     assert data["printed"].notna().sum() == 2
 
 
+@pytest.mark.parametrize("step", [0.001, 0.1])
+def test_figure_4_does_not_magnify_what_hardly_differs(made, step):
+    deltas = {0.01: 0.5 - step, 1.0: 0.5 + step}  # 0.1 has a printed value, too
+    runs = [
+        made("cifar10_resnet18", 0.1, "delta_sgd", [0.1, end], delta=delta)
+        for delta, end in deltas.items()
+    ]
+    ax = drawn("figure_4", runs)[0].axes[0]
+    low, high = ax.get_ylim()
+    assert low < 100 * (0.5 - step) < 100 * (0.5 + step) < high
+    assert high - low == pytest.approx(10) if step == 0.001 else high - low > 20
+
+
 def test_figure_5_has_a_line_per_epochs_and_a_panel_per_alpha(made):
     runs = [
         made("cifar100_resnet50", alpha, "delta_sgd", [0.0, epochs / 10], local_epochs=epochs)
