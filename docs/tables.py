@@ -10,13 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from math import isfinite, isnan
+from math import isfinite, isnan, nan
 from typing import Any
 
 import nbformat
+import numpy as np
 import pandas as pd
 
 from fedlib import files, papers
+from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.paths import project_root
@@ -24,12 +26,20 @@ from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.runs import FIVE
 from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
+from fedlib.reproduction.delta_sgd.runs import CLIENTS, client_of
+from fedlib.reproduction.delta_sgd.runs import TABLE_1 as DELTA_1
+from fedlib.reproduction.delta_sgd.runs import TABLE_4 as DELTA_4
+from fedlib.reproduction.delta_sgd.runs import TABLE_6 as DELTA_6
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.evidence import NOT_RUN
+from fedlib.reproduction.evidence import NOT_RUN, winners
+from fedlib.reproduction.fedopt import outcomes
+from fedlib.reproduction.fedopt.grids import OPTIMIZERS
+from fedlib.reproduction.fedopt.runs import TABLES_1
 from fedlib.reproduction.fedopt.tuning_claims import settled
 from fedlib.reproduction.listing import task_table
 from fedlib.reproduction.memory import preferred
+from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
 from fedlib.reproduction.mime.claims import RIVALS, chosen, rounds_of
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
@@ -38,9 +48,11 @@ from fedlib.reproduction.request import Request
 from fedlib.reproduction.sweep import plans
 from fedlib.results import reading
 from fedlib.results.archives import open_archive
+from fedlib.results.reading import client_label
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 
+SERVERS = (*OPTIMIZERS, "scaffold")
 METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
 
@@ -133,8 +145,7 @@ def ablation_table() -> str:
     """Mime's ablation on FEMNIST, the published runs of the preset laptop: a row a line, fastest
     first, each at its best setting.
     """
-    archive = project_root() / "data" / "results" / "38_mime_ablation_laptop.zip.xz"
-    lines = chosen([run.history(params=False) for run in open_archive(archive).values()])
+    lines = chosen(_laptop_runs("38_mime_ablation"))
     rows = []
     for name, (run,) in lines.items():
         if not name.startswith("mu "):  # of FedProx the best stands for all
@@ -152,10 +163,8 @@ def levels_table() -> str:
     """AdaFedAdam's label skews on CIFAR-10, the published runs of the preset laptop: a row a
     concentration, a column a method, average and worst 30 % of the clients in percent.
     """
-    archive = project_root() / "data" / "results" / "36_noniid_levels_laptop.zip.xz"
     ends: dict[float, dict[str, str]] = {}
-    for run in open_archive(archive).values():
-        history = run.history(params=False)
+    for history in _laptop_runs("36_noniid_levels"):
         numbers = [100 * float(settled([history], name)[0]) for name in (AVERAGE, WORST)]
         row = ends.setdefault(reading.option(history, "beta"), {})
         row[history.config.algorithm] = " / ".join(map(_number, numbers))
@@ -163,6 +172,75 @@ def levels_table() -> str:
         (f"{beta:g}", *(row.get(name, "–") for name in FIVE)) for beta, row in sorted(ends.items())
     ]
     return _markdown(("concentration", *(style.look(name).label for name in FIVE)), rows)
+
+
+def ends_table() -> str:
+    """FedOpt's tasks, the published runs of the preset laptop: a row a task, a column a method; the
+    end of the test curve as the claims take it, and in brackets the number of Table 1.
+    """
+    rows = []
+    for table in TABLES_1.values():
+        digits = 2 if METRICS[table.cells[0].metric].smaller else 1
+        best = winners(_laptop_runs(table.notebook))
+        ours = {name: outcomes.collect(runs).iloc[0] for name, runs in best.items()}
+        printed = {cell.algorithm: f" ({cell.printed:.{digits}f})" for cell in table.cells}
+        cells = []
+        for name in SERVERS if ours else ():
+            end = ours[name]["performance"] if name in ours else nan
+            failed = "diverged" if name in ours else "–"
+            text = failed if isnan(end) else f"{end:.{digits}f}"
+            cells.append(text + printed.get(name, ""))
+        rows += [(f"`{table.task}`", *cells)] if cells else []
+    return _markdown(("task", *(style.look(name).label for name in SERVERS)), rows)
+
+
+def fashion_table() -> str:
+    """Delta-SGD on Fashion-MNIST, the published runs of the preset laptop: a row a setting, a
+    column a client optimizer; accuracy over the last 100 rounds, and in brackets the printed one,
+    or the mean and standard deviation over the seeds.
+    """
+    runs = [*_laptop_runs("26_autotuned_images"), *_laptop_runs("39_delta_sgd_ablation")]
+    printed = {
+        (cell.algorithm, cell.options["alpha"], 1, "authors", client_of(cell.row)): cell.printed
+        for tables in (DELTA_1, DELTA_4, DELTA_6)
+        for cell in tables["fashion_mnist"].cells
+    }
+    values: dict[tuple[Any, ...], dict[str, float]] = {}  # a cell's, by digest
+    for run in runs:
+        task, config = run.config.task, run.config
+        if task["name"] == "fashion_mnist":
+            drawn = task["options"].get("draws", "")
+            setting = (config.algorithm, task["options"]["alpha"], config.local_epochs, drawn)
+            value = nan if run.diverged else 100 * run.final(window=100)
+            values.setdefault((*setting, client_label(run)), {})[config.digest] = value
+    rows = []
+    for setting in sorted({key[:-1] for key in values}, key=_fashion_order):
+        algorithm, alpha, epochs, drawn = setting
+        words = [style.look(algorithm).label, f"alpha {alpha:g}"]
+        words += [f"{epochs} local epochs"] * (epochs != 1)
+        words += ["our own draws, {} seeds".format(len(values[*setting, "sgd"]))] * (not drawn)
+        cells = []
+        for client in CLIENTS:
+            mean, spread = np.mean(ends := [*values[*setting, client].values()]), np.std(ends)
+            text = "diverged" if isnan(mean) else _number(mean)
+            known = printed.get((*setting, client), nan)
+            text += f" ± {spread:.1f}" if len(ends) > 1 else ""
+            cells.append(text if isnan(known) else f"{text} ({known:.1f})")
+        rows.append((", ".join(words), *cells))
+    return _markdown(("", *(style.CLIENT_LOOKS[client].label for client in CLIENTS)), rows)
+
+
+def _fashion_order(setting: tuple[Any, ...]) -> tuple[Any, ...]:
+    """FedAvg before the others and one epoch before two, the largest alpha first."""
+    algorithm, alpha, epochs, drawn = setting
+    return not drawn, epochs, algorithm != "fedavg", algorithm, -alpha
+
+
+def _laptop_runs(notebook: str) -> list[History]:
+    """The published runs of a notebook's preset laptop, without parameters."""
+    archive = project_root() / "data" / "results" / f"{notebook}_laptop.zip.xz"
+    runs = open_archive(archive).values() if archive.is_file() else ()
+    return [run.history(params=False) for run in runs]
 
 
 def _rows_of(base: str) -> list[str]:
@@ -321,9 +399,7 @@ def laptop_hours(notebook: str) -> str:
 @cache
 def _laptop_metas(notebook: str) -> list[dict[str, Any]]:
     """How the published runs of a notebook's preset laptop came about."""
-    archive = project_root() / "data" / "results" / f"{notebook}_laptop.zip.xz"
-    runs = open_archive(archive).values() if archive.is_file() else ()
-    return [run.history(params=False).meta for run in runs]
+    return [run.meta for run in _laptop_runs(notebook)]
 
 
 def _makers(entry: Entry) -> set[str]:
@@ -370,6 +446,8 @@ for _paper in ("adafedadam", "delta_sgd"):
     PAGES[f"results/{_paper}.md"]["scale"] = partial(scale_table, _paper)
 PAGES["results/mime.md"] |= {"table 2": mime_table, "ablation": ablation_table}
 PAGES["results/adafedadam.md"]["levels"] = levels_table
+PAGES["results/fedopt.md"]["ends"] = ends_table
+PAGES["results/delta_sgd.md"]["fashion"] = fashion_table
 
 
 def filled(page: str, text: str) -> str:
