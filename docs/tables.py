@@ -22,7 +22,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.paths import project_root
-from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
+from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST, by_work
 from fedlib.reproduction.adafedadam.runs import FIVE
 from fedlib.reproduction.claims import overview
 from fedlib.reproduction.compare import compare
@@ -165,13 +165,35 @@ def levels_table() -> str:
     """
     ends: dict[float, dict[str, str]] = {}
     for history in _laptop_runs("36_noniid_levels"):
-        numbers = [100 * float(settled([history], name)[0]) for name in (AVERAGE, WORST)]
         row = ends.setdefault(reading.option(history, "beta"), {})
-        row[history.config.algorithm] = " / ".join(map(_number, numbers))
+        row[history.config.algorithm] = _average_and_worst(history)
     rows = [
         (f"{beta:g}", *(row.get(name, "–") for name in FIVE)) for beta, row in sorted(ends.items())
     ]
     return _markdown(("concentration", *(style.look(name).label for name in FIVE)), rows)
+
+
+def work_table() -> str:
+    """AdaFedAdam's unequal work on CIFAR-10, the published runs of the preset laptop: a row for
+    even and one for drawn work, a column a method, average and worst 30 % in percent.
+    """
+    runs = [
+        run for run in _laptop_runs("35_resource_heterogeneity") if run.config.algorithm in FIVE
+    ]
+    words = {"even": "two for all", "uneven": "one to three, drawn"}
+    rows = [
+        (words[kind], *(_average_and_worst(own[name][0]) for name in FIVE))
+        for kind, own in by_work(runs).items()
+    ]
+    return _markdown(("local epochs", *(style.look(name).label for name in FIVE)), rows)
+
+
+def _average_and_worst(history: History) -> str:
+    """The accuracies over the last rounds, ``"34.3 / 17.4"``."""
+    if history.diverged is not None:
+        return "diverged"
+    numbers = [100 * float(settled([history], name)[0]) for name in (AVERAGE, WORST)]
+    return " / ".join(map(_number, numbers))
 
 
 def ends_table() -> str:
@@ -211,7 +233,7 @@ def fashion_table() -> str:
         if task["name"] == "fashion_mnist":
             drawn = task["options"].get("draws", "")
             setting = (config.algorithm, task["options"]["alpha"], config.local_epochs, drawn)
-            value = nan if run.diverged else 100 * run.final(window=100)
+            value = nan if run.diverged is not None else 100 * run.final(window=100)
             values.setdefault((*setting, client_label(run)), {})[config.digest] = value
     rows = []
     for setting in sorted({key[:-1] for key in values}, key=_fashion_order):
@@ -445,7 +467,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
 for _paper in ("adafedadam", "delta_sgd"):
     PAGES[f"results/{_paper}.md"]["scale"] = partial(scale_table, _paper)
 PAGES["results/mime.md"] |= {"table 2": mime_table, "ablation": ablation_table}
-PAGES["results/adafedadam.md"]["levels"] = levels_table
+PAGES["results/adafedadam.md"] |= {"levels": levels_table, "work": work_table}
 PAGES["results/fedopt.md"]["ends"] = ends_table
 PAGES["results/delta_sgd.md"]["fashion"] = fashion_table
 
