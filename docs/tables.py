@@ -222,7 +222,7 @@ def fashion_table() -> str:
     or the mean and standard deviation over the seeds.
     """
     runs = [*_laptop_runs("26_autotuned_images"), *_laptop_runs("39_delta_sgd_ablation")]
-    printed = {
+    printed: dict[tuple[Any, ...], float] = {
         (cell.algorithm, cell.options["alpha"], 1, "authors", client_of(cell.row)): cell.printed
         for tables in (DELTA_1, DELTA_4, DELTA_6)
         for cell in tables["fashion_mnist"].cells
@@ -243,7 +243,8 @@ def fashion_table() -> str:
         words += ["our own draws, {} seeds".format(len(values[*setting, "sgd"]))] * (not drawn)
         cells = []
         for client in CLIENTS:
-            mean, spread = np.mean(ends := [*values[*setting, client].values()]), np.std(ends)
+            ends = np.array([*values[*setting, client].values()])
+            mean, spread = float(ends.mean()), float(ends.std())
             text = "diverged" if isnan(mean) else _number(mean)
             known = printed.get((*setting, client), nan)
             text += f" ± {spread:.1f}" if len(ends) > 1 else ""
