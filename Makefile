@@ -61,7 +61,7 @@ figures: setup  ## draw the figures from the stored runs (never trains)
 	@$(BIN)/fedlib figures $(ARGS)
 
 docs: setup  ## write the tables of docs/ anew, from the notebooks and the published runs
-	@$(BIN)/python docs/tables.py
+	@$(BIN)/python -m docs.tables
 
 # What Sphinx needs is installed by the first `make site`, not by the others.
 $(SITE_STAMP): $(STAMP)

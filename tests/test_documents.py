@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
 
+from docs import tables
 from fedlib.reproduction import experiments
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLES = runpy.run_path(str(ROOT / "docs" / "tables.py"))
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
-@pytest.mark.parametrize("page", TABLES["PAGES"])
+@pytest.mark.parametrize("page", tables.PAGES)
 def test_tables_are_those_that_the_code_makes(page: str) -> None:
     """``make docs`` writes them."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    assert TABLES["filled"](page, text) == text
+    assert tables.filled(page, text) == text
 
 
 @pytest.mark.parametrize("notebook", experiments.planned())
 def test_a_notebooks_card_tells_the_core_hours_of_its_laptop_preset(notebook: str) -> None:
     text = (ROOT / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8")
     told = re.search(r"\| runtime \|.*; laptop: (.*?) core-hours;", text)
-    assert (told[1] if told else "") == TABLES["laptop_hours"](notebook)
+    assert (told[1] if told else "") == tables.laptop_hours(notebook)
 
 
 # The pages of the site lead to pages that are made with it, whose links its build checks.

@@ -1,0 +1,235 @@
+"""The tables of docs/results/ that follow from published runs alone; see :mod:`docs.tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from math import isfinite, isnan, nan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedlib import papers
+from fedlib.engine.history import History
+from fedlib.figures import style
+from fedlib.paths import project_root
+from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST, by_work
+from fedlib.reproduction.adafedadam.runs import FIVE
+from fedlib.reproduction.compare import compare
+from fedlib.reproduction.delta_sgd.runs import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
+from fedlib.reproduction.evidence import winners
+from fedlib.reproduction.fedopt import outcomes
+from fedlib.reproduction.fedopt.grids import OPTIMIZERS
+from fedlib.reproduction.fedopt.runs import TABLES_1
+from fedlib.reproduction.fedopt.tuning_claims import settled
+from fedlib.reproduction.metrics import METRICS
+from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
+from fedlib.reproduction.mime.claims import RIVALS, chosen, rounds_of
+from fedlib.reproduction.mime.table_2 import BASES, LOOKS
+from fedlib.results import reading
+from fedlib.results.archives import open_archive
+from fedlib.results.store import Store
+
+# The methods of FedOpt's Figure 1.
+METHODS = (*OPTIMIZERS, "scaffold")
+# Delta-SGD's printed tables of Fashion-MNIST.
+PRINTED = (TABLE_1, TABLE_4, TABLE_6)
+
+
+def number(value: float) -> str:
+    """``"79.5"``; "–" of NaN."""
+    return "–" if isnan(value) else f"{value:.1f}"
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    lines = [list(head), ["---" for _ in head], *map(list, rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+@cache
+def published() -> Store:
+    """Only the runs that the checkout publishes."""
+    root = project_root() / "data" / "results"
+    return Store(root / "none", published=[root])
+
+
+@cache
+def compared() -> pd.DataFrame:
+    """The printed numbers beside those of the published runs."""
+    return compare(published())
+
+
+def mime_table() -> str:
+    """Mime's Table 2 on EMNIST logistic regression: printed, ours, and the rates that were chosen.
+
+    A row per base optimizer; FedAvg, MimeLite and Mime in this order. "–" of runs that were
+    published without their values per client, among which no rate can be chosen.
+    """
+    frame = compared()
+    frame = frame[(frame["paper"] == "mime") & (frame["task"] == "emnist_logistic")]
+    rows = []
+    for base in BASES:
+        part = [frame[frame["row"] == row].iloc[0] for row in _rows_of(base)]
+        rates = ["–" if isnan(row["ours"]) else _rate(row["runs"]) for row in part]
+        numbers = [[number(row[name]) for row in part] for name in ("printed", "ours")]
+        rows.append((base, *map(", ".join, (*numbers, rates))))
+    methods = ", ".join(LOOKS)
+    head = ("base optimizer", f"printed: {methods}", "ours", "client learning rates chosen")
+    return markdown(head, rows)
+
+
+def ablation_table() -> str:
+    """Mime's ablation on FEMNIST, the published runs of the preset laptop: a row a line, fastest
+    first, each at its best setting.
+    """
+    lines = chosen(laptop_runs("38_mime_ablation"))
+    rows = []
+    for name, (run,) in lines.items():
+        if not name.startswith("mu "):  # of FedProx the best stands for all
+            (reached,) = rounds_of(lines, name)
+            needed = f"{reached:.0f}" if isfinite(reached) else "not in 100"
+            rate = f"{reading.hyperparameter(run, 'client_lr'):.2g}"
+            look = LINE_LOOKS.get(name) or style.look(name)
+            label = RIVALS.get(name, look.label)
+            rows.append((reached, (label, rate, needed, f"{100 * run.final():.1f}")))
+    head = ("line", "client learning rate", "rounds to the target", "accuracy at the end")
+    return markdown(head, [row for _, row in sorted(rows, key=lambda row: row[0])])
+
+
+def levels_table() -> str:
+    """AdaFedAdam's label skews on CIFAR-10, the published runs of the preset laptop: a row a
+    concentration, a column a method, average and worst 30 % of the clients in percent.
+    """
+    ends: dict[float, dict[str, str]] = {}
+    for history in laptop_runs("36_noniid_levels"):
+        row = ends.setdefault(reading.option(history, "beta"), {})
+        row[history.config.algorithm] = _average_and_worst(history)
+    rows = [
+        (f"{beta:g}", *(row.get(name, "–") for name in FIVE)) for beta, row in sorted(ends.items())
+    ]
+    return markdown(("concentration", *(style.look(name).label for name in FIVE)), rows)
+
+
+def work_table() -> str:
+    """AdaFedAdam's unequal work on CIFAR-10, the published runs of the preset laptop: a row for
+    even and one for drawn work, a column a method, average and worst 30 % in percent.
+    """
+    runs = [run for run in laptop_runs("35_resource_heterogeneity") if run.config.algorithm in FIVE]
+    words = {"even": "two for all", "uneven": "one to three, drawn"}
+    rows = [
+        (words[kind], *(_average_and_worst(own[name][0]) for name in FIVE))
+        for kind, own in by_work(runs).items()
+    ]
+    return markdown(("local epochs", *(style.look(name).label for name in FIVE)), rows)
+
+
+def _average_and_worst(history: History) -> str:
+    """The accuracies over the last rounds, ``"34.3 / 17.4"``."""
+    if history.diverged is not None:
+        return "diverged"
+    numbers = [100 * float(settled([history], name)[0]) for name in (AVERAGE, WORST)]
+    return " / ".join(map(number, numbers))
+
+
+def ends_table() -> str:
+    """FedOpt's tasks, the published runs of the preset laptop: a row a task, a column a method; the
+    end of the test curve as the claims take it, and in brackets the number of Table 1.
+    """
+    rows = []
+    for table in TABLES_1.values():
+        digits = 2 if METRICS[table.cells[0].metric].smaller else 1
+        best = winners(laptop_runs(table.notebook))
+        ours = {name: outcomes.collect(runs).iloc[0] for name, runs in best.items()}
+        printed = {cell.algorithm: f" ({cell.printed:.{digits}f})" for cell in table.cells}
+        cells = []
+        for name in METHODS if ours else ():
+            end = ours[name]["performance"] if name in ours else nan
+            failed = "diverged" if name in ours else "–"
+            text = failed if isnan(end) else f"{end:.{digits}f}"
+            cells.append(text + printed.get(name, ""))
+        rows += [(f"`{table.task}`", *cells)] if cells else []
+    return markdown(("task", *(style.look(name).label for name in METHODS)), rows)
+
+
+def fashion_table() -> str:
+    """Delta-SGD on Fashion-MNIST, the published runs of the preset laptop: a row a setting, a
+    column a client optimizer; accuracy over the last 100 rounds, and in brackets the printed one,
+    or the mean and standard deviation over the seeds.
+    """
+    runs = [*laptop_runs("26_autotuned_images"), *laptop_runs("39_delta_sgd_ablation")]
+    once = {run.config.digest: run for run in runs if run.config.task["name"] == "fashion_mnist"}
+    keys = ("algorithm", "option.alpha", "local_epochs")
+    rows = []
+    for authors in (True, False):
+        drawn = [run for run in once.values() if ("draws" in run.config.task["options"]) == authors]
+        for setting, group in sorted(reading.group(drawn, *keys).items(), key=_fashion_order):
+            by_client: dict[str, list[History]] = {client: [] for client in CLIENTS}
+            for run in group:
+                by_client[reading.client_label(run)].append(run)
+            printed = _fashion_printed(setting) if authors else {}
+            cells = [
+                _fashion_cell(own, printed.get(client, nan)) for client, own in by_client.items()
+            ]
+            rows.append((_fashion_words(setting, authors), *cells))
+    return markdown(("", *(style.CLIENT_LOOKS[client].label for client in CLIENTS)), rows)
+
+
+# Algorithm, alpha and local epochs of a row of the table of Fashion-MNIST.
+Fashion = tuple[str, float, int]
+
+
+def _fashion_order(row: tuple[Fashion, Any]) -> tuple[Any, ...]:
+    """One epoch before two, FedAvg before the others, the largest alpha first."""
+    (algorithm, alpha, epochs), _ = row
+    return epochs, algorithm != "fedavg", algorithm, -alpha
+
+
+def _fashion_words(setting: Fashion, authors: bool) -> str:
+    """What a row says of its setting; ``authors``: whether it has the authors' draws."""
+    algorithm, alpha, epochs = setting
+    words = [style.look(algorithm).label, f"alpha {alpha:g}"]
+    words += [f"{epochs} local epochs"] * (epochs != 1) + ["our own draws"] * (not authors)
+    return ", ".join(words)
+
+
+def _fashion_printed(setting: Fashion) -> dict[str, float]:
+    """The printed accuracies of a setting by client optimizer; none of two epochs."""
+    algorithm, alpha, epochs = setting
+    cells = [cell for tables in PRINTED for cell in tables["fashion_mnist"].cells if epochs == 1]
+    return {
+        client_of(cell.row): cell.printed
+        for cell in cells
+        if (cell.algorithm, cell.options["alpha"]) == (algorithm, alpha)
+    }
+
+
+def _fashion_cell(runs: Sequence[History], printed: float) -> str:
+    """``"79.5 (86.5)"``, ``"76.4 ± 0.6"`` of several seeds, or ``"diverged"``."""
+    if any(run.diverged is not None for run in runs):
+        return "diverged"
+    ends = 100 * np.array([run.final(window=100) for run in runs])
+    spread = f" ± {ends.std():.1f}" if len(ends) > 1 else ""
+    return f"{ends.mean():.1f}{spread}" + ("" if isnan(printed) else f" ({printed:.1f})")
+
+
+@cache
+def laptop_runs(notebook: str) -> Sequence[History]:
+    """The published runs of a notebook's preset laptop, without parameters; none: no such file."""
+    archive = project_root() / "data" / "results" / f"{notebook}_laptop.zip.xz"
+    runs = open_archive(archive).values() if archive.is_file() else ()
+    return [run.history(params=False) for run in runs]
+
+
+def _rows_of(base: str) -> list[str]:
+    """The printed labels of a base optimizer's rows, in the order of the methods."""
+    printed = papers.table("mime", "table2_accuracy").query("base_optimizer == @base")
+    labels = printed.drop_duplicates("method").set_index("method")["printed_name"]
+    return [str(labels[method]) for method in LOOKS]
+
+
+def _rate(digests: Sequence[str]) -> str:
+    """The client learning rate that some runs share."""
+    run = published().load(digests[0], params=False)
+    return f"{reading.hyperparameter(run, 'client_lr'):.2g}"
