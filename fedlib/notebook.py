@@ -2,11 +2,11 @@
 
     from fedlib import notebook
 
-    session = notebook.start("10_cifar10", preset=preset, seed=seed, rounds=rounds, width=width)
+    session = notebook.start("10_cifar10", plan, preset=preset, seed=seed, rounds=rounds)
     histories = session.experiment("curves")
     session.figure("fedopt/figure_1", histories)
 
-Runs that no plan of :mod:`fedlib.reproduction.experiments` names::
+Runs that no plan names::
 
     task = session.task("cifar10")
     histories = session.runs(task, [{"algorithm": "fedavg"}], rounds=2)
@@ -25,6 +25,7 @@ from html import escape
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import ipywidgets
@@ -35,49 +36,64 @@ from IPython.display import Markdown
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
-from fedlib import figures, files, paths
+from fedlib import figures, files, paths, plans
 from fedlib.algorithms.base import Algorithm
 from fedlib.engine.device import resolve_device
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.save import picture
+from fedlib.plans import Request, task_key
 from fedlib.reproduction import claims, draw, experiments, listing
 from fedlib.reproduction.answers import answer, configured
 from fedlib.reproduction.evidence import HOLDS
-from fedlib.reproduction.request import Request, task_key
 from fedlib.results import Store, reading
 from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
 
 
 def start(
-    name: str = "", *, preset: str = "", seed: int = 0, device: str = "auto", **numbers: Any
+    name: str = "",
+    plan: FunctionType | None = None,
+    *,
+    preset: str = "",
+    seed: int = 0,
+    device: str = "auto",
+    **numbers: Any,
 ) -> Session:
     """Set a notebook up: style, store, and a line that says what runs here.
 
     Args:
-        name: of the notebook, its key in :data:`fedlib.reproduction.experiments.EXPERIMENTS`.
+        name: of the notebook.
+        plan: the function of its plan cell, see :mod:`fedlib.plans`; None: it has none.
         preset: ``"quick"``, ``"laptop"``, ``"paper"``; ``""`` takes ``FEDLIB_PRESET``, else
             ``"quick"``.
         seed: of tasks and runs.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``.
-        **numbers: the notebook's own parameters. None becomes its number for the quick or
-            laptop preset, if it has one, and else stays None (the task's own).
+        **numbers: the notebook's own parameters. None becomes the plan's number for the preset, if
+            it has one, and else stays None (the task's own).
 
     Raises:
-        Error: an unknown preset or device, a bad seed, a small number that the notebook does not
-            have, or a store or folder of figures where nothing can be written.
+        Error: an unknown preset or device, a bad seed, a bad plan, or a store or folder of figures
+            where nothing can be written.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     require_preset(preset)
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     where = resolve_device(device)
-    filled = experiments.filled(name, preset, numbers)
-    for key in filled:
-        if key not in numbers:
-            raise unknown(f"small number of {name}", key, numbers)
+    if plan is not None:
+        n = plans.numbers(plan, preset, seed, numbers)
+        filled = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
+        requests = plans.asked(plan, n, name)
+        usual = vars(plans.numbers(plan, preset, seed, dict.fromkeys(numbers)))
+        as_declared = all(usual[key] == value for key, value in filled.items())
+    else:
+        filled, requests = experiments.filled(name, preset, numbers), None
+        for key in filled:
+            if key not in numbers:
+                raise unknown(f"small number of {name}", key, numbers)
+        as_declared = filled == experiments.filled(name, preset, dict.fromkeys(numbers))
     store = Store()
     for folder in (store.root, paths.figures_root()):
         files.require_writable(folder)
@@ -87,9 +103,8 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    # `fedlib reproduce` gives the small numbers as parameters: these are the declared ones, too.
-    declared = seed == 0 and filled == experiments.filled(name, preset, dict.fromkeys(numbers))
-    return Session(preset, seed, device, store, filled, name, declared)
+    declared = seed == 0 and as_declared
+    return Session(preset, seed, device, store, filled, name, declared, requests)
 
 
 def _show_figures() -> None:
@@ -201,6 +216,7 @@ class Session:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     declared: bool = True
+    _requests: list[Request] | None = field(default=None, repr=False, compare=False)
     _tasks: dict[str, Task] = field(default_factory=dict, repr=False, compare=False)
 
     def defaults(self, **numbers: Any) -> Session:
@@ -226,9 +242,11 @@ class Session:
         """A task with the session's preset and seed; the first time, says where its data are from.
 
         Args:
-            name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``.
+            name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``,
+                those that are None are left to the preset.
         """
-        options = {"preset": self.preset, "seed": self.seed, **options}
+        asked = {key: value for key, value in options.items() if value is not None}
+        options = {"preset": self.preset, "seed": self.seed, **asked}
         key = task_key(name, options)
         if key in self._tasks:
             return self._tasks[key]
@@ -246,7 +264,9 @@ class Session:
 
     def _summary(self) -> tuple[str, pd.DataFrame]:
         """What counts under this preset: a line, and a table of the plan's tasks."""
-        requests = self.requests() if self.name in experiments.planned() else []
+        old = experiments.EXPERIMENTS.get(self.name)
+        planned = self._requests is not None or (old and old.requests)
+        requests = self.requests() if planned else []
         table = listing.task_table(requests, self.preset, self.numbers, self._tasks)
         said = {"preset": self.preset, "device": resolve_device(self.device)}
         said["seeds"] = listing.listed(request.seed for request in requests) or str(self.seed)
@@ -291,8 +311,12 @@ class Session:
         Raises:
             Error: a notebook without a plan, or a part that it does not have.
         """
-        planned = experiments.plan(self.name, self.preset, self.seed, **self.numbers)
-        return experiments.select(planned, *parts)
+        planned = self._requests
+        if planned is None and self.name in experiments.EXPERIMENTS:
+            planned = experiments.plan(self.name, self.preset, self.seed, **self.numbers)
+        if planned is None:
+            raise Error(f"notebook {self.name} has no plan; give notebook.start its function plan")
+        return plans.select(planned, *parts)
 
     def experiment(self, *parts: str) -> list[History]:
         """The histories of :meth:`requests`, in order: from the store, or trained.

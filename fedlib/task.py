@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,8 @@ from fedlib.arguments import Numbers, check_fields, checked
 from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
 
+# Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
+PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]
 # A metric: per-example values, or a pair (numerators, denominators) that are summed apart.
@@ -24,6 +27,16 @@ Metric = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Tensor]]
 Transform = Callable[[Tensor, Tensor | None], Tensor]
 # Who takes part: round from 0 and number of clients -> that many different clients, in any order.
 Cohorts = Callable[[int, int], np.ndarray]
+
+
+def refuse_in_a_plan(deed: str) -> None:
+    """Refuse what a notebook's plan must not do.
+
+    Raises:
+        Error: while a plan is being read; see :mod:`fedlib.plans`.
+    """
+    if PLANNING.get():
+        raise Error(f"it {deed}; a plan only says which runs there are")
 
 
 @dataclass(frozen=True)
@@ -360,6 +373,7 @@ class Task:
         )
 
     def __post_init__(self) -> None:
+        refuse_in_a_plan("loads a task")
         check_fields(self)
         if self.reduction not in ("mean", "sum"):
             raise Error(

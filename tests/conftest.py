@@ -6,14 +6,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import nbformat
 import pytest
 import torch
 
 from fedlib import algorithms, cli, engine, tasks
 from fedlib.reproduction import experiments
-from fedlib.reproduction.request import Experiment, Request, grid, tuned
 
 
 @pytest.fixture(autouse=True)
@@ -75,21 +74,55 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def small_plan(preset: str, seed: int, numbers: Any) -> list[Request]:
-    """The plan of a notebook that exists; two curves and a grid of two, on a few clients.
+PARAMETERS = """
+preset = ""
+seed = 0
+device = "auto"
+rounds = None
+"""
+# Two curves and a grid of two, on a few clients. The curves differ in their cohorts, so that they
+# never train together.
+SMALL_PLAN = """
+from fedlib.plans import grid
 
-    The curves differ in their cohorts, so that they never train together.
-    """
-    common = dict(options={"clients": 4}, rounds=numbers.get("rounds") or 100, seed=seed)
-    return [
-        *tuned("synthetic", ("fedavg",), "curves", clients_per_round=2, **common),
-        *tuned("synthetic", ("fedadam",), "curves", clients_per_round=3, **common),
-        *grid("synthetic", "fedprox", "mu", {"mu": [0.1, 1.0]}, eval_every=0, **common),
-    ]
+quick = dict(rounds=100)
+
+
+def plan(n):
+    few = {"clients": 4}
+    one = grid("synthetic", "fedavg", {}, n, options=few, clients_per_round=2)
+    other = grid("synthetic", "fedadam", {}, n, options=few, clients_per_round=3)
+    mus = grid("synthetic", "fedprox", {"mu": [0.1, 1.0]}, n, options=few, eval_every=0)
+    return {"curves": one + other, "mu": mus}
+"""
 
 
 @pytest.fixture
-def small_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("10_other", "23_fair_synthetic")
-    plans = {name: Experiment(name, {"rounds": 100}, small_plan) for name in names}
-    monkeypatch.setattr(experiments, "EXPERIMENTS", plans)
+def write_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Write a notebook that has a plan into a checkout of the test's own, its working directory."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("fedlib", "notebooks"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / "pyproject.toml").touch()
+
+    def write(name: str, plan: str | None = SMALL_PLAN, parameters: str = PARAMETERS) -> Path:
+        book = nbformat.v4.new_notebook()
+        for tag, source in (("parameters", parameters), ("plan", plan)):
+            if source is not None:
+                cell = nbformat.v4.new_code_cell(source, metadata={"tags": [tag]})
+                book.cells.append(cell)
+        path = tmp_path / "notebooks" / f"{name}.ipynb"
+        nbformat.write(book, path)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def small_plans(write_notebook: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small notebooks with a plan, and two without, in place of fedlib's."""
+    monkeypatch.setattr(experiments, "EXPERIMENTS", {})
+    for name in ("10_other", "23_fair_synthetic"):
+        write_notebook(name)
+    for name in ("02_server_adaptivity", "06_partitions"):
+        write_notebook(name, plan=None)

@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("algorithms",),
     ("engine",),
     ("results", "figures"),
+    ("plans",),
     ("reproduction",),
     ("cli", "notebook", "__main__"),
 )
@@ -119,7 +120,7 @@ def test_there_are_no_circles() -> None:
 
 def test_only_tasks_and_the_reproduction_read_the_papers_numbers() -> None:
     readers = {room(name) for name in modules() if "fedlib.papers" in imports(name)}
-    assert readers <= {"tasks", "reproduction", "papers"}
+    assert readers <= {"tasks", "plans", "reproduction", "papers"}
 
 
 @pytest.mark.parametrize("name", sorted(modules()))

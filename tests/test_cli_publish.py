@@ -15,6 +15,7 @@ from fedlib.reproduction import draw, memory
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
+PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "results"
 Command = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.usefixtures("small_plans")
@@ -139,7 +140,10 @@ MISTAKES = [
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
-    (["restore", "24_mime_emnist_laptob"], "did you mean '24_mime_emnist_laptop'"),
+    (
+        ["restore", "24_mime_emnist_laptob", "--from", str(PUBLISHED)],
+        "did you mean '24_mime_emnist_laptop'",
+    ),
     (["restore", "--from", "/nothing"], "no published runs in /nothing"),
 ]
 

@@ -22,7 +22,7 @@ from fedlib.engine.history import History
 from fedlib.engine.program import BACKENDS, Keep, Program
 from fedlib.engine.strategy import VECTORS
 from fedlib.errors import Error, unknown
-from fedlib.task import Task
+from fedlib.task import Task, refuse_in_a_plan
 
 # The memory of a grid whose models and states take less than this is not worth a forecast.
 FORECAST_BYTES = 2**26
@@ -199,6 +199,7 @@ def execute(
     Returns:
         one history per configuration, in order.
     """
+    refuse_in_a_plan("trains")
     if backend != "auto" and backend not in BACKENDS:
         raise unknown("backend", backend, ("auto", *BACKENDS))
     for name, value in (("checkpoint_every", checkpoint_every), ("chunk_clients", chunk_clients)):

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedlib.errors import unknown
+from fedlib import plans
+from fedlib.errors import Error
 from fedlib.reproduction.adafedadam import runs as adafedadam
 from fedlib.reproduction.delta_sgd import runs as delta_sgd
 from fedlib.reproduction.fedopt import runs as fedopt
 from fedlib.reproduction.mime import runs as mime
 from fedlib.reproduction.request import Experiment, Numbers, Request
 from fedlib.reproduction.theory import runs as theory
+
+select = plans.select
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.notebook: experiment
@@ -35,7 +38,11 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def planned() -> list[str]:
     """The notebooks whose runs are planned here."""
-    return [name for name, experiment in EXPERIMENTS.items() if experiment.requests]
+    old = [name for name, experiment in EXPERIMENTS.items() if experiment.requests]
+    try:
+        return sorted({*old, *plans.planned()})
+    except Error:  # not in a checkout
+        return old
 
 
 def plan(notebook: str, preset: str = "quick", seed: int = 0, **numbers: Any) -> list[Request]:
@@ -53,26 +60,15 @@ def plan(notebook: str, preset: str = "quick", seed: int = 0, **numbers: Any) ->
     """
     experiment = EXPERIMENTS.get(notebook)
     if experiment is None or experiment.requests is None:
-        raise unknown("notebook with a plan", notebook, planned())
+        return plans.requests(notebook, preset, seed, **numbers)
     return experiment.requests(preset, seed, filled(notebook, preset, numbers))
 
 
 def filled(notebook: str, preset: str, numbers: Numbers) -> dict[str, Any]:
     """A notebook's numbers, those that are absent or None from its preset's."""
+    if notebook not in EXPERIMENTS and notebook in planned():
+        return vars(plans.numbers(plans.read(notebook)[0], preset, 0, numbers))
     known = preset != "paper" and notebook in EXPERIMENTS
     small: Numbers = getattr(EXPERIMENTS[notebook], preset) if known else {}
     set_here = {key: value for key, value in numbers.items() if value is not None}
     return {**dict.fromkeys(numbers), **small, **set_here}
-
-
-def select(requests: list[Request], *parts: str) -> list[Request]:
-    """The requests of some parts; of all without any.
-
-    Raises:
-        Error: a part that no request has.
-    """
-    known = dict.fromkeys(request.part for request in requests)
-    for part in parts:
-        if part not in known:
-            raise unknown("part of this notebook's plan", part, known)
-    return [request for request in requests if not parts or request.part in parts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import threading
 import time
@@ -13,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
-from fedlib import files
+from fedlib import files, plans
 from fedlib.errors import Error, require, unknown
 from fedlib.paths import data_root, figures_root, project_root
+from fedlib.plans import parameters
 from fedlib.reproduction import kernels
 from fedlib.reproduction.experiments import filled
 from fedlib.tasks.presets import require_preset
@@ -49,10 +47,7 @@ def notebooks(names: Sequence[str] = ()) -> list[Path]:
         Error: an unknown name, or no notebooks here: they belong to a checkout, not to the
             installed package.
     """
-    folder = project_root() / "notebooks"
-    if not folder.is_dir():
-        raise Error(f"no notebooks in {folder}; run this in a checkout of fedlib")
-    every = {path.stem: path for path in folder.glob("[0-9][0-9]_*.ipynb")}
+    every = plans.notebooks()
     return [every[name] for name in sorted(named(names, every))]
 
 
@@ -79,29 +74,6 @@ def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") ->
             raise unknown(kind, name, known)
         chosen += meant
     return list(dict.fromkeys(chosen))
-
-
-def parameters(notebook: Path) -> dict[str, Any]:
-    """The names and default values in a notebook's cell tagged ``parameters``: flat literals.
-
-    Raises:
-        Error: no such cell, or a line in it that is not ``name = literal``.
-    """
-    for cell in nbformat.read(notebook, as_version=4).cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            values = {}
-            for statement in ast.parse(cell.source).body:
-                try:
-                    assert isinstance(statement, ast.Assign)
-                    assert isinstance(statement.targets[0], ast.Name)
-                    values[statement.targets[0].id] = ast.literal_eval(statement.value)
-                except (AssertionError, ValueError):
-                    raise Error(
-                        f"{notebook.name}: line {statement.lineno} of the parameters cell is not "
-                        "'name = literal'"
-                    ) from None
-            return values
-    raise Error(f"{notebook.name}: no cell is tagged 'parameters'")
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
@@ -172,7 +144,8 @@ def reproduce(
             )
     for notebook in chosen:
         mine = {name: value for name, value in (given or {}).items() if name in known[notebook]}
-        values = {**filled(notebook.stem, preset, {}), "preset": preset, **mine}
+        small = {} if notebook.stem in plans.planned() else filled(notebook.stem, preset, {})
+        values = {**small, "preset": preset, **mine}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
     for folder in (output, data_root() / "runs", figures_root()):

@@ -7,89 +7,17 @@ small numbers for the quick preset. A number that is None is the paper's own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedlib.engine.run import combinations
+from fedlib.plans import Place, Request, task_key
+
+__all__ = ["Experiment", "Numbers", "Place", "Request", "given", "grid", "number", "repeated"]
+__all__ += ["task_key", "tuned"]
 
 Numbers = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run stands in a paper's printed tables; labels as printed."""
-
-    paper: str
-    table: str
-    row: str
-    column: str = ""
-
-
-@dataclass(frozen=True)
-class Request:
-    """One run that a notebook needs.
-
-    Attributes:
-        task, algorithm: their names.
-        part: which figures or tables of the notebook it is for, for instance ``"curves"``.
-        overrides: hyperparameters over the task's own; see :func:`fedlib.run`.
-        options: of :func:`fedlib.load_task`; may set ``preset``, and ``seed`` (of the partition).
-        rounds: None: the task's own.
-        seed: of the run, and of the task unless the options set that.
-        eval_every: rounds between evaluations; 0: only the initial and the last model.
-        clients_per_round: None: the task's own.
-        keep_params: whether to store the final parameters; None: unless ``eval_every`` is 0.
-        place: of the printed cells that the run belongs to, if it comes from a table.
-    """
-
-    task: str
-    algorithm: str
-    part: str
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    rounds: int | None = None
-    seed: int = 0
-    eval_every: int = 1
-    clients_per_round: int | None = None
-    keep_params: bool | None = None
-    place: Place | None = None
-
-    @property
-    def keeps(self) -> bool:
-        """Whether its final parameters are stored."""
-        return self.eval_every > 0 if self.keep_params is None else self.keep_params
-
-    @property
-    def plan(self) -> dict[str, str]:
-        """What ``History.meta["plan"]`` says of its run: the part, and the fields of its place."""
-        return {"part": self.part, **(asdict(self.place) if self.place else {})}
-
-    def task_options(self, preset: str) -> dict[str, Any]:
-        """The keywords of :func:`fedlib.load_task` under a preset."""
-        return {"preset": preset, "seed": self.seed, **self.options}
-
-    def task_key(self, preset: str) -> str:
-        """Requests of one key share a task."""
-        return task_key(self.task, self.task_options(preset))
-
-    def settings(self, task_rounds: int) -> dict[str, Any]:
-        """The request for :meth:`fedlib.results.Store.runs`, of a task with so many rounds."""
-        rounds = task_rounds if self.rounds is None else self.rounds
-        return {
-            "algorithm": self.algorithm,
-            "rounds": rounds,
-            "seed": self.seed,
-            "eval_every": self.eval_every or max(1, rounds),
-            "clients_per_round": self.clients_per_round,
-            "overrides": dict(self.overrides),
-        }
-
-
-def task_key(name: str, options: Mapping[str, Any]) -> str:
-    """A text that is the same for the same task with the same options."""
-    return json.dumps([name, dict(options)], sort_keys=True, default=str)
 
 
 @dataclass(frozen=True)

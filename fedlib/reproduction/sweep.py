@@ -14,9 +14,10 @@ from tqdm import tqdm
 
 from fedlib import files
 from fedlib.errors import Error, require, unknown
+from fedlib.plans import notebooks
 from fedlib.reproduction import draw, experiments, memory
 from fedlib.reproduction.answers import RunGroup, answer, by_task, configured
-from fedlib.reproduction.reproduce import check_parameters, named, notebooks
+from fedlib.reproduction.reproduce import check_parameters, named
 from fedlib.reproduction.request import Request, task_key
 from fedlib.results.archives import write_archive
 from fedlib.results.store import Store
@@ -47,8 +48,8 @@ def plans(
     require_preset(preset)
     require(seed >= 0, "seed", seed, "a whole number >= 0")
     chosen = named(names, experiments.planned(), "notebook with a plan")
-    for path in notebooks(chosen) if numbers else ():
-        check_parameters(path, numbers)
+    for name in chosen if numbers else ():
+        check_parameters(notebooks()[name], numbers)
     every = {name: experiments.plan(name, preset, seed, **numbers) for name in chosen}
     known = dict.fromkeys(request.part for requests in every.values() for request in requests)
     for part in parts:

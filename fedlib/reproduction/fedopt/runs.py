@@ -292,7 +292,6 @@ def _of_table_1(task: str, laptop: Numbers, **quick: Any) -> Experiment:
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    _of_table_1("cifar10", {"eval_every": 50}, eval_every=2),
     _of_table_1("cifar100", {"eval_every": 25}, eval_every=2),
     # At FedAvg's rates SCAFFOLD diverges here.
     _of_table_1(

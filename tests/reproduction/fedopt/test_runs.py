@@ -30,7 +30,7 @@ RATES = papers.table("fedopt", "table8_learning_rates")
 TAUS = papers.table("fedopt", "table9_tau").set_index(["task", "algorithm"])["log10_tau"]
 MAPS, TAU, DECAYS = "30_learning_rate_grids", "31_tau", "33_lr_decay_and_centralized"
 POSTS = ("stackoverflow_nwp", "stackoverflow_lr")
-every_task = pytest.mark.parametrize("task", TABLES_1)
+every_task = pytest.mark.parametrize("task", list(TABLES_1)[1:])  # 10 has its plan itself
 
 
 def parts(notebook, preset="paper", **numbers):

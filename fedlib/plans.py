@@ -1,0 +1,462 @@
+"""Plans: which runs a notebook needs, as pure data, and how they are read from the notebook.
+
+A notebook's cell tagged ``plan`` holds its numbers for the three presets beside each other, and the
+rule by which they become runs. It loads and trains nothing::
+
+    from fedlib.plans import grid, neighbours, repeated
+
+    quick = dict(rounds=80, eval_every=2, seeds=3, reach=1)
+    laptop = dict(rounds=1000, eval_every=50, reach=0)
+    paper = dict(rounds=4000, eval_every=1, reach=0)
+
+
+    def plan(n):
+        rates = neighbours({"client_lr": [0.1], "server_lr": [1.0]}, n.reach)
+        return repeated({"curves": grid("cifar10", "fedavg", rates, n)}, n.seeds)
+
+``n`` has the numbers of the preset as attributes, those that a reader changed in the notebook's
+parameters in their place, and ``preset`` and ``seed``. What neither says is None.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+from typing import Any, overload
+
+from fedlib import papers
+from fedlib.engine.run import combinations
+from fedlib.errors import Error, first_line, require, unknown
+from fedlib.paths import project_root
+from fedlib.task import PLANNING
+from fedlib.tasks.presets import PRESETS, require_preset
+
+__all__ = ["Request", "grid", "neighbours", "printed", "repeated", "requests", "thinned"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run stands in a paper's printed tables; labels as printed."""
+
+    paper: str
+    table: str
+    row: str
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run that a notebook needs.
+
+    Attributes:
+        task, algorithm: their names.
+        part: which figures or tables of the notebook it is for, for instance ``"curves"``.
+        overrides: hyperparameters over the task's own; see :func:`fedlib.run`.
+        options: of :func:`fedlib.load_task`; may set ``preset``, and ``seed`` (of the partition).
+        rounds: None: the task's own.
+        seed: of the run, and of the task unless the options set that.
+        eval_every: rounds between evaluations; 0: only the initial and the last model.
+        clients_per_round: None: the task's own.
+        keep_params: whether to store the final parameters; None: unless ``eval_every`` is 0.
+        place: of the printed cells that the run belongs to, if it comes from a table.
+    """
+
+    task: str
+    algorithm: str
+    part: str = ""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int | None = None
+    seed: int = 0
+    eval_every: int = 1
+    clients_per_round: int | None = None
+    keep_params: bool | None = None
+    place: Place | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its final parameters are stored."""
+        return self.eval_every > 0 if self.keep_params is None else self.keep_params
+
+    @property
+    def plan(self) -> dict[str, str]:
+        """What ``History.meta["plan"]`` says of its run: the part, and the fields of its place."""
+        return {"part": self.part, **(asdict(self.place) if self.place else {})}
+
+    def task_options(self, preset: str) -> dict[str, Any]:
+        """The keywords of :func:`fedlib.load_task` under a preset."""
+        return {"preset": preset, "seed": self.seed, **self.options}
+
+    def task_key(self, preset: str) -> str:
+        """Requests of one key share a task."""
+        return task_key(self.task, self.task_options(preset))
+
+    def settings(self, task_rounds: int) -> dict[str, Any]:
+        """The request for :meth:`fedlib.results.Store.runs`, of a task with so many rounds."""
+        rounds = task_rounds if self.rounds is None else self.rounds
+        return {
+            "algorithm": self.algorithm,
+            "rounds": rounds,
+            "seed": self.seed,
+            "eval_every": self.eval_every or max(1, rounds),
+            "clients_per_round": self.clients_per_round,
+            "overrides": dict(self.overrides),
+        }
+
+
+def task_key(name: str, options: Mapping[str, Any]) -> str:
+    """A text that is the same for the same task with the same options."""
+    return json.dumps([name, dict(options)], sort_keys=True, default=str)
+
+
+# What every notebook's parameters begin with.
+COMMON = ("preset", "seed", "device")
+# A plan's parts: what its figures and tables ask for by name -> the runs of each.
+Parts = Mapping[str, Sequence[Request]]
+Rates = dict[str, list[float]]
+
+
+# ------------------------------------------------------------------ what plan cells are made of
+
+
+def grid(
+    task: str,
+    algorithm: str,
+    rates: Mapping[str, Iterable[Any]],
+    n: Any,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> list[Request]:
+    """A run per combination of the rates' values, the last one's fastest.
+
+    Args:
+        rates: override key -> the values that are tried, for instance
+            ``{"client_lr": [0.01, 0.1], "server_lr": [1.0]}``; ``{}``: the task's own, one run.
+        n: the plan's numbers: of these ``rounds``, ``eval_every``, ``clients_per_round`` and
+            ``seed`` are the runs', where it has them.
+        fixed: overrides that all runs have besides.
+        options: of the task; those that are None are left to its preset.
+        settings: other fields of :class:`Request`, or fields of ``n`` in other words.
+
+    Raises:
+        Error: a key without values.
+
+    Example:
+        >>> n = SimpleNamespace(rounds=80, seed=0)
+        >>> runs = grid("cifar10", "fedavg", {"client_lr": [0.1, 1.0]}, n)
+        >>> [(run.overrides["client_lr"], run.rounds) for run in runs]
+        [(0.1, 80), (1.0, 80)]
+    """
+    every = getattr(n, "eval_every", None)
+    known = {
+        "rounds": getattr(n, "rounds", None),
+        "eval_every": 1 if every is None else every,
+        "clients_per_round": getattr(n, "clients_per_round", None),
+        "seed": n.seed,
+    }
+    chosen = {key: value for key, value in (options or {}).items() if value is not None}
+    return [
+        Request(
+            task,
+            algorithm,
+            overrides={**(fixed or {}), **cell},
+            options=chosen,
+            **{**known, **settings},
+        )
+        for cell in combinations(rates)
+    ]
+
+
+def neighbours(rates: Mapping[str, float | Sequence[float]], reach: int) -> Rates:
+    """Rates and the half-decades beside them, each key for itself.
+
+    Args:
+        rates: override key -> a power of the root of ten, or several.
+        reach: how many half-decades below the smallest and above the largest; 0: only those between
+            them.
+
+    Example:
+        >>> near = neighbours({"client_lr": 0.1}, 1)
+        >>> [round(rate, 3) for rate in near["client_lr"]]
+        [0.032, 0.1, 0.316]
+    """
+    near = {}
+    for name, values in rates.items():
+        listed = [values] if isinstance(values, (int, float)) else values
+        halves = [round(2 * math.log10(value)) for value in listed]
+        around = range(min(halves) - reach, max(halves) + reach + 1)
+        near[name] = [10.0 ** (half / 2) for half in around]
+    return near
+
+
+def printed(paper: str, table: str, *keys: str, **where: str) -> Rates:
+    """What a paper prints in powers of ten: one value of each key, or the values of its grid.
+
+    Args:
+        paper, table: of :func:`fedlib.papers.table`: one with columns ``log10_KEY`` and one row
+            for ``where``, or with the columns ``parameter`` and ``log10_value``.
+        keys: only these; default all.
+        where: what the table's columns must say, capitals apart.
+
+    Returns:
+        override key -> values, smallest first.
+
+    Raises:
+        Error: an unknown paper or table, or no row of it.
+
+    Example:
+        >>> printed("fedopt", "table9_tau", task="EMNIST AE", algorithm="fedadam")
+        {'tau': [0.001]}
+    """
+    frame = papers.table(paper, table)
+    for column, wanted in where.items():
+        if column not in frame.columns:
+            raise unknown(f"column of {paper}/{table}", column, map(str, frame.columns))
+        frame = frame[frame[column].str.lower() == wanted.lower()]
+    if frame.empty:
+        raise Error(f"{paper}/{table} has no row with {where}")
+    if "log10_value" in frame.columns:
+        powers = dict(iter(frame.groupby("parameter", sort=False)["log10_value"]))
+    else:
+        names = [str(column) for column in frame.columns if str(column).startswith("log10_")]
+        powers = {name.removeprefix("log10_"): frame[name] for name in names}
+    for key in keys:
+        if key not in powers:
+            raise unknown(f"key of {paper}/{table}", key, powers)
+    return {key: [10.0**power for power in sorted(powers[key])] for key in keys or powers}
+
+
+def thinned(rates: Mapping[str, Sequence[float]], points: int | None) -> Rates:
+    """So many of each key's values, evenly spread and with both ends.
+
+    Args:
+        points: at least 2; None: all.
+
+    Example:
+        >>> thinned({"client_lr": [1, 2, 3, 4, 5]}, 3)
+        {'client_lr': [1, 3, 5]}
+    """
+    if points is not None and points < 2:
+        raise Error(f"points is {points}; allowed: a whole number >= 2")
+    chosen = {}
+    for name, values in rates.items():
+        count = len(values) if points is None else min(points, len(values))
+        places = [round(step * (len(values) - 1) / max(1, count - 1)) for step in range(count)]
+        chosen[name] = [values[place] for place in places]
+    return chosen
+
+
+@overload
+def repeated(runs: Sequence[Request], seeds: int | None) -> list[Request]: ...
+@overload
+def repeated(runs: Parts, seeds: int | None) -> list[Parts]: ...
+def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Request] | list[Parts]:
+    """Runs once per seed, seed by seed.
+
+    Args:
+        runs: a list of requests; or a plan's parts, which then are repeated together.
+        seeds: how many, counted up from each run's own; None: one.
+
+    Returns:
+        the requests; or the parts once per seed, a list that a plan may return.
+
+    Raises:
+        Error: fewer than one seed.
+
+    Example:
+        >>> [run.seed for run in repeated([Request("mnist", "fedavg", seed=3)], 2)]
+        [3, 4]
+    """
+    count = 1 if seeds is None else seeds
+    require(isinstance(count, int) and count >= 1, "seeds", seeds, "a whole number >= 1")
+
+    def again(part: Sequence[Request], step: int) -> list[Request]:
+        return [replace(run, seed=run.seed + step) for run in part]
+
+    if isinstance(runs, Mapping):
+        together: list[Parts] = []
+        for step in range(count):
+            together.append({name: again(part, step) for name, part in runs.items()})
+        return together
+    return [run for step in range(count) for run in again(runs, step)]
+
+
+# ------------------------------------------------------------- how a notebook's plan is read
+
+
+def notebooks() -> dict[str, Path]:
+    """The notebooks by their names, in order.
+
+    Raises:
+        Error: none here: they belong to a checkout, not to the installed package.
+    """
+    folder = project_root() / "notebooks"
+    if not folder.is_dir():
+        raise Error(f"no notebooks in {folder}; run this in a checkout of fedlib")
+    return {path.stem: path for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))}
+
+
+def planned() -> list[str]:
+    """The notebooks that have a plan."""
+    return [name for name, path in notebooks().items() if _tagged(path, "plan") is not None]
+
+
+def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) -> list[Request]:
+    """The runs that a notebook's plan asks for, in order: its plan cell is run, and nothing else.
+
+    Args:
+        notebook: one of :func:`planned`.
+        preset: ``"quick"``, ``"laptop"`` or ``"paper"``.
+        seed: of tasks and runs, the first of several.
+        **given: parameters of the notebook, in place of the preset's numbers; None: the preset's.
+
+    Raises:
+        Error: a notebook without a plan, or a plan that raises, trains, loads a task, or returns
+            something else than requests.
+    """
+    require_preset(preset)
+    plan, own = read(notebook, preset=preset, seed=seed, **given)
+    return asked(plan, numbers(plan, preset, seed, own), notebook)
+
+
+def read(notebook: str, **given: Any) -> tuple[FunctionType, dict[str, Any]]:
+    """The function ``plan`` of a notebook's plan cell, and the notebook's own parameters.
+
+    Args:
+        **given: parameters that are not as the notebook has them.
+
+    Raises:
+        Error: as :func:`requests`.
+    """
+    path = notebooks().get(notebook)
+    source = None if path is None else _tagged(path, "plan")
+    if path is None or source is None:
+        raise unknown("notebook with a plan", notebook, planned())
+    known = {**parameters(path), **given}
+    namespace = {"__name__": notebook, **known}
+    with _plan_cell(notebook):
+        exec(compile(source, _file(notebook), "exec"), namespace)
+    plan = namespace.get("plan")
+    if not isinstance(plan, FunctionType):
+        raise Error(f"{notebook}, plan cell: it defines no function plan(n)")
+    return plan, {name: value for name, value in known.items() if name not in COMMON}
+
+
+def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]) -> Any:
+    """What a plan is called with: the numbers beside it for a preset, and what a reader changed.
+
+    Args:
+        given: the notebook's parameters; None: as the preset has it.
+    """
+    beside = {name: plan.__globals__.get(name, {}) for name in PRESETS}
+    names = dict.fromkeys(name for values in (*beside.values(), given) for name in values)
+    changed = {name: value for name, value in given.items() if value is not None}
+    return SimpleNamespace(**{**names, **beside[preset], **changed, "preset": preset, "seed": seed})
+
+
+def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:
+    """The requests of a plan with these numbers, each with its part.
+
+    Args:
+        notebook: its name, for errors.
+
+    Raises:
+        Error: as :func:`requests`.
+    """
+    with _plan_cell(notebook):
+        made = plan(n)
+    listed = []
+    for parts in made if isinstance(made, list) else [made]:
+        if not isinstance(parts, Mapping):
+            raise Error(
+                f"{notebook}, plan cell: plan(n) returns {_kind(parts)}, not a dict of parts"
+            )
+        for part, runs in parts.items():
+            for run in runs if isinstance(runs, list) else [runs]:
+                if not isinstance(run, Request):
+                    raise Error(
+                        f"{notebook}, plan cell: part {part!r} has {_kind(run)}, not requests"
+                    )
+                listed.append(replace(run, part=part))
+    return listed
+
+
+def select(requests: Sequence[Request], *parts: str) -> list[Request]:
+    """The requests of some parts; of all without any.
+
+    Raises:
+        Error: a part that no request has.
+    """
+    known = dict.fromkeys(request.part for request in requests)
+    for part in parts:
+        if part not in known:
+            raise unknown("part of this notebook's plan", part, known)
+    return [request for request in requests if not parts or request.part in parts]
+
+
+def parameters(notebook: Path) -> dict[str, Any]:
+    """The names and default values in a notebook's cell tagged ``parameters``: flat literals.
+
+    Raises:
+        Error: no such cell, or a line in it that is not ``name = literal``.
+    """
+    source = _tagged(notebook, "parameters")
+    if source is None:
+        raise Error(f"{notebook.name}: no cell is tagged 'parameters'")
+    values = {}
+    for statement in ast.parse(source).body:
+        try:
+            assert isinstance(statement, ast.Assign)
+            assert isinstance(statement.targets[0], ast.Name)
+            values[statement.targets[0].id] = ast.literal_eval(statement.value)
+        except (AssertionError, ValueError):
+            raise Error(
+                f"{notebook.name}: line {statement.lineno} of the parameters cell is not "
+                "'name = literal'"
+            ) from None
+    return values
+
+
+def _tagged(notebook: Path, tag: str) -> str | None:
+    """The code of the cell with a tag; None if there is none."""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if tag in cell["metadata"].get("tags", []):
+            return "".join(cell["source"])
+    return None
+
+
+def _file(notebook: str) -> str:
+    """What Python calls the file of a plan cell."""
+    return f"<plan cell of {notebook}>"
+
+
+@contextmanager
+def _plan_cell(notebook: str) -> Iterator[None]:
+    """While a plan's code runs: no task can be made, and what goes wrong is said in a line."""
+    token = PLANNING.set(True)
+    try:
+        yield
+    except Exception as problem:
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(problem.__traceback__)
+            if frame.filename == _file(notebook)
+        ]
+        where = f"{notebook}, plan cell" + (f", line {lines[-1]}" if lines else "")
+        what = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
+        raise Error(f"{where}: {what}{first_line(problem)}") from None
+    finally:
+        PLANNING.reset(token)
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"{type(value).__name__} {value!r:.40}"

@@ -1,0 +1,215 @@
+"""Plans: which runs the notebooks ask for, and that nothing else can be asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import fedlib
+from fedlib import plans, tasks
+from fedlib.algorithms import hyperparameters
+from fedlib.engine.config import TRAINING_KEYS
+from fedlib.plans import Request, grid, neighbours, printed, repeated, thinned
+
+ROOT = Path(__file__).resolve().parents[1]
+EVERY = [(name, preset) for name in plans.planned() for preset in tasks.PRESETS]
+# By notebook and preset: how many runs its plan asks for, and the SHA-256 of their ordered text.
+KNOWN = tomllib.loads(Path(__file__).with_name("plans.toml").read_text(encoding="utf-8"))
+
+
+def fingerprint(requests: list[Request]) -> list[int | str]:
+    """How many, and a hash of everything that decides the runs and what trains together."""
+    listed = [{k: v for k, v in asdict(one).items() if k != "place"} for one in requests]
+    text = json.dumps(listed, sort_keys=True)
+    return [len(requests), hashlib.sha256(text.encode()).hexdigest()]
+
+
+def test_the_known_plans_are_those_of_the_notebooks() -> None:
+    assert list(KNOWN) == plans.planned()
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_a_notebooks_plan_is_the_known_one(name: str, preset: str) -> None:
+    """Runs are found by what they are: a plan that departs asks for others than the published.
+
+    Where that is meant, the message has what tests/plans.toml must say.
+    """
+    now = fingerprint(plans.requests(name, preset))
+    assert now == KNOWN[name][preset], f"{name} departs: {preset} = {json.dumps(now)}"
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_every_plan_asks_for_known_things_once(name: str, preset: str) -> None:
+    seen = set()
+    for one in plans.requests(name, preset, seed=5):
+        assert one.task in tasks.TASKS and one.part and one.seed >= 5
+        optimizer = one.overrides.get("client_optimizer", "sgd")
+        known = {*hyperparameters(one.algorithm, optimizer), *TRAINING_KEYS, "client_optimizer"}
+        assert set(one.overrides) <= known, one
+        key = (one.part, one.task_key(preset), repr(one.settings(-1)))
+        assert key not in seen, f"asked twice: {one}"
+        seen.add(key)
+
+
+def test_a_request_is_what_the_store_takes() -> None:
+    request = Request("synthetic", "fedavg", "a", {"client_lr": 0.1}, seed=4, clients_per_round=7)
+    assert request.settings(100) == {
+        "algorithm": "fedavg",
+        "rounds": 100,
+        "seed": 4,
+        "eval_every": 1,
+        "clients_per_round": 7,
+        "overrides": {"client_lr": 0.1},
+    }
+    last = Request("synthetic", "fedavg", rounds=30, eval_every=0)
+    assert last.settings(100)["eval_every"] == 30 and last.settings(100)["rounds"] == 30
+    assert Request("synthetic", "fedavg", rounds=0, eval_every=0).settings(9)["eval_every"] == 1
+    assert request.keeps and not last.keeps
+
+
+def test_requests_of_a_task_with_the_same_options_share_it() -> None:
+    one = Request("cifar10", "fedavg", options={"width": 0.5, "alpha": 1.0})
+    other = Request("cifar10", "fedadam", options={"alpha": 1.0, "width": 0.5})
+    assert one.task_key("quick") == other.task_key("quick") != one.task_key("paper")
+    fixed = Request("cifar10", "fedavg", seed=1, options={"seed": 0, "preset": "paper"})
+    assert fixed.task_options("quick") == {"preset": "paper", "seed": 0}
+
+
+def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed() -> None:
+    n = SimpleNamespace(rounds=2, eval_every=None, clients_per_round=7, seed=3)
+    rates = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1]}
+    runs = grid("synthetic", "fedadam", rates, n, fixed={"tau": 0.1}, options={"clients": None})
+    assert [tuple(run.overrides.values()) for run in runs] == [
+        (0.1, 0.1, 1.0),
+        (0.1, 0.1, 0.1),
+        (0.1, 1.0, 1.0),
+        (0.1, 1.0, 0.1),
+    ]
+    common = (runs[0].rounds, runs[0].eval_every, runs[0].clients_per_round, runs[0].options)
+    assert common == (2, 1, 7, {})
+    (alone,) = grid("synthetic", "centralized", {}, n, rounds=9, clients_per_round=None)
+    assert (alone.rounds, alone.clients_per_round, alone.overrides) == (9, None, {})
+    with pytest.raises(fedlib.Error, match="axis tau has no values"):
+        grid("synthetic", "fedadam", {"tau": []}, n)
+    assert [run.seed for run in repeated(runs[:2], 2)] == [3, 3, 4, 4]
+    together = repeated({"a": runs[:1], "b": runs[1:2]}, 2)
+    assert [{part: one.seed for part, (one,) in parts.items()} for parts in together] == [
+        {"a": 3, "b": 3},
+        {"a": 4, "b": 4},
+    ]
+    assert repeated(runs, None) == runs
+    with pytest.raises(fedlib.Error, match="seeds is 0; allowed: a whole number >= 1"):
+        repeated(runs, 0)
+
+
+def test_rates_are_half_decades_on_both_sides_printed_ones_and_some_of_them() -> None:
+    near = neighbours({"client_lr": 10**-1.5, "server_lr": [0.1, 1.0]}, 1)
+    assert near["client_lr"] == [0.01, 10**-1.5, 0.1]
+    assert near["server_lr"] == [10**-1.5, 0.1, 10**-0.5, 1.0, 10**0.5]
+    assert neighbours({"client_lr": [0.1]}, 0) == {"client_lr": [0.1]}
+    # FedOpt, Table 8, row FedAdam, column CIFAR-10; and the ends of the grid in appendix D.2.
+    row = printed("fedopt", "table8_learning_rates", task="CIFAR-10", algorithm="fedadam")
+    assert row == {"client_lr": [10**-1.5], "server_lr": [0.01]}
+    tau = printed("fedopt", "grids", "tau", task="EMNIST AE")
+    assert tau == {"tau": [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]}
+    assert thinned(tau, 3) == {"tau": [1e-5, 1e-3, 1e-1]} and thinned(tau, None) == tau
+    with pytest.raises(fedlib.Error, match="points is 1; allowed: a whole number >= 2"):
+        thinned(tau, 1)
+    with pytest.raises(fedlib.Error, match=r"fedopt/grids has no row with \{'task': 'MNIST'\}"):
+        printed("fedopt", "grids", task="MNIST")
+    with pytest.raises(fedlib.Error, match="unknown key of fedopt/grids 'mu'"):
+        printed("fedopt", "grids", "mu", task="EMNIST AE")
+
+
+PARAMETERS = """
+preset = ""
+seed = 0
+device = "auto"
+rounds = None
+width = None
+"""
+PLAN = """
+from fedlib.plans import grid
+
+quick = dict(rounds=3, width=0.25)
+paper = dict(rounds=100)
+
+
+def plan(n):
+    runs = grid("cifar10", "fedavg", {}, n, options={"width": n.width})
+    return {"curves": runs, "mu": grid("cifar10", "fedprox", {"mu": [0.1, 1.0]}, n)}
+"""
+
+
+def test_a_plan_cell_gets_the_presets_numbers_and_what_was_changed(write_notebook) -> None:
+    write_notebook("10_own", PLAN, PARAMETERS)
+    write_notebook("11_none", None)
+    assert plans.planned() == ["10_own"]
+
+    def first(*preset, **given):
+        one = plans.requests("10_own", *preset, **given)[0]
+        return one.rounds, dict(one.options), one.seed
+
+    assert first() == first("quick") == first("quick", rounds=None) == (3, {"width": 0.25}, 0)
+    assert first("paper", 2, rounds=7) == (7, {}, 2)
+    assert first("laptop") == (None, {}, 0)  # of which the cell says nothing
+    every = plans.requests("10_own")
+    assert [one.part for one in every] == ["curves", "mu", "mu"]
+    assert plans.select(every) == every and plans.select(every, "mu") == every[1:]
+    with pytest.raises(fedlib.Error, match=r"unknown part .* 'curve': did you mean 'curves'"):
+        plans.select(every, "curve")
+    for name in ("11_none", "10_ow"):
+        with pytest.raises(fedlib.Error, match=r"unknown notebook with a plan.* known: 10_own"):
+            plans.requests(name)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("def plan(n):\n    return {}[0]", "line 2: KeyError: 0"),
+        ("x = 1\ny = x / 0", "line 2: ZeroDivisionError: division by zero"),
+        ("def plan(n:\n    pass", "SyntaxError: '\\(' was never closed"),
+        ("def plan(n):\n    return n.reach", "line 2: AttributeError: .* no attribute 'reach'"),
+        ("quick = {}", "it defines no function plan"),
+        ("def plan(n):\n    pass", r"plan\(n\) returns nothing, not a dict of parts"),
+        ("def plan(n):\n    return {'a': ['fedavg']}", "part 'a' has str 'fedavg', not requests"),
+        (
+            "import fedlib\n\n\ndef plan(n):\n    fedlib.load_task('quadratic')",
+            "line 5: it loads a task; a plan only says which runs there are",
+        ),
+    ],
+)
+def test_a_bad_plan_is_one_line_with_its_notebook(write_notebook, cell, message) -> None:
+    write_notebook("10_own", cell)
+    with pytest.raises(fedlib.Error, match=f"^10_own, plan cell[,:] (?s:.*){message}") as caught:
+        plans.requests("10_own")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plan_trains_nothing(write_notebook) -> None:
+    task = fedlib.load_task("quadratic")
+
+    def plan(n):
+        return {"a": fedlib.run(task, "fedavg", rounds=1)}
+
+    with pytest.raises(fedlib.Error, match="10_own, plan cell: it trains; a plan only says"):
+        plans.asked(plan, None, "10_own")
+    assert fedlib.run(task, "fedavg", rounds=1)  # afterwards as before
+
+
+def test_plans_need_no_data_and_draw_nothing() -> None:
+    code = (
+        "import sys\nfrom fedlib import plans\n"
+        "[plans.requests(n, p) for n in plans.planned() for p in ('quick', 'laptop', 'paper')]\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "assert 'fedlib.tasks.cifar' not in sys.modules, 'a plan loads a task'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
