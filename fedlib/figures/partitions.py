@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -69,6 +69,39 @@ def client_labels(
     cells = np.nonzero(counts)
     data = pd.DataFrame({"client": cells[0], "label": cells[1], "examples": counts[cells]})
     return figure_of(ax), data.assign(share=share[cells])
+
+
+def label_panels(
+    labels: ArrayLike,
+    partitions: Mapping[float, Sequence[ArrayLike]],
+    symbol: str,
+    *,
+    rows: int,
+    size: tuple[float, float],
+    shares: bool = True,
+) -> Drawing:
+    """Several partitions of the same labels, a panel of :func:`client_labels` for each.
+
+    Args:
+        labels: ``[N]`` integers, 0 or more.
+        partitions: concentration -> index arrays, one per client.
+        symbol: the Greek letter of the concentration, for instance ``"alpha"``.
+        rows: of panels.
+        size: of the figure, in inches.
+        shares: bars of the same length.
+
+    Returns:
+        the figure, and the data of all panels, the concentration added.
+    """
+    frames = []
+    columns = len(partitions) // rows
+    with style.panels(rows, columns, size, sharey=True) as (figure, panels):
+        for ax, (value, parts) in zip(panels, partitions.items(), strict=True):
+            title = f"$\\{symbol}$ = {value:g}"
+            _, data = client_labels(labels, parts, shares=shares, title=title, legend=False, ax=ax)
+            frames.append(data.assign(**{symbol: value}))
+        label_legend(panels[0], len(np.unique(np.asarray(labels))))
+    return figure, pd.concat(frames, ignore_index=True)
 
 
 def _stack(ax: Axes, left: np.ndarray, right: np.ndarray, **look: Any) -> None:

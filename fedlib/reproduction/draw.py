@@ -24,7 +24,6 @@ from fedlib.reproduction.entry import Drawing, Drawn, Entry
 from fedlib.reproduction.fedopt import figures as fedopt
 from fedlib.reproduction.memory import Memory, alone, preferred, remember, remembered
 from fedlib.reproduction.mime import figures as mime
-from fedlib.reproduction.theory import figures as theory
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 from fedlib.tasks.presets import require_preset
@@ -34,9 +33,7 @@ __all__ = ["ENTRIES", "Drawing", "Drawn", "Entry", "draw", "entries", "entry", "
 log = logging.getLogger("fedlib")
 
 ENTRIES: dict[str, Entry] = {
-    entry.id: entry
-    for module in (fedopt, adafedadam, mime, delta_sgd, theory)
-    for entry in module.ENTRIES
+    entry.id: entry for module in (fedopt, adafedadam, mime, delta_sgd) for entry in module.ENTRIES
 }
 
 

@@ -146,7 +146,7 @@ def test_commands_that_cannot_write_exit_2_with_one_line(
 
 
 @everywhere
-@pytest.mark.parametrize("words", [["reproduce", "23"], ["figures", "theory/mimicking"]], ids=str)
+@pytest.mark.parametrize("words", [["reproduce", "23"], ["figures", "mime/figure_1"]], ids=str)
 def test_an_unwritable_folder_of_figures_exits_2_with_one_line(
     command: Command, unwritable: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:

@@ -31,8 +31,6 @@ JOBS = 2
 GIVEN = {"seeds": 1, "reach": 0}
 # For nbval, which cannot inject parameters: notebooks without these, experiments among them.
 AS_DECLARED = ["0*", "24*", "25*"]
-# Drawn by a notebook, but in no paper: not in the catalogue.
-MORE = {"91_paper_against_ours": ["overview/paper_against_ours.png"]}
 
 pytestmark = [pytest.mark.notebook, pytest.mark.slow]
 
@@ -70,9 +68,12 @@ def stored(place):
 
 
 def promised(name):
-    """The catalogue's figures that a notebook makes, and the files beyond it."""
+    """The catalogue's figures that a notebook makes, and those of its own that its card names."""
     entries = [entry for entry in draw.entries() if name in entry.notebooks.values()]
-    return entries, MORE.get(name, [])
+    text = (ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
+    (card,) = re.findall(r"\| produces \|.*", text)
+    own = re.findall(r"`((?:theory|overview)/\w+)`", card)
+    return entries, [f"{id}.png" for id in own]
 
 
 def made_since(path, started):

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
-import pandas as pd
-import torch
-
-from fedlib import papers
 from fedlib.reproduction import tables
+from fedlib.reproduction.adafedadam import setups
 from fedlib.reproduction.adafedadam.fairness import adafedadam_figure_2
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry, side_by_side
-from fedlib.reproduction.theory import architectures, partitions
-from fedlib.tasks import Task, load_task
 
 _SETUPS = tables.notebooks("adafedadam", "Table 5")
 _METHOD = {"": "20_fair_femnist"}
@@ -26,49 +19,6 @@ _COLUMNS = (
     "Average, spread and worst 30 % of the clients' test accuracies in percent: printed, ours "
     "weighted by examples, ours with clients alike"
 )
-
-
-def adafedadam_table_4(
-    data_root: str | os.PathLike[str] | None = None,
-) -> tuple[None, pd.DataFrame]:
-    """Table 4, and our clients, examples, models and data under the paper preset.
-
-    Args:
-        data_root: of the prepared data sets; those that are missing have stand-ins, with fewer
-            clients.
-    """
-    printed = papers.table("adafedadam", "table4_setups")
-    wide = printed.pivot(index="setup", columns="quantity", values="value")
-    rows = []
-    for table in tables.find("adafedadam", "Table 5"):
-        task = load_task(table.task, preset="paper", seed=0, data_root=data_root)
-        stated = wide.loc[table.label]
-        rows.append(
-            {
-                "setup": table.label,
-                "clients (printed)": int(stated["n_clients"]),
-                "clients": len(task.train.sizes),
-                "training examples": int(task.train.sizes.sum()),
-                "test examples": int(task.test.sizes.sum()),
-                "model (printed)": stated["model"],
-                "model": _model(task),
-                "scenario (printed)": stated["scenario"],
-                "non-IID type (printed)": stated["non_iid_type"],
-                "task type (printed)": stated["task_type"],
-                "data": "stand-in"
-                if task.stand_in
-                else task.options.get("data", "LEAF's generator"),
-            }
-        )
-    return None, pd.DataFrame(rows)
-
-
-def _model(task: Task) -> str:
-    """The model's class and its parameters that are trained."""
-    with torch.random.fork_rng(devices=[]):
-        model = task.model()
-    trained = sum(value.numel() for value in model.parameters() if value.requires_grad)
-    return f"{type(model).__name__}, {trained:,} parameters"
 
 
 def _variant(number: int, what: str, setting: str = "setting") -> Entry:
@@ -108,7 +58,7 @@ ENTRIES: tuple[Entry, ...] = (
         "adafedadam/table_4",
         "The four setups (AdaFedAdam, Table 4), and fedlib's tasks for them.",
         _METHOD,
-        make=adafedadam_table_4,
+        make=setups.table_4,
     ),
     printed_entry(
         *("adafedadam", "Table 5"),
@@ -121,14 +71,14 @@ ENTRIES: tuple[Entry, ...] = (
         "Label distributions of the 16 clients (AdaFedAdam, Figure 6), for labels with "
         "CIFAR-10's structure: ten classes of 5,000.",
         _PARTITIONS,
-        make=lambda _: partitions.adafedadam_figure_6(),
+        make=lambda _: setups.figure_6(),
     ),
     Entry(
         "adafedadam/figure_4",
         "VGG11 for the Cifar10 setup (AdaFedAdam, Figure 4), as built here. The text lacks the "
         "paper's drawing: this is the network of FedNova's code, whose setup it shares.",
         _MODELS,
-        make=lambda _: architectures.adafedadam_figure_4(),
+        make=lambda _: setups.figure_4(),
     ),
     Entry(
         "adafedadam/figure_5",
@@ -136,7 +86,7 @@ ENTRIES: tuple[Entry, ...] = (
         "words, frozen GloVe vectors of 300, the dense layer on the last step. The text lacks "
         "the paper's drawing.",
         _MODELS,
-        make=lambda _: architectures.adafedadam_figure_5(),
+        make=lambda _: setups.figure_5(),
     ),
     _variant(1, "Cifar10 with U(1, 3) local epochs, drawn for each client and round."),
     _variant(2, "AdaFedAdam on Cifar10 under Dirichlet partitions.", "partition"),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
+from fedlib import partitioners
+from fedlib.figures.curves import Drawing
+from fedlib.figures.partitions import label_panels
 from fedlib.reproduction.delta_sgd import client_optimizers as clients
 from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, RESNETS, TABLE_1, THREE
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry
-from fedlib.reproduction.theory import partitions
 
 _FINAL = "Final test accuracy in percent"
 # A printed table, the part of the plan that has its runs, what it shows, what a reader must know.
@@ -31,6 +35,20 @@ _PRINTED = (
     ("Table 5", "moon", " with MOON's loss, alpha 0.1", ""),
     ("Table 6", "fedprox", " with FedProx' loss on all tasks, alpha 0.01", ""),
 )
+
+
+def class_distributions() -> Drawing:
+    """Figure 8: class distributions of 100 clients of 500 examples for three values of alpha."""
+    labels = np.repeat(np.arange(10), 5000)  # CIFAR-10's, which are balanced
+    parts = {
+        alpha: partitioners.dirichlet_overlapping(labels, 100, alpha, 500, seed=0)
+        for alpha in (0.01, 0.1, 1.0)
+    }
+    figure, data = label_panels(labels, parts, "alpha", rows=1, size=(5.5, 3.6))
+    for ax in figure.axes:
+        ax.set(xticks=[0, 0.5, 1], ylabel="client" if ax is figure.axes[0] else "")
+    return figure, data
+
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
@@ -95,7 +113,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Class distributions of 100 clients of 500 examples (Delta-SGD, Figure 8), for labels "
         "with CIFAR-10's structure: ten classes of 5,000.",
         {"": "06_partitions"},
-        make=lambda _: partitions.delta_sgd_figure_8(),
+        make=lambda _: class_distributions(),
     ),
     *(
         printed_entry("delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}", part=part)

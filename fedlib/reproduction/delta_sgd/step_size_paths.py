@@ -6,20 +6,28 @@ data, as notebook 05 explains; it needs no runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from fedlib.figures import style
 from fedlib.optimizers.client import DeltaSGD
 from fedlib.randomness import key, numpy_generator
-from fedlib.reproduction.theory.step_sizes import step_sizes
 from fedlib.tasks import Task, load_task
 
 CLIENTS, SEED = 10, 0
 FULL_STEPS, ROUNDS, LOCAL_STEPS, BATCH = 100, 30, 10, 20
 RULE = DeltaSGD()
+# The paper's colours of the conditions: green for the local smoothness, blue for the growth.
+LINES = {
+    "local": ("1st: local smoothness", "#009E73", 0.7),
+    "growth": ("2nd: growth", "#0072B2", 0.7),
+    "eta": ("step size", "black", 1.0),
+}
 Batch = tuple[Tensor, Tensor]  # examples with a last 1 [B, D], labels [B]
 
 
@@ -27,6 +35,26 @@ def delta_sgd_figure_7() -> tuple[Figure, pd.DataFrame]:
     """Both conditions and the step size, on full gradients and in a federated client's batches."""
     paths = softmax_paths()
     return step_sizes(paths), pd.concat(paths, names=["panel", "step"]).reset_index()
+
+
+def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
+    """Delta-SGD's two conditions over local steps, and the step size, which is the lower one.
+
+    Args:
+        paths: title of a panel -> a row per step with columns local, the condition from the local
+            smoothness (infinite where there is none); growth, the condition that bounds how fast
+            steps grow; eta, the step size.
+    """
+    with style.panels(len(paths), 1, (5.5, 0.4 + 1.8 * len(paths))) as (figure, panels):
+        for ax, (title, path) in zip(panels, paths.items(), strict=True):
+            for name, (label, color, width) in LINES.items():
+                ax.semilogy(path.index, path[name], color=color, linewidth=width, label=label)
+            ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
+            ax.set(ylabel="η", title=title)
+        panels[-1].set_xlabel("local step")
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper center", ncols=len(LINES))
+    return figure
 
 
 def softmax_paths() -> dict[str, pd.DataFrame]:

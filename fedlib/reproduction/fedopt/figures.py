@@ -14,12 +14,11 @@ from fedlib.figures import style
 from fedlib.figures.curves import plain_log_ticks, printed_key, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
-from fedlib.reproduction.fedopt import heat_maps, tuning
+from fedlib.reproduction.fedopt import heat_maps, setups, tuning
 from fedlib.reproduction.fedopt.grids import OPTIMIZERS, TASKS
 from fedlib.reproduction.fedopt.runs import TABLES_1
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
-from fedlib.reproduction.theory import architectures, partitions
 
 COLUMNS = 3
 # Figure 4 has this task, Figure 1 all others.
@@ -99,7 +98,7 @@ def _layers(number: int, label: str, network: str) -> Entry:
         f"(FedOpt, Table {number})."
     )
     id, notebooks = f"fedopt/table_{number}", {"": "07_models"}
-    return Entry(id, caption, notebooks, make=lambda _: architectures.fedopt_table(label))
+    return Entry(id, caption, notebooks, make=lambda _: setups.network(label))
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
@@ -135,7 +134,7 @@ ENTRIES: tuple[Entry, ...] = (
         "fedopt/table_2",
         "Sizes of the data sets (FedOpt, Table 2), and of those that are prepared here.",
         _PARTITIONS,
-        make=partitions.fedopt_table_2,
+        make=setups.data_sets,
     ),
     Entry(
         "fedopt/figure_14",
@@ -143,7 +142,7 @@ ENTRIES: tuple[Entry, ...] = (
         "allocation of labels with CIFAR-100's structure. Bars: mean over ten partitions, "
         "lines: the smallest and largest number; shaded: 20 to 30 labels.",
         _PARTITIONS,
-        make=lambda _: partitions.fedopt_figure_14(),
+        make=lambda _: setups.labels_of_cifar100_clients(),
     ),
     _layers(3, "EMNIST AE", "EMNIST autoencoder"),
     _layers(4, "EMNIST CR", "EMNIST character recognition network"),

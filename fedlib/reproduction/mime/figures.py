@@ -6,8 +6,8 @@ from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.mime.ablation import mime_figure_1, mime_figure_5
 from fedlib.reproduction.mime.base_optimizers import mime_table_5
+from fedlib.reproduction.mime.table_1 import mime_table_1
 from fedlib.reproduction.mime.table_2 import mime_table_2
-from fedlib.reproduction.theory.mimicking import mime_table_1
 
 _ABLATION = {"emnist_mlp": "38_mime_ablation"}
 

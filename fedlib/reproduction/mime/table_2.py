@@ -18,12 +18,17 @@ from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.mime.runs import SERVERS
 from fedlib.reproduction.printed import of_task
 from fedlib.reproduction.table import NAN
-from fedlib.reproduction.theory.mimicking import base_of
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import best, held_out_score
 
 BASES = tuple(SERVERS)
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
+
+
+def base_of(history: History) -> str:
+    """``"SGD"``, ``"Momentum"`` or ``"Adam"``: the base optimizer of Mime, or FedAvg's server's."""
+    method = history.config.method
+    return str(method["base" if "base" in method else "server"]["type"])
 
 
 def row_of(history: History) -> tuple[str, str]:

@@ -1,1 +1,1 @@
-"""Drawings of the theory notebooks."""
+"""The small numbers of the theory notebooks."""

@@ -13,7 +13,7 @@ from fedlib.reproduction.adafedadam.fairness import (
     best_fedprox,
     client_density,
 )
-from fedlib.reproduction.adafedadam.figures import adafedadam_table_4
+from fedlib.reproduction.adafedadam.setups import table_4
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
 from fedlib.reproduction.matching import complete
 from fedlib.results.files import describe
@@ -264,7 +264,7 @@ def test_figure_3_draws_its_data(front):
 
 
 def test_table_4_stands_beside_the_tasks():
-    _, table = adafedadam_table_4()
+    _, table = table_4()
     table = table.set_index("setup")
     assert list(table["clients (printed)"]) == [3500, 16, 697, 100]
     assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 8264]

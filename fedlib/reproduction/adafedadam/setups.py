@@ -1,0 +1,89 @@
+"""AdaFedAdam's four setups: their sizes, the partitions of Cifar10, and two of the networks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from fedlib import models, papers, partitioners
+from fedlib.figures import draw_layers, layers
+from fedlib.figures.curves import Drawing
+from fedlib.figures.partitions import label_panels
+from fedlib.reproduction import tables
+from fedlib.tasks import Task, load_task
+
+
+def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.DataFrame]:
+    """Table 4, and our clients, examples, models and data under the paper preset.
+
+    Args:
+        data_root: of the prepared data sets; those that are missing have stand-ins, with fewer
+            clients.
+    """
+    printed = papers.table("adafedadam", "table4_setups")
+    wide = printed.pivot(index="setup", columns="quantity", values="value")
+    rows = []
+    for table in tables.find("adafedadam", "Table 5"):
+        task = load_task(table.task, preset="paper", seed=0, data_root=data_root)
+        stated = wide.loc[table.label]
+        real = task.options.get("data", "LEAF's generator")
+        rows.append(
+            {
+                "setup": table.label,
+                "clients (printed)": int(stated["n_clients"]),
+                "clients": len(task.train.sizes),
+                "training examples": int(task.train.sizes.sum()),
+                "test examples": int(task.test.sizes.sum()),
+                "model (printed)": stated["model"],
+                "model": _model(task),
+                "scenario (printed)": stated["scenario"],
+                "non-IID type (printed)": stated["non_iid_type"],
+                "task type (printed)": stated["task_type"],
+                "data": "stand-in" if task.stand_in else real,
+            }
+        )
+    return None, pd.DataFrame(rows)
+
+
+def _model(task: Task) -> str:
+    """The model's class and its parameters that are trained."""
+    with torch.random.fork_rng(devices=[]):
+        model = task.model()
+    trained = sum(value.numel() for value in model.parameters() if value.requires_grad)
+    return f"{type(model).__name__}, {trained:,} parameters"
+
+
+def figure_6() -> Drawing:
+    """Label distributions of the 16 Cifar10 clients for four values of beta."""
+    betas = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]
+    labels = np.repeat(np.arange(10), 5000)  # CIFAR-10's, which are balanced
+    silos = {beta: partitioners.silos(labels, 16, beta, seed=0) for beta in betas}
+    figure, data = label_panels(labels, silos, "beta", rows=2, size=(5.5, 4.6), shares=False)
+    figure.axes[0].set(yticks=range(0, 16, 5))
+    return figure, data
+
+
+def figure_4() -> Drawing:
+    """VGG11 for the Cifar10 setup."""
+    return _drawn("VGG11", models.VGG11, torch.zeros(1, 3, 32, 32))
+
+
+def figure_5() -> Drawing:
+    """The two-layer LSTM for the Sent140 setup, with the 400,000 words of the GloVe file."""
+    # Padding and unknown words are one more. A view of one zero takes no memory.
+    vectors = torch.zeros(1).expand(400_001, 300)
+    example = torch.zeros(1, 25, dtype=torch.int64)
+    return _drawn("Two-layer LSTM", lambda: models.Sent140LSTM(vectors), example)
+
+
+def _drawn(name: str, make: Callable[[], nn.Module], example: Tensor) -> Drawing:
+    with torch.random.fork_rng(devices=[]):  # random initial values are drawn in vain
+        frame = layers(make(), example)
+    frozen = frame["frozen"].sum()
+    more = f" ({frozen:,} frozen)" if frozen else ""
+    return draw_layers(frame, f"{name}: {frame['parameters'].sum():,} parameters{more}"), frame
