@@ -27,9 +27,11 @@ save_module = sys.modules["fedlib.figures.save"]  # the package exports a functi
 ALGORITHMS = ("fedavg", "fedadam")
 FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
 WITHOUT_RUNS = {
-    "05_auto_tuned_clients": ("delta_sgd/figure_7",),
     "06_partitions": (
-        *("fedopt/figure_14", "fedopt/table_2", "adafedadam/figure_6", "delta_sgd/figure_8"),
+        "fedopt/figure_14",
+        "fedopt/table_2",
+        "adafedadam/figure_6",
+        "delta_sgd/figure_8",
     ),
     "07_models": (
         *(f"fedopt/table_{number}" for number in (3, 4, 5, 6)),
