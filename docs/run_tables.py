@@ -20,8 +20,7 @@ from fedlib.reproduction.compare import compare
 from fedlib.reproduction.delta_sgd.runs import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
 from fedlib.reproduction.evidence import winners
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.fedopt.grids import OPTIMIZERS
-from fedlib.reproduction.fedopt.runs import TABLES_1
+from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TABLES_1
 from fedlib.reproduction.fedopt.tuning_claims import settled
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS

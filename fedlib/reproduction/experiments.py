@@ -14,7 +14,6 @@ from fedlib import plans
 from fedlib.errors import Error
 from fedlib.reproduction.adafedadam import runs as adafedadam
 from fedlib.reproduction.delta_sgd import runs as delta_sgd
-from fedlib.reproduction.fedopt import runs as fedopt
 from fedlib.reproduction.mime import runs as mime
 from fedlib.reproduction.request import Experiment, Numbers, Request
 from fedlib.reproduction.theory import runs as theory
@@ -25,7 +24,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.notebook: experiment
     for experiment in sorted(
         (
-            *fedopt.EXPERIMENTS,
             *mime.EXPERIMENTS,
             *adafedadam.EXPERIMENTS,
             *delta_sgd.EXPERIMENTS,

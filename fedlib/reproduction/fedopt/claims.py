@@ -14,8 +14,7 @@ from fedlib.reproduction.evidence import (
     rounds_to,
 )
 from fedlib.reproduction.fedopt import tuning_claims
-from fedlib.reproduction.fedopt.grids import OPTIMIZERS
-from fedlib.reproduction.fedopt.runs import SETUPS
+from fedlib.reproduction.fedopt.tables import OPTIMIZERS, SETUPS
 from fedlib.reproduction.fedopt.tuning_claims import settled
 
 CURVES = ("curves", "scaffold")

@@ -15,8 +15,7 @@ from fedlib.figures.curves import plain_log_ticks, printed_key, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.fedopt import heat_maps, setups, tuning
-from fedlib.reproduction.fedopt.grids import OPTIMIZERS, TASKS
-from fedlib.reproduction.fedopt.runs import TABLES_1
+from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TABLES_1, TASKS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
 

@@ -11,7 +11,7 @@ import pandas as pd
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.figures.curves import axis_label
-from fedlib.reproduction.fedopt.runs import AVERAGED
+from fedlib.reproduction.fedopt.tables import AVERAGED
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import hyperparameters
 from fedlib.results.selection import training_score

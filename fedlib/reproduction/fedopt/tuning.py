@@ -20,7 +20,7 @@ from fedlib.figures.curves import shared_legend
 from fedlib.figures.heat_map import readable
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.fedopt.grids import TASKS
+from fedlib.reproduction.fedopt.tables import TASKS
 
 # Lines that lie on each other stay visible: a factor between neighbours.
 APART = 10**0.06

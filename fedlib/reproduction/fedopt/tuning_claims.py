@@ -19,7 +19,7 @@ from fedlib.reproduction.evidence import (
     winners,
 )
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.fedopt.grids import ADAPTIVE, OPTIMIZERS, TAU
+from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TAU
 from fedlib.reproduction.metrics import METRICS
 
 PLAIN = ("fedavgm", "fedavg")

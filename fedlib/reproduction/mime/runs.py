@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedlib import algorithms, papers
-from fedlib.reproduction.fedopt.runs import SETUPS
+from fedlib.reproduction.fedopt.tables import SETUPS
 from fedlib.reproduction.request import (
     Experiment,
     Numbers,

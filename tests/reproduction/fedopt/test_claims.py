@@ -13,7 +13,7 @@ from fedlib.engine.history import History
 from fedlib.optimizers import server
 from fedlib.reproduction import claims
 from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN
-from fedlib.reproduction.fedopt.runs import SETUPS, TABLES_1
+from fedlib.reproduction.fedopt.tables import SETUPS, TABLES_1
 from fedlib.results import Store
 
 ROUNDS = 20

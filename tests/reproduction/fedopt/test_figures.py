@@ -17,7 +17,7 @@ from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
 from fedlib.reproduction.fedopt import figures, grids, heat_maps, outcomes, tuning
-from fedlib.reproduction.fedopt.runs import TABLES_1
+from fedlib.reproduction.fedopt.tables import TABLES_1
 from fedlib.results import selection
 from fedlib.tasks import defaults
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import fedlib
+from fedlib import plans
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.optimizers import server
-from fedlib.reproduction import answers, claims, experiments
+from fedlib.reproduction import answers, claims
 from fedlib.reproduction.evidence import FAILS, HOLDS, OPEN, Missing, Runs
 from fedlib.reproduction.fedopt import outcomes, tuning_claims
-from fedlib.reproduction.fedopt.grids import ADAPTIVE, OPTIMIZERS
+from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS
 from fedlib.results import Store
 
 RATES = [10.0 ** (half / 2) for half in range(-4, 3)]
@@ -146,7 +147,7 @@ def test_decay_has_to_gain_and_to_narrow_the_gap(gain, verdict):
 
 
 def judged(id, notebook, task, folder, **numbers):
-    requests = experiments.plan(notebook, "quick", **numbers)
+    requests = plans.requests(notebook, "quick", **numbers)
     requests = [request for request in requests if request.task == task]
     runs = answers.answer(Store(folder / "runs", published=[]), requests, "quick", progress=False)
     return claims.judged(claims.EVIDENCE[id], "quick", {notebook: runs}).verdict

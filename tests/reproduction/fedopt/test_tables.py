@@ -1,0 +1,324 @@
+"""FedOpt's printed tables, and what its notebooks' plans ask for beside what the paper prints."""
+
+import dataclasses
+from collections import Counter
+
+import pandas as pd
+import pytest
+import torch
+
+import fedlib
+from fedlib import papers, plans
+from fedlib.engine.config import configure
+from fedlib.engine.history import History
+from fedlib.optimizers.schedules import SCHEDULES
+from fedlib.reproduction import tables
+from fedlib.reproduction.answers import configured
+from fedlib.reproduction.compare import cells
+from fedlib.reproduction.fedopt.tables import (
+    ADAPTIVE,
+    DECAY,
+    OPTIMIZERS,
+    TABLES_1,
+    TABLES_10,
+    TABLES_11,
+    TASKS,
+)
+from fedlib.reproduction.matching import belongs
+from fedlib.results import Store
+from fedlib.tasks import settings
+
+STATED = papers.settings("fedopt")
+RATES = papers.table("fedopt", "table8_learning_rates")
+TAUS = papers.table("fedopt", "table9_tau").set_index(["task", "algorithm"])["log10_tau"]
+MAPS, TAU, DECAYS = "30_learning_rate_grids", "31_tau", "33_lr_decay_and_centralized"
+POSTS = ("stackoverflow_nwp", "stackoverflow_lr")
+
+
+def half_decades(first, last):
+    return [10 ** (first + half / 2) for half in range(round(2 * (last - first)) + 1)]
+
+
+def printed_pairs(task):
+    """A task's grid as the settings state its ends; the plans read its values from a table."""
+    stated = STATED["grid_log10"][TASKS[task]]
+    return [
+        pytest.approx((c, s))
+        for c in half_decades(*stated["client"])
+        for s in half_decades(*stated["server"])
+    ]
+
+
+def pairs(requests):
+    return [(one.overrides["client_lr"], one.overrides["server_lr"]) for one in requests]
+
+
+def best(task, algorithm):
+    """Table 8's row of a task and an algorithm."""
+    row = RATES[(RATES["task"] == TASKS[task]) & (RATES["algorithm"].str.lower() == algorithm)]
+    return 10 ** row["log10_client_lr"].item(), 10 ** row["log10_server_lr"].item()
+
+
+# --- What the plans ask for
+
+
+@pytest.mark.parametrize("task", TABLES_1)
+def test_the_paper_trains_the_printed_rates_and_tunes_scaffold(task):
+    requests = plans.requests(TABLES_1[task].notebook, "paper")
+    split = {part: plans.select(requests, part) for part in {one.part for one in requests}}
+    assert set(split) == {"curves", "scaffold"} | ({"full_test"} if task in POSTS else set())
+    assert [one.algorithm for one in split["curves"]] == list(OPTIMIZERS)
+    assert pairs(split["curves"]) == [pytest.approx(best(task, name)) for name in OPTIMIZERS]
+    assert pairs(split["scaffold"]) == printed_pairs(task)
+    assert {one.algorithm for one in split["scaffold"]} == {"scaffold"}
+    for one in split["curves"] + split["scaffold"]:
+        assert (one.task, one.rounds, one.eval_every) == (task, TABLES_1[task].rounds, 1)
+    # Table 10 repeats the curves, tested on all posts.
+    for one, again in zip(split["curves"], split.get("full_test", []), strict=task in POSTS):
+        changed = {"part": "full_test", "options": {"validation": 0}, "eval_every": 0}
+        assert again == dataclasses.replace(one, **changed)
+
+
+@pytest.mark.parametrize("task", ["shakespeare", *POSTS])
+def test_the_runs_have_the_printed_settings(task):
+    loaded = fedlib.load_task(task, preset="paper", **({"cap": 5} if task in POSTS else {}))
+    requests = plans.requests(TABLES_1[task].notebook, "paper")
+    for one in plans.select(requests, "curves"):
+        config = configured(loaded, one).config
+        assert config.local_epochs == 1
+        assert config.clients_per_round == (50 if task == "stackoverflow_nwp" else 10)
+        batch = papers.printed("fedopt", "table7_batch_sizes", task=TASKS[task])
+        assert config.batch_size == batch
+        client, server = config.method["client"], config.method["server"]
+        assert (client["lr"], server["lr"]) == pytest.approx(best(task, one.algorithm))
+        if one.algorithm in ADAPTIVE:
+            label = {"fedadagrad": "FedAdagrad", "fedadam": "FedAdam", "fedyogi": "FedYogi"}
+            assert server["tau"] == pytest.approx(10.0 ** TAUS[TASKS[task], label[one.algorithm]])
+
+
+@pytest.mark.parametrize("task", TABLES_1)
+def test_quick_searches_the_neighbours_of_a_small_problems_own_rates(task):
+    requests = plans.requests(TABLES_1[task].notebook, seed=5, reach=1)
+    assert {one.seed for one in requests} == {5, 6, 7}
+    own = settings.small_rates(TASKS[task])
+    assert {one.algorithm for one in requests} == set(own)
+    for name, values in own.items():
+        tried = [one.overrides for one in requests if (one.algorithm, one.seed) == (name, 5)]
+        assert len(tried) == 3 ** len(values)
+        for key, value in values.items():
+            near = [value * 10**half for half in (-0.5, 0, 0.5)]
+            assert sorted({rates[key] for rates in tried}) == pytest.approx(near)
+
+
+def test_a_laptop_trains_adam_centrally_once_for_two_notebooks():
+    """The same runs: what one notebook has stored, the other does not train."""
+    alone = [
+        [
+            (one.task, one.rounds, one.eval_every, one.overrides, one.options)
+            for one in plans.requests(notebook, "laptop")
+            if one.overrides.get("base") == "adam"
+        ]
+        for notebook in ("12_emnist_cr", DECAYS)
+    ]
+    assert alone[0] == alone[1] and len(alone[0]) == 3
+
+
+def test_the_grids_are_the_printed_ones_and_have_the_printed_winners():
+    maps, taus = plans.requests(MAPS, "paper"), plans.requests(TAU, "paper")
+    assert maps == plans.requests("32_client_server_lr", "paper")
+    for task in TASKS:
+        for name in OPTIMIZERS:
+            runs = [one for one in maps if (one.task, one.algorithm) == (task, name)]
+            assert pairs(runs) == printed_pairs(task) and best(task, name) in pairs(runs)
+            tau = 1e-3 if name in ADAPTIVE else None
+            assert {one.overrides.get("tau") for one in runs} == {tau}
+    counts = Counter((one.task, one.algorithm, one.overrides["tau"]) for one in taus)
+    assert len(counts) == 7 * 3 * 5
+    for (task, name, _), count in counts.items():
+        assert count == len(printed_pairs(task)) and name in ADAPTIVE
+    winners = {
+        (task, row.algorithm.lower(), *best(task, row.algorithm.lower()), 10.0**row.log10_tau)
+        for task, label in TASKS.items()
+        for row in papers.table("fedopt", "table9_tau").query("task == @label").itertuples()
+    }
+    keys = ("client_lr", "server_lr", "tau")
+    asked = {(one.task, one.algorithm, *map(one.overrides.get, keys)) for one in taus}
+    assert winners <= asked and len(winners) == 21
+    # Evaluations inside the window of the last 100 rounds, and no thousands of parameters.
+    for one in (*maps, *taus):
+        assert 1 <= one.eval_every <= 50 and not one.keeps and one.rounds is None
+
+
+def test_small_grids_are_shared_by_the_optimizers_and_reach_beyond_their_own_rates():
+    maps = plans.requests(MAPS, "quick", seed=1, reach=2)
+    assert maps == plans.requests("32_client_server_lr", "quick", seed=1, reach=2)
+    for task, label in TASKS.items():
+        runs = [one for one in maps if one.task == task]
+        repeated = task in ("stackoverflow_lr", "cifar10")
+        assert {one.seed for one in runs} == ({1, 2, 3} if repeated else {1})
+        first = [one for one in runs if one.seed == 1]
+        tried = {name: pairs(o for o in first if o.algorithm == name) for name in OPTIMIZERS}
+        assert all(tried[name] == tried["fedavg"] for name in OPTIMIZERS)
+        for name in OPTIMIZERS:
+            own = settings.small_rates(label)[name]
+            for side, key in enumerate(("client_lr", "server_lr")):
+                values = [pair[side] for pair in tried[name]]
+                assert min(values) * 9.9 < own[key] < max(values) / 9.9
+
+
+def test_a_small_problems_server_rates_grow_with_tau():
+    requests = plans.requests(TAU, "quick", seed=4)
+    assert {one.seed for one in requests} == {4, 5, 6}
+    own = settings.small_rates("EMNIST CR")["fedadam"]
+    for tau, halves in ((1e-5, -1), (1e-4, -1), (1e-3, 0), (1e-2, 1), (1e-1, 3)):
+        tried = pairs(
+            one
+            for one in requests
+            if (one.task, one.algorithm, one.seed) == ("emnist_cr", "fedadam", 4)
+            and one.overrides["tau"] == tau
+        )
+        middle = own["client_lr"], own["server_lr"] * 10 ** (halves / 2)
+        assert len(tried) == 9 and tried[4] == pytest.approx(middle)
+
+
+def test_decay_runs_table_11():
+    requests = plans.requests(DECAYS, "paper")
+    # 72 pairs of rates for two optimizers, times five taus for three; and Table 8's again.
+    wanted = {"constant": 5, "decay": 5 + 72 * (2 + 3 * 5), "centralized": 30}
+    assert Counter(one.part for one in requests) == wanted
+    assert {one.task for one in requests} == {"emnist_cr"}
+    assert not any(one.overrides for one in plans.select(requests, "constant"))
+    decay = plans.select(requests, "decay")
+    assert {one.overrides["client_schedule"] for one in decay} == {DECAY}
+    central = plans.select(requests, "centralized")
+    bases = {"adagrad", "adam", "yogi", "momentum", "sgd"}
+    assert {one.overrides["base"] for one in central} == bases
+    assert {one.rounds for one in central} == {STATED["lr_decay"]["centralized_epochs"]}
+    small = plans.requests(DECAYS, "quick", seeds=1)
+    plain, falling = (plans.select(small, part) for part in ("constant", "decay"))
+    assert [one.overrides for one in falling] == [
+        {"client_schedule": DECAY, **one.overrides} for one in plain
+    ]
+
+
+# --- Tables
+
+
+def test_tables_have_the_papers_settings():
+    assert [len(table.cells) for table in TABLES_1.values()] == [5] * 7
+    assert [table.rounds for table in TABLES_10.values()] == [1500, 1500]
+    assert [table.clients_per_round for table in TABLES_10.values()] == [50, 10]
+    rounds = {task: table.rounds for task, table in TABLES_1.items()}
+    assert rounds.pop("cifar10") == rounds.pop("cifar100") == 4000
+    assert rounds.pop("emnist_ae") == 3000 and set(rounds.values()) == {1500}
+    cohorts = {task: table.clients_per_round for task, table in TABLES_1.items()}
+    assert cohorts.pop("stackoverflow_nwp") == 50 and set(cohorts.values()) == {10}
+    assert TABLES_1["shakespeare"].batch_size == 4
+    assert TABLES_1["emnist_ae"].cells[1].printed == 1.01
+    clients = {task: table.options["clients"] for task, table in TABLES_1.items()}
+    assert list(clients.values()) == [500, 500, 3400, 3400, 715, 342477, 342477]
+    for data in ("CIFAR-10", "CIFAR-100"):  # both have these
+        for quantity, wanted in (("train_clients", 500), ("test_clients", 100)):
+            where = {"dataset": data, "quantity": quantity}
+            assert papers.printed("fedopt", "table2_datasets", **where) == wanted
+    for table in TABLES_1.values():
+        assert {cell.metric for cell in table.cells} == {table.cells[0].metric}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "place", "count"),
+    [
+        ("Table 1", "table1_validation", "task", 35),
+        ("Table 10", "table10_stackoverflow_test", "task", 10),
+        ("Table 11", "table11_lr_decay", "client_lr_schedule", 15),
+    ],
+)
+def test_tables_have_the_printed_numbers(name, file, place, count):
+    columns = {"centralized": "tuned_constant", "constant": "constant", "ExpDecay": "expdecay"}
+    numbers = {
+        (columns.get(cell.column, table.label), cell.row): cell.printed
+        for table in tables.find("fedopt", name)
+        for cell in table.cells
+    }
+    printed = papers.table("fedopt", file).set_index([place, "algorithm"])["value"]
+    assert numbers == printed.to_dict() and len(numbers) == count
+
+
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory):
+    """Stored runs of FedAvg: on a sample of the test posts, and on all of them."""
+    store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
+    small = dict(data="stackoverflow", clients=6, words=50, cap=10)
+    return [
+        store.run(
+            fedlib.load_task("stackoverflow_lr", **small, validation=count), "fedavg", rounds=4
+        )
+        for count in (20, 0)
+    ]
+
+
+def compared(runs, tables_of):
+    frame = cells(runs, [tables_of["stackoverflow_lr"]])
+    return frame.set_index("algorithm").loc["fedavg"]
+
+
+def test_the_test_posts_do_not_change_what_is_trained(tested):
+    sample, every = tested
+    for key, value in sample.params.items():
+        torch.testing.assert_close(every.params[key], value, rtol=0, atol=0)
+    assert sample.final("recall_at_5") != every.final("recall_at_5")
+
+
+def test_table_10_takes_the_last_model_on_all_posts(tested):
+    sample, every = tested
+    row = compared(tested, TABLES_10)
+    assert row["runs"] == (every.config.digest,)
+    assert row["ours"] == pytest.approx(100 * every.series("recall_at_5").iloc[-1])
+    assert row["printed"] == 40.6
+    assert "clients 6 instead of 342477" in row["note"] and "validation" not in row["note"]
+    # A run on a sample of the posts is not the table's.
+    assert compared([sample], TABLES_10)["seeds"] == 0
+
+
+def test_the_last_model_counts_however_many_rounds_there_are(tested):
+    curve = pd.DataFrame({"round": range(1401, 1501), "value": [0.2] * 99 + [0.9]})
+    long = dataclasses.replace(
+        tested[1],
+        frame=curve.assign(split="test", metric="recall_at_5"),
+        config=dataclasses.replace(tested[1].config, rounds=1500),
+    )
+    assert compared([long], TABLES_10)["ours"] == pytest.approx(90)
+    assert compared([long], TABLES_1)["ours"] == pytest.approx(20.7)
+
+
+def test_the_scaled_schedule_is_exp_decay_at_the_papers_rounds():
+    scaled, printed = SCHEDULES[DECAY], SCHEDULES["exp_decay"]
+    stated = STATED["lr_decay"]
+    assert [scaled(t, 1500) for t in range(1500)] == [printed(t, 1500) for t in range(1500)]
+    assert printed(500, 1500) == pytest.approx(stated["factor"]) and stated["every_rounds"] == 500
+    assert [scaled(t, 9) for t in range(9)] == pytest.approx([1] * 3 + [0.1] * 3 + [0.01] * 3)
+
+
+def test_runs_of_table_11_find_their_cells():
+    plain, values = fedlib.load_task("quadratic"), settings.fedopt("EMNIST CR")
+    task = dataclasses.replace(plain, name="emnist_cr", hyperparameters=values, batch_size=20)
+
+    def places(algorithm, **overrides):
+        config = configure(task, algorithm, rounds=1, overrides=overrides).config
+        meta = {"hyperparameters": values.get(algorithm, {})}
+        run = History(pd.DataFrame(), pd.DataFrame(), {}, config, meta)
+        return [
+            (cell.row, cell.column)
+            for table in TABLES_11
+            for cell in table.cells
+            if cell.algorithm == algorithm and belongs(cell, run)
+        ]
+
+    assert places("centralized", base="momentum", client_lr=0.3) == [("SGDM", "centralized")]
+    assert places("centralized", base="yogi", client_lr=0.01) == [("Yogi", "centralized")]
+    assert places("fedadam") == [("FedAdam", "constant")]
+    # ExpDecay's rates are tuned and not printed: any belong.
+    rates = {"client_lr": 0.5, "server_lr": 0.125, "tau": 0.1}
+    assert places("fedadam", client_schedule=DECAY, **rates) == [("FedAdam", "ExpDecay")]
+    assert places("fedavg", client_schedule=DECAY) == [("FedAvg", "ExpDecay")]
+    assert places("fedadam", client_lr=0.5) == []  # a constant rate that is not Table 8's
