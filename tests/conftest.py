@@ -13,6 +13,7 @@ import torch
 
 from fedlib import algorithms, cli, engine, tasks
 from fedlib.reproduction import experiments
+from tests import copies
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,27 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
     monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     yield tmp_path
+
+
+@pytest.fixture(scope="session")
+def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("copies")
+    copies.prepare(root)
+    return root / "prepared"
+
+
+@pytest.fixture
+def prepared(own_folders: Path, _prepared: Path) -> Callable[..., None]:
+    """``prepared("cifar10")``: the test's data folder has this small copy from then on; see
+    :mod:`tests.copies`. Without names: all of them."""
+
+    def link(*names: str) -> None:
+        folder = own_folders / "data" / "prepared"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names or [path.name for path in _prepared.iterdir()]:
+            (folder / name).symlink_to(_prepared / name)
+
+    return link
 
 
 @pytest.fixture(autouse=True)

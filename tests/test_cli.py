@@ -192,7 +192,6 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_par
     assert status == 1 and "nothing was prepared" in err and err.count("\n") == 1
     (news / "test.csv").write_bytes(whole)
     with monkeypatch.context() as patched:
-        patched.setattr(download, "_PIECE", 100)
         patched.setattr(download, "tqdm", Bar)
         status, _, err = command("data", "prepare", "ag_news")
     assert (status, err) == (130, "fedlib: interrupted\n")

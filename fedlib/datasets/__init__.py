@@ -22,9 +22,11 @@ from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown
 
 __all__ = [
+    "CATALOGUE",
     "Dataset",
     "Posts",
     "TextDataset",
+    "how_to_get",
     "import_file",
     "info",
     "leaf_synthetic",
@@ -97,8 +99,6 @@ def load(name: str, data_root: Root = None) -> Dataset:
 def load_text(name: str, data_root: Root = None) -> TextDataset:
     """A data set of texts: the prepared copy, else the offline stand-in (which is logged once).
 
-    The stand-in for ``stackoverflow``, whose prepared copy is read by :func:`load_posts`, is text.
-
     Raises:
         Error: the name is unknown, holds arrays, or has neither a prepared copy nor a stand-in, or
             the prepared copy is incomplete.
@@ -146,7 +146,7 @@ def _open(
             f"{loaders.get(holds, 'a newer fedlib')}"
         )
     if card is None:
-        raise _not_prepared(name)
+        raise Error(how_to_get(name))
     return card, store.open_arrays(card, data_root)
 
 
@@ -170,12 +170,13 @@ def _require_known(name: str, data_root: Root) -> None:
         raise unknown("data set", name, names(data_root))
 
 
-def _not_prepared(name: str) -> Error:
-    ways = []
+def how_to_get(name: str) -> str:
+    """What to do about a known data set that is not prepared, in a line."""
+    known, ways = CATALOGUE[name], []
     if name in SOURCES:
-        ways.append(f"get it with 'fedlib data prepare {name}'")
-    if CATALOGUE[name].kind != "posts":
-        suffix = "npz" if CATALOGUE[name].kind == "arrays" else "jsonl"
+        size = sum(file.size for file in SOURCES[name].files) / 1e6
+        ways.append(f"get it with 'fedlib data prepare {name}' (about {size:,.0f} MB to download)")
+    if known.kind != "posts":
+        suffix = "npz" if known.kind == "arrays" else "jsonl"
         ways.append(f"import a copy with 'fedlib data import {name} FILE.{suffix}'")
-    lacks = "" if CATALOGUE[name].stand_in else " and has no offline stand-in"
-    return Error(f"data set {name!r} is not prepared{lacks}: {', or '.join(ways)}")
+    return f"data set {name!r} ({known.title}) is not prepared: {', or '.join(ways)}"

@@ -1,24 +1,22 @@
 """The way in for files the user has: ``.npz`` for arrays, ``.jsonl`` for texts.
 
 A file is taken whole or refused whole, with one line that says what is wrong. Nothing is ever
-unpickled. Of a ``.npz`` file one array at a time is in memory, of a ``.jsonl`` file some thousand
-lines.
+unpickled. Of a ``.npz`` file one array at a time is in memory, of a ``.jsonl`` file all texts.
 """
 
 from __future__ import annotations
 
 import codecs
 import itertools
-import json
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib.arguments import checked
 from fedlib.datasets import npy, store
@@ -188,16 +186,6 @@ def _check_labels(
         raise Error(f"{where} has label {largest}, but classes names only {len(classes)}")
 
 
-def _check_label(label: int | str, where: str, known: Description | None) -> None:
-    """Require a label that a known data set has, by its number or name."""
-    if isinstance(label, int):
-        _check_labels(label, where, known, None)
-    elif known and known.classes and label not in known.classes:
-        raise Error(f"{where}: {unknown('label', label, known.classes)}")
-    elif known and known.class_count and not known.classes:
-        raise Error(f"{where} has label {label!r}, but the labels of {known.title} are numbers")
-
-
 def _classes(archive: Any, path: Path, known: Description | None) -> list[str] | None:
     if "classes" not in archive:
         return None
@@ -227,30 +215,21 @@ class _Line(BaseModel):
     tags: list[str] = []
 
     @property
-    def target(self) -> str | None:
-        """Which of label and tags there is."""
-        return next((key for key in ("label", "tags") if key in self.model_fields_set), None)
-
-
-class _Numbered(_Line):
-    """One whose label is a number."""
-
-    label: Annotated[int, Field(ge=0, lt=2**63)] = 0
-
-
-class _Worded(_Line):
-    """One whose label is a word."""
-
-    label: Annotated[str, Field(min_length=1)] = ""
+    def target(self) -> str:
+        """Which of label, a number or a word, and tags there is."""
+        if "label" in self.model_fields_set:
+            return "a word as label" if isinstance(self.label, str) else "label"
+        return "tags" if "tags" in self.model_fields_set else "neither label nor tags"
 
 
 def _texts(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
-    ignored: set[str] = set()
     lines = _lines(path, known)
     first = next(lines, None)
-    target = first.target if first else None
+    ignored: set[str] = set()
     # Words become numbers: the known ones' places, or as they come.
     codes = {word: code for code, word in enumerate((known and known.classes) or ())}
+    targets = {"label": "label", "a word as label": "label", "tags": "tags"}
+    target = targets.get(first.target) if first else None
 
     def texts() -> Iterator[npy.Text]:
         for line in itertools.chain([first] if first else [], lines):
@@ -260,44 +239,27 @@ def _texts(path: Path, folder: Path, known: Description | None) -> dict[str, Any
             yield line.split, line.client, line.text.encode(), goal
 
     card = npy.write_texts(folder, path.name, texts(), target, known=known)
-    if isinstance(first, _Worded) and target == "label" and not card["classes"]:
-        card["classes"] = _sorted(folder, codes)
+    if codes and not card["classes"]:
+        # Number the labels anew, by their words in alphabetical order.
+        card["classes"] = words = sorted(codes)
+        order = np.argsort([codes[word] for word in words])
+        for split in SPLITS:
+            key = f"{split}_label"
+            npy.save(folder, key, order[np.load(folder / f"{key}.npy")])
     return {**card, "ignored_fields": sorted(ignored)}
-
-
-def _sorted(folder: Path, codes: dict[str, int]) -> list[str]:
-    """Number the labels anew, by their words in alphabetical order; the words."""
-    words = sorted(codes)
-    numbers = np.empty(len(words), dtype=np.int64)
-    numbers[[codes[word] for word in words]] = np.arange(len(words))
-    for split in SPLITS:
-        key = f"{split}_label"
-        npy.save(folder, key, numbers[np.load(folder / f"{key}.npy")])
-    return words
-
-
-def _kind(content: bytes) -> type[_Line]:
-    """What the lines of a file are, by its first one."""
-    try:
-        first = json.loads(content)
-    except (ValueError, RecursionError):
-        return _Numbered  # whose check says what is wrong
-    return _Worded if isinstance(first, dict) and isinstance(first.get("label"), str) else _Numbered
 
 
 def _lines(path: Path, known: Description | None) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
-    kind: type[_Line] | None = None
     with open(path, "rb") as lines:
         for number, content in enumerate(lines, start=1):
             where = f"{path.name}, line {number}"
             content = content.removeprefix(codecs.BOM_UTF8).strip()
             if not content:
                 continue
-            kind = kind or _kind(content)
             try:
-                line = kind.model_validate_json(content)
+                line = _Line.model_validate_json(content)
             except ValidationError as error:
                 (first, *_) = error.errors()
                 place = "".join(f"{part}: " for part in first["loc"])
@@ -306,14 +268,25 @@ def _lines(path: Path, known: Description | None) -> Iterator[_Line]:
                 raise Error(f"{where}: {place}{first['msg']}{given}") from None
             if {"label", "tags"} <= line.model_fields_set:
                 raise Error(f"{where}: has both label and tags; allowed: one of them")
-            if known and known.class_count and line.target != "label":
+            if known and known.class_count and "label" not in line.model_fields_set:
                 raise Error(f"{where}: lacks 'label', which {known.title} needs")
-            if line.target == "label":
+            if "label" in line.model_fields_set:
                 _check_label(line.label, where, known)
             if before and line.target != before.target:
                 raise Error(
-                    f"{where}: has {line.target or 'neither label nor tags'}, but the lines before "
-                    f"have {before.target or 'neither label nor tags'}"
+                    f"{where}: has {line.target}, but the lines before have {before.target}"
                 )
             before = line
             yield line
+
+
+def _check_label(label: Any, where: str, known: Description | None) -> None:
+    """Require a number or a word, and one that a known data set has."""
+    if type(label) is int and 0 <= label < 2**63:
+        _check_labels(label, where, known, None)
+    elif not isinstance(label, str) or not label:
+        raise Error(f"{where}: label is {label!r:.40}; allowed: a whole number >= 0, or a word")
+    elif known and known.classes and label not in known.classes:
+        raise Error(f"{where}: {unknown('label', label, known.classes)}")
+    elif known and known.class_count and not known.classes:
+        raise Error(f"{where} has label {label!r}, but the labels of {known.title} are numbers")

@@ -1,4 +1,4 @@
-"""The ``.npy`` files of a data set, written whole or piece by piece.
+"""The ``.npy`` files of a data set.
 
 All of this happens in the folder aside that :func:`fedlib.datasets.store.writing` gives: where it
 breaks off, that folder goes, and with it the unfinished files.
@@ -7,6 +7,7 @@ breaks off, that folder goes, and with it the unfinished files.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -19,7 +20,6 @@ from fedlib.datasets.catalogue import Description
 from fedlib.datasets.dataset import SPLITS, measured_polarity
 from fedlib.errors import Error
 
-_TEXTS = 4096  # written at once
 Kind = tuple[type, tuple[int, ...]]  # dtype and shape of one row
 # Split, client, UTF-8 text, and its label or its tags, if any.
 Text = tuple[str, str, bytes, int | Sequence[str] | None]
@@ -40,7 +40,7 @@ class GrowingArray:
 
     Args:
         path: of the file.
-        dtype: of the values; what is appended is cast to it, which must lose nothing.
+        dtype: of the values; what is appended is cast to it.
         row: shape of one row; default a plain number.
     """
 
@@ -51,11 +51,8 @@ class GrowingArray:
 
     def append(self, rows: ArrayLike) -> None:
         """Add ``rows`` of shape ``[n, *row]`` at the end."""
-        values = np.asarray(rows)
-        if values.shape[1:] != self.row:
-            raise Error(f"{self._file.name}: rows are {values.shape[1:]}; needed: {self.row}")
-        values = values.astype(self.dtype, casting="same_kind", copy=False)
-        self._file.write(np.ascontiguousarray(values).data)
+        values = np.ascontiguousarray(rows, self.dtype).reshape(-1, *self.row)
+        self._file.write(values.data)
         self.length += len(values)
 
     def close(self) -> None:
@@ -109,7 +106,7 @@ def write_texts(
     clients: Sequence[str] = (),
     known: Description | None = None,
 ) -> dict[str, Any]:
-    """Stream texts to disk.
+    """Write texts, which are in memory in UTF-8 until all have come.
 
     Args:
         folder: where the ``.npy`` files go.
@@ -126,51 +123,44 @@ def write_texts(
         Error: a split has no texts, or only empty ones.
     """
     codes = {client: code for code, client in enumerate(clients)}
-    seen: dict[str, set[int]] = {split: set() for split in SPLITS}
-    waiting: dict[str, list[tuple[bytes, int, Any]]] = {split: [] for split in SPLITS}
-    kinds: dict[str, type] = {"text": np.uint8, "offsets": np.int64, "client": np.int64}
-    kinds |= {"label": np.int64} if target == "label" else {}
-    kinds |= {"tags": np.uint8, "tags_offsets": np.int64} if target == "tags" else {}
-    wanted = {f"{split}_{key}": (kind, ()) for split in SPLITS for key, kind in kinds.items()}
-    with growing(folder, wanted) as out:
-
-        def append_parts(key: str, offsets: str, parts: Sequence[bytes]) -> None:
-            ends = out[key].length + np.cumsum([len(part) for part in parts], dtype=np.int64)
-            out[key].append(np.frombuffer(b"".join(parts), dtype=np.uint8))
-            out[offsets].append(ends)
-
-        def flush(split: str) -> None:
-            parts, client, targets = zip(*waiting[split], strict=True)
-            waiting[split].clear()
-            append_parts(f"{split}_text", f"{split}_offsets", parts)
-            out[f"{split}_client"].append(client)
-            if target == "label":
-                out[f"{split}_label"].append(targets)
-            elif target == "tags":
-                tags = [json.dumps(names).encode("ascii") for names in targets]
-                append_parts(f"{split}_tags", f"{split}_tags_offsets", tags)
-
-        for key in out:
-            if key.endswith("offsets"):
-                out[key].append([0])
-        for split, client, text, goal in texts:
-            code = codes.setdefault(client, len(codes))
-            seen[split].add(code)
-            waiting[split].append((text, code, goal))
-            if len(waiting[split]) == _TEXTS:
-                flush(split)
-        for split in SPLITS:
-            if waiting[split]:
-                flush(split)
-            if not out[f"{split}_text"].length:
-                what = "only empty texts" if seen[split] else "no texts"
-                raise Error(f"{source}: the {split} split has {what}")
-    counts = {split: out[f"{split}_client"].length for split in SPLITS}
-    counts |= {f"{split}_clients": len(seen[split]) for split in SPLITS}
+    numbers = ("client", "offsets", "label", "tags_offsets")
+    columns: dict[str, dict[str, Any]] = {
+        split: {key: array("q") for key in numbers} | {"text": bytearray(), "tags": bytearray()}
+        for split in SPLITS
+    }
+    for split, client, text, goal in texts:
+        column = columns[split]
+        column["client"].append(codes.setdefault(client, len(codes)))
+        column["text"] += text
+        column["offsets"].append(len(column["text"]))
+        if target == "label":
+            column["label"].append(goal)
+        elif target == "tags":
+            column["tags"] += json.dumps(goal).encode("ascii")
+            column["tags_offsets"].append(len(column["tags"]))
+    counts: dict[str, int] = {}
+    for split, column in columns.items():
+        if not column["text"]:
+            what = "only empty texts" if column["client"] else "no texts"
+            raise Error(f"{source}: the {split} split has {what}")
+        owners = np.array(column["client"], dtype=np.int64)
+        counts |= {split: len(owners), f"{split}_clients": len(np.unique(owners))}
+        kept = {"client", "text", "offsets"} | {
+            "label": {"label"},
+            "tags": {"tags", "tags_offsets"},
+        }.get(target or "", set())
+        for key in kept:
+            values = (
+                np.array(column[key], dtype=np.int64)
+                if key in numbers
+                else (np.frombuffer(column[key], dtype=np.uint8))
+            )
+            start = [0] if key.endswith("offsets") else values[:0]
+            save(folder, f"{split}_{key}", np.concatenate([start, values]).astype(values.dtype))
     save_json(folder, "client_names", list(codes))
     return {
         "kind": "text",
-        "counts": counts,
+        "counts": {key: counts[key] for key in (*SPLITS, "train_clients", "test_clients")},
         "clients": len(codes),
         "target": target,
         "classes": list(known.classes) if known and known.classes else None,

@@ -1,8 +1,8 @@
 """Readers of the original files of image and text sets, and what is made of each.
 
 TensorFlow Federated's files are read in :mod:`fedlib.datasets.tff`. A writer is given the files by
-their names, the folder where the ``.npy`` files go and whether to show a progress bar; it returns
-the part of the card that the files determine.
+their names, whose SHA-256 is right, the folder where the ``.npy`` files go and whether to show a
+progress bar; it returns the part of the card that the files determine.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import csv
 import gzip
 import math
-import shutil
-import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from tqdm.auto import tqdm
 from fedlib.datasets import npy
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import SPLITS
-from fedlib.errors import Error, first_line, require
+from fedlib.errors import Error, require
 from fedlib.randomness import numpy_generator
 
 _SEED = 0  # of splits made here: a prepared data set is one fixed data set
@@ -41,61 +39,48 @@ def _labels(values: np.ndarray, count: int, where: str) -> np.ndarray:
 # ---------------------------------------------------------------------------------------- images
 
 
-def _idx_writer(
-    name: str, prefix: str, splits: Mapping[str, str], transposed: bool = False
-) -> Writer:
-    """A writer of a data set in MNIST's format, which torchvision reads.
+def write_idx(
+    name: str, pattern: str, files: Files, folder: Path, progress: bool = False
+) -> dict[str, Any]:
+    """A data set in MNIST's format.
 
     Args:
-        name: of the data set.
-        prefix: of the files' names.
-        splits: the files' names for ``train`` and ``test``.
-        transposed: images are stored column by column, as EMNIST's are.
+        name: of the data set; EMNIST's images are stored column by column.
+        pattern: of the files' names, with the fields ``split`` (``train`` or ``test``), ``kind``.
+        files, folder, progress: as for every writer.
     """
-
-    def write(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
-        known = CATALOGUE[name]
-        for split, theirs in splits.items():
-            images = _idx(files[f"{prefix}{theirs}-images-idx3-ubyte.gz"], 3, folder)
-            path = files[f"{prefix}{theirs}-labels-idx1-ubyte.gz"]
-            labels = _labels(_idx(path, 1, folder), known.class_count or 0, path.name)
-            if images.shape[1:] != known.shape:
-                raise Error(f"{name}: images are {images.shape[1:]}, not {known.shape}")
-            if len(images) != len(labels):
-                raise Error(f"{name}: {len(images)} {split} images, but {len(labels)} labels")
-            images = images.transpose(0, 2, 1) if transposed else images
-            npy.save(folder, f"{split}_x", images)
-            npy.save(folder, f"{split}_y", labels)
-        return npy.arrays_card(folder, known)
-
-    return write
+    known = CATALOGUE[name]
+    for split in SPLITS:
+        theirs = "t10k" if split == "test" and not name.startswith("emnist") else split
+        images = _idx(files[pattern.format(split=theirs, kind="images-idx3")])
+        path = files[pattern.format(split=theirs, kind="labels-idx1")]
+        labels = _labels(_idx(path), known.class_count or 0, path.name)
+        if images.shape != (len(labels), *(known.shape or ())):
+            raise Error(f"{name}: images are {images.shape}, and there are {len(labels)} labels")
+        npy.save(folder, f"{split}_x", images.mT if name.startswith("emnist") else images)
+        npy.save(folder, f"{split}_y", labels)
+    return npy.arrays_card(folder, known)
 
 
-def _idx(path: Path, dimensions: int, folder: Path) -> np.ndarray:
-    """The images (3 dimensions) or labels (1) in a gzip-compressed idx file, by torchvision, which
-    wants it unpacked."""
-    from torchvision.datasets.mnist import read_image_file, read_label_file
-
-    read = read_image_file if dimensions == 3 else read_label_file
-    damaged = (gzip.BadGzipFile, EOFError, zlib.error)
-    wrong = (ValueError, TypeError, KeyError, RuntimeError, AssertionError)
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder) as unpacked, gzip.open(path) as packed:
-            shutil.copyfileobj(packed, unpacked)
-            unpacked.flush()
-            values: np.ndarray = read(unpacked.name).numpy()
-            return values
-    except (*damaged, *wrong) as error:
-        raise Error(f"{path.name} is not a whole idx file: {first_line(error)}") from None
+def _idx(path: Path) -> np.ndarray:
+    """A gzip-compressed idx file of bytes: the number of dimensions, their sizes, the values."""
+    with gzip.open(path) as packed:
+        content = packed.read()
+    dimensions = content[3]
+    shape = np.frombuffer(content, ">u4", dimensions, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
 
 
-def _cifar_writer(
+def write_cifar(
     name: str,
     parts: Mapping[str, Sequence[str]],
     labels: Mapping[str, int],
-    names: Mapping[str, tuple[str, int]],
-) -> Writer:
-    """A writer of CIFAR's binary version, in the order of its files.
+    names: Mapping[str, str],
+    files: Files,
+    folder: Path,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """CIFAR's binary version, in the order of its files.
 
     A record is its labels (CIFAR-10: one byte; CIFAR-100: coarse, fine), then 1024 red, 1024 green
     and 1024 blue bytes, each row by row. Torchvision reads the pickled version only, without the
@@ -105,69 +90,36 @@ def _cifar_writer(
         name: of the data set.
         parts: files of each split.
         labels: how many there are of each kind of label, in the order of the bytes.
-        names: for the card's entries of names, their file and number.
+        names: for the card's entries of names, their file.
+        files, folder, progress: as for every writer.
     """
-
-    def write(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
-        for split, wanted in parts.items():
-            data = np.concatenate([_cifar_records(files[part], len(labels)) for part in wanted])
-            images = data[:, len(labels) :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            npy.save(folder, f"{split}_x", images)
-            for place, (key, count) in enumerate(labels.items()):
-                values = _labels(data[:, place], count, f"{name} {split}, {key}")
-                npy.save(folder, f"{split}_{key}", values)
-        card = npy.arrays_card(folder, CATALOGUE[name])
-        return card | {key: _lines(files[file], count) for key, (file, count) in names.items()}
-
-    return write
-
-
-def _cifar_records(path: Path, label_bytes: int) -> np.ndarray:
-    """uint8 ``[n, label_bytes + 3072]``."""
-    data, size = np.fromfile(path, dtype=np.uint8), label_bytes + 3072
-    if data.size % size or not data.size:
-        raise Error(f"{path.name} has {data.size} bytes, not a number of whole records of {size}")
-    return data.reshape(-1, size)
-
-
-def _lines(path: Path, count: int) -> list[str]:
-    """The non-empty lines of a small file of names."""
-    names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    if len(names) != count:
-        raise Error(f"{path.name} has {len(names)} names; needed: {count}")
-    return names
+    for split, wanted in parts.items():
+        data = np.concatenate([np.fromfile(files[part], np.uint8) for part in wanted])
+        data = data.reshape(-1, len(labels) + 3072)
+        images = data[:, len(labels) :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        npy.save(folder, f"{split}_x", images)
+        for place, (key, count) in enumerate(labels.items()):
+            values = _labels(data[:, place], count, f"{name} {split}, {key}")
+            npy.save(folder, f"{split}_{key}", values)
+    listed = {key: files[file].read_text(encoding="utf-8").split() for key, file in names.items()}
+    return npy.arrays_card(folder, CATALOGUE[name]) | listed
 
 
 # ----------------------------------------------------------------------------------------- texts
 
 
-def _csv_rows(
-    path: Path, columns: int, encoding: str, progress: bool
-) -> Iterator[tuple[str, list[str]]]:
-    """(where it stands, fields) for each row of a csv file without a header."""
-    with (
-        open(path, encoding=encoding, newline="") as lines,
-        tqdm(desc=path.name, unit="row", leave=False, disable=not progress) as bar,
-    ):
-        rows = csv.reader(lines)
-        while True:
-            where = f"{path.name}, line {rows.line_num + 1}"
-            try:
-                row = next(rows)
-            except StopIteration:
-                return
-            except UnicodeDecodeError:
-                raise Error(f"{where}: is not {encoding} text") from None
-            except csv.Error as error:
-                raise Error(f"{where}: is not csv: {error}") from None
-            if len(row) != columns:
-                raise Error(f"{where}: has {len(row)} fields; needed: {columns}")
-            yield where, row
-            bar.update()
+def _csv_rows(path: Path, encoding: str, progress: bool) -> Iterator[list[str]]:
+    """The rows of a csv file without a header."""
+    with open(path, encoding=encoding, newline="") as lines:
+        yield from tqdm(
+            csv.reader(lines), desc=path.name, unit="row", leave=False, disable=not progress
+        )
 
 
-def _news_writer(name: str, with_title: bool) -> Writer:
-    """A writer of Zhang, Zhao and LeCun's csv files: label from 1, title, text.
+def write_news(
+    name: str, with_title: bool, files: Files, folder: Path, progress: bool = False
+) -> dict[str, Any]:
+    """Zhang, Zhao and LeCun's csv files: label from 1, title, text.
 
     A text is its title, a space and what follows, or what follows alone. There are no authors: one
     client named ``all`` holds everything.
@@ -175,20 +127,13 @@ def _news_writer(name: str, with_title: bool) -> Writer:
     known = CATALOGUE[name]
     allowed = [str(label) for label in range(1, (known.class_count or 0) + 1)]
 
-    def write(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
-        def texts() -> Iterator[npy.Text]:
-            for split in SPLITS:
-                for where, (label, title, text) in _csv_rows(
-                    files[f"{split}.csv"], 3, "utf-8", progress
-                ):
-                    if label not in allowed:
-                        raise Error(f"{where}: label is {label!r}; allowed: 1 to {allowed[-1]}")
-                    whole = f"{title} {text}" if with_title else text
-                    yield split, "all", whole.strip().encode(), int(label) - 1
+    def texts() -> Iterator[npy.Text]:
+        for split in SPLITS:
+            for label, title, text in _csv_rows(files[f"{split}.csv"], "utf-8", progress):
+                whole = f"{title} {text}" if with_title else text
+                yield split, "all", whole.strip().encode(), allowed.index(label)
 
-        return npy.write_texts(folder, name, texts(), "label", known=known)
-
-    return write
+    return npy.write_texts(folder, name, texts(), "label", known=known)
 
 
 def write_sent140(
@@ -217,21 +162,14 @@ def write_sent140(
     real = isinstance(train_fraction, float)
     require(real and 0 < train_fraction < 1, "train_fraction", train_fraction, "between 0 and 1")
     path = files["training.1600000.processed.noemoticon.csv"]
-
-    def tweets() -> Iterator[tuple[str, int, str]]:
-        for where, (polarity, _, _, _, user, text) in _csv_rows(path, 6, "latin-1", progress):
-            if polarity not in ("0", "4"):
-                raise Error(f"{where}: polarity is {polarity!r}; allowed: 0 or 4")
-            yield user, int(polarity) // 4, text
-
-    sizes = Counter(user for user, _, _ in tweets())
+    sizes = Counter(row[4] for row in _csv_rows(path, "latin-1", progress))
     users = sorted(user for user, size in sizes.items() if size >= min_tweets)
     if not users:
         raise Error(f"no user has {min_tweets} tweets; the most are {max(sizes.values())}")
     by_user: dict[str, list[tuple[int, str]]] = {user: [] for user in users}
-    for user, label, text in tweets():
+    for polarity, _, _, _, user, text in _csv_rows(path, "latin-1", progress):
         if user in by_user:
-            by_user[user].append((label, text))
+            by_user[user].append((("0", "4").index(polarity), text))
 
     def texts() -> Iterator[npy.Text]:
         for user, rows in by_user.items():
@@ -252,30 +190,28 @@ def _split(user: str, size: int, train_fraction: float) -> dict[str, list[int]]:
     return {"train": sorted(order[:train].tolist()), "test": sorted(order[train:].tolist())}
 
 
-_MNIST = {"train": "train", "test": "t10k"}
-_EMNIST = {"train": "train", "test": "test"}
+_MNIST = "{split}-{kind}-ubyte.gz"
 
 # What is given are the files by their names (archives unpacked), as in sources.SOURCES.
 WRITERS: dict[str, Writer] = {
-    "mnist": _idx_writer("mnist", "", _MNIST),
-    "fashion_mnist": _idx_writer("fashion_mnist", "", _MNIST),
-    "emnist_byclass": _idx_writer("emnist_byclass", "emnist-byclass-", _EMNIST, transposed=True),
-    "cifar10": _cifar_writer(
+    "mnist": partial(write_idx, "mnist", _MNIST),
+    "fashion_mnist": partial(write_idx, "fashion_mnist", _MNIST),
+    "emnist_byclass": partial(write_idx, "emnist_byclass", f"emnist-byclass-{_MNIST}"),
+    "cifar10": partial(
+        write_cifar,
         "cifar10",
         {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]},
         {"y": 10},
-        {"classes": ("batches.meta.txt", 10)},
+        {"classes": "batches.meta.txt"},
     ),
-    "cifar100": _cifar_writer(
+    "cifar100": partial(
+        write_cifar,
         "cifar100",
         {"train": ["train.bin"], "test": ["test.bin"]},
         {"coarse": 20, "y": 100},
-        {
-            "classes": ("fine_label_names.txt", 100),
-            "coarse_classes": ("coarse_label_names.txt", 20),
-        },
+        {"classes": "fine_label_names.txt", "coarse_classes": "coarse_label_names.txt"},
     ),
-    "ag_news": _news_writer("ag_news", with_title=True),
-    "dbpedia": _news_writer("dbpedia", with_title=False),
+    "ag_news": partial(write_news, "ag_news", True),
+    "dbpedia": partial(write_news, "dbpedia", False),
     "sent140": write_sent140,
 }

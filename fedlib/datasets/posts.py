@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fedlib.arguments import check_fields
@@ -22,7 +20,7 @@ from fedlib.errors import Error, require
 
 WORDS, TAGS, LENGTH = 10_000, 500, 20
 PAD = 0
-_PIECE = 16_384
+Texts = Sequence[str | bytes]
 _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
 _SPACES = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
@@ -91,7 +89,7 @@ def encode(
     tags: Sequence[str],
     length: int = LENGTH,
 ) -> Posts:
-    """Encode posts that fit in memory; :class:`PostsWriter` is for those that do not.
+    """Encode posts that fit in memory; :func:`write` is for those that do not.
 
     Args:
         posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``; all
@@ -125,121 +123,64 @@ def encode(
     )
 
 
-class PostsWriter:
-    """Encodes one split into ``.npy`` files of unknown length, in bounded memory.
+def write(
+    folder: Path,
+    split: str,
+    pieces: Iterable[tuple[str, Texts, Texts, Texts]],
+    words: Sequence[str],
+    tags: Sequence[str],
+    length: int = LENGTH,
+) -> tuple[int, int]:
+    """Encode one split into ``.npy`` files, a piece at a time.
 
     Files: ``<split>_<field>.npy`` for the fields of :class:`Posts`, and ``<split>_clients.npy``
-    (the names as JSON in uint8). They are whole when the ``with`` block has ended without an error.
+    (the names as JSON in uint8).
 
     Args:
         folder: an existing folder.
         split: the files' prefix.
+        pieces: client, and the tokens, titles and tags of some of its posts, perhaps none; all
+            pieces of a client stand together.
         words, tags, length: as for :func:`encode`.
+
+    Returns:
+        How many posts and clients there are.
+
+    Raises:
+        Error: as :func:`encode`.
     """
-
-    def __init__(
-        self,
-        folder: Path,
-        split: str,
-        words: Sequence[str],
-        tags: Sequence[str],
-        length: int = LENGTH,
-    ) -> None:
-        self._encoder = _Encoder(words, tags, length)
-        self._starts: dict[str, int] = {}
-        self._last: str | None = None
-        self._posts = 0
-        self._waiting: tuple[list, list, list] = ([], [], [])
-        kinds: dict[str, npy.Kind] = {field: (np.int64, ()) for field in _FIELDS}
-        kinds |= {"sentences": (np.int16, (length + 1,)), "lengths": (np.uint8, ())}
-        kinds |= {"words": (np.int16, ()), "tags": (np.int16, ())}
-        self._folder, self._split, self._open = folder, split, ExitStack()
-        self._files = self._open.enter_context(
-            npy.growing(folder, {f"{split}_{field}": kind for field, kind in kinds.items()})
-        )
+    encoder = _Encoder(words, tags, length)
+    kinds: dict[str, npy.Kind] = {field: (np.int64, ()) for field in _FIELDS}
+    kinds |= {"sentences": (np.int16, (length + 1,)), "lengths": (np.uint8, ())}
+    kinds |= {"words": (np.int16, ()), "tags": (np.int16, ())}
+    starts: dict[str, int] = {}
+    last = None
+    with npy.growing(folder, {f"{split}_{field}": kind for field, kind in kinds.items()}) as out:
+        fields = {field: out[f"{split}_{field}"] for field in kinds}
         for field in ("word_offsets", "tag_offsets"):
-            self._append(field, [0])
-
-    def __len__(self) -> int:
-        return self._posts
-
-    @property
-    def clients(self) -> int:
-        """The number of clients so far."""
-        return len(self._starts)
-
-    def add(
-        self,
-        client: str,
-        tokens: Sequence[str | bytes],
-        titles: Sequence[str | bytes],
-        tags: Sequence[str | bytes],
-    ) -> None:
-        """Add posts of a client, possibly none; the next call may go on with the same client.
-
-        Raises:
-            Error: the three do not have equal lengths, or other clients came in between.
-        """
-        if not len(tokens) == len(titles) == len(tags):
-            raise Error(
-                f"client {client!r} has {len(tokens)} tokens, {len(titles)} title, {len(tags)} tags"
-            )
-        if client != self._last:
-            if client in self._starts:
+            fields[field].append([0])
+        for client, *texts in pieces:
+            if client != last and client in starts:
                 raise _scattered(client)
-            self._starts[client], self._last = self._posts, client
-        for waiting, new in zip(self._waiting, (tokens, titles, tags), strict=True):
-            waiting.extend(new)
-        self._posts += len(tokens)
-        if len(self._waiting[0]) >= _PIECE:
-            self._flush()
-
-    def _append(self, field: str, values: ArrayLike) -> None:
-        self._files[f"{self._split}_{field}"].append(values)
-
-    def _flush(self) -> None:
-        texts, self._waiting = self._waiting, ([], [], [])
-        for start in range(0, len(texts[0]), _PIECE):
-            piece = self._encoder.encode(*(column[start : start + _PIECE] for column in texts))
+            starts.setdefault(client, fields["sentences"].length)
+            last, piece = client, encoder.encode(*texts)
             for kind, counts in (("word", piece.word_counts), ("tag", piece.tag_counts)):
-                end = self._files[f"{self._split}_{kind}s"].length
-                self._append(f"{kind}_offsets", end + np.cumsum(counts))
+                fields[f"{kind}_offsets"].append(fields[f"{kind}s"].length + np.cumsum(counts))
             for field in ("sentences", "lengths", "words", "tags"):
-                self._append(field, getattr(piece, field))
-
-    def __enter__(self) -> PostsWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._open:
-            if kind is not None:
-                return
-            self._flush()
-            self._append("starts", [*self._starts.values(), self._posts])
-        npy.save_json(self._folder, f"{self._split}_clients", list(self._starts))
+                fields[field].append(getattr(piece, field))
+        count = fields["sentences"].length
+        fields["starts"].append([*starts.values(), count])
+    npy.save_json(folder, f"{split}_clients", list(starts))
+    return count, len(starts)
 
 
-def bag_of_words(index: Tensor, words: Tensor, offsets: Tensor, size: int = WORDS) -> Tensor:
-    """How often each word occurs in posts, divided by the number of all their words.
-
-    Unknown words count in the divisor but have no column, so rows sum to at most 1 (FedOpt's
-    public code; its text says that they sum to 1).
+def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tensor]:
+    """The words of posts, which :func:`bags` counts.
 
     Args:
         index: int64 ``[...]``, numbers of posts.
         words: integers ``[W]``, ids ``1..size`` or others; may be a memory map.
         offsets: int64 ``[N + 1]``, on the device of ``words``.
-        size: number of words in the vocabulary.
-
-    Returns:
-        float32 ``[..., size]`` on the device of ``index``; a post without words gives zeros.
-    """
-    found = occurrences(index.to(offsets.device), words, offsets)
-    return bags({name: tensor.to(index.device) for name, tensor in found.items()}, size)
-
-
-def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tensor]:
-    """The words of posts, without the size of a vocabulary; see :func:`bag_of_words`.
 
     Returns:
         ``ids``: ``[W]``, all words of these posts; ``row``: int64 ``[W]``, which of the posts
@@ -256,7 +197,18 @@ def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tens
 
 
 def bags(found: Mapping[str, Tensor], size: int) -> Tensor:
-    """float32 ``[..., size]``: how often each word occurs, from what :func:`occurrences` gives."""
+    """How often each word occurs in posts, divided by the number of all their words.
+
+    Unknown words count in the divisor but have no column, so rows sum to at most 1 (FedOpt's
+    public code; its text says that they sum to 1).
+
+    Args:
+        found: what :func:`occurrences` gives.
+        size: number of words in the vocabulary.
+
+    Returns:
+        float32 ``[..., size]``; a post without words gives zeros.
+    """
     ids, row, counts = found["ids"].long(), found["row"], found["counts"]
     known = (ids >= 1) & (ids <= size)
     bag = torch.zeros(counts.numel() * size, device=ids.device)
@@ -267,7 +219,7 @@ def bags(found: Mapping[str, Tensor], size: int) -> Tensor:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
-    """A split of stored arrays (see :class:`PostsWriter`) with their ``vocabulary``, if any."""
+    """A split of stored arrays (see :func:`write`) with their ``vocabulary``, if any."""
     lists: dict[str, list[str]] = {"words": [], "tags": []}
     if "vocabulary" in arrays:
         lists = json.loads(arrays["vocabulary"].tobytes())

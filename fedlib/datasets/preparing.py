@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,8 +14,7 @@ from fedlib import files, paths
 from fedlib.arguments import checked
 from fedlib.datasets import download, originals, sources, store
 from fedlib.datasets.catalogue import CATALOGUE
-from fedlib.datasets.unpack import unpack
-from fedlib.errors import Error, Failure, unknown
+from fedlib.errors import Error, Failure, first_line, unknown
 
 try:
     import fcntl
@@ -71,27 +71,39 @@ def prepare(
     root = paths.data_root(data_root)
     raw = root / "raw" / name
     with _working_in(raw, name):
-        left = sum(download.missing_bytes(file, raw) for file in source.files)
+        missing = [file.size for file in source.files if not (raw / file.name).exists()]
         needed = {
-            "to download": left if given is None else 0,
+            "to download": sum(missing) if given is None else 0,
             "unpacked": source.unpacked,
             "prepared": source.prepared,
         }
-        download.require_space(root, needed)
+        _require_space(root, needed)
         fetched = [download.fetch(file, raw, given, progress) for file in source.files]
         unpacked = raw / "unpacked"
         files.remove(unpacked)
         try:
-            readable = _readable(source, fetched, unpacked, progress)
+            readable = _readable(source, fetched, unpacked)
             with store.writing(name, data_root, overwrite) as folder:
-                card = {**_about(name, source), **writer(readable, folder, progress, **options)}
-                card = store.write_card(folder, card)
+                made = _made(name, writer, readable, folder, progress, options)
+                card = store.write_card(folder, {**_about(name, source), **made})
         finally:
             files.remove(unpacked)
         if not keep_raw and given is None:
             for path in fetched:
                 path.unlink()
     return card
+
+
+def _made(name: str, writer: originals.Writer, *given: Any) -> dict[str, Any]:
+    """What the official files become; their SHA-256 was right, so they should be as expected."""
+    *arguments, options = given
+    try:
+        return writer(*arguments, **options)
+    except Exception as error:
+        if isinstance(error, Error) or getattr(error, "errno", None):  # the latter: a full disk
+            raise
+        what = f"{type(error).__name__}, {first_line(error)}"
+        raise Failure(f"the official files of {name!r} are not as fedlib expects: {what}") from None
 
 
 def _writer(name: str) -> originals.Writer:
@@ -138,18 +150,25 @@ def remains(data_root: store.Root = None, clean: bool = False) -> list[Path]:
     return left
 
 
-def _readable(
-    source: sources.Source, fetched: list[Path], unpacked: Path, progress: bool
-) -> dict[str, Path]:
+def _require_space(folder: Path, needed: dict[str, int]) -> None:
+    """Refuse to begin what will not fit: bytes by what they are for."""
+    free, total = shutil.disk_usage(folder).free, sum(needed.values())
+    if total > free:
+        parts = ", ".join(f"{size / 1e6:,.1f} MB {what}" for what, size in needed.items() if size)
+        raise Failure(
+            f"not enough space in {folder}: about {total / 1e6:,.1f} MB needed ({parts}), "
+            f"{free / 1e6:,.1f} MB free"
+        )
+
+
+def _readable(source: sources.Source, fetched: list[Path], unpacked: Path) -> dict[str, Path]:
     """The files to read by name: the downloaded ones, or what is needed of their contents."""
     if not source.members:
         return {path.name: path for path in fetched}
     unpacked.mkdir()
     readable: dict[str, Path] = {}
     for path in fetched:
-        # Far above what is expected, which is an estimate for some; it stops an endless stream.
-        limit = 4 * source.unpacked + 10**9
-        readable |= unpack(path, unpacked, source.members, limit, progress)
+        readable |= download.unpack(path, unpacked)
     missing = [member for member in source.members if member not in readable]
     if missing:
         archives = ", ".join(path.name for path in fetched)

@@ -31,10 +31,10 @@ def make(name: str) -> Dataset:
     """Make the stand-in of a data set; the same call always gives the same arrays.
 
     Args:
-        name: ``cifar10`` or ``cifar100`` (6000 training and 1000 test examples), ``mnist``,
-            ``fashion_mnist``, ``emnist`` or ``femnist`` (about as many; a writer has about a sixth
-            of the training examples for testing, at least 2), ``digit_pairs`` or ``first_digits``
-            (6000 and 2000), ``digit_writers`` (140 writers with 40 and 16).
+        name: ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist`` (about 6000 training and 1000
+            test examples; a writer has about a sixth of the training examples for testing, at
+            least 2), ``digit_pairs`` or ``first_digits`` (6000 and 2000), ``digit_writers`` (140
+            writers with 40 and 16).
 
     Raises:
         Error: no such stand-in.
@@ -230,112 +230,7 @@ def _bilinear(images: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.nda
     return value
 
 
-# --------------------------------------------------------------------------------- colour shapes
-
-_SHAPES = 5
-_TEXTURES = 4
-_HUES = 5
-
-
-def _cifar(name: str) -> _Made:
-    """Shapes with textures and hues.
-
-    CIFAR-10: ten classes, five shapes times two textures, each with a hue that it often has.
-    CIFAR-100: twenty coarse classes (shape times texture) of five fine ones (hue); fine // 5 is
-    coarse.
-    """
-    arrays: dict[str, np.ndarray] = {}
-    for split, count in _SIZES.items():
-        random = numpy_generator(_SEED, f"stand-in {name} {split}")
-        label = random.permutation(np.arange(count) % (CATALOGUE[name].class_count or 0))
-        if name == "cifar10":
-            kind, textures = label, 2
-            hue = label * 0.3 + random.normal(0.0, 0.16, count)
-        else:
-            kind, textures = label // _HUES, _TEXTURES
-            hue = (label % _HUES + random.normal(0.0, 0.25, count)) / _HUES
-            arrays[f"{split}_coarse"] = kind.astype(np.int64)
-        arrays[f"{split}_x"] = _draw(kind // textures, kind % textures, hue, random)
-        arrays[f"{split}_y"] = label.astype(np.int64)
-    return arrays, CATALOGUE[name].classes
-
-
-def _draw(
-    shape: np.ndarray, texture: np.ndarray, hue: np.ndarray, random: np.random.Generator
-) -> np.ndarray:
-    """uint8 ``[N, 32, 32, 3]``: a textured shape on a mottled ground, all ``[N]`` in one go.
-
-    Place, size, turn, phase and both colours vary, so that no fixed pixel tells the class; noise
-    is added over all. In float64, see :func:`_written`.
-    """
-    count = len(shape)
-
-    def vary(low: float, high: float) -> np.ndarray:
-        return random.uniform(low, high, (count, 1, 1))
-
-    axis = np.arange(32) - 15.5
-    dx, dy = axis[None, None, :] - vary(-4, 4), axis[None, :, None] - vary(-4, 4)
-    angle = vary(-0.5, 0.5)
-    u, v = dx * np.cos(angle) + dy * np.sin(angle), dy * np.cos(angle) - dx * np.sin(angle)
-    radius = vary(7.5, 11.5)
-    u, v = u / radius, v / radius
-    mask = _inside(u, v, shape)
-    pattern = _pattern(u, v, vary(0.0, 2 * np.pi), texture)
-
-    front = _colour(hue[:, None, None], vary(0.5, 0.8), 0.3)
-    back = _colour(random.random((count, 1, 1)), vary(0.3, 0.7), 0.1)
-    contrast = vary(0.25, 0.55)
-    # The ground: coarse random blotches, enlarged.
-    shade = 0.14 * _enlarged(random.normal(0, 1, (count, 6, 6)), 32)
-
-    image = np.empty((count, 32, 32, 3), dtype=np.uint8)
-    for channel in range(3):
-        inside = front[channel] + contrast * pattern
-        value = np.where(mask, inside, back[channel] + shade)
-        value += 0.1 * random.standard_normal(value.shape, dtype=np.float32)
-        image[..., channel] = (value * 255).clip(0, 255).astype(np.uint8)
-    return image
-
-
-def _inside(u: np.ndarray, v: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """bool ``[N, 32, 32]``: disc, square, triangle, ring or cross of about radius 1."""
-    mask = np.empty(u.shape, dtype=bool)
-    for number in range(_SHAPES):
-        rows = np.flatnonzero(shape == number)
-        a, b = u[rows], v[rows]
-        squared = a * a + b * b
-        mask[rows] = (
-            squared < 1,
-            np.maximum(np.abs(a), np.abs(b)) < 0.88,
-            (b < 0.75) & (np.abs(a) * 1.6 < b + 0.95),
-            (squared < 1.1) & (squared > 0.4),
-            (np.minimum(np.abs(a), np.abs(b)) < 0.33) & (np.maximum(np.abs(a), np.abs(b)) < 1.05),
-        )[number]
-    return mask
-
-
-def _pattern(u: np.ndarray, v: np.ndarray, phase: np.ndarray, texture: np.ndarray) -> np.ndarray:
-    """``[N, 32, 32]``, -0.5 to 0.5: stripes along one axis, the other, checks or waves."""
-    value = np.empty(u.shape)
-    for number in range(_TEXTURES):
-        rows = np.flatnonzero(texture == number)
-        a, b, p = u[rows] * 9.0, v[rows] * 9.0, phase[rows]
-        value[rows] = (
-            lambda a=a, p=p: np.sin(a + p),
-            lambda b=b, p=p: np.sin(b + p),
-            lambda a=a, b=b, p=p: np.sin(a + p) * np.sin(b + p) * 1.4,
-            lambda a=a, b=b, p=p: np.sin((a + b) * 0.4 + p),
-        )[number]() / 2
-    return value
-
-
-def _colour(hue: np.ndarray, level: np.ndarray, strength: float) -> tuple[np.ndarray, ...]:
-    """Red, green and blue ``[N, 1, 1]`` of a hue (1 is a full turn) around a grey level."""
-    return tuple(level + strength * np.cos(2 * np.pi * (hue - third / 3)) for third in range(3))
-
-
 _MAKERS: dict[str, Callable[[str], _Made]] = {
-    **dict.fromkeys(("cifar10", "cifar100"), _cifar),
     **dict.fromkeys(("digit_pairs", "first_digits"), _pairs),
     "digit_writers": _pairs_by_writers,
     **dict.fromkeys(("mnist", "fashion_mnist", "emnist", "femnist"), _digits),

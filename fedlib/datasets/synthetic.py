@@ -52,13 +52,16 @@ def leaf_synthetic(
     random = np.random.RandomState(seed)
     side = 1  # length of the side information: LEAF's number of clusters
     q = random.normal(0.0, 1.0, size=(dimension + 1, classes, side))
-    covariance = np.diag(np.arange(1, dimension + 1) ** -1.2)
+    # LEAF calls multivariate_normal, which decomposes the same covariance for every client; this is
+    # what it does, to the bit, with one decomposition.
+    _, variances, axes = np.linalg.svd(np.diag(np.arange(1, dimension + 1) ** -1.2))
+    scaled_axes = np.sqrt(variances)[:, None] * axes
     cluster_mean = random.normal(random.normal(0.0, 1.0), 1.0, size=side)
     xs, ys = [], []
     for size in sizes:
         random.random_sample()  # LEAF chooses among its clusters here, even if there is one
         mean = random.normal(random.normal(0.0, 1.0), 1.0, size=dimension)
-        x = random.multivariate_normal(mean, covariance, size=size)
+        x = np.dot(random.standard_normal((size, dimension)), scaled_axes) + mean
         weights = q @ random.normal(cluster_mean, 0.1)
         noise = random.normal(0.0, 0.1, size=(size, classes))
         # LEAF takes the softmax before the arg max, which changes nothing.

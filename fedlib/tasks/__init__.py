@@ -161,7 +161,8 @@ def load_task(
             the preset's default. Of a function of yours, its arguments.
 
     Raises:
-        Error: unknown name, preset or option, a value out of range, or a function that fails.
+        Error: unknown name, preset or option, a value out of range, or a function that fails; or
+            data of the laptop or paper preset that are not prepared.
 
     Example:
         >>> import fedlib
@@ -172,10 +173,10 @@ def load_task(
     require_preset(preset)
     if name not in TASKS:
         return users.made(name, NAMES.find(name), preset, seed, data_root, options)
-    module, preset = _module(name), scale(name, preset)
+    module, asked, preset = _module(name), preset, scale(name, preset)
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}
-    given = Given(name=name, seed=seed, data_root=data_root, **own)
+    given = Given(name=name, preset=asked, seed=seed, data_root=data_root, **own)
     try:
         task: Task = module.load(given)
     except MemoryError as error:

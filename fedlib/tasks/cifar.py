@@ -20,7 +20,7 @@ from fedlib.models import MLP, ResNet18GN
 from fedlib.randomness import key
 from fedlib.task import Fixed, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import Given, Preset, sample
+from fedlib.tasks.presets import Given, Preset, choose_data, sample
 
 LABELS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 CROP = 24
@@ -83,9 +83,9 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the partition; for data with clients, of the choice among them.
-        data: the prepared data set; without it its offline stand-in. ``cifar100`` needs
-            coarse labels or clients; its default is ``fed_cifar100`` (the authors' own partition)
-            where that is prepared, else ``cifar100``.
+        data: the prepared data set. ``cifar100`` needs coarse labels or clients; its default is
+            ``fed_cifar100`` (the authors' own partition) where that is prepared, else
+            ``cifar100``.
         clients, examples_per_client: training clients.
         test_clients: 100 test images each, partitioned alike.
         alpha: concentration of the Dirichlet distribution (times a vector of ones); of
@@ -102,11 +102,7 @@ def load(given: Given) -> Task:
             (its bias too) to the training loss. The authors' model asks for it, but until July
             2020 their library did not add it; the paper says nothing. Default: none.
     """
-    root, data = given.data_root, given.data
-    if data is None:
-        frozen = FROZEN in datasets.names(root) and datasets.info(FROZEN, root)["prepared"]
-        data = FROZEN if frozen else "cifar100"
-    dataset = datasets.load(data, root)
+    dataset = datasets.load(choose_data(given, FROZEN, "cifar100"), given.data_root)
     train = _partition(given, dataset, "train", given.clients, given.examples_per_client)
     test = _partition(given, dataset, "test", given.test_clients, 100)
     small = given.network != "resnet18"

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib import datasets, losses, papers, partitioners
-from fedlib.datasets import Dataset, standins
+from fedlib.datasets import Dataset
 from fedlib.errors import Error, require
 from fedlib.models import EMNISTCNN, MLP, EMNISTAutoencoder, Softmax
 from fedlib.task import ClientData, Fixed, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, sample
+from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, choose_data, sample
 
 CLASSES: int = papers.settings("fedopt")["datasets"]["emnist"]["classes"]
 PIXELS = 28 * 28
@@ -240,14 +240,14 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
 
 def _choose(given: Given, prefer: Sequence[str]) -> Dataset:
     """What was asked for, else the first prepared data with writers, else the stand-in."""
-    prepared = [name for name in prefer if datasets.info(name, given.data_root)["prepared"]]
-    for name in [given.data] if given.data else prepared:
+    prepared = datasets.store.prepared_names(given.data_root)
+    names = [] if given.data else [name for name in prefer if name in prepared]
+    names = names or [choose_data(given, *prefer)]
+    for name in names:
         dataset = datasets.load(name, given.data_root)
         if dataset.train_client is not None and dataset.test_client is not None:
             return dataset
-    if given.data:
-        raise Error(
-            f"task {given.name}: data {given.data!r} has no writers; import it with "
-            "train_client and test_client"
-        )
-    return standins.make(prefer[0])
+    raise Error(
+        f"task {given.name}: data {names[0]!r} has no writers; import it with train_client and "
+        "test_client"
+    )

@@ -17,7 +17,7 @@ from fedlib.models import MLP, VGG11
 from fedlib.randomness import key
 from fedlib.task import Fixed, Task
 from fedlib.tasks import fair, images, settings
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, sample
 
 LABEL = "Cifar10"
 SETUP = papers.settings("adafedadam")["setups"][LABEL]
@@ -81,7 +81,7 @@ def load(given: Given) -> Task:
             effect.
     """
     require(given.partition in PARTITIONS, "partition", given.partition, ", ".join(PARTITIONS))
-    dataset = datasets.load(given.data, given.data_root)
+    dataset = datasets.load(choose_data(given), given.data_root)
     used = sample(given.examples, len(dataset.train_y), "examples", given.seed)
     labels = np.asarray(dataset.train_y)[used]
     iid = given.partition == "iid"

@@ -17,7 +17,7 @@ from fedlib.models import Sent140LSTM
 from fedlib.randomness import key, uniform
 from fedlib.task import Task
 from fedlib.tasks import fair, settings, texts
-from fedlib.tasks.presets import AtMost, Given, Preset, whole
+from fedlib.tasks.presets import AtMost, Given, Preset, choose_data, whole
 
 LABEL = "Sent140"
 SPLITS = ("train", "test")
@@ -71,7 +71,7 @@ def load(given: Given) -> Task:
     examples, least, root = given.examples, given.least, given.data_root
     require(isinstance(examples, int) and examples >= 0, "examples", examples, "0, or 5 or more")
     whole(given.tokens, "tokens", 1)
-    dataset = datasets.load_text(given.data or texts.choose("sent140", "tweets", root), root)
+    dataset = datasets.load_text(choose_data(given, "sent140", "tweets"), root)
     if least is None:
         least = 20 if dataset.stand_in else 30 if dataset.name == "sent140" else 5
     whole(least, "least", 3)

@@ -13,7 +13,7 @@ from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.randomness import key
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.presets import Given, Preset, whole
+from fedlib.tasks.presets import Given, Preset, choose_data, whole
 
 LABELS = {"ag_news": "AGNews", "dbpedia": "DBpedia"}
 NETWORKS = "'distilbert' or 'attention'"
@@ -94,7 +94,7 @@ def load(given: Given) -> Task:
             f"task {given.name}: pretrained weights have width 1 and 6 layers; allowed: no other"
         )
 
-    dataset = datasets.load_text(given.data, given.data_root)
+    dataset = datasets.load_text(choose_data(given), given.data_root)
     labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
     classes = int(max(labels.max(), test_labels.max())) + 1
     parts = partitioners.dirichlet_overlapping(

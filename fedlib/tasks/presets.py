@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from fedlib import datasets
 from fedlib.datasets.store import Root
-from fedlib.errors import require, unknown
+from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
 
 Preset = dict[str, Any]
@@ -38,11 +39,31 @@ RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
 
 
 class Given(SimpleNamespace):
-    """What a task is loaded with: the task's options, as attributes, and these three."""
+    """What a task is loaded with: the task's options, as attributes, and these four."""
 
     name: str
+    preset: str
     seed: int
     data_root: Root
+
+
+def choose_data(given: Given, *prefer: str) -> str:
+    """The name of a task's data: those asked for, else the first of ``prefer`` that are prepared.
+
+    Where they are not, the quick preset has the stand-in of the first one.
+
+    Raises:
+        Error: neither; says how to get the data.
+    """
+    names = (given.data,) if given.data else prefer
+    prepared = datasets.store.prepared_names(given.data_root)
+    found = [name for name in names if name in prepared]
+    known = datasets.CATALOGUE.get(names[0])
+    if found or given.preset == "quick" or known is None or known.built_in:
+        return found[0] if found else names[0]
+    others = f" (or {' or '.join(names[1:])} in its place)" if names[1:] else ""
+    where = f"task {given.name}, preset {given.preset}"
+    raise Error(f"{where}: {datasets.how_to_get(names[0])}{others}")
 
 
 @dataclass(frozen=True)

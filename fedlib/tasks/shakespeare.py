@@ -16,7 +16,7 @@ from fedlib.models import ShakespeareLSTM, WindowModel
 from fedlib.models.layers import scaled
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, whole
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, whole
 
 LABEL = "Shakespeare"
 paper: Preset = {
@@ -60,7 +60,7 @@ def load(given: Given) -> Task:
     whole(given.rows, "rows", 0)
     small = given.network != "lstm"
     require(not small or given.network == "window", "network", given.network, "'lstm' or 'window'")
-    dataset = datasets.load_text(given.data, given.data_root)
+    dataset = datasets.load_text(choose_data(given), given.data_root)
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))
     if not len(shared):
         raise Error(f"task shakespeare: no client of {dataset.name!r} is in both splits")

@@ -14,7 +14,7 @@ from fedlib.datasets.text_posts import text_posts
 from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 from fedlib.tasks import texts
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, whole
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, whole
 
 STATED = papers.settings("fedopt")
 PAPER: Preset = {
@@ -38,11 +38,12 @@ def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
         Error: no such data, or data that are not posts.
     """
     root = given.data_root
-    name = given.data or texts.choose("stackoverflow", "stackexchange", root)
+    name = choose_data(given, "stackoverflow", "stackexchange")
     card = datasets.info(name, root)
-    if card["prepared"] and card.get("kind") == "posts":
+    if card.get("kind") == "posts":
+        posts = datasets.load_posts(name, root)
         fields = {field: card[field] for field in ("source", "fingerprint")}
-        return datasets.load_posts(name, root), {"name": name, "stand_in": False, **fields}
+        return posts, {"name": name, "stand_in": False, **fields}
     dataset = datasets.load_text(name, root)
     train, test = _encoded(dataset)
     if not (len(train) and len(test)):

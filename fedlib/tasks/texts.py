@@ -9,22 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib import datasets
 from fedlib.datasets import TextDataset
 from fedlib.datasets.dataset import describe, fingerprint
-from fedlib.datasets.store import Root
 from fedlib.tasks.presets import AtMost, sample
-
-
-def is_prepared(name: str, data_root: Root) -> bool:
-    """Whether a copy of a data set is under the data root."""
-    return name in datasets.store.prepared_names(data_root)
-
-
-def choose(official: str, substitute: str, data_root: Root) -> str:
-    """The official data set's name; a real substitute's if that one alone is prepared."""
-    swap = not is_prepared(official, data_root) and is_prepared(substitute, data_root)
-    return substitute if swap else official
 
 
 def source(dataset: TextDataset, official: str, title: str) -> str:

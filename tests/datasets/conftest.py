@@ -13,18 +13,17 @@ class Site:
     Attributes:
         files: content by path.
         ranges: whether Range is understood.
-        break_after: bytes of a body after which the connection is cut; None for never.
+        break_after: bytes of a body after which the connection is cut.
         breaks: how many more answers are cut.
         status: answered to everything in place of the files, if not None.
-        length: whether Content-Length is sent.
         asked: (path, Range header or None) of each request.
     """
 
     def __init__(self, url):
         self.url = url
         self.files, self.asked = {}, []
-        self.ranges, self.length, self.status = True, True, None
-        self.break_after, self.breaks = None, 0
+        self.ranges, self.status = True, None
+        self.break_after, self.breaks = 0, 0
 
 
 @pytest.fixture
@@ -43,10 +42,7 @@ def site():
             if wanted and site.ranges:
                 start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])
                 if start >= len(content):
-                    self.send_response(416)
-                    self.send_header("Content-Range", f"bytes */{len(content)}")
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
+                    self.send_error(416)
                     return
                 self.send_response(206)
                 whole = f"bytes {start}-{len(content) - 1}/{len(content)}"
@@ -54,10 +50,9 @@ def site():
             else:
                 self.send_response(200)
             body = content[start:]
-            if site.length:
-                self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if site.break_after is not None and site.breaks > 0:
+            if site.breaks > 0:
                 site.breaks -= 1
                 body = body[: site.break_after]
             self.wfile.write(body)

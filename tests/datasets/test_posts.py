@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedlib.datasets import posts
-from fedlib.datasets.posts import PostsWriter, bag_of_words, encode, from_arrays
+from fedlib.datasets.posts import encode, from_arrays
 from fedlib.errors import Error
 
 VOCABULARY = [f"w{i}" for i in range(30)] + ["ß", "don't", "日本"]
@@ -122,46 +122,29 @@ def test_unusable_input_is_refused_in_one_line():
 # --------------------------------------------------------------------------------------- writing
 
 
-@pytest.mark.parametrize("piece", [1, 3, 16_384])
-def test_writing_in_pieces_equals_encoding_in_memory(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(posts, "_PIECE", piece)
-    rows = random_posts(seed=piece)
-    with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-        for client, its_rows in itertools.groupby(rows, key=itemgetter(0)):
-            texts = [texts for _, *texts in its_rows]
-            # A client in two calls, as bytes and as strings.
-            half = (len(texts) + 1) // 2
-            as_bytes = [[text.encode() for text in row] for row in texts[:half]]
-            writer.add(client, *zip(*as_bytes, strict=True))
-            if texts[half:]:
-                writer.add(client, *zip(*texts[half:], strict=True))
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_writing_in_pieces_equals_encoding_in_memory(tmp_path, most):
+    rows = random_posts(seed=most)
+    pieces = [("none", [], [], [])]
+    for client, its_rows in itertools.groupby(rows, key=itemgetter(0)):
+        texts = [[text.encode() for text in texts] for _, *texts in its_rows]
+        for start in range(0, len(texts), most):
+            pieces.append((client, *zip(*texts[start : start + most], strict=True)))
+    pieces.append(("ünï", [], [], []))
+    assert posts.write(tmp_path, "train", pieces, VOCABULARY, TAGS) == (
+        len(rows),
+        len({row[0] for row in rows}) + 2,
+    )
     encoded = opened(tmp_path)
     check(encoded, rows)
-    assert len(writer) == len(rows) and writer.clients == len(encoded.clients)
-    memory = encode(rows, VOCABULARY, TAGS)
-    for field in ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets"):
-        np.testing.assert_array_equal(getattr(encoded, field), getattr(memory, field))
-
-
-def test_clients_without_posts_keep_their_place(tmp_path):
-    with PostsWriter(tmp_path, "test", VOCABULARY, TAGS) as writer:
-        writer.add("none", [], [], [])
-        writer.add("one", ["w1"], ["w2"], ["git"])
-        writer.add("ünï", [], [], [])
-    encoded = opened(tmp_path, "test")
-    assert encoded.clients == ("none", "one", "ünï")
-    assert encoded.starts.tolist() == [0, 0, 1, 1]
-    assert encoded.targets().tolist() == [0, 2, 0]
+    assert encoded.clients[0] == "none" and encoded.clients[-1] == "ünï"
+    assert encoded.targets()[[0, -1]].tolist() == [0, 0]
 
 
 def test_posts_that_do_not_fit_are_refused(tmp_path):
+    pieces = [(client, ["w1"], [""], [""]) for client in "aba"]
     with pytest.raises(Error, match="do not stand together"):
-        with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-            for client in "aba":
-                writer.add(client, ["w1"], [""], [""])
-    with pytest.raises(Error, match="1 tokens, 2 title, 1 tags"):
-        with PostsWriter(tmp_path, "train", VOCABULARY, TAGS) as writer:
-            writer.add("a", ["w1"], ["", ""], [""])
+        posts.write(tmp_path, "train", pieces, VOCABULARY, TAGS)
     with pytest.raises(Error, match="the posts have no train_sentences"):
         from_arrays({}, "train")
 
@@ -183,37 +166,24 @@ def test_targets_count_the_first_sentences_only():
     assert encoded.targets(2000).tolist() == [2002, 2]
 
 
-def test_bag_of_words_divides_by_all_words():
-    rows = [
-        ("c", "w0 w0 w1", "w2", ""),
-        ("c", "w0 unknown", "what w0", ""),  # half of the words are unknown
-        ("c", "unknown", "", ""),
-        ("c", "", "", ""),  # no word at all
-    ]
-    encoded = encode(rows, VOCABULARY, TAGS)
-    size = len(VOCABULARY)
-    bag = bag_of_words(torch.arange(4), *tensors(encoded), size)
-    assert bag.shape == (4, size) and bag.dtype == torch.float32
-    expected = torch.zeros(4, size)
-    expected[0, :3] = torch.tensor([0.5, 0.25, 0.25])
-    expected[1, 0] = 0.5
-    torch.testing.assert_close(bag, expected, rtol=0, atol=0)
-
-
 def test_bag_of_words_of_any_posts_in_any_shape():
-    rows = random_posts(seed=3)
+    # Half of the words are unknown; none is known; there is none.
+    rows = [("c", "w0 unknown", "what w0", ""), ("c", "unknown", "", ""), ("c", "", "", "")]
+    rows += random_posts(seed=3)
     encoded = encode(rows, VOCABULARY, TAGS)
+    assert bag_of_words(encoded, torch.arange(3))[:, :2].tolist() == [[0.5, 0], [0, 0], [0, 0]]
     index = torch.from_numpy(np.random.default_rng(0).integers(0, len(rows), (3, 1, 8)))
-    bag = bag_of_words(index, *tensors(encoded), len(VOCABULARY))
+    bag = bag_of_words(encoded, index)
     assert bag.shape == (3, 1, 8, len(VOCABULARY))
     for i, row in zip(index.flatten().tolist(), bag.flatten(0, 2), strict=True):
         ids = np.array(slow(*rows[i][1:])[1], dtype=int)
         expected = np.bincount(ids, minlength=OOV + 1)[1:OOV] / max(len(ids), 1)
         np.testing.assert_array_equal(row.numpy(), expected.astype(np.float32))
-    empty = bag_of_words(index[:0], *tensors(encoded), len(VOCABULARY))
+    empty = bag_of_words(encoded, index[:0])
     assert empty.shape == (0, 1, 8, len(VOCABULARY))
 
 
-def tensors(encoded):
+def bag_of_words(encoded, index):
     # Copies, because torch warns about memory that may not be written.
-    return torch.from_numpy(encoded.words.copy()), torch.from_numpy(encoded.word_offsets.copy())
+    words, offsets = (torch.from_numpy(a.copy()) for a in (encoded.words, encoded.word_offsets))
+    return posts.bags(posts.occurrences(index, words, offsets), len(VOCABULARY))

@@ -300,7 +300,7 @@ def test_posts_that_are_not_prepared(tmp_path):
 
 
 def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(posts, "_PIECE", 1000)
+    monkeypatch.setattr(tff, "_PIECE", 1000)
     row = {"tags": "tag1", "title": "w1 w2", "tokens": "w1 w2 w3 w4 w5 w6 w7 w8"}
     like = {key: str for key in row}
     held = []
@@ -309,81 +309,9 @@ def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
         folder.mkdir()
         content = {str(client): [row] * 1000 for client in range(clients)}
         (path,) = write_h5(folder, "x", {"train": content}, like).values()
-        with posts.PostsWriter(folder, "train", WORD_LIST, ["tag1"]) as writer:
-            tracemalloc.start()
-            for client, _, values in tff.read_pieces(path, dict.fromkeys(like)):
-                writer.add(client, *(values[key] for key in ("tokens", "title", "tags")))
-            held.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
+        tracemalloc.start()
+        pieces = tff.read_pieces(path, ["tokens", "title", "tags"])
+        posts.write(folder, "train", pieces, WORD_LIST, ["tag1"])
+        held.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
     assert held[1] < 1.5 * held[0]
-
-
-# ---------------------------------------------------------------------------------------- errors
-
-
-def test_bad_hdf5_files_are_refused_in_one_line(tmp_path):
-    files = write_h5(tmp_path, "fed_emnist", emnist(), EMNIST)
-    train = files["fed_emnist_train.h5"]
-    whole = train.read_bytes()
-
-    def refused(message):
-        with pytest.raises(Error, match=message) as caught:
-            prepare("emnist", files, tmp_path)
-        assert "\n" not in str(caught.value)
-        assert datasets.prepared(tmp_path) == []
-
-    for content in (b"", b"junk", whole[:100], whole[: len(whole) // 2], whole[:-1]):
-        train.write_bytes(content)
-        refused("fed_emnist_train.h5 is not a whole HDF5 file")
-    train.unlink()
-    refused("fed_emnist_train.h5 is not a whole HDF5 file")
-    with h5py.File(train, "w") as file:
-        file["data"] = [1]
-    refused("has no group 'examples'")
-    for key, value, message in (
-        ("pixels", None, "client 'a': no feature 'pixels'"),
-        ("pixels", np.zeros((2, 784), np.float32), r"pixels is float32 \(2, 784\); needed: floats"),
-        ("pixels", np.zeros((2, 28, 28), np.uint8), r"pixels is uint8 \(2, 28, 28\); needed"),
-        ("label", np.zeros(3, np.int32), "features of unequal lengths"),
-        ("label", np.zeros(2, np.float32), "label is float32"),
-        ("label", np.array([0, 62]), "train client 'a': label is 0 to 62; allowed: 0 to 61"),
-        ("label", np.array([-1, 0]), "label is -1 to 0"),
-        ("pixels", np.full((2, 28, 28), np.nan, np.float32), "pixels has values that are not"),
-    ):
-        good = {"pixels": np.zeros((2, 28, 28), np.float32), "label": np.zeros(2, np.int32)}
-        with h5py.File(train, "w") as file:
-            for name, array in {**good, key: value}.items():
-                if array is not None:
-                    file[f"examples/a/{name}"] = array
-        refused(message)
-    write_h5(tmp_path, "fed_emnist", {"train": {"a": []}}, EMNIST)
-    refused("the train split has no examples")
-
-
-@pytest.mark.parametrize(
-    ("text", "like", "message"),
-    [(3, np.zeros(0, int), "snippets is int64"), (b"\xff", str, "a text is not UTF-8")],
-)
-def test_snippets_that_are_no_texts(tmp_path, text, like, message):
-    splits = {split: {"a": [{"snippets": text}]} for split in ("train", "test")}
-    with pytest.raises(Error, match=message):
-        prepare("shakespeare", write_h5(tmp_path, "s", splits, {"snippets": like}), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "content", "message"),
-    [
-        ("word", b"w1 5\nw2\n", "word_count, line 2: is not 'word count'"),
-        ("word", b"w1 5\n", "has 1 words; needed: at least 10000"),
-        ("word", b"\xff", "cannot be read"),
-        ("tag", b"[", "tag_count cannot be read"),
-        ("tag", b'{"a": "b"}', "is not a JSON object of tags and counts"),
-        ("tag", b'{"a": 1}', "has 1 tags; needed: at least 500"),
-    ],
-)
-def test_bad_counts_are_refused_in_one_line(tmp_path, kind, content, message):
-    files = count_files(tmp_path)
-    files[f"stackoverflow.{kind}_count"].write_bytes(content)
-    with pytest.raises(Error, match=message) as caught:
-        prepare("stackoverflow", files, tmp_path)
-    assert "\n" not in str(caught.value) and datasets.prepared(tmp_path) == []

@@ -37,6 +37,12 @@ OPTIONS = {**SMALL, "cifar10": RESNET}
 DENSE, CONVOLUTIONAL, TEXT = "fair_femnist", "mnist", "dbpedia"
 
 
+@pytest.fixture(autouse=True)
+def cifar(prepared: Callable[..., None]) -> None:
+    """Small copies, which the ResNets take."""
+    prepared("cifar10", "cifar100")
+
+
 @functools.cache
 def load(name: str) -> fedlib.Task:
     return fedlib.load_task(name, **OPTIONS.get(name, {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -254,7 +255,10 @@ def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else() -> None:
         fedlib.run(task, "scaffold", **common, overrides={"client_optimizer": "adam"})
 
 
-def test_batch_statistics_do_not_depend_on_the_size_of_a_grid() -> None:
+def test_batch_statistics_do_not_depend_on_the_size_of_a_grid(
+    prepared: Callable[..., None],
+) -> None:
+    prepared("cifar10")
     task = fedlib.load_task("cifar10_resnet18", preset="paper", clients=4, sizes=40, width=0.05)
     common: dict[str, Any] = {"rounds": 0, "dtype": "float64"}
     alone = fedlib.run(task, "fedavg", **common)

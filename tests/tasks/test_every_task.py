@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,13 +31,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "emnist_mlp": {"clients": 4, "width": 0.1},
     "shakespeare": {"clients": 6, "rows": 3, "length": 6, "network": "lstm", "width": 0.02},
     "stackoverflow_nwp": {
-        **{"data": "stackoverflow", "network": "lstm", "width": 0.02},
-        **{"clients": 6, "cap": 7, "words": 40, "validation": 20},
-    },
-    "stackoverflow_lr": {
-        **{"data": "stackoverflow", "clients": 6, "cap": 9, "words": 50, "tags": 12},
+        **{"network": "lstm", "width": 0.02, "clients": 6, "cap": 7, "words": 40},
         "validation": 20,
     },
+    "stackoverflow_lr": {"clients": 6, "cap": 9, "words": 50, "tags": 12, "validation": 20},
     "fair_femnist": {"clients": 6, "width": 0.1},
     "fair_cifar10": {
         **{"clients": 3, "beta": 5.0, "examples": 120, "width": 1 / 64},
@@ -75,7 +73,8 @@ def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", fedlib.list_tasks())
-def test_two_rounds_agree_on_all_backends(name: str) -> None:
+def test_two_rounds_agree_on_all_backends(name: str, prepared: Callable[..., None]) -> None:
+    prepared("cifar10", "cifar100")
     task = fedlib.load_task(name, **SMALL.get(name, {}))
     common: dict[str, Any] = {"dtype": "float64", "eval_every": 2}
     common["clients_per_round"] = min(3, len(task.train))
@@ -102,8 +101,9 @@ def test_two_rounds_agree_on_all_backends(name: str) -> None:
         assert float((rows.frame["value"] - other.frame["value"]).abs().max()) < 1e-8
 
 
-def test_some_task_has_dropout() -> None:
+def test_some_task_has_dropout(prepared: Callable[..., None]) -> None:
     """Otherwise the agreement above would say nothing about masks."""
+    prepared("cifar10")
     options = {"emnist_cr": {"network": "paper"}, "mnist": {"network": "paper"}}
     models = [fedlib.load_task(name, **given).model() for name, given in options.items()]
     vgg = {"preset": "paper", "width": 1 / 32, "examples": 160}

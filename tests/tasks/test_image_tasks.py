@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,25 +20,9 @@ from fedlib.tasks import images, settings
 
 
 @pytest.fixture
-def root(own_folders: Path) -> Path:
+def root(own_folders: Path, prepared: Callable[..., None]) -> Path:
     """Small prepared copies of the data sets, all with the real ones' shapes."""
-    draw = np.random.default_rng(0)
-    folder = own_folders / "files"
-    folder.mkdir()
-    writers = np.repeat(np.arange(50), 12)
-    # In the files of the two handwriting sets paper is bright, as in the papers' copies.
-    paper = np.full((600, 28, 28), 255, np.uint8)
-    paper[:, 8:20, 8:20] = draw.integers(0, 120, (600, 12, 12))
-    for name in ("emnist", "femnist"):
-        y = np.arange(600) % 62
-        save(folder, name, paper, y, train_client=writers, test_client=writers)
-    ink = 255 - paper
-    for name in ("mnist", "fashion_mnist"):
-        save(folder, name, ink, np.arange(600) % 10)
-    colour = draw.integers(0, 256, (600, 32, 32, 3), dtype=np.uint8)
-    save(folder, "cifar10", colour, np.arange(600) % 10)
-    fine = np.arange(600) % 100
-    save(folder, "cifar100", colour, fine, train_coarse=fine // 5, test_coarse=fine // 5)
+    prepared()
     return own_folders
 
 
@@ -49,6 +34,7 @@ def save(folder: Path, name: str, x: np.ndarray, y: np.ndarray, **more: np.ndarr
 
 # rounds, clients a round, batch size, local epochs; parameters of the network; reduced data.
 PAPER: dict[str, tuple[tuple[int, int | None, int, int], int, dict[str, Any]]] = {
+    "cifar10": ((4000, 10, 20, 1), 11_181_642, {"clients": 6, "test_clients": 2}),
     "cifar100": ((4000, 10, 20, 1), 11_227_812, {"clients": 6, "test_clients": 2}),
     "emnist_cr": ((1500, 10, 20, 1), 1_206_590, {}),
     "emnist_ae": ((3000, 10, 20, 1), 2_837_314, {}),
@@ -154,16 +140,16 @@ def labels(task: fedlib.Task, client: int) -> Tensor:
     return task.train.y[task.train.index[start : start + size]]
 
 
-def test_cifar100_is_a_pachinko_allocation() -> None:
-    task = fedlib.load_task("cifar100", "paper", clients=50, test_clients=10)
-    for data in (task.train, task.test):
-        assert (data.sizes == 100).all()
-        assert len(set(data.index.tolist())) == 100 * len(data)
-    fine = [set(labels(task, client).tolist()) for client in range(50)]
-    coarse = [{label // 5 for label in client} for client in fine]
-    # Few coarse labels, and nearly all fine labels below each: 20 coarse, five of them fine each.
-    assert np.mean([len(client) for client in coarse]) < 8
-    assert np.mean([len(f) / len(c) for f, c in zip(fine, coarse, strict=True)]) > 3
+def test_cifar100_is_a_pachinko_allocation(root: Path) -> None:
+    task = fedlib.load_task("cifar100", "paper", clients=9, examples_per_client=40, test_clients=5)
+    fine = task.train.y.numpy()
+    for data, split, clients, examples in (
+        (task.train, "train", 9, 40),
+        (task.test, "test", 5, 100),
+    ):
+        draw = randomness.key(0, split) % 2**31
+        parts = fedlib.partition.pachinko(fine // 5, fine, clients, examples, 0.1, 10.0, draw)
+        assert data.index.view(clients, examples).tolist() == [part.tolist() for part in parts]
     assert task.options["alpha"] == 0.1 and task.options["beta"] == 10.0
 
 
@@ -200,7 +186,9 @@ def test_fair_tasks_split_every_clients_examples(root: Path) -> None:
     assert (writers.train.sizes + writers.test.sizes == 24).all()
 
 
-def test_the_small_networks_of_the_fair_tasks_see_grey_pixels() -> None:
+def test_the_small_networks_of_the_fair_tasks_see_grey_pixels(
+    prepared: Callable[..., None],
+) -> None:
     silos, writers = fedlib.load_task("fair_cifar10"), fedlib.load_task("fair_femnist")
     assert silos.options["network"] == "mlp" and writers.options["pool"] == 2
     assert {values["client_lr"] for values in silos.hyperparameters.values()} == {0.04}
@@ -215,11 +203,13 @@ def test_the_small_networks_of_the_fair_tasks_see_grey_pixels() -> None:
             fedlib.load_task("fair_cifar10", **options)
     with pytest.raises(fedlib.Error, match="pool is 3"):
         fedlib.load_task("fair_femnist", pool=3)
+    prepared("cifar10", "femnist")
     full = fedlib.load_task("fair_cifar10", preset="paper", examples=160)
     assert "network" not in full.options
     assert "pool" not in fedlib.load_task("fair_femnist", preset="paper").options
 
 
+@pytest.mark.usefixtures("root")
 def test_the_cut_silos_start_where_few_steps_train_and_take_ten_times_the_printed_rate() -> None:
     cut = fedlib.load_task("fair_cifar10", preset="laptop", examples=160)
     rates = {values["client_lr"] for values in cut.hyperparameters.values()}
@@ -265,7 +255,8 @@ def test_the_whole_test_set_is_one_client(root: Path) -> None:
         assert len(task.test) == 1 and task.test.index.tolist() == list(range(600))
 
 
-def test_bad_options() -> None:
+def test_bad_options(prepared: Callable[..., None]) -> None:
+    prepared("cifar10")
     resnet = {"name": "cifar10_resnet18", "network": "paper", "data": "cifar10"}
     cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
@@ -312,7 +303,7 @@ def test_each_handwriting_task_has_its_papers_polarity(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["emnist_cr", "emnist_ae"])
-def test_the_small_networks_see_means_of_pixels(name: str) -> None:
+def test_the_small_networks_see_means_of_pixels(name: str, prepared: Callable[..., None]) -> None:
     large, small = (
         fedlib.load_task(name, network=kind, clients=5, cap=7) for kind in ("paper", "small")
     )
@@ -328,6 +319,7 @@ def test_the_small_networks_see_means_of_pixels(name: str) -> None:
         )
     assert float((seen - expected).abs().max()) < 0.02
     assert "network" not in large.options and "cap" in large.options
+    prepared("emnist")
     assert "cap" not in fedlib.load_task(name, "paper").options
 
 
@@ -384,6 +376,7 @@ def test_padded_crops_are_windows_of_the_padded_image() -> None:
     assert {flip for _, _, flip in found} == {False, True}
 
 
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("name", ["cifar10_resnet18", "cifar100_resnet18", "fair_cifar10"])
 def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
     full = {"network": "paper", "data": name.split("_")[0]}

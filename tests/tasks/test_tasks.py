@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,10 @@ def test_synthetic_is_the_papers_population() -> None:
     [("synthetic", "keras"), ("fair_femnist", "keras"), ("fair_cifar10", "fednova")],
 )
 def test_initial_values_are_part_of_a_task_unless_they_are_those_of_before(
-    name: str, before: str
+    name: str, before: str, prepared: Callable[..., None]
 ) -> None:
     """A run that was stored before the option came answers for its own form, not for torch's."""
+    prepared("femnist", "cifar10")
     assert fedlib.load_task(name, preset="paper").options["init"] == "torch"
     small = {"preset": "paper", "width": 1 / 32} if name == "fair_cifar10" else {}
     assert "init" not in fedlib.load_task(name, init=before, **small).options
@@ -59,13 +61,37 @@ def test_initial_values_are_part_of_a_task_unless_they_are_those_of_before(
     assert not torch.equal(*first)
 
 
-def test_cifar10_partition_and_settings() -> None:
-    task = fedlib.load_task("cifar10", "paper", clients=50, test_clients=10)
-    assert (task.train.sizes == 100).all() and len(task.train) == 50
-    assert len(set(task.train.index.tolist())) == 5000
-    labels = task.train.y[task.train.index].view(50, 100)
-    distinct = [len(set(client.tolist())) for client in labels]
-    assert np.mean(distinct) < 6
+@pytest.mark.parametrize(
+    "name", [n for n in fedlib.list_tasks() if n not in ("quadratic", "synthetic")]
+)
+def test_without_its_data_a_task_says_which_and_how_to_get_them(name: str) -> None:
+    """A stand-in would look like a result of the paper's."""
+    for preset in ("laptop", "paper"):
+        with pytest.raises(fedlib.Error) as caught:
+            fedlib.load_task(name, preset)
+        line = str(caught.value)
+        start = f"task {name}, preset {preset}: data set '"
+        assert line.startswith(start) and " is not prepared: " in line and "\n" not in line
+        data = line.removeprefix(start).split("'")[0]
+        way = "import femnist FILE.npz" if data == "femnist" else f"prepare {data}' (about "
+        assert f"'fedlib data {way}" in line
+    with pytest.raises(fedlib.Error, match=r"^task cifar10, preset paper: data set 'cifar100' "):
+        fedlib.load_task("cifar10", "paper", data="cifar100")
+    built_in = {"data": "first_digits", "clients": 9, "test_clients": 5, "network": "mlp"}
+    assert fedlib.load_task("cifar10", "paper", **built_in).stand_in
+    with pytest.raises(fedlib.Error, match=r"data set 'cifar10' .* is not prepared"):
+        fedlib.load_task("cifar10", "quick", data="cifar10")
+
+
+def test_cifar10_partition_and_settings(prepared: Callable[..., None]) -> None:
+    prepared("cifar10")
+    task = fedlib.load_task("cifar10", "paper", clients=20, examples_per_client=30, test_clients=6)
+    parts = task.train.index.view(20, 30)
+    expected = fedlib.partition.dirichlet(
+        task.train.y.numpy(), 20, 0.1, 30, randomness.key(0, "train") % 2**31
+    )
+    assert parts.tolist() == [part.tolist() for part in expected]
+    assert task.test.sizes.tolist() == [100] * 6
     values = task.hyperparameters["fedadam"]
     assert values == pytest.approx({"client_lr": 10**-1.5, "server_lr": 0.01, "tau": 0.001})
     assert "tau" not in task.hyperparameters["fedavg"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,10 @@ def test_bad_options_are_refused_in_one_line(name: str, options: dict[str, Any])
         ("stackoverflow_lr", "StackOverflow LR", 10, 100),
     ],
 )
-def test_fedopts_settings(name: str, label: str, per_round: int, batch: int) -> None:
+def test_fedopts_settings(
+    name: str, label: str, per_round: int, batch: int, prepared: Callable[..., None]
+) -> None:
+    prepared("shakespeare", "stackexchange")
     task = fedlib.load_task(name, preset="paper")
     assert (task.rounds, task.clients_per_round, task.batch_size) == (1500, per_round, batch)
     assert task.local_epochs == 1 and task.label == label
@@ -206,7 +211,7 @@ def test_prepared_posts_are_used_from_their_memory_map(monkeypatch: pytest.Monke
     rows = [("a", "w v w", "v", "t")] * 3 + [("b", "v", "", "")] * 4
     splits = {split: encode(rows, ["w", "v"], ["t"]) for split in ("train", "test")}
     card = {"prepared": True, "kind": "posts", "source": "TFF", "fingerprint": "f" * 64}
-    monkeypatch.setattr("fedlib.tasks.texts.is_prepared", lambda name, root: True)
+    monkeypatch.setattr(datasets.store, "prepared_names", lambda root: ["stackoverflow"])
     monkeypatch.setattr(datasets, "info", lambda name, root: card)
     monkeypatch.setattr(datasets, "load_posts", lambda name, root: splits)
     copied = {
@@ -328,9 +333,10 @@ def test_dbpedia_tests_on_every_tenth_text_at_paper(monkeypatch: pytest.MonkeyPa
     assert news._spread(10, 4).tolist() == [0, 2, 5, 7]
 
 
-def test_the_pretrained_model_needs_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
+def test_the_pretrained_model_needs_transformers(
+    monkeypatch: pytest.MonkeyPatch, prepared: Callable[..., None]
+) -> None:
+    prepared("ag_news")
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(fedlib.Error, match="transformers"):
         fedlib.load_task("ag_news", preset="paper", clients=1, sizes=2).model()

@@ -263,11 +263,13 @@ def test_figure_3_draws_its_data(front):
 # -------------------------------------------------------------------------------- Table 4
 
 
-def test_table_4_stands_beside_the_tasks():
+def test_table_4_stands_beside_the_tasks(prepared):
+    prepared("femnist")
     _, table = table_4()
     table = table.set_index("setup")
     assert list(table["clients (printed)"]) == [3500, 16, 697, 100]
     assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 8264]
     assert table.loc["Synthetic", "model"] == "Softmax, 610 parameters"
     assert table.loc["Femnist", "model"] == "MLP, 108,478 parameters"
-    assert table.loc["Cifar10", "data"] == "stand-in"
+    assert table.loc["Femnist", ["clients", "data"]].to_list() == [50, "femnist"]
+    assert table.loc["Cifar10", ["clients", "data"]].to_list() == ["-", "not prepared"]
