@@ -4,7 +4,7 @@
 #
 #   bash benchmarks/on_gpu.sh [--dry-run] [FOLDER]
 #
-# CIFAR-10 must be prepared before (fedlib data prepare cifar10): its stand-in is too small for that.
+# CIFAR-10 must be prepared before (fedlib data prepare cifar10).
 # Logs stay in FOLDER (default build/on_gpu), the run in the store. A step that is done is not done
 # again; a training goes on from its checkpoint. --dry-run prints the commands. PYTHON is the
 # interpreter, default that of make setup.

@@ -65,6 +65,11 @@ class ClientData:
     parts: Sequence[Any] = field(repr=False)
     ids: Sequence[str] = field(default=(), repr=False)
     weights: Numbers | None = field(default=None, repr=False)
+    sizes: np.ndarray = field(init=False, repr=False)
+    index: Tensor | None = field(init=False, repr=False)
+    starts: np.ndarray = field(init=False, repr=False)
+    # What the data were when they were hashed last, and the hash; see engine/fingerprint.py.
+    hashed: tuple[Any, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -111,12 +116,6 @@ class ClientData:
             ids=names or [str(i) for i in range(len(sizes))],
             parts=(),
         )
-
-    sizes: np.ndarray = field(init=False, repr=False)
-    index: Tensor | None = field(init=False, repr=False)
-    starts: np.ndarray = field(init=False, repr=False)
-    # What the data were when they were hashed last, and the hash; see engine/fingerprint.py.
-    hashed: tuple[Any, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def note_hash(self, hashed: tuple[Any, ...]) -> None:
         """Keep a hash of the data."""

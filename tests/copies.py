@@ -36,7 +36,7 @@ def prepare(root: Path) -> None:
         rows = []
         for number in range(600):
             text = " ".join(draw.choice(words, 8))
-            row = {"client": f"user {number // 30}", "text": f"{text}\n{text}."}
+            row = {"client": f"user {number // 10}", "text": f"{text}\n{text}."}
             row["split"] = "test" if number % 5 == 4 else "train"
             row |= {"label": number % target["label"]} if "label" in target else {}
             row |= {"tags": [f"tag{number % 5}"]} if "tags" in target else {}

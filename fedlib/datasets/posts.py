@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ WORDS, TAGS, LENGTH = 10_000, 500, 20
 PAD = 0
 Texts = Sequence[str | bytes]
 _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
-_SPACES = bytes.maketrans(b"\t\n\v\f\r", b"     ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,16 +107,13 @@ def encode(
             raise _scattered(client)
         starts[client] = len(rows)
         rows += its_posts
-    piece = encoder.encode(*([row[column] for row in rows] for column in (1, 2, 3)))
+    arrays = encoder.encode(*([row[column] for row in rows] for column in (1, 2, 3)))
+    for field in ("word_offsets", "tag_offsets"):
+        arrays[field] = np.insert(arrays[field], 0, 0)
     return Posts(
-        sentences=piece.sentences,
+        **arrays,
         starts=np.array([*starts.values(), len(rows)], dtype=np.int64),
-        words=piece.words,
-        word_offsets=_offsets(piece.word_counts),
-        tags=piece.tags,
-        tag_offsets=_offsets(piece.tag_counts),
         clients=tuple(starts),
-        lengths=piece.lengths,
         word_list=tuple(words),
         tag_list=tuple(tags),
     )
@@ -164,10 +160,10 @@ def write(
                 raise _scattered(client)
             starts.setdefault(client, fields["sentences"].length)
             last, piece = client, encoder.encode(*texts)
-            for kind, counts in (("word", piece.word_counts), ("tag", piece.tag_counts)):
-                fields[f"{kind}_offsets"].append(fields[f"{kind}s"].length + np.cumsum(counts))
-            for field in ("sentences", "lengths", "words", "tags"):
-                fields[field].append(getattr(piece, field))
+            for field in ("word", "tag"):
+                piece[f"{field}_offsets"] += fields[f"{field}s"].length
+            for field, values in piece.items():
+                fields[field].append(values)
         count = fields["sentences"].length
         fields["starts"].append([*starts.values(), count])
     npy.save_json(folder, f"{split}_clients", list(starts))
@@ -238,28 +234,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
 # -------------------------------------------------------------------------------------- encoding
 
 
-class _Piece(NamedTuple):
-    sentences: np.ndarray
-    lengths: np.ndarray
-    words: np.ndarray
-    word_counts: np.ndarray
-    tags: np.ndarray
-    tag_counts: np.ndarray
-
-
-class _Table(dict[bytes, int]):
-    """Words to ids; ``unknown`` for all others, without storing them."""
-
-    def __init__(self, ids: Mapping[bytes, int], unknown: int) -> None:
-        super().__init__(ids)
-        self._unknown = unknown
-
-    def __missing__(self, word: bytes) -> int:
-        return self._unknown
-
-
 class _Encoder:
-    """Words to numbers, many posts at a time: one lookup per word, the rest is NumPy."""
+    """Words to numbers, some posts at a time."""
 
     def __init__(self, words: Sequence[str], tags: Sequence[str], length: int) -> None:
         require(1 <= length <= 254, "length", length, "1 to 254 words")
@@ -268,78 +244,36 @@ class _Encoder:
                 raise Error(f"{len(names)} {kind} in the vocabulary; allowed: 1 to 32000 (int16)")
             if len(set(names)) < len(names) or "" in names:
                 raise Error(f"the vocabulary of {kind} has an empty or repeated entry")
-        self.length = length
-        self.oov = len(words) + 1
-        ids = {word: rank for rank, word in enumerate(_as_bytes(words), start=1)}
-        # An empty word, between two spaces, is a word in next-word prediction (unknown) but not
-        # in the bag of words: TFF splits at each single space there, at any white space here.
-        self._words = _Table({**ids, b"": -1}, self.oov)
-        self._tags = _Table({tag: rank for rank, tag in enumerate(_as_bytes(tags))}, -1)
+        self.length, self.oov = length, len(words) + 1
+        self._words = {word.encode(): rank for rank, word in enumerate(words, start=1)}
+        self._tags = {tag.encode(): rank for rank, tag in enumerate(tags)}
 
-    def encode(
-        self,
-        tokens: Sequence[str | bytes],
-        titles: Sequence[str | bytes],
-        tags: Sequence[str | bytes],
-    ) -> _Piece:
-        texts = [b""] * (2 * len(tokens))
-        texts[0::2], texts[1::2] = _as_bytes(tokens), _as_bytes(titles)
-        ids, counts = _look_up(texts, self._words, b" ")
-        sentences, lengths = self._sentences(ids, counts[0::2], (np.cumsum(counts) - counts)[0::2])
-        blob = b"".join(texts)
-        if len(blob) > len(blob.translate(None, b"\t\n\v\f\r")):
-            texts = [text.translate(_SPACES) for text in texts]
-            ids, counts = _look_up(texts, self._words, b" ")
-        words, word_counts = _drop_negative(ids, counts[0::2] + counts[1::2])
-        ids, counts = _look_up(_as_bytes(tags), self._tags, b"|")
-        return _Piece(sentences, lengths, words, word_counts, *_drop_negative(ids, counts))
-
-    def _sentences(
-        self, ids: np.ndarray, counts: np.ndarray, begin: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        n, length = len(counts), self.length
-        out = np.zeros((n, length + 1), dtype=np.int16)
-        out[:, 0] = self.oov + 1
-        column = np.arange(length)
-        inside = column < counts[:, None]
-        taken = ids[(begin[:, None] + column)[inside]]
-        out[:, 1:][inside] = np.where(taken < 0, self.oov, taken)
-        short = np.flatnonzero(counts < length)
-        out[short, 1 + counts[short]] = self.oov + 2
-        return out, np.minimum(counts + 1, length).astype(np.uint8)
-
-
-def _look_up(
-    texts: Sequence[bytes], table: _Table, separator: bytes
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all words of all texts in a row (int16), and the number of words of each text."""
-    if not texts:
-        return np.zeros(0, dtype=np.int16), np.zeros(0, dtype=np.int64)
-    whole = separator.join(texts)
-    words = whole.split(separator)
-    ids = np.fromiter(map(table.__getitem__, words), dtype=np.int16, count=len(words))
-    # A text ends at every separator that join has put in, and at the end; counting those in
-    # between from positions is faster than one count per text.
-    separators = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == separator[0])
-    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    ends = np.cumsum(sizes + 1) - 1
-    return ids, np.diff(np.searchsorted(separators, ends), prepend=-1)
-
-
-def _drop_negative(ids: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    keep = ids >= 0
-    if keep.all():
-        return ids, counts
-    kept = np.concatenate([[0], np.cumsum(keep)])
-    return ids[keep], np.diff(kept[_offsets(counts)])
-
-
-def _offsets(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _as_bytes(texts: Iterable[str | bytes]) -> list[bytes]:
-    return [text if isinstance(text, bytes) else text.encode("utf-8") for text in texts]
+    def encode(self, tokens: Texts, titles: Texts, tags: Texts) -> dict[str, np.ndarray]:
+        """Arrays by the names of the fields of :class:`Posts`; of offsets without the first 0."""
+        ids, oov, length = self._words, self.oov, self.length
+        sentences = np.zeros((len(tokens), length + 1), dtype=np.int16)
+        sentences[:, 0] = oov + 1
+        lengths, bags, bag_ends, tag_ids, tag_ends = [], array("h"), [], array("h"), []
+        for row, *post in zip(sentences, tokens, titles, tags, strict=True):
+            text, title, its_tags = (t if isinstance(t, bytes) else t.encode() for t in post)
+            # TFF splits at each single space for next-word prediction, so that there may be empty
+            # words, which are unknown, and at any white space for the bag of words.
+            sentence = [ids.get(word, oov) for word in text.split(b" ")[:length]]
+            sentence += [oov + 2] * (len(sentence) < length)
+            row[1 : len(sentence) + 1] = sentence
+            lengths.append(len(sentence))
+            bags.extend([ids.get(word, oov) for word in (text + b" " + title).split()])
+            bag_ends.append(len(bags))
+            tag_ids.extend(self._tags[tag] for tag in its_tags.split(b"|") if tag in self._tags)
+            tag_ends.append(len(tag_ids))
+        return {
+            "sentences": sentences,
+            "lengths": np.array(lengths, dtype=np.uint8),
+            "words": np.array(bags, dtype=np.int16),
+            "word_offsets": np.array(bag_ends, dtype=np.int64),
+            "tags": np.array(tag_ids, dtype=np.int16),
+            "tag_offsets": np.array(tag_ends, dtype=np.int64),
+        }
 
 
 def _scattered(client: str) -> Error:

@@ -217,33 +217,23 @@ def read_glove(
     try:
         with open(path, "rb") as lines:
             for number, line in enumerate(lines, start=1):
-                where = f"{path.name}, line {number}"
                 # The last fields are the numbers: a few words of some files contain spaces.
                 fields = line.rstrip().split(b" ")
                 dimensions = dimensions or len(fields) - 1
-                if dimensions < 1 or len(fields) <= dimensions:
-                    raise Error(
-                        f"{where}: has {len(fields) - 1} numbers after the word; needed: "
-                        f"{dimensions or 'at least 1'}"
-                    )
                 try:
-                    word = b" ".join(fields[:-dimensions]).decode("utf-8")
-                    if word in kept or (words is not None and word not in words):
+                    word = b" ".join(fields[:-dimensions]).decode("utf-8") if dimensions else ""
+                    if word and (word in kept or (words is not None and word not in words)):
                         continue
                     vector = np.array([float(field) for field in fields[-dimensions:]])
-                except UnicodeDecodeError:
-                    raise Error(f"{where}: is not UTF-8 text") from None
-                except ValueError:
-                    raise Error(
-                        f"{where}: after the word there is something that is not a number"
-                    ) from None
-                if not (np.abs(vector) <= np.finfo(np.float32).max).all():
-                    raise Error(f"{where}: has a number that is not finite in float32")
+                    good = word and (np.abs(vector) <= np.finfo(np.float32).max).all()
+                except ValueError:  # not UTF-8, or no numbers
+                    good = False
+                if not good:
+                    numbers = f"{dimensions} finite numbers" if dimensions else "its numbers"
+                    raise Error(f"{path.name}, line {number}: is not a word and {numbers}")
                 kept[word] = vector.astype(np.float32)
-    except FileNotFoundError:
-        raise Error(f"there is no file of word vectors {path}") from None
     except OSError as error:
-        raise Error(f"{path} cannot be read: {error.strerror}") from None
+        raise Error(f"word vectors {path} cannot be read: {error.strerror}") from None
     if not dimensions:
         raise Error(f"{path.name} is empty; needed: lines of a word and its numbers")
     matrix = np.array(list(kept.values()), dtype=np.float32).reshape(len(kept), dimensions)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,15 +113,9 @@ def load(given: Given) -> Task:
     if writers.data.name == "digit_writers":
         pixels, classes = math.prod(writers.data.train_x.shape[1:]), images.classes(writers.data)
         hidden = SMALL_HIDDEN
-    models: dict[str, Callable[[], nn.Module]] = {
-        "emnist_cr": lambda: EMNISTCNN(CLASSES, width=given.width),
-        "emnist_ae": lambda: EMNISTAutoencoder(width=given.width),
-        "small emnist_cr": lambda: Softmax(SMALL_PIXELS, CLASSES),
-        "small emnist_ae": lambda: EMNISTAutoencoder(given.width, SMALL_PIXELS, (64, 16)),
-        "emnist_logistic": lambda: Softmax(pixels, classes),
-        "emnist_mlp": lambda: MLP(pixels, hidden, classes, width=given.width),
-    }
-    transforms = {"emnist_cr": one_channel, "small emnist_cr": standardized}
+    transform = images.flat_pixels
+    if name == "emnist_cr":
+        transform = standardized if small else one_channel
     ink = "dark" if name == "emnist_cr" and not small else "bright"
     train, test = (writers.tensors(split, ink) for split in ("train", "test"))
     if small:
@@ -134,15 +129,31 @@ def load(given: Given) -> Task:
         values = settings.mime(label if name != "emnist_cr" else "EMNIST CNN") | values
     return Task(
         name=name,
-        model=models[f"small {name}" if small else name],
+        model=partial(_model, given, small, pixels, hidden, classes),
         train=ClientData(*train, writers.at_most(getattr(given, "cap", 0)), writers.ids),
         test=ClientData(*test, writers.test, writers.ids),
-        transform=Fixed(transforms.get(f"small {name}" if small else name, images.flat_pixels)),
+        transform=Fixed(transform),
         hyperparameters=values,
         label=label,
         **goal,
         **writers.origin(),
     )
+
+
+def _model(
+    given: Given, small: bool, pixels: int, hidden: Sequence[int], classes: int
+) -> nn.Module:
+    match given.name:
+        case "emnist_cr":
+            return Softmax(SMALL_PIXELS, CLASSES) if small else EMNISTCNN(CLASSES, given.width)
+        case "emnist_ae" if small:
+            return EMNISTAutoencoder(given.width, SMALL_PIXELS, (64, 16))
+        case "emnist_ae":
+            return EMNISTAutoencoder(given.width)
+        case "emnist_logistic":
+            return Softmax(pixels, classes)
+        case _:
+            return MLP(pixels, hidden, classes, given.width)
 
 
 def pooled(x: Tensor) -> Tensor:

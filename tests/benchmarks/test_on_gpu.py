@@ -51,12 +51,13 @@ def test_it_says_what_it_would_do_in_ten_minutes() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
 def test_without_a_gpu_it_is_one_line_and_its_commands_are_understood(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, prepared: Callable[..., None]
 ) -> None:
+    prepared("cifar10")
     done = run(str(tmp_path / "folder"))
     assert done.returncode == 2 and "torch sees no CUDA GPU here" in done.stderr
     assert done.stderr.count("\n") == 1 and not (tmp_path / "folder").exists()
-    few = ["--option", "clients=5", "--option", "test_clients=1"]  # the stand-in has no more
+    few = ["--option", "clients=5", "--option", "test_clients=1"]  # the small copy has no more
     for name, words in planned().items():
         if "fedlib" in words:
             own = [*words[words.index("fedlib") + 1 :], *(few if name == "cifar10" else [])]

@@ -1,10 +1,16 @@
 """A web server in a thread, for the tests of downloads; no test goes out on the network."""
 
+import dataclasses
+import hashlib
+import io
 import re
+import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from fedlib.datasets import download, sources
 
 
 class Site:
@@ -70,3 +76,34 @@ def site():
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def tarred(files, folder="", kind="gz"):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=f"w:{kind}") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(folder + name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.fixture
+def offer(site, monkeypatch):
+    """Serve files in place of a data set's official ones, everything else as in the table."""
+
+    def offer(name, files):
+        original = sources.SOURCES[name]
+        assert {file.name for file in original.files} == set(files)
+        offered = []
+        for file in original.files:
+            content = files[file.name]
+            site.files[f"/{file.name}"] = content
+            url, sha256 = f"{site.url}/{file.name}", hashlib.sha256(content).hexdigest()
+            offered.append(sources.File(file.name, (url,), sha256, len(content)))
+        small = dataclasses.replace(original, files=tuple(offered), unpacked=1000, prepared=1000)
+        monkeypatch.setitem(sources.SOURCES, name, small)
+        return small
+
+    monkeypatch.setattr(download, "_WAIT", 0)
+    return offer

@@ -1,6 +1,5 @@
 """Preparing: files of the official formats become arrays; anything else leaves nothing behind."""
 
-import dataclasses
 import gzip
 import hashlib
 import io
@@ -8,19 +7,18 @@ import json
 import struct
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections import namedtuple
 
-import h5py
 import numpy as np
 import pytest
 
 from fedlib import datasets
-from fedlib.datasets import download, npy, preparing, sources
+from fedlib.datasets import npy, preparing, sources
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.errors import Error, Failure
 from fedlib.tasks import TASKS
+from tests.datasets.conftest import tarred
 
 DRAW = np.random.default_rng(0)
 
@@ -28,27 +26,6 @@ DRAW = np.random.default_rng(0)
 @pytest.fixture
 def root(tmp_path):
     return tmp_path / "root"
-
-
-@pytest.fixture
-def offer(site, monkeypatch):
-    """Serve files in place of a data set's official ones, everything else as in the table."""
-
-    def offer(name, files):
-        original = sources.SOURCES[name]
-        assert {file.name for file in original.files} == set(files)
-        offered = []
-        for file in original.files:
-            content = files[file.name]
-            site.files[f"/{file.name}"] = content
-            url, sha256 = f"{site.url}/{file.name}", hashlib.sha256(content).hexdigest()
-            offered.append(sources.File(file.name, (url,), sha256, len(content)))
-        small = dataclasses.replace(original, files=tuple(offered), unpacked=1000, prepared=1000)
-        monkeypatch.setitem(sources.SOURCES, name, small)
-        return small
-
-    monkeypatch.setattr(download, "_WAIT", 0)
-    return offer
 
 
 def prepare(name, root, **options):
@@ -71,16 +48,6 @@ def mnist(train=5000, test=7):
     files = {f"{part}-images-idx3-ubyte.gz": idx(x) for part, x in images.items()}
     files |= {f"{part}-labels-idx1-ubyte.gz": idx(y) for part, y in labels.items()}
     return files, images, labels
-
-
-def tarred(files, folder="", kind="gz"):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=f"w:{kind}") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(folder + name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return out.getvalue()
 
 
 def zipped(files, folder=""):
@@ -294,51 +261,6 @@ def test_sent140_by_user(root, offer):
 def test_mistaken_options(root, offer, options, words):
     offer("sent140", tweets({"zoe": 40}))
     refused(Error, words, "sent140", root, **options)
-
-
-def h5(client, **features):
-    """A file of TFF's with one client."""
-    out = io.BytesIO()
-    with h5py.File(out, "w") as file:
-        for feature, values in features.items():
-            file[f"examples/{client}/{feature}"] = values
-    return out.getvalue()
-
-
-def test_the_digits_of_the_federated_emnist_have_ten_classes(root, offer):
-    pixels, label = np.ones((3, 28, 28), dtype=np.float32), np.array([1, 2, 9], dtype=np.int32)
-    content = {
-        f"fed_emnist_digitsonly_{split}.h5": h5("f0000_14", pixels=pixels, label=label)
-        for split in ("train", "test")
-    }
-    archive = tarred(content, kind="bz2")
-    offer("emnist_digits", {"fed_emnist_digitsonly.tar.bz2": archive})
-    card = prepare("emnist_digits", root)
-    data = datasets.load("emnist_digits", root)
-    assert data.classes == tuple("0123456789") and data.polarity == "ink_dark"
-    assert card["source"].startswith("TensorFlow Federated") and (data.train_x == 255).all()
-    assert left(root / "raw") == ["emnist_digits/fed_emnist_digitsonly.tar.bz2"]
-
-
-def test_stack_overflow_comes_from_three_archives(root, offer):
-    texts = {"tokens": "w1 w0 ?", "title": "w2", "tags": "t3|t0"}
-    texts = {key: np.array([text.encode()], dtype=object) for key, text in texts.items()}
-    content = {
-        f"stackoverflow_{split}.h5": h5("7", **texts) for split in ("train", "held_out", "test")
-    }
-    words = "".join(f"w{i} {20_000 - i}\n" for i in range(10_000)).encode()
-    tags = json.dumps({f"t{i}": 1000 - i for i in range(500)}).encode()
-    archives = {"stackoverflow.tar.bz2": tarred(content, kind="bz2")}
-    for kind, counts in (("word_count", words), ("tag_count", tags)):
-        name = f"stackoverflow.{kind}"
-        archives[f"{name}.tar.bz2"] = tarred({name: counts}, kind="bz2")
-    offer("stackoverflow", archives)
-    prepare("stackoverflow", root)
-    posts = datasets.load_posts("stackoverflow", root)
-    assert set(posts) == {"train", "heldout", "test"}
-    # Start, the second and the first word by rank, an unknown one, end.
-    assert posts["train"].sentences[0, :5].tolist() == [10_002, 2, 1, 10_001, 10_003]
-    assert posts["test"].tags.tolist() == [3, 0]
 
 
 def test_every_source_has_a_reader_an_entry_and_known_tasks():

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from fedlib import datasets
 from fedlib.cli.app import app
-from fedlib.datasets import posts, store, tff
-from fedlib.datasets.tff import WRITERS
+from fedlib.datasets import posts, sources, tff
 from fedlib.errors import Error
+from tests.datasets.conftest import tarred
 
 
 def write_h5(folder, name, splits, like):
@@ -40,10 +40,20 @@ def write_h5(folder, name, splits, like):
     return paths
 
 
-def prepare(name, files, root):
-    with store.writing(name, root) as folder:
-        card = WRITERS[name](files, folder, False)
-        return store.write_card(folder, {"name": name, "source": "a test", **card})
+@pytest.fixture
+def prepare(offer):
+    """Prepare a data set from TFF's files, which are offered in its archives."""
+
+    def prepare(name, files, root):
+        archives = {}
+        for file in sources.SOURCES[name].files:
+            start = file.name.removesuffix(".tar.bz2")
+            inside = {n: path.read_bytes() for n, path in files.items() if n.startswith(start)}
+            archives[file.name] = tarred(inside, kind="bz2")
+        offer(name, archives)
+        return datasets.prepare(name, root, progress=False)
+
+    return prepare
 
 
 # ---------------------------------------------------------------------------------------- arrays
@@ -51,9 +61,9 @@ def prepare(name, files, root):
 EMNIST = {"pixels": np.zeros((0, 28, 28), np.float32), "label": np.zeros(0, np.int32)}
 
 
-def emnist(seed=0):
+def emnist(classes=62):
     """Writers in one split only, one without examples, ids whose order is not their numbers'."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
 
     def images(n):
         levels = random.integers(0, 256, (n, 28, 28)).astype(np.float32)
@@ -61,7 +71,7 @@ def emnist(seed=0):
         return [
             {"pixels": image, "label": int(label)}
             for image, label in zip(
-                levels / np.float32(255), random.integers(0, 62, n), strict=True
+                levels / np.float32(255), random.integers(0, classes, n), strict=True
             )
         ]
 
@@ -71,13 +81,17 @@ def emnist(seed=0):
     }
 
 
-def test_emnist_bit_for_bit(tmp_path):
-    splits = emnist()
-    card = prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
+@pytest.mark.parametrize(
+    ("name", "file", "classes"),
+    [("emnist", "fed_emnist", 62), ("emnist_digits", "fed_emnist_digitsonly", 10)],
+)
+def test_emnist_bit_for_bit(tmp_path, prepare, name, file, classes):
+    splits = emnist(classes)
+    card = prepare(name, write_h5(tmp_path, file, splits, EMNIST), tmp_path)
     assert card["counts"] == {"train": 9, "train_clients": 3, "test": 5, "test_clients": 3}
-    data = datasets.load("emnist", tmp_path)
+    data = datasets.load(name, tmp_path)
     assert data.clients == ("f10_1", "f2_0", "f99", "f9_1", "é")  # by code point
-    assert data.polarity == "ink_dark" and len(data.classes) == 62 and not data.stand_in
+    assert data.polarity == "ink_dark" and len(data.classes) == classes and not data.stand_in
     for split, x, y, codes in (
         ("train", data.train_x, data.train_y, data.train_client),
         ("test", data.test_x, data.test_y, data.test_client),
@@ -89,11 +103,11 @@ def test_emnist_bit_for_bit(tmp_path):
         np.testing.assert_array_equal(pixels.numpy().view(np.uint32), expected.view(np.uint32))
         assert y.tolist() == [row["label"] for _, row in rows]
         assert [data.clients[code] for code in codes] == [client for client, _ in rows]
-    assert datasets.verify("emnist", tmp_path)["fingerprint"] == data.fingerprint
+    assert datasets.verify(name, tmp_path)["fingerprint"] == data.fingerprint
 
 
 @pytest.mark.parametrize("value", [-0.0, np.nextafter(np.float32(0.2), np.float32(1)), 1.5])
-def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, value):
+def test_one_pixel_that_is_not_a_level_is_kept(tmp_path, prepare, value):
     splits = emnist()
     splits["test"]["f99"][0]["pixels"][5, 5] = value
     prepare("emnist", write_h5(tmp_path, "fed_emnist", splits, EMNIST), tmp_path)
@@ -112,7 +126,7 @@ CIFAR = {
 }
 
 
-def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path):
+def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path, prepare):
     random = np.random.default_rng(0)
     splits = {
         split: {
@@ -146,7 +160,7 @@ def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path):
 # ----------------------------------------------------------------------------------------- texts
 
 
-def test_shakespeare_as_texts(tmp_path):
+def test_shakespeare_as_texts(tmp_path, prepare):
     def lines(*texts):
         return [{"snippets": text} for text in texts]
 
@@ -232,7 +246,7 @@ def stack_files(folder):
 
 
 @pytest.mark.parametrize("piece", [2, 4096])
-def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
+def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
     monkeypatch.setattr(tff, "_PIECE", piece)
     splits = stack_overflow()
     card = prepare("stackoverflow", stack_files(tmp_path), tmp_path)
@@ -268,7 +282,7 @@ def test_stack_overflow_as_posts(tmp_path, piece, monkeypatch):
         assert not array.flags.writeable and isinstance(array.base, np.memmap)
 
 
-def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(tmp_path):
+def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(tmp_path, prepare):
     prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     assert datasets.verify("stackoverflow", tmp_path)["kind"] == "posts"
     assert datasets.info("stackoverflow", tmp_path)["prepared"]

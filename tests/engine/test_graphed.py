@@ -71,7 +71,8 @@ def check(device: str, most: float, name: str, options: Any, algorithm: str, own
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_recorded_steps_equal_direct_ones(made: list[Replayed], case: Any) -> None:
+def test_recorded_steps_equal_direct_ones(made: list[Replayed], case: Any, prepared: Any) -> None:
+    prepared("cifar10")
     check("cpu", 1e-12, *case)
     assert made
 

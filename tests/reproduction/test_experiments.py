@@ -137,7 +137,8 @@ FEW = {
 
 
 @pytest.mark.parametrize("notebook", experiments.planned())
-def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, tmp_path):
+def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, prepared):
+    prepared()
     firsts = {}
     for request in experiments.plan(notebook, "laptop"):
         firsts.setdefault(request.task, request)
@@ -145,7 +146,7 @@ def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, tmp_pa
         known, _ = tasks.defaults(name, tasks.scale(name, "laptop"))
         few = {key: value for key, value in FEW.items() if key in known}
         options = {**request.task_options("laptop"), **few}
-        task = fedlib.load_task(name, data_root=tmp_path, **options)
+        task = fedlib.load_task(name, **options)
         assert task.preset == tasks.scale(name, "laptop")
         settings = request.settings(2) | {"rounds": 2, "eval_every": 2, "clients_per_round": 2}
         history = fedlib.run(task, settings.pop("algorithm"), **settings)
