@@ -314,14 +314,14 @@ def test_posts_that_are_not_prepared(tmp_path):
 
 
 def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(tff, "_PIECE", 1000)
+    monkeypatch.setattr(tff, "_PIECE", 100)
     row = {"tags": "tag1", "title": "w1 w2", "tokens": "w1 w2 w3 w4 w5 w6 w7 w8"}
     like = {key: str for key in row}
     held = []
-    for clients in (8, 64):
+    for clients in (4, 32):
         folder = tmp_path / str(clients)
         folder.mkdir()
-        content = {str(client): [row] * 1000 for client in range(clients)}
+        content = {str(client): [row] * 100 for client in range(clients)}
         (path,) = write_h5(folder, "x", {"train": content}, like).values()
         tracemalloc.start()
         pieces = tff.read_pieces(path, ["tokens", "title", "tags"])
