@@ -80,7 +80,8 @@ def test_the_paper_trains_the_printed_rates_and_tunes_scaffold(task):
 
 
 @pytest.mark.parametrize("task", ["shakespeare", *POSTS])
-def test_the_runs_have_the_printed_settings(task):
+def test_the_runs_have_the_printed_settings(task, prepared):
+    prepared()
     loaded = fedlib.load_task(task, preset="paper", **({"cap": 5} if task in POSTS else {}))
     requests = plans.requests(TABLES_1[task].notebook, "paper")
     for one in plans.select(requests, "curves"):
@@ -248,7 +249,7 @@ def test_tables_have_the_printed_numbers(name, file, place, count):
 def tested(tmp_path_factory):
     """Stored runs of FedAvg: on a sample of the test posts, and on all of them."""
     store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
-    small = dict(data="stackoverflow", clients=6, words=50, cap=10)
+    small = dict(clients=6, words=50, cap=10)
     return [
         store.run(
             fedlib.load_task("stackoverflow_lr", **small, validation=count), "fedavg", rounds=4
