@@ -123,9 +123,11 @@ def write_texts(
         Error: a split has no texts, or only empty ones.
     """
     codes = {client: code for code, client in enumerate(clients)}
-    numbers = ("client", "offsets", "label", "tags_offsets")
     columns: dict[str, dict[str, Any]] = {
-        split: {key: array("q") for key in numbers} | {"text": bytearray(), "tags": bytearray()}
+        split: {
+            **{"client": array("q"), "text": bytearray(), "offsets": array("q", [0])},
+            **{"label": array("q"), "tags": bytearray(), "tags_offsets": array("q", [0])},
+        }
         for split in SPLITS
     }
     for split, client, text, goal in texts:
@@ -143,20 +145,11 @@ def write_texts(
         if not column["text"]:
             what = "only empty texts" if column["client"] else "no texts"
             raise Error(f"{source}: the {split} split has {what}")
-        owners = np.array(column["client"], dtype=np.int64)
-        counts |= {split: len(owners), f"{split}_clients": len(np.unique(owners))}
-        kept = {"client", "text", "offsets"} | {
-            "label": {"label"},
-            "tags": {"tags", "tags_offsets"},
-        }.get(target or "", set())
-        for key in kept:
-            values = (
-                np.array(column[key], dtype=np.int64)
-                if key in numbers
-                else (np.frombuffer(column[key], dtype=np.uint8))
-            )
-            start = [0] if key.endswith("offsets") else values[:0]
-            save(folder, f"{split}_{key}", np.concatenate([start, values]).astype(values.dtype))
+        counts |= {split: len(column["client"]), f"{split}_clients": len(set(column["client"]))}
+        for key, values in column.items():
+            if key in ("client", "text", "offsets") or (target and key.startswith(target)):
+                dtype = np.uint8 if isinstance(values, bytearray) else np.int64
+                save(folder, f"{split}_{key}", np.frombuffer(values, dtype=dtype))
     save_json(folder, "client_names", list(codes))
     return {
         "kind": "text",

@@ -94,11 +94,17 @@ def prepare(
     return card
 
 
-def _made(name: str, writer: originals.Writer, *given: Any) -> dict[str, Any]:
+def _made(
+    name: str,
+    writer: originals.Writer,
+    readable: originals.Files,
+    folder: Path,
+    progress: bool,
+    options: dict[str, Any],
+) -> dict[str, Any]:
     """What the official files become; their SHA-256 was right, so they should be as expected."""
-    *arguments, options = given
     try:
-        return writer(*arguments, **options)
+        return writer(readable, folder, progress, **options)
     except Exception as error:
         if isinstance(error, Error) or getattr(error, "errno", None):  # the latter: a full disk
             raise
