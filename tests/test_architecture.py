@@ -32,8 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("tasks", "optimizers"),
     ("algorithms",),
     ("engine",),
-    ("results", "figures"),
-    ("plans",),
+    ("results", "figures", "plans"),
     ("reproduction",),
     ("cli", "notebook", "__main__"),
 )

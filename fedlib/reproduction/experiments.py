@@ -16,7 +16,6 @@ from fedlib.reproduction.adafedadam import runs as adafedadam
 from fedlib.reproduction.delta_sgd import runs as delta_sgd
 from fedlib.reproduction.mime import runs as mime
 from fedlib.reproduction.request import Experiment, Numbers, Request
-from fedlib.reproduction.theory import runs as theory
 
 select = plans.select
 
@@ -27,7 +26,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             *mime.EXPERIMENTS,
             *adafedadam.EXPERIMENTS,
             *delta_sgd.EXPERIMENTS,
-            *theory.EXPERIMENTS,
         ),
         key=lambda experiment: experiment.notebook,
     )

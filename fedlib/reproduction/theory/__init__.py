@@ -1,1 +1,0 @@
-"""The small numbers of the theory notebooks."""
