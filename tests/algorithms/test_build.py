@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 import fedlib
 from fedlib import algorithms
 
+# What the papers print, or their code has; client_lr and client_optimizer are the task's.
+ADAPTIVE = {"tau": 1e-3, "v0": None, "form": "code"}
+ADAM = {**ADAPTIVE, "server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "bias_correction": None}
+BASE = {"eps": 1e-3, "v0": None, "beta1": 0.9, "beta2": 0.99, "bias_correction": False}
+MIME = {"server_lr": 1.0, "momentum": 0.9, "split": False, "lean": False}
+FAIR = {"server_lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "fedavg": {"server_lr": 1.0},
+    "fedavgm": {"server_lr": 1.0, "momentum": 0.9},
+    "fedadagrad": {**ADAPTIVE, "server_lr": 0.1, "beta1": 0.0},
+    "fedadam": ADAM,
+    "fedyogi": ADAM,
+    "fedprox": {"server_lr": 1.0, "mu": 0.01},
+    "fednova": {"server_lr": 1.0, "momentum": 0.0, "mu": 0.0, "nesterov": False}
+    | {"momentum_state": "round"},
+    "qfedavg": {"q": 1.0, "L": None},
+    "adafedadam": {**FAIR, "alpha": 1.0, "form": "code", "relative_loss": True},
+    "moon": {"server_lr": 1.0, "mu": 1.0, "temperature": 0.5},
+    "n_accadam": FAIR,
+    "scaffold": {"server_lr": 1.0},
+    "lookahead": {"server_lr": 0.5, "reset": False},
+    "adaalter": {"server_lr": 1.0, "eps": 1.0, "v0": 1.0},
+    "centralized": {"base": "sgd", "momentum": 0.9, **BASE},
+    "mime": {"base": "sgd", **MIME, **BASE},
+    "mimelite": {"base": "sgd", **MIME, **BASE},
+    "loc_mime": {"base": "sgd", **MIME, **BASE},
+    "mime_mvr": MIME,
+    "mimelite_mvr": MIME,
+}
+
 
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
-def test_defaults_of_a_named_algorithm_are_its_documented_ones(name: str) -> None:
+def test_defaults_of_a_named_algorithm_are_the_papers(name: str) -> None:
     known = algorithms.hyperparameters(name)
     assert algorithms.build(name, **known) == algorithms.build(name)
-    assert "client_lr" in known
+    assert known.pop("client_lr") == 0.1
     if isinstance(algorithms.build(name), fedlib.FedOpt):
         assert {"server_lr", "client_optimizer", "client_schedule"} <= set(known)
+    assert known.pop("client_schedule", "constant") == "constant"
+    assert known.pop("client_optimizer", "sgd") == "sgd"
+    assert known == DEFAULTS[name]
 
 
 WITHOUT_OPTIMIZER = (
@@ -54,6 +90,21 @@ def test_client_optimizers_by_name() -> None:
     assert built.client == fedlib.SGDM(lr=0.2, momentum=0.7)
     with pytest.raises(fedlib.Error, match="unknown override for fedavg 'momentum'"):
         algorithms.build("fedavg", momentum=0.8)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda rate: fedlib.SGD(lr=rate),
+        lambda rate: fedlib.client.Adam(lr=rate),
+        lambda rate: fedlib.Centralized(client_lr=rate),
+        lambda rate: fedlib.Scaffold(client_lr=rate),
+    ],
+)
+def test_learning_rates_are_zero_or_more(made: Callable[[float], Any]) -> None:
+    assert made(0) != made(0.1)
+    with pytest.raises(fedlib.Error, match=r"client_lr is -0\.1"):
+        made(-0.1)
 
 
 def test_floats_stack_into_columns_and_the_rest_is_structure() -> None:

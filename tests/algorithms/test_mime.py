@@ -265,6 +265,23 @@ def test_the_history_counts_both_halves() -> None:
     assert history.series("floats_down", "communication").tolist() == [5.0 * 7]
 
 
+def test_clients_without_examples_exchange_nothing_and_those_with_one_do() -> None:
+    sizes = np.array([1, 0, 2, 1, 0, 5])
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(9, 3)))
+    parts = np.split(np.arange(9), np.cumsum(sizes)[:-1])
+    data = fedlib.ClientData(x, torch.arange(9) % 2, parts)
+    task = fedlib.Task("t", lambda: torch.nn.Linear(3, 2), data, data, clients_per_round=6)
+    settings = {"base": "adam", "split": True, "lean": True}
+    history = fedlib.run(task, "mime", rounds=1, overrides=settings)
+    mixed = numpy_generator(0, "halves", 0).permutation(6)
+    measuring, training = (int((sizes[half] > 0).sum()) for half in (mixed[:3], mixed[3:]))
+    assert measuring + training == 4 and measuring != 0 != training
+    sent = {
+        way: history.series(f"floats_{way}", "communication").tolist() for way in ("down", "up")
+    }
+    assert sent == {"down": [8.0 * (measuring + 4 * training)], "up": [8.0 * 4]}
+
+
 # Method, base, then clients for 40 and for 100 model sizes: everybody receives everything.
 BUDGETS = [
     ("mimelite", "sgd", 20, 50),
@@ -287,8 +304,13 @@ def test_clients_that_a_budget_pays_for() -> None:
         assert (budget(method, 40), budget(method, 100)) == (small, large)
     for name, base, small in LEAN:
         assert budget(build(name, base=base, split=True, lean=True), 40) == small
+    mime = build("mime", base="adam", split=True)
+    assert (budget(mime, 10), budget(mime, 14.9), budget(mime, 15)) == (2, 2, 3)
+    assert (budget(fedlib.FedOpt(), 2), budget(fedlib.FedOpt(), 3.9)) == (1, 1)
     with pytest.raises(fedlib.Error, match="needs at least 10 model sizes, for 2 clients"):
-        budget(build("mime", base="adam", split=True), 9)
+        budget(mime, 9.9)
+    with pytest.raises(fedlib.Error, match=r"needs at least 2 model sizes, for 1 client$"):
+        budget(fedlib.FedOpt(), 1.9)
     with pytest.raises(fedlib.Error, match="Centralized sends nothing"):
         budget(fedlib.Centralized(), 40)
     with pytest.raises(fedlib.Error, match="budget is -1"):

@@ -94,7 +94,7 @@ def test_finished_clients_leave_and_only_last_batches_are_short() -> None:
     assert p.active == [4, 2, 2, 1]
     assert p.mask is not None
     assert torch.equal(p.mask.sum(1), p.counts)
-    # Four steps of widths 3, 3, 3 and 1.
+    assert p.widths == [3, 3, 3, 1] and p.ragged == [True, False, True, False]
     assert p.counts.sum() == 21 and p.slots == 25
 
 

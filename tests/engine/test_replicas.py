@@ -12,6 +12,7 @@ from torch import nn
 import fedlib
 from fedlib.engine import Configured, History, configure, execute, programs
 from fedlib.task import ClientData, Fixed, Task
+from tests.algorithms.quadratics import cohort
 
 SMALL = {"clients": 6}
 METHODS: dict[str, dict[str, Any]] = {
@@ -82,6 +83,17 @@ def test_chunks_and_workers_change_nothing(how: dict[str, Any]) -> None:
     runs = repeated(draws(False), "scaffold", {})
     for one, other in zip(execute(runs), execute(runs, **how), strict=True):
         assert difference(one, other) < 1e-10
+
+
+def test_two_replicas_divide_by_their_own_weights() -> None:
+    """The sizes of the cohorts, and with them the weights, are each replica's own."""
+    runs = repeated(draws(False)[:2], "fedavg", {})
+    weights = [
+        run.task.train.client_weights()[cohort(seed, 0, 4)].sum() for seed, run in enumerate(runs)
+    ]
+    assert weights[0] != weights[1]
+    for run, one in zip(runs, execute(runs), strict=True):
+        assert difference(one, execute([run])[0]) < 1e-10
 
 
 def test_grids_and_servers_of_several_kinds_join_too() -> None:

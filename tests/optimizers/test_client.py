@@ -13,7 +13,6 @@ from torch import Tensor
 import fedlib
 from fedlib import algorithms
 from fedlib.engine.config import configure
-from fedlib.optimizers.schedules import SCHEDULES
 from tests.algorithms.quadratics import BACKENDS, positive_problem
 
 M, D = 4, 3
@@ -304,8 +303,3 @@ def test_mistakes_have_one_clear_line(
     with pytest.raises(fedlib.Error, match=message) as caught:
         fedlib.run(fedlib.load_task("quadratic"), algorithm, overrides=overrides)
     assert "\n" not in str(caught.value)
-
-
-def test_step_decay_begins_after_half_of_the_rounds() -> None:
-    factors = [SCHEDULES["step_decay"](round, 8) for round in range(8)]
-    assert factors == pytest.approx([1, 1, 1, 1, 0.1, 0.1, 0.01, 0.01], rel=1e-12)

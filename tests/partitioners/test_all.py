@@ -63,6 +63,18 @@ def test_sizes_are_exact_and_only_overlapping_clients_share_examples():
         assert (len(set(np.concatenate(parts).tolist())) < sum(sizes)) == share
 
 
+def test_the_least_that_is_allowed():
+    """One client, as many as examples, none at all."""
+    assert [part.tolist() for part in iid(1, 1, 0)] == [[0]]
+    assert sorted(np.concatenate(iid(4, 4, 0))) == [0, 1, 2, 3]
+    assert sorted(silos([0, 1, 1], 1, 1.0, 0)[0]) == [0, 1, 2]
+    assert sorted(map(tuple, silos([0, 0, 0], 3, 100.0, 0))) == [(0,), (1,), (2,)]
+    assert [part.tolist() for part in quantity(0, [0], 0)] == [[]]
+    assert uniform_sizes(1, 0, 0, 0).tolist() == [0]
+    assert lognormal_sizes(2, 0, cap=0).tolist() == [0, 0]
+    assert lognormal_sizes(1, 0, mean=0.0, sigma=0.0, shift=0).tolist() == [1]
+
+
 TREE = {"coarse": [0, 0, 1, 1], "fine": [0, 1, 2, 2], "clients": 2, "examples_per_client": 2}
 TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
 
@@ -71,7 +83,9 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
     ("call", "words"),
     [
         (lambda: iid(10, 0, 0), "clients is 0"),
-        (lambda: iid(3, 5, 0), "3 examples among 5 clients"),
+        (lambda: iid(3, 4, 0), "3 examples among 4 clients"),
+        (lambda: iid(0, 1, 0), "0 examples among 1 clients"),
+        (lambda: iid(-1, 1, 0), "n is -1"),
         (lambda: by_user(np.zeros((2, 2))), "2 dimensions"),
         (lambda: iid(10, 2.5, 0), "clients is 2.5; allowed: int"),
         (lambda: dirichlet([0, 1], 0, 1.0, 1, 0), "clients is 0"),
@@ -92,6 +106,7 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: lognormal_sizes(3, 0, sigma=-1.0), "sigma is -1.0"),
         (lambda: lognormal_sizes(3, 0, mean=float("nan")), "mean is nan"),
         (lambda: lognormal_sizes(3, 0, cap=-1), "cap is -1"),
+        (lambda: lognormal_sizes(3, 0, shift=-1), "shift is -1"),
         (lambda: quantity(5, [3, 3], 0), "2 clients ask for 6 examples in all, .* only 5"),
         (lambda: quantity(5, [], 0), "one number per client"),
         (lambda: quantity(5, 3, 0), "one number per client"),
@@ -103,6 +118,7 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: dirichlet_overlapping([0, 1], 2, 1.0, [5], 0), "2 numbers"),
         (lambda: dirichlet_overlapping(np.zeros(0, int), 2, 1.0, 5, 0), "labels is empty"),
         (lambda: silos([0, 1], 3, 1.0, 0), "2 examples among 3 clients"),
+        (lambda: silos([0, 1], 0, 1.0, 0), "clients is 0"),
         (lambda: silos([0, 1], 2, -0.5, 0), "beta is -0.5"),
         (lambda: silos([[0, 1]], 2, 0.5, 0), "one-dimensional"),
         (lambda: label_counts([0, 1], []), "parts is empty"),

@@ -129,6 +129,19 @@ def test_silos_follow_the_dirichlet_distribution_over_clients():
     assert np.abs(counts - 5000 * q).max() <= 1
 
 
+def test_silos_take_the_first_draw_whose_least_share_is_a_tenth_of_equal_ones():
+    labels, found = np.zeros(10_000, dtype=int), []
+    for seed in range(300):
+        draw = numpy_generator(seed, "partition silos")
+        shares = np.zeros(4)
+        while shares.min() < 1 / 40:
+            shares = draw.dirichlet(np.full(4, 0.5), size=1)[0]
+        counts = label_counts(labels, silos(labels, 4, 0.5, seed))[:, 0]
+        assert np.abs(counts - 10_000 * shares).max() <= 1
+        found.append(shares.min())
+    assert min(found) < 1 / 39  # and some are near the bound
+
+
 def test_silos_are_shuffled():
     first = silos(CIFAR10, 4, 1.0, seed=0)
     assert all((np.diff(CIFAR10[part]) < 0).mean() > 0.2 for part in first)
