@@ -71,6 +71,9 @@ $(SITE_STAMP): $(STAMP)
 
 site: $(SITE_STAMP)  ## build/site/index.html: notebooks, gallery, API (ARGS=--no-execute: runs no notebook)
 	@$(BIN)/python -m docs.sitemaker $(ARGS)
+	@rm -rf build/site
+	@$(BIN)/python -m sphinx -nWqE --keep-going build/site-work/source build/site
+	@echo "build/site/index.html"
 
 # Likewise nbgrader and reveal.js.
 $(COURSE_STAMP): $(STAMP)

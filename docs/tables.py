@@ -34,18 +34,38 @@ from fedlib.tasks import PRESETS
 METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
 
+# The first notebook of a group -> its title, and the first one of the next group.
+GROUPS = {
+    "00": ("Ideas, on problems that one can solve by hand", "10"),
+    "10": ("FedOpt's seven tasks", "20"),
+    "20": ("AdaFedAdam's, Mime's and Δ-SGD's tasks", "30"),
+    "30": ("Grids, trade-offs and ablations", "90"),
+    "90": ("All of it together", "99"),
+}
+NOTEBOOKS = ("notebook", "question", "quick, on two cores", "draws")
+
 
 def notebook_table() -> str:
-    """A row per notebook: its name, its question, and what it draws of the papers."""
-    rows = []
-    for path in notebooks():
-        title = nbformat.read(path, as_version=4).cells[0].source
-        question = re.search(r"\*\*(.+?)\*\*", title, re.DOTALL)
-        if question is None:
-            raise Error(f"{path.name}: its first cell has no question in bold")
-        drawn = [entry.id for entry in entries() if path.stem in entry.notebooks.values()]
-        rows.append((f"`{path.stem}`", " ".join(question[1].split()), _drawn(drawn)))
-    return markdown(("notebook", "question", "draws"), rows)
+    """A row per notebook, in five groups: its question, its quick time, and what it draws of the
+    papers.
+    """
+    texts = []
+    for first, (title, following) in GROUPS.items():
+        rows = []
+        for path in notebooks():
+            if not first <= path.stem < following:
+                continue
+            cells = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+            question = re.search(r"\*\*(.+?)\*\*", cells[0], re.DOTALL)
+            takes = re.search(r"\| runtime \| (?:quick: )?([^|;]+)", "\n".join(cells))
+            if question is None or takes is None:
+                raise Error(f"{path.name}: it has no question in bold, or its card no runtime")
+            link = f"[`{path.stem}`](../notebooks/{path.name})"
+            drawn = [entry.id for entry in entries() if path.stem in entry.notebooks.values()]
+            time = takes[1].strip().removesuffix(" on two CPU cores")
+            rows.append((link, " ".join(question[1].split()), time, _drawn(drawn)))
+        texts.append(f"## {title}\n\n{markdown(NOTEBOOKS, rows)}")
+    return "\n\n".join(texts)
 
 
 def _drawn(ids: Iterable[str]) -> str:
@@ -195,28 +215,22 @@ def laptop_table(paper: str) -> str:
         if name in makers:
             whole = plans((name,), "paper", 0, {})[name]
             numbers = f"{len(laptop_runs(name))} of {_runs(wanted)} ({_runs(whole)})"
-            cost = laptop_hours(name) or "not estimated"
-            rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, cost))
-    head = ("notebook", "cut", "runs published, of laptop's (and paper's) plan", "core-hours")
+            metas = [run.meta for run in laptop_runs(name)]
+            took = sum(meta["seconds"] * meta["threads"] / meta["configurations"] for meta in metas)
+            hours = f"{took / 3600:.1f}" if metas else ""
+            rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, hours))
+    head = (
+        "notebook",
+        "cut",
+        "runs published, of laptop's (and paper's) plan",
+        "core-hours they took",
+    )
     return markdown(head, rows)
 
 
 def _runs(requests: Sequence[Request]) -> int:
     """How many runs a plan has: parts may ask for the same one."""
     return len({repr(replace(request, part="", place=None)) for request in requests})
-
-
-def laptop_hours(notebook: str) -> str:
-    """The core-hours that a notebook's published runs of the preset laptop took, ``"1.1"``; while
-    most are missing, what was estimated, ``"about 3"``; else nothing.
-    """
-    metas = [run.meta for run in laptop_runs(notebook)]
-    if 2 * len(metas) > _runs(plans((notebook,), "laptop", 0, {})[notebook]):
-        taken = sum(meta["seconds"] * meta["threads"] / meta["configurations"] for meta in metas)
-        return f"{taken / 3600:.1f}"
-    path = project_root() / "data" / "results" / "laptop_hours.json"
-    estimates = json.loads(path.read_text(encoding="utf-8"))["hours"]
-    return f"about {max(1, round(estimates[notebook]))}" if notebook in estimates else ""
 
 
 def _makers(entry: Entry) -> set[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from docs import tables
-from fedlib.reproduction import experiments
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -19,13 +18,6 @@ def test_tables_are_those_that_the_code_makes(page: str) -> None:
     """``make docs`` writes them."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert tables.filled(page, text) == text
-
-
-@pytest.mark.parametrize("notebook", experiments.planned())
-def test_a_notebooks_card_tells_the_core_hours_of_its_laptop_preset(notebook: str) -> None:
-    text = (ROOT / "notebooks" / f"{notebook}.ipynb").read_text(encoding="utf-8")
-    told = re.search(r"\| runtime \|.*; laptop: (.*?) core-hours;", text)
-    assert (told[1] if told else "") == tables.laptop_hours(notebook)
 
 
 # The pages of the site lead to pages that are made with it, whose links its build checks.

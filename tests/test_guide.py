@@ -18,26 +18,16 @@ GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
 M, D = 6, 4
 
 
-def code(page: str) -> list[str]:
-    """The page's Python examples."""
-    text = (GUIDE / f"{page}.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
 def ran(page: str, parts: slice = slice(None)) -> dict[str, Any]:
-    """The names that a page's examples leave."""
+    """The names that a page's Python examples leave; each of them is short."""
+    text = (GUIDE / f"{page}.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": "__main__"}
-    for example in code(page)[parts]:
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL)[parts]:
+        statements = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.stmt)]
+        imports = [node for node in statements if isinstance(node, (ast.Import, ast.ImportFrom))]
+        assert len(statements) - len(imports) <= 30
         exec(compile(example, page, "exec", dont_inherit=True), names)
     return names
-
-
-@pytest.mark.parametrize("page", ["digits_in_a_cnn", "gru_on_text", "feddyn"])
-def test_examples_are_short(page: str) -> None:
-    for example in code(page):
-        statements = [n for n in ast.walk(ast.parse(example)) if isinstance(n, ast.stmt)]
-        imports = [n for n in statements if isinstance(n, (ast.Import, ast.ImportFrom))]
-        assert len(statements) - len(imports) <= 30
 
 
 def test_digits_in_a_cnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,29 @@
-"""Sphinx's settings; ``python -m docs.sitemaker`` gathers the sources and runs it."""
+"""Sphinx's settings; ``python -m docs.sitemaker`` prepares the sources."""
 
-from docs.sitemaker.repository import configured
+import os
+from typing import Any
+
+import nbformat
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ConfigError
+from sphinx.util import logging
+from sphinx.util.typing import ExtensionMetadata
+
+from docs.executed import executed
+from docs.mathml import mathml
 from fedlib import __version__
+from fedlib.errors import Error
+from fedlib.paths import project_root
 
 project = "fedlib"
 author = "The fedlib authors"
 version = release = __version__
 root_doc = "index"
-extensions = [
-    "myst_nb",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
-    "docs.sitemaker.mathml",
-]
-exclude_patterns = ["README.md", "downloads"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+# The sources are laid out as the checkout; these of it are pages.
+include_patterns = ["*.md", "api/*", "data/*", "docs/**", "gallery/*", "guides/*", "notebooks/*"]
+exclude_patterns = ["README.md", "docs/site/**", "docs/course/assignments/**"]
 
 # Pages
 html_theme = "furo"
@@ -26,7 +36,6 @@ html_show_sphinx = False
 html_show_copyright = False
 pygments_style = "tango"
 pygments_dark_style = "github-dark"
-repository = configured()
 html_theme_options = {
     "navigation_with_keys": True,
     "footer_icons": [],
@@ -44,9 +53,11 @@ nb_execution_mode = "force"
 nb_execution_excludepatterns = ["notebooks/*"]
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
-nb_ipywidgets_js = {}
+nb_ipywidgets_js: dict[str, str] = {}
 nb_merge_streams = True
 nb_output_stderr = "remove"
+# A widget is shown as the picture beside it: without a kernel it does nothing.
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 
 # API
 autodoc_class_signature = "mixed"
@@ -61,5 +72,81 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!fedlib\.).*")]
 # Named by docstrings, but no part of the interface.
 nitpick_ignore = [
     ("py:func", "fedlib.randomness.dropout"),
+    ("py:func", "fedlib.processor.bfloat16_arithmetic"),
     ("py:data", "fedlib.figures.style.LOOKS"),
 ]
+
+log = logging.getLogger(__name__)
+ROOT = project_root()
+REPOSITORY = os.environ.get("FEDLIB_REPOSITORY", "").removesuffix("/").removesuffix(".git")
+if REPOSITORY and not REPOSITORY.startswith("https://github.com/"):
+    raise ConfigError(f"FEDLIB_REPOSITORY={REPOSITORY}; allowed: https://github.com/OWNER/NAME")
+# What pages of the checkout do not say in their place.
+ADDED = {
+    "docs/notebooks": """
+
+```{toctree}
+:hidden:
+:titlesonly:
+:glob:
+
+/docs/course/README
+/notebooks/*
+```
+"""
+}
+
+
+def buttons(name: str) -> str:
+    """A line of MyST with which a notebook is downloaded or opened elsewhere."""
+    links = [f"{{download}}`Download the notebook </notebooks/{name}.ipynb>`"]
+    hint = ""
+    if REPOSITORY:
+        place = REPOSITORY.removeprefix("https://github.com/")
+        branch = os.environ.get("FEDLIB_BRANCH", "main")
+        colab = f"https://colab.research.google.com/github/{place}/blob/{branch}"
+        binder = f"https://mybinder.org/v2/gh/{place}/{branch}?urlpath=lab/tree"
+        links.append(f"[Open in Colab]({colab}/notebooks/{name}.ipynb)")
+        links.append(f"[Open in Binder]({binder}/notebooks/{name}.ipynb)")
+        hint = f"In Colab run `%pip install git+{REPOSITORY}` first."
+    return "\n".join([":::{container} buttons", *links, ":::", "", hint])
+
+
+def read(app: Sphinx, name: str, source: list[str]) -> None:
+    """Show a notebook as it was executed; no output says where on this machine the checkout is.
+
+    docs/site is the top of the site.
+    """
+    source[0] = source[0].replace("](site/", "](/") + ADDED.get(name, "")
+    if name.startswith("notebooks/"):
+        notebook = ROOT / f"{name}.ipynb"
+        copy = executed(notebook)
+        book = copy or nbformat.read(notebook, as_version=4)
+        book.cells[0].source += f"\n\n{buttons(notebook.stem)}"
+        if copy is None:
+            book.cells[0].source += "\n\n*This site was made without executing the notebook.*"
+        source[0] = nbformat.writes(book).replace(f"{ROOT}/", "")
+
+
+def formula(block: bool) -> Any:
+    """How Sphinx writes a formula."""
+
+    def visit(translator: Any, node: nodes.Element) -> None:
+        try:
+            markup = mathml(node.astext(), block)
+        except Error as problem:
+            log.warning("%s", problem, location=node)
+            raise nodes.SkipNode from problem
+        name, anchors = ("div", node.get("ids", [])) if block else ("span", [])
+        translator.body.append(translator.starttag(node, name, "", CLASS="math", ids=anchors))
+        translator.body.append(f"{markup}</{name}>")
+        raise nodes.SkipNode
+
+    return visit
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """What Sphinx calls first."""
+    app.connect("source-read", read)
+    app.add_html_math_renderer("mathml", (formula(False), None), (formula(True), None))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

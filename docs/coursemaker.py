@@ -1,0 +1,223 @@
+"""``python -m docs.coursemaker`` (``make course``): assignments and slides, in build/course.
+
+The assignments are an nbgrader course. A deck shows a session's executed notebooks: the title with
+its question, the paragraphs of the idea, every picture with the paragraph before it, the summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from docs.executed import executed
+from fedlib import files
+from fedlib.errors import Error, Failure
+from fedlib.paths import project_root
+from fedlib.reproduction import reproduce
+
+COURSE = Path(__file__).parent / "course"
+ROW = re.compile(r"^\| \[(\d+) ([^\]]+)\][^|]*\|([^|]*)\|", re.MULTILINE)
+TOLD, PICTURES = ("title", "Idea", "Summary"), ("Idea", "Run", "Figures")
+HEADING = re.compile(r"^(?=## )", re.MULTILINE)
+LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.ipynb\)")
+# A formula, a table and what goes on in lower case belong to the block before them.
+BETWEEN = re.compile(r"\n\n(?!\$\$|\||[a-z])|\n(?=- )")
+LETTERS = 900  # of a slide; the deck's script makes one smaller that is too high all the same
+
+
+def sessions() -> dict[int, tuple[str, list[str]]]:
+    """Session -> its title and its notebooks, as the table of docs/course/README.md has them."""
+    table = (COURSE / "README.md").read_text(encoding="utf-8")
+    return {
+        int(number): (title, re.findall(r"(\w+)\.ipynb", notebooks))
+        for number, title, notebooks in ROW.findall(table)
+    }
+
+
+def assignments(folder: Path, wanted: Iterable[int]) -> None:
+    """Have nbgrader write ``release/`` for students and ``instructor/``, executed.
+
+    What students handed in, and their grades, stay.
+
+    Args:
+        folder: of the nbgrader course.
+        wanted: sessions.
+
+    Raises:
+        Failure: nbgrader fails, or an instructor's version does when it is executed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "source", ignore_errors=True)
+    hidden = shutil.ignore_patterns(".*")
+    shutil.copytree(COURSE / "assignments", folder / "source", ignore=hidden)
+    shutil.copy(COURSE / "nbgrader_config.py", folder)
+    for path in (folder / "source").iterdir():
+        (path / "checks").mkdir()
+        for module in ("__init__", "compare", path.name):
+            shutil.copy(COURSE / "checks" / f"{module}.py", path / "checks")
+    for name in (f"session_{number:02d}" for number in wanted):
+        nbgrader(folder, "generate_assignment", name, "--force")
+        nbgrader(folder, "generate_solution", name, "--force")
+        made = folder / "instructor" / name / f"{name}.ipynb"
+        if '"output_type": "error"' in made.read_text(encoding="utf-8"):
+            raise Failure(f"the instructor's version fails; open {made}")
+        print(f"{name}: student's and instructor's version", flush=True)
+
+
+def nbgrader(folder: Path, *words: str) -> None:
+    """Run a command of nbgrader in a course's folder.
+
+    Raises:
+        Failure: it fails; the message has the last line of its log.
+    """
+    programs = Path(sys.executable).parent  # nbgrader calls alembic by its name
+    variables = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"}
+    line = [sys.executable, "-m", "nbgrader", *words]
+    done = subprocess.run(line, cwd=folder, env=variables, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Failure(f"nbgrader {' '.join(words)}: {last}")
+
+
+@dataclass
+class Page:
+    """A slide: of which section, what it says, its pictures."""
+
+    section: str
+    text: str
+    pictures: list[NotebookNode] = field(default_factory=list)
+
+
+def pages(book: NotebookNode) -> list[Page]:
+    """The slides of an executed notebook."""
+    made: list[Page] = []
+    section = "title"
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            pictures = [output for output in cell.outputs if _is_picture(output)]
+            if pictures and section in PICTURES:
+                if section in TOLD or made[-1].pictures:
+                    made.append(Page(section, ""))
+                made[-1].pictures = pictures
+            continue
+        for part in HEADING.split(LINK.sub(r"\1", cell.source)):
+            if part.startswith("## "):
+                section, _, part = part.removeprefix("## ").partition("\n")
+            for block in filter(None, BETWEEN.split(part.strip())):
+                last = made[-1] if made else Page("", "")
+                goes_on = section in TOLD and section == last.section and not last.pictures
+                if goes_on and len(last.text) + len(block) < LETTERS:
+                    last.text += f"\n\n{block}"
+                else:
+                    made.append(Page(section, block))
+    return [page for page in made if page.section in TOLD or page.pictures]
+
+
+def _is_picture(output: NotebookNode) -> bool:
+    """Whether an output is a picture, and none that moves with a slider."""
+    data = output.get("data", {})
+    return "image/png" in data and not any("widget-view" in kind for kind in data)
+
+
+def deck(title: str, books: Iterable[NotebookNode]) -> str:
+    """Executed notebooks as slides: HTML that needs nothing besides a browser.
+
+    A section begins a slide, its further slides lie below it. reveal.js is written into the page;
+    the package sphinx-revealjs brings it along.
+
+    Raises:
+        Error: a formula that cannot be translated.
+    """
+    from nbconvert.exporters import SlidesExporter
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    from docs.mathml import mathml
+
+    class Renderer(IPythonRenderer):
+        """Texts as HTML, formulas as MathML."""
+
+        def block_math(self, body: str) -> str:
+            return mathml(body, block=True)
+
+        def inline_math(self, body: str) -> str:
+            return mathml(body)
+
+    cells: list[NotebookNode] = []
+    for book in books:
+        before = ""
+        for page in pages(book):
+            begins = page.section != before
+            heading = f"## {page.section}\n\n" if begins and page.section != "title" else ""
+            kind = {"slide_type": "slide" if begins else "subslide"}
+            cells.append(new_markdown_cell(heading + page.text, metadata={"slideshow": kind}))
+            cells.append(new_code_cell(outputs=page.pictures))
+            before = page.section
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number}"
+    renderer = Renderer(escape=False, exclude_anchor_links=True)
+    exporter = SlidesExporter(
+        template_file="deck.html.j2",
+        extra_template_paths=[str(COURSE)],
+        exclude_input=True,
+        exclude_output_prompt=True,
+        filters={"markdown2html": MarkdownWithMath(renderer).render},
+    )
+    reveal = resources.files("sphinx_revealjs") / "_static" / "revealjs" / "dist"
+    given = {f"reveal_{kind}": (reveal / f"reveal.{kind}").read_text() for kind in ("js", "css")}
+    book = new_notebook(cells=cells, metadata={"title": title})
+    return str(exporter.from_notebook_node(book, resources=given)[0])
+
+
+def decks(folder: Path, wanted: Iterable[int], copies: Path) -> None:
+    """Write the sessions' decks; says what must be executed first for those that cannot be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in wanted:
+        title, names = sessions()[number]
+        found = {path.stem: executed(path, copies) for path in reproduce.notebooks(names)}
+        books = {name: book for name, book in found.items() if book is not None}
+        if missing := [name for name in names if name not in books]:
+            print(f"session {number}: no slides, these must be executed first (make reproduce):")
+            print(f"    {' '.join(missing)}", flush=True)
+            continue
+        target = folder / f"session_{number:02d}.html"
+        text = deck(f"Session {number}: {title}", [books[name] for name in names])
+        files.write(target, text.encode())
+        print(target, flush=True)
+
+
+def main() -> None:
+    """Make what is asked for."""
+    build = project_root() / "build"
+    parser = argparse.ArgumentParser(prog="make course", description=__doc__)
+    add = parser.add_argument
+    add("--to", type=Path, default=build / "course", help="the course's folder (build/course)")
+    add("--executed", type=Path, default=build / "executed", help="notebooks of make reproduce")
+    add("--only", choices=("assignments", "slides"), help="one of the two")
+    known = list(sessions())
+    add("--session", type=int, action="append", choices=known, help="one; may be repeated")
+    given = parser.parse_args()
+    folder, wanted = given.to.resolve(), given.session or known
+    try:
+        if given.only != "slides":
+            assignments(folder, wanted)
+        if given.only != "assignments":
+            decks(folder / "slides", wanted, given.executed)
+    except ModuleNotFoundError as missing:
+        sys.exit(f"make course: {missing.name} is not installed; make course installs it")
+    except (Error, OSError) as problem:
+        sys.exit(f"make course: {problem}")
+
+
+if __name__ == "__main__":
+    main()
