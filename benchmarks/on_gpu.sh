@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is worth the first ten minutes on a GPU, in order: the tests that need one, calibration, the
+# What is worth the first ten minutes on a GPU, in order: the tests that need one, the
 # benchmark against the loops on the same GPU, and five minutes of CIFAR-10 at the paper's settings.
 #
 #   bash benchmarks/on_gpu.sh [--dry-run] [FOLDER]
@@ -51,10 +51,9 @@ if [ -z "$dry" ]; then
     mkdir -p "$folder"
 fi
 
-step tests 90 "$python" -m pytest -q tests/engine/test_graphed.py tests/engine/test_backends.py -k cuda
-step calibration 60 "$python" -m fedlib doctor --calibrate --device cuda
-step benchmark 120 "$python" -m fedlib bench --device cuda --memory
+step tests 90 "$python" -m pytest -q tests/engine -k cuda
+step benchmark 120 "$python" -m benchmarks --device cuda
 # Do ten clients' convolutions take less than ten times one client's? Else clients should take turns.
-step convolutions 30 "$python" -m fedlib bench W2 W3 --device cuda --no-rivals --clients 1 --clients 10
+step convolutions 30 "$python" -m benchmarks W2 W3 --device cuda --no-rivals --clients 1 10
 step cifar10 300 "$python" -m fedlib run cifar10 fedavg --preset paper --rounds 500 --eval-every 50 --device cuda
 exit "$failed"

@@ -27,8 +27,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.workloads import RATE, WORKLOADS, Workload
 from fedlib.engine.config import configure
-from fedlib.engine.device import peak_of, resolve_device
-from fedlib.engine.forecast import forecast
+from fedlib.engine.device import resolve_device
 from fedlib.engine.program import BACKENDS, Program
 from fedlib.errors import Error, require, unknown
 from fedlib.task import ClientData, Task
@@ -53,7 +52,6 @@ def bench(
     width: float = 1.0,
     dtype: str | None = None,
     rivals: bool = True,
-    memory: bool = False,
 ) -> dict[str, Any]:
     """Time one workload.
 
@@ -68,13 +66,11 @@ def bench(
         width: factor on the network's hidden sizes.
         dtype: a number format besides float32, in which fedlib is timed, too: the way of that name.
         rivals: whether to time the other ways too.
-        memory: whether to find what tensors take in a round of each way, too.
 
     Returns:
         ``seconds``: for each way the median over the rounds; ``ratios``: the other ways' seconds
         over fedlib's, the median of the pairs; ``padding``: the share of examples computed on that
-        is padding; ``bytes``: the most that tensors take (fedlib: as forecast); the setting, and
-        what fedlib chose.
+        is padding; the setting, and what fedlib chose.
 
     Raises:
         Error: an unknown workload or a number out of range.
@@ -127,7 +123,6 @@ def bench(
         "repeats": repeats,
         "parameters": program.model.size,
         "padding": program.padding,
-        "bytes": _bytes(program, ways, where) if memory else {},
         "seconds": {way: statistics.median(own) for way, own in times.items()},
         "ratios": {
             way: statistics.median(b / a for a, b in zip(ours, own, strict=True))
@@ -153,16 +148,6 @@ def _framework(name: str) -> Callable[..., Callable[[], object] | None]:
         raise Error(f"{name} is installed but cannot be imported: {error}") from error
     make: Callable[..., Callable[[], object] | None] = module.round_of
     return make
-
-
-def _bytes(
-    program: Program, ways: dict[str, Callable[[], object]], device: torch.device
-) -> dict[str, int]:
-    """The most that tensors take in a round of each way, besides data and first models."""
-    # Of fedjax's arrays torch knows nothing.
-    found = {way: peak_of(ways[way]) for way in ways if way not in ("fedlib", "fedjax")}
-    expected = forecast(program)
-    return {"fedlib": max(expected.training, expected.evaluation), **found}
 
 
 def _program(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         clients_for_budget,
         register,
     )
-    from fedlib.engine import History, RunConfig, confusion, grid, run  # type: ignore[no-redef]
+    from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
     from fedlib.errors import Error
     from fedlib.figures import plot
     from fedlib.optimizers import client, server
@@ -88,7 +88,6 @@ __all__ = [
     "base",
     "client",
     "clients_for_budget",
-    "confusion",
     "grid",
     "image_task",
     "list_algorithms",
@@ -140,7 +139,6 @@ _PLACES = {
     "base": "fedlib.optimizers.mime:",
     "client": "fedlib.optimizers.client:",
     "clients_for_budget": "fedlib.algorithms:clients_for_budget",
-    "confusion": "fedlib.engine:confusion",
     "grid": "fedlib.engine:grid",
     "image_task": "fedlib.tasks:image_task",
     "load_task": "fedlib.tasks:load_task",

@@ -96,10 +96,10 @@ def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
     """Integers ``[..., n]``, uniform on 0..65535: four lanes out of each hashed word, for masks.
 
     ``vmapped`` takes shifts instead of a view, three times slower: torch.func.vmap has no views of
-    another dtype, and neither has torch.compile. The numbers are the same.
+    another dtype. The numbers are the same.
     """
     words = bits(keys, (n + 3) // 4)
-    if vmapped or torch.compiler.is_compiling():
+    if vmapped:
         shifts = torch.arange(0, 64, 16, device=keys.device)
         return ((words.unsqueeze(-1) >> shifts) & 0xFFFF).flatten(-2)[..., :n]
     return words.view(torch.int16)[..., :n].to(torch.int32) & 0xFFFF

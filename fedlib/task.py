@@ -299,7 +299,7 @@ class Task:
         stand_in: whether the data is an offline stand-in for the paper's.
         source, fingerprint: where the data comes from, and the hash of its contents.
         label: the paper's name of the task, for figures and tables.
-        classes: names of the labels 0, 1, ..., where they have any; see :func:`fedlib.confusion`.
+        classes: names of the labels 0, 1, ..., where they have any.
         cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
             how many take part; default uniformly without replacement, by the run's seed.
         pool: makes the centralised form, where it is more than all examples with one owner.

@@ -12,8 +12,12 @@ import pytest
 import torch
 
 from fedlib import algorithms, cli, engine, tasks
+from fedlib.engine.program import BACKENDS
 from fedlib.reproduction import experiments
 from tests import copies
+from tests.engine.reference import Reference
+
+BACKENDS["reference"] = Reference
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +28,6 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     )
     monkeypatch.setenv("FEDLIB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEDLIB_FIGURES", str(tmp_path / "figures"))
-    monkeypatch.setenv("FEDLIB_CACHE", str(tmp_path / "cache"))
     yield tmp_path
 
 

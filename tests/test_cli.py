@@ -78,7 +78,7 @@ def test_help_everywhere(command: Command) -> None:
     status, out, _ = command()
     assert status == 0
     commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
-    for name in (*commands, "compare", "doctor", "bench"):
+    for name in (*commands, "compare", "doctor"):
         assert name in out
         status, text, _ = command(name, "--help")
         assert status == 0 and "Usage" in text

@@ -52,7 +52,7 @@ for registered in data.app.registered_commands:
 for command in (
     *(runs.run, runs.grid, sweep.sweep, sweep.publish, sweep.restore),
     *(reports.reproduce, reports.figures, reports.compare, reports.claims),
-    *(reports.bench, doctor.doctor),
+    doctor.doctor,
 ):
     app.command(cls=_Command)(command)
 

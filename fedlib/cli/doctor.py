@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedlib.cli.options import DataRoot, Device, Json
-from fedlib.cli.reports import checkout_module
 from fedlib.cli.terminal import Damage, columns, show, store_root
 
 if TYPE_CHECKING:
     import torch
 
-    from fedlib.engine.strategy import Limits
-
 
 def doctor(
-    calibrate: Annotated[
-        bool,
-        typer.Option("--calibrate", help="Measure how models are best executed here (a minute)."),
-    ] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Remove what killed runs and imports left behind.")
     ] = False,
@@ -39,25 +32,16 @@ def doctor(
 
     import torch
 
-    from fedlib import datasets, files, paths
-    from fedlib.engine import strategy
+    from fedlib import datasets, paths
     from fedlib.engine.device import resolve_device
     from fedlib.processor import bfloat16_arithmetic
     from fedlib.results import Store
 
     where = resolve_device(device)
-    if calibrate:
-        files.require_writable(strategy.path().parent)
-        measure = checkout_module("calibration").calibrate
-        measured, seconds = measure(where, progress=not as_json)
-        strategy.keep(where, measured)
-        if not as_json:
-            typer.echo(columns([tuple(timing.values()) for timing in seconds]))
     left = _remains(data_root, clean)
     store = Store(store_root(data_root))
     with Damage() as damage:
         store.check()
-    limits = strategy.limits(where)
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
     packages = ("torch", "torchvision", "numpy", "pandas", "papermill")
     root = paths.data_root(data_root)
@@ -69,8 +53,7 @@ def doctor(
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
         "bfloat16": _bfloat16(bfloat16_arithmetic()),
-        "execution": _execution(where, limits),
-        "measured": str(strategy.path()) if strategy.measured(where) else "no: --calibrate does",
+        "execution": _execution(where),
         "data root": str(root),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),
@@ -97,17 +80,14 @@ def _bfloat16(instructions: str) -> str:
     return f"{instructions}: large networks train faster with --dtype bfloat16"
 
 
-def _execution(device: torch.device, limits: Limits) -> str:
+def _execution(device: torch.device) -> str:
     """How models are executed on a device, in a line."""
-    from fedlib.engine.strategy import STACKED_SIZE
+    from fedlib.engine.strategy import LIMITS, STACKED_SIZE
 
+    limits = LIMITS[device.type]
     rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
     if device.type == "cuda":
-        together = limits.convolution_clients or "all"
-        return (
-            f"{rows}; CUDA graphs up to {limits.graph_numbers:,}; "
-            f"convolutions of {together} clients as one"
-        )
+        return rows
     rows += f"; one thread up to {limits.one_thread_numbers:,}"
     parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
     return f"{rows}; else clients in parallel {parallel}"
@@ -117,12 +97,11 @@ def _remains(data_root: Path | None, clean: bool) -> list[Path]:
     """What killed processes left in the folders that fedlib writes to; removed if asked."""
     from fedlib import files, locks, paths
     from fedlib.datasets import preparing
-    from fedlib.engine import strategy
     from fedlib.results import Store
 
     store, project = Store(store_root(data_root)), paths.project_root()
     roots = (
-        *(paths.data_root(data_root), paths.figures_root(), strategy.path().parent),
+        *(paths.data_root(data_root), paths.figures_root()),
         *(project / "data" / "results", project / "build" / "executed"),
     )
     left: dict[Path, None] = {}

@@ -31,7 +31,7 @@ Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, samp
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[
     str,
-    typer.Option(help="auto, vectorized, parallel, compiled, graphed (CUDA) or reference."),
+    typer.Option(help="auto, vectorized or parallel."),
 ]
 Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]

@@ -1,19 +1,16 @@
-"""``fedlib list``, ``reproduce``, ``figures``, ``compare``, ``claims`` and ``bench``."""
+"""``fedlib list``, ``reproduce``, ``figures``, ``compare`` and ``claims``."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections import Counter
-from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
-from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset
+from fedlib.cli.options import DataRoot, Device, Json, Parameters, Preset
 from fedlib.cli.terminal import Damage, columns, parse_pairs, show, store_root
 
 
@@ -198,106 +195,3 @@ def claims(
     made = {"preset": preset, "seed": seed, "python": python_version(), **provenance()}
     show({"made": made, "claims": [each.as_dict() for each in verdicts]}, as_json, text)
     damage.tell()
-
-
-def checkout_module(name: str) -> ModuleType:
-    """A module of the checkout's ``benchmarks/``, which is no part of the installed package.
-
-    The checkout comes first on ``sys.path`` from then on.
-
-    Raises:
-        Error: the working directory is in no checkout.
-    """
-    from fedlib.errors import Error
-    from fedlib.paths import project_root
-
-    root = project_root()
-    path = root / "benchmarks" / f"{name}.py"
-    if not path.is_file():
-        raise Error(f"no benchmarks in {path.parent}; run this in a checkout of fedlib")
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
-    return importlib.import_module(f"benchmarks.{name}")
-
-
-def bench(
-    workloads: Annotated[
-        list[str] | None, typer.Argument(help="W1 to W5 and P; default W1 to W5.")
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Rounds of each way that count.")] = 5,
-    device: Device = "auto",
-    backend: Backend = "auto",
-    clients: Annotated[
-        list[int] | None, typer.Option(help="Clients per round; repeat to compare.")
-    ] = None,
-    population: Annotated[
-        list[int] | None,
-        typer.Option(help="Clients of which a round draws its own; repeat to compare."),
-    ] = None,
-    configurations: Annotated[
-        list[int] | None,
-        typer.Option(help="Client learning rates that train at once; repeat to compare."),
-    ] = None,
-    width: Annotated[
-        list[float] | None, typer.Option(help="Factor on hidden sizes; repeat to compare.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Time fedlib in this number format, too, e.g. bfloat16.")
-    ] = None,
-    rivals: Annotated[
-        bool, typer.Option("--rivals/--no-rivals", help="Time the other ways too.")
-    ] = True,
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Show the most that each way's tensors take, too.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Seconds per round, beside a plain PyTorch loop, a tight one, and no federation at all.
-
-    "module" is fedlib with the same network of torch's own layers. "pfl" and "fedjax" are
-    pfl-research and FedJAX, where they are installed (pip install pfl fedjax).
-    """
-    measure = checkout_module("rounds").bench
-    cohorts: list[int | None] = [*clients] if clients else [None]
-    populations: list[int | None] = [*population] if population else [None]
-    results = [
-        measure(
-            name,
-            repeats=repeats,
-            device=device,
-            backend=backend,
-            clients=cohort,
-            population=everyone,
-            configurations=count,
-            width=factor,
-            dtype=dtype,
-            rivals=rivals,
-            memory=memory,
-        )
-        for name, cohort, everyone, count, factor in product(
-            workloads or ["W1", "W2", "W3", "W4", "W5"],
-            cohorts,
-            populations,
-            configurations or [1],
-            width or [1.0],
-        )
-    ]
-    rows = [_timings(result, memory) for result in results]
-    show(results, as_json, columns([tuple(rows[0]), *(tuple(row.values()) for row in rows)]))
-
-
-def _mebibytes(count: int | None) -> str:
-    return "" if count is None else f"{count / 2**20:.1f}"
-
-
-def _timings(result: dict[str, Any], memory: bool) -> dict[str, Any]:
-    """A row of the table for people, by heading."""
-    names = ("workload", "clients", "population", "configurations", "width", "backend")
-    ways = [*result["seconds"]]
-    return {
-        **{name: result[name] for name in names},
-        **{f"{way} s": f"{result['seconds'][way]:.4f}" for way in ways},
-        **{f"{way} / fedlib": f"{result['ratios'][way]:.2f}" for way in ways[1:]},
-        **{f"{way} MiB": _mebibytes(result["bytes"].get(way)) for way in ways if memory},
-        "padding": f"{result['padding']:.1%}",
-    }

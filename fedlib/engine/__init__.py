@@ -1,7 +1,6 @@
 """The engine: rows, rounds, backends, evaluation, histories."""
 
 from fedlib.engine.config import Configured, RunConfig, configure
-from fedlib.engine.confusion import confusion
 from fedlib.engine.history import History
 from fedlib.engine.run import execute, grid, programs, run
 
@@ -10,7 +9,6 @@ __all__ = [
     "History",
     "RunConfig",
     "configure",
-    "confusion",
     "execute",
     "grid",
     "programs",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.engine.device import peak_of
 from fedlib.engine.feed import reads, transformed
 from fedlib.engine.rows import FlatModel
 from fedlib.task import Task
@@ -92,24 +90,6 @@ class Evaluator:
             mean[name] = above @ self.weights / (below @ self.weights)
             clients[name] = self._by_client(above) / self._by_client(below)
         return Evaluated(mean, clients)
-
-    def memory(self, x: Tensor, configurations: int) -> int:
-        """The bytes that evaluating ``configurations`` of parameters ``x [P]`` takes at most.
-
-        Two and three of them evaluate as many examples as all would at once.
-        """
-        views = self.model.views(x.unsqueeze(0))
-        size = min(self._chunk(views, configurations), len(self.index))
-        if not size:
-            return 0
-        with torch.no_grad(), self.model.evaluating():
-            part = self.inputs(slice(0, size))
-            two, three = (
-                peak_of(partial(self.model.rows, self.model.views(x.expand(n, -1)), part))
-                for n in (2, 3)
-            )
-        each = max(0, three - two)
-        return two + (configurations - 2) * each + part.numel() * part.element_size()
 
     def _by_client(self, values: Tensor) -> Tensor:
         """``values [C, N]`` summed over each client's examples: ``[C, clients]``."""

@@ -20,15 +20,12 @@ from fedlib.engine import fitting, precision, strategy
 from fedlib.engine.allocator import keep_freed_memory
 from fedlib.engine.backend import Backend
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
-from fedlib.engine.compiled import Compiled
 from fedlib.engine.config import Configured
 from fedlib.engine.evaluation import Evaluator
 from fedlib.engine.feed import Feed
-from fedlib.engine.graphed import Graphed
 from fedlib.engine.history import History
 from fedlib.engine.parallel import Parallel
 from fedlib.engine.record import Recorder
-from fedlib.engine.reference import Reference
 from fedlib.engine.replicas import Replicas
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
@@ -37,11 +34,8 @@ from fedlib.engine.vectorized import Vectorized
 from fedlib.errors import Error, Failure
 
 BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
-    "reference": Reference,
     "vectorized": Vectorized,
     "parallel": Parallel,
-    "compiled": Compiled,
-    "graphed": Graphed,
 }
 Keep = Callable[[list[History]], None]
 # Bytes of a block that the C library hands back to the system when it is freed.
@@ -93,7 +87,6 @@ class Program:
             chunk_clients,
             threads,
             strategy.stacks(model),
-            strategy.convolves(model),
         )
         feed = Feed(self.replicas, self.dtype, device)
         self.training = Training(

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked, shown
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure
 from fedlib.engine.device import resolve_device
-from fedlib.engine.forecast import forecast
 from fedlib.engine.grouping import programs
 from fedlib.engine.history import History
 from fedlib.engine.program import BACKENDS, Keep, Program
-from fedlib.engine.strategy import VECTORS
 from fedlib.errors import Error, unknown
 from fedlib.task import Task, refuse_in_a_plan
 
-# The memory of a grid whose models and states take less than this is not worth a forecast.
-FORECAST_BYTES = 2**26
 # One seed, seeds apart by what they draw (see :func:`run`), or several.
 Seeds = int | Mapping[str, int] | Sequence[int]
 
@@ -68,10 +62,8 @@ def run(
             ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
         device: ``"auto"`` (CUDA if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
         backend: ``"vectorized"`` (clients and configurations as rows of one program),
-            ``"parallel"`` (a part of the cohort per CPU core), ``"graphed"`` (rows, each local step
-            replayed from a CUDA graph), ``"compiled"`` (rows through torch.compile: long runs of
-            small models), ``"reference"`` (one client at a time, slow), or ``"auto"``: rows for
-            small models and on a GPU, else one part per core; see :mod:`fedlib.engine.strategy`.
+            ``"parallel"`` (a part of the cohort per CPU core), or ``"auto"``: rows for small models
+            and on a GPU, else one part per core; see :mod:`fedlib.engine.strategy`.
         dtype: ``"float32"``, ``"float64"``, or, explicitly, faster and coarser: ``"tf32"`` (CUDA)
             and ``"bfloat16"`` (autocast); see :mod:`fedlib.engine.precision`.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.
@@ -212,9 +204,6 @@ def execute(
         chosen = [configured[position] for position in positions]
         program = Program(chosen, where, backend, chunk_clients)
         program.place = f"{number}/{len(groups)} " if len(groups) > 1 else ""
-        vectors = len(chosen) * VECTORS * program.model.size * program.dtype.itemsize
-        if progress and len(chosen) > 1 and vectors > FORECAST_BYTES:
-            tqdm.write(str(forecast(program)), file=sys.stderr)
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)

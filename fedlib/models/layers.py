@@ -227,11 +227,7 @@ class Conv2d(nn.Conv2d):
             images = [*map(self._convolve, inputs, weight.unbind(0), biases)]
             return torch.unflatten(torch.cat(images), 0, (rows, -1))
         shifts = None if bias is None else bias.flatten()
-        # torch.compile's convolution takes no bias that is a view of rows (torch 2.11).
-        within = None if torch.compiler.is_compiling() else shifts
-        y = self._convolve(x.transpose(0, 1).flatten(1, 2), weight.flatten(0, 1), within, groups)
-        if within is None and shifts is not None:
-            y = y + shifts[:, None, None]
+        y = self._convolve(x.transpose(0, 1).flatten(1, 2), weight.flatten(0, 1), shifts, groups)
         return torch.unflatten(y, 1, (rows, -1)).transpose(0, 1)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import fedlib
-from fedlib.cli.reports import checkout_module
+from benchmarks import __main__
+from benchmarks import rounds as bench
+from benchmarks import workloads as networks
 from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareLSTM
-
-bench = checkout_module("rounds")
-networks = checkout_module("workloads")
 
 
 def numbers(model: torch.nn.Module) -> int:
@@ -92,9 +89,13 @@ def test_mistakes_are_told_in_one_line() -> None:
         bench.bench("W1", repeats=0)
 
 
-def test_outside_of_a_checkout_it_is_one_clear_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "words, status", [(["W1", "--repeats", "1", "--clients", "2", "3"], 0), (["W9"], 2)]
+)
+def test_the_command_prints_a_table_or_one_line(
+    words: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(fedlib.Error, match=r"no benchmarks in .*; run this in a checkout"):
-        checkout_module("rounds")
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words, "--no-rivals"])
+    assert __main__.main() == status
+    printed = capsys.readouterr()
+    assert len((printed.err if status else printed.out).splitlines()) == (1 if status else 3)

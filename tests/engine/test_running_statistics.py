@@ -147,11 +147,6 @@ def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path: Path) -> None
             torch.testing.assert_close(value, other.params[name], rtol=1e-9, atol=1e-10)
 
 
-def test_compiled_passes_refuse_them() -> None:
-    with pytest.raises(fedlib.Error, match="takes no model with running statistics"):
-        fedlib.run(task(), "fedavg", backend="compiled", **SETTINGS)
-
-
 @pytest.mark.parametrize("choice", ["running", "batch", "group"])
 def test_a_model_that_does_not_carry_rows_is_trained_row_after_row(choice: str) -> None:
     def model() -> nn.Module:

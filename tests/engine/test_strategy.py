@@ -1,4 +1,4 @@
-"""How programs are executed: the choice, its limits, and what is kept of a machine."""
+"""How programs are executed: the choice and its limits."""
 
 from __future__ import annotations
 
@@ -40,46 +40,21 @@ def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_
 
 
 def test_what_the_caller_fixes_stays() -> None:
-    assert strategy.pick(610, 1, 10, CPU, "reference", 3).backend == "reference"
+    assert strategy.pick(610, 1, 10, CPU, "parallel", 3).backend == "parallel"
     assert strategy.pick(610, 72, 10, CPU, "vectorized", 3, threads=5) == strategy.Strategy(
         "vectorized", 3, 5
     )
 
 
-def test_measured_limits_are_kept_for_this_machine_and_decide() -> None:
-    assert strategy.limits(CPU) == strategy.DEFAULTS["cpu"] and not strategy.measured(CPU)
-    found = strategy.Limits(chunk_numbers=5000, one_thread_numbers=10)
-    place = strategy.keep(CPU, found)
-    assert strategy.limits(CPU) == found and strategy.measured(CPU)
-    assert strategy.pick(610, 2, 10, CPU).chunk_clients == 4
-    assert [path.name for path in place.parent.iterdir()] == ["strategy.json"]
-
-
-def test_clients_whose_convolutions_are_faster_apart_train_apart() -> None:
-    assert strategy.convolves(models.DeltaCNN(10)) and not strategy.convolves(
-        models.MLP(4, (3,), 2)
-    )
-    strategy.keep(CPU, strategy.Limits(chunk_numbers=5000, convolution_clients=2))
-    assert strategy.pick(610, 1, 10, CPU, "vectorized").chunk_clients == 8
-    assert strategy.pick(610, 1, 10, CPU, "vectorized", convolving=True).chunk_clients == 2
-    assert strategy.pick(610, 1, 10, CPU, "vectorized", 7, convolving=True).chunk_clients == 7
-
-
-@pytest.mark.parametrize("text", ["", "[1]", '{"x": {"no": 1}}', '{"x": 3}'])
-def test_a_damaged_file_counts_as_none(text: str) -> None:
-    strategy.path().parent.mkdir(parents=True)
-    strategy.path().write_text(text)
-    strategy._measured.cache_clear()
-    assert strategy.limits(CPU) == strategy.DEFAULTS["cpu"]
-
-
-def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results() -> None:
+def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     task = fedlib.load_task("synthetic", clients=6)
     configured = [
         configure(task, "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate})
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
-    strategy.keep(CPU, strategy.Limits(chunk_numbers=2 * 610))
+    monkeypatch.setitem(strategy.LIMITS, "cpu", strategy.Limits(chunk_numbers=2 * 610))
     before = torch.get_rng_state()
     assert [len(part) for part in programs(configured, "cpu")] == [2, 2, 1]
     assert torch.equal(before, torch.get_rng_state())  # asking draws nothing

@@ -25,7 +25,6 @@ import pytest
 import fedlib
 from fedlib import datasets, figures, files
 from fedlib.datasets import sources
-from fedlib.engine import strategy
 from fedlib.reproduction import draw
 from fedlib.reproduction.memory import remember, remembered
 from fedlib.results import Store
@@ -320,21 +319,6 @@ def _memory(place: Path) -> Any:
     return remembered(_store(place), draw.entry("fedopt/figure_1"), "quick").runs
 
 
-def _limits(rows: int) -> Callable[[Path], Any]:
-    def write(place: Path) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("FEDLIB_CACHE", str(place / "cache"))
-            strategy._measured.cache_clear()
-            strategy.keep(strategy.torch.device("cpu"), strategy.Limits(rows))
-
-    return write
-
-
-def _measured(place: Path) -> Any:
-    path = place / "cache" / "strategy.json"
-    return path.read_text() if path.exists() else None
-
-
 SCENES = [
     Scene("import", _nothing, _import(1), _imported),
     Scene("import in place of another", _import(0), _import(1), _imported),
@@ -349,5 +333,4 @@ SCENES = [
     Scene("publish again", _publish(1), _publish(0), _published),
     Scene("save a figure", _figure(0), _figure(1), _drawn),
     Scene("remember a figure's runs", _remember(1), _remember(0), _memory),
-    Scene("keep measured limits", _limits(1), _limits(2), _measured),
 ]

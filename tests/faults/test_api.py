@@ -127,7 +127,6 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"data": "labelled", "clients": 2, "alpha": 1.0, "seed": 0, "data_root": str(folder)}
             | {"model": None, "words": 9, "length": 4},
         ),
-        "confusion": (fedlib.confusion, {"task": labelled(), "history": history()}),
         "ClientData": (
             fedlib.ClientData,
             {"x": torch.ones(4, 3), "y": torch.zeros(4), "parts": [[0, 1], [2, 3]]}

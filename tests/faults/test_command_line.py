@@ -69,10 +69,6 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "reproduce": (["reproduce", "23"], ["--preset", "-p", "-p rounds=", "-p seed=", "--jobs"]),
     "figures": (["figures", "fedopt/figure_1"], ["--data-root", ""]),
     "compare": (["compare", "fedopt"], ["--data-root", ""]),
-    "bench": (
-        ["bench", "W1"],
-        ["--repeats", "--device", "--backend", "--clients", "--configurations", "--width", ""],
-    ),
     "doctor": (["doctor"], ["--device", "--data-root", ""]),
 }
 
@@ -117,10 +113,6 @@ def test_no_value_of_any_option_gives_a_traceback(command: Command, count: Count
 
 
 WRONG = [
-    ["bench", "W1", "--clients", "0"],
-    ["bench", "W1", "--backend", "q"],
-    ["bench", "W1", "--width", "nan"],
-    ["bench", "W1", "--configurations", "9" * 30],
     ["reproduce", "23", "-p", "rounds=many"],
     ["reproduce", "23", "-p", "rounds=" + "9" * 30],
     ["reproduce", "23", "-p", "seed=x"],

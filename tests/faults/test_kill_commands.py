@@ -85,7 +85,7 @@ def execute(command: str, folder: Path, *, moment: int = 0, seconds: float | Non
     """One of the commands on ``folder/data``, killed at a moment or after a time."""
     data = folder / "data"
     words = [str(folder / word) if word == "own.npz" else word for word in COMMANDS[command]]
-    names = {"FEDLIB_DATA": "", "FEDLIB_FIGURES": "figures", "FEDLIB_CACHE": "cache"}
+    names = {"FEDLIB_DATA": "", "FEDLIB_FIGURES": "figures"}
     environment = {key: str(data / name) for key, name in names.items()}
     if command != "reproduce":
         return fedlib(words, environment, data, moment=moment, seconds=seconds)

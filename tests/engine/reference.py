@@ -1,21 +1,26 @@
-"""The reference backend: one client of one configuration at a time, written to be plainly right."""
+"""The reference backend: one client of one configuration at a time, written to be plainly right.
+
+The tests know it as ``backend="reference"``, see ``tests/conftest.py``: it is the oracle of rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.algorithms.base import Algorithm, Client, Extra, State
 from fedlib.engine.backend import Backend, Sums, Work
 from fedlib.engine.feed import Feed, Round, whole_scale
-from fedlib.engine.oracles import OneFullBatch, OneOracle
+from fedlib.engine.oracles import masks
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
 from fedlib.engine.upload import upload
+from fedlib.task import Task
 
 
 @dataclass(frozen=True)
@@ -154,3 +159,87 @@ def _own(states: ClientStates, one: int, c: int) -> State:
     """What one client of one configuration has kept."""
     kept = states.get(states.places(np.array([one])))
     return map_state(lambda t: t[0, min(c, t.shape[1] - 1)], kept)
+
+
+class OneOracle:
+    """``value_and_grad`` of one model: ``x [P]`` on ``(inputs, targets, key or None)``."""
+
+    def __init__(self, task: Task, model: FlatModel) -> None:
+        self.task, self.model = task, model
+
+    def __call__(
+        self, x: Tensor, batch: Any, *, draw: int = 0, extra: Extra | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss ``[1]`` and gradient ``[P]``."""
+        inputs, targets, key = batch
+        leaves = self.model.leaves(x)
+        with torch.enable_grad(), masks(key, draw):
+            if extra is None:
+                outputs = self.model.one(leaves, inputs)
+                each = total = self.losses(outputs, targets)
+            else:
+                outputs, z = self.model.one(leaves, inputs, features=True)
+                each = self.losses(outputs, targets)
+                total = each + extra(z)
+            total = self.penalised(total, leaves)
+            loss, total = self._reduce(each), self._reduce(total)
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        return loss.detach().reshape(1), self.model.flatten(grads, ())
+
+    def descend(
+        self, x: Tensor, batch: Any, lr: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Loss ``[1]`` and ``x - lr * gradient [P]``."""
+        loss, grad = self(x, batch)
+        return loss, torch.sub(x, lr * grad, out=out)
+
+    def penalised(self, losses: Tensor, leaves: list[Tensor]) -> Tensor:
+        """Losses with the task's L2 term, which counts in gradients alone."""
+        return losses + self.task.l2 * self.model.squares(leaves) if self.task.l2 else losses
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Per-example losses ``[B]``."""
+        return self.task.loss(outputs.unsqueeze(0), targets.unsqueeze(0)).squeeze(0)
+
+    def _reduce(self, losses: Tensor) -> Tensor:
+        return losses.mean() if self.task.reduction == "mean" else losses.sum()
+
+    def reduce(self, values: Tensor, batch: Any) -> Tensor:
+        """Values ``[B]`` of examples as they count in the batch's loss, ``[1]``."""
+        return self._reduce(values).reshape(1)
+
+    def features(self, x: Tensor, batch: Any) -> Tensor:
+        """The features ``[B, F]`` without dropout."""
+        with torch.no_grad(), self.model.evaluating(running=False):
+            return self.model.one(self.model.views(x), batch[0], features=True)[1]
+
+
+class OneFullBatch:
+    """One client's whole data as one batch.
+
+    Args:
+        scale: what the mean over the examples is multiplied by.
+    """
+
+    def __init__(self, oracle: OneOracle, x: Tensor, y: Tensor, scale: float) -> None:
+        self.oracle, self.x, self.y, self.scale = oracle, x, y, scale
+
+    def _means(self, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
+        """The loss, and what its gradient is of."""
+        losses = self.oracle.losses(self.oracle.model.one(leaves, self.x), self.y)
+        total = self.oracle.penalised(losses, leaves)
+        return self.scale * losses.mean(), self.scale * total.mean()
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss ``[1]`` and gradient ``[P]``."""
+        model = self.oracle.model
+        leaves = model.leaves(x)
+        with torch.enable_grad(), model.evaluating():
+            loss, total = self._means(leaves)
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
+        return loss.detach().reshape(1), model.flatten(grads, ())
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Loss ``[1]``."""
+        with torch.no_grad(), self.oracle.model.evaluating():
+            return self._means(self.oracle.model.views(x))[0].reshape(1)
