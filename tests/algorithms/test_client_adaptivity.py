@@ -109,19 +109,6 @@ def test_adaalter_equals_numpy(backend: str) -> None:
     assert np.abs(ours - x).max() < 1e-10
 
 
-def test_adaalter_with_one_step_is_fedopt_with_a_lagging_adagrad() -> None:
-    """One client, one step: Adagrad that divides by the squares before this step, plus eps^2."""
-    A, b, _, x = problem(4, M)
-    task = fedlib.quadratic_task(A[:1], b[:1], x0=x)
-    ours = end(task, "adaalter", ROUNDS, client_lr=0.3, eps=1.0, v0=0.0, local_steps=1)
-    squares = np.zeros(D)
-    for _ in range(ROUNDS):
-        g = A[0] @ x - b[0]
-        x = x - 0.3 * g / np.sqrt(squares + 1.0)
-        squares += g**2
-    assert np.abs(ours - x).max() < 1e-12
-
-
 def test_adaalter_with_a_huge_accumulator_is_fedavg() -> None:
     A, b, weights, x0 = problem(5, M)
     task = fedlib.quadratic_task(A, b, weights, x0)

@@ -100,16 +100,6 @@ def test_order_and_empty_clients_change_nothing(case: str) -> None:
     assert losses[0] == pytest.approx(losses[1], abs=1e-11)
 
 
-@pytest.mark.parametrize("case", list(SETTINGS))
-def test_they_learn(case: str) -> None:
-    name, settings = SETTINGS[case]
-    task = fedlib.load_task("synthetic", clients=20)
-    settings = {"client_lr": 0.01, **settings, "local_steps": 5}
-    history = fedlib.run(task, name, rounds=30, eval_every=30, overrides=settings)
-    loss = history.series("loss")
-    assert history.diverged is None and loss.iloc[-1] < 0.7 * loss.iloc[0]
-
-
 def test_a_method_stops_where_it_diverges_and_the_others_go_on() -> None:
     task = fedlib.load_task("quadratic")
     for name in ("scaffold", "mime", "mime_mvr"):

@@ -144,14 +144,6 @@ def test_delta_sgd_equals_two_nets(settings: dict[str, Any], mu: float, backend:
     check(method, federated(two_nets(**settings), 5, mu), 5, backend)
 
 
-def test_the_first_step_of_delta_sgd() -> None:
-    for first, size in (("grown", 0.2 * np.sqrt(1.1)), ("eta0", 0.2)):
-        task = fedlib.quadratic_task(np.zeros((1, 2, 2)), [[3.0, -4.0]])
-        method = fedlib.FedOpt(client=fedlib.DeltaSGD(first_step=first))
-        history = fedlib.run(task, method, rounds=1, overrides={"local_steps": 1})
-        assert history.params["x"].numpy() == pytest.approx(size * np.array([3.0, -4.0]))
-
-
 def test_delta_sgd_asks_twice_on_one_batch() -> None:
     """At the previous point with masks of its own, unless they are shared; or not at all."""
     asked: list[tuple[float, int]] = []
