@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         Scaffold,
         ServerOnly,
         clients_for_budget,
-        register,
     )
     from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
     from fedlib.errors import Error
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
         image_task,
         load_task,
         quadratic_task,
-        register_task,
         text_task,
     )
 
@@ -96,8 +94,6 @@ __all__ = [
     "partition",
     "plot",
     "quadratic_task",
-    "register",
-    "register_task",
     "run",
     "server",
     "text_task",
@@ -145,8 +141,6 @@ _PLACES = {
     "partition": "fedlib.partitioners:",
     "plot": "fedlib.figures:plot",
     "quadratic_task": "fedlib.tasks:quadratic_task",
-    "register": "fedlib.algorithms:register",
-    "register_task": "fedlib.tasks:register_task",
     "run": "fedlib.engine:run",
     "server": "fedlib.optimizers.server:",
     "text_task": "fedlib.tasks:text_task",
@@ -173,26 +167,26 @@ def __dir__() -> list[str]:
 
 
 def list_tasks() -> list[str]:
-    """The names of all tasks: fedlib's, registered ones, and those of installed packages.
+    """The names of fedlib's tasks.
 
     Example:
         >>> import fedlib
         >>> "synthetic" in fedlib.list_tasks()
         True
     """
-    from fedlib.tasks import NAMES
+    from fedlib.tasks import TASKS
 
-    return NAMES.every()
+    return list(TASKS)
 
 
 def list_algorithms() -> list[str]:
-    """The names of all algorithms: fedlib's, registered ones, and those of installed packages.
+    """The names of fedlib's algorithms.
 
     Example:
         >>> import fedlib
         >>> fedlib.list_algorithms()[:4]
         ['fedavg', 'fedavgm', 'fedadagrad', 'fedadam']
     """
-    from fedlib.algorithms import NAMES
+    from fedlib.algorithms import METHODS
 
-    return NAMES.every()
+    return list(METHODS)

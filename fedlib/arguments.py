@@ -10,10 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import pkgutil
 import reprlib
+import traceback
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -29,7 +32,7 @@ from pydantic import (
 )
 from torch import Tensor
 
-from fedlib.errors import Error
+from fedlib.errors import Error, first_line, unknown
 
 
 def _array(value: Any, kinds: str = "biufcSU") -> Any:
@@ -99,6 +102,42 @@ def checked(function: Function) -> Function:
     return typing.cast(Function, call)
 
 
+def brought(kind: str, place: str, known: Iterable[str]) -> Any:
+    """What ``MODULE:NAME``, something of the user's, stands for.
+
+    Args:
+        kind: ``"algorithm"`` or ``"task"``, for the error.
+        known: the names that are no ``MODULE:NAME``.
+
+    Raises:
+        Error: another name; or the module is not there or fails, or has no such name.
+    """
+    if ":" not in place:
+        raise unknown(kind, place, known)
+    return called(f"{kind} {place!r}", pkgutil.resolve_name, place)
+
+
+def called(what: str, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    """What something of the user's gives.
+
+    Args:
+        what: it makes, for the error.
+
+    Raises:
+        Error: it fails; with the line of the file in the current folder where it did.
+    """
+    try:
+        return function(*args, **keywords)
+    except Error:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        mine = [frame for frame in frames if Path(frame.filename).parent == Path.cwd()]
+        place = f" ({Path(mine[-1].filename).name}, line {mine[-1].lineno})" if mine else ""
+        problem = f"{type(error).__name__}: {first_line(error)}{place}"
+        raise Error(f"{what} fails: {problem}") from error
+
+
 def check_fields(instance: Any) -> None:
     """Require that a dataclass's fields are of the types that their annotations say.
 
@@ -164,6 +203,8 @@ def _loosened(hint: Any) -> Any:
         return Union[tuple(_loosened(part) for part in parts)]  # noqa: UP007
     if origin is Annotated:
         return Annotated[(_loosened(parts[0]), *parts[1:])]
+    if origin is type:
+        return _instance(type)  # of which class is said where it is made
     if origin in (os.PathLike, Callable):
         return _instance(origin)
     if origin is None or not parts:

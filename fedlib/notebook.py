@@ -328,7 +328,9 @@ class Session:
         execution.pop("seed")  # each request has its own
         return answer(self.store, requests, self.preset, self.task, **execution)
 
-    def run(self, task: Task, algorithm: str | Algorithm, **settings: Any) -> History:
+    def run(
+        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
+    ) -> History:
         """One run, from the store or trained; see :meth:`fedlib.results.Store.run`."""
         return self.store.run(task, algorithm, **self._settings(settings))
 
@@ -338,7 +340,9 @@ class Session:
         """Several runs, from the store or trained; see :meth:`fedlib.results.Store.runs`."""
         return self.store.runs(task, requests, **self._settings(common))
 
-    def grid(self, task: Task, algorithm: str, **settings: Any) -> pd.DataFrame:
+    def grid(
+        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
+    ) -> pd.DataFrame:
         """A grid, from the store or trained; see :meth:`fedlib.results.Store.grid`."""
         return self.store.grid(task, algorithm, **self._settings(settings))
 

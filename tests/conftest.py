@@ -11,7 +11,7 @@ import nbformat
 import pytest
 import torch
 
-from fedlib import algorithms, cli, engine, tasks
+from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS
 from fedlib.reproduction import experiments
 from tests import copies
@@ -50,13 +50,6 @@ def prepared(own_folders: Path, _prepared: Path) -> Callable[..., None]:
             (folder / name).symlink_to(_prepared / name)
 
     return link
-
-
-@pytest.fixture(autouse=True)
-def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, the next one does not know."""
-    for names in (algorithms.NAMES, tasks.NAMES):
-        monkeypatch.setattr(names, "registered", {})
 
 
 @pytest.fixture

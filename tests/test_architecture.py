@@ -25,7 +25,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "randomness",
         "losses",
         "component",
-        "plugins",
         "task",
     ),
     ("models", "datasets", "partitioners", "papers"),

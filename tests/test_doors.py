@@ -1,4 +1,4 @@
-"""Algorithms and tasks of users: by register, by entry points, and as MODULE:NAME."""
+"""Algorithms and tasks of users: classes, instances, and MODULE:NAME."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,139 +76,61 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-@pytest.fixture
-def package(modules: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed package that declares what the two modules have."""
-    declare(modules, "my-package", algorithms={"halved": "my_methods:Halved"})
-    declare(
-        modules,
-        "my-tasks",
-        tasks={"pull": "my_tasks:pull", "synthetic": "my_tasks:pull"},
-        algorithms={"broken": "my_slip:f", "gone": "my_methods:gone"},
-    )
-    monkeypatch.syspath_prepend(str(modules))
-    return modules
-
-
-def declare(folder: Path, package: str, **groups: dict[str, str]) -> None:
-    about = folder / f"{package.replace('-', '_')}-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    lines = [
-        f"[fedlib.{group}]\n" + "".join(f"{name} = {place}\n" for name, place in points.items())
-        for group, points in groups.items()
-    ]
-    (about / "entry_points.txt").write_text("\n".join(lines))
-
-
-def end(name: str, **overrides: float) -> np.ndarray:
+def end(method: Any, **overrides: float) -> np.ndarray:
     """x after two rounds of one gradient step on two quadratics."""
     task = fedlib.quadratic_task(np.stack([np.eye(2)] * 2), np.ones((2, 2)))
     keys = {"local_steps": 1, "client_lr": 0.5, **overrides}
-    return np.asarray(fedlib.run(task, name, rounds=2, dtype="float64", overrides=keys).params["x"])
-
-
-# ------------------------------------------------------------------------------ registered
-
-
-def test_a_registered_algorithm_is_one_of_them(modules: Path) -> None:
-    sys.path.insert(0, str(modules))
-    import my_methods
-
-    fedlib.register("halved", my_methods.Halved)
-    assert fedlib.list_algorithms()[-1] == "halved"
-    # A step of 1/2 towards (1, 1), of which the server takes a share: 1 - (1 - share / 2)^2.
-    assert end("halved") == pytest.approx(1 - 0.75**2)
-    assert end("halved", share=0.2) == pytest.approx(1 - 0.9**2)
-    frame = fedlib.grid(
-        fedlib.load_task("quadratic"),
-        "halved",
-        rounds=1,
-        overrides={"local_steps": 1},
-        share=[0.1, 0.2],
+    return np.asarray(
+        fedlib.run(task, method, rounds=2, dtype="float64", overrides=keys).params["x"]
     )
-    assert set(frame["share"]) == {0.1, 0.2}
-    fedlib.register("halved", my_methods.slow)  # again, as a notebook's cell does
-    assert end("halved") == pytest.approx(1 - 0.875**2)
-    fedlib.register("halved", my_methods.slow())
-    assert end("halved") == pytest.approx(1 - 0.875**2)
 
 
-def test_what_is_no_algorithm_is_not_registered(modules: Path) -> None:
+def test_a_class_and_an_instance_go_where_a_name_goes(modules: Path) -> None:
     sys.path.insert(0, str(modules))
     import my_methods
 
-    for name, value, message in (
-        ("fedavg", my_methods.slow, "algorithm 'fedavg' is fedlib's own; choose another name"),
-        ("a:b", my_methods.slow, "name of the algorithm is 'a:b'; allowed: a letter"),
-        ("mine", dict, "algorithm 'mine' gives {}; it must be a class derived from"),
-        ("mine", my_methods.failing, "algorithm 'mine' fails: KeyError: 'x' .my_methods.py, line"),
+    Halved = my_methods.Halved
+    # A step of 1/2 towards (1, 1), of which the server takes a share: 1 - (1 - share / 2)^2.
+    for method, overrides, share in (
+        (Halved, {}, 0.5),
+        (Halved, {"share": 0.2}, 0.2),
+        (Halved(share=0.2), {}, 0.2),
+        (Halved(share=0.2), {"share": 0.4}, 0.4),
+        ("my_methods:Halved", {"share": 0.2}, 0.2),
+        ("my_methods:slow", {}, 0.25),
+        (fedlib.FedOpt(server=fedlib.server.SGD(lr=0.25)), {"server_lr": 0.2}, 0.2),
     ):
-        with pytest.raises(fedlib.Error, match=message):
-            fedlib.register(name, value)
-    assert fedlib.list_algorithms() == list(algorithms.METHODS)
+        assert end(method, **overrides) == pytest.approx(1 - (1 - share / 2) ** 2)
 
 
-def test_a_registered_task_is_one_of_them(modules: Path) -> None:
-    sys.path.insert(0, str(modules))
-    import my_tasks
-
-    fedlib.register_task("pull", my_tasks.pull)
-    assert fedlib.list_tasks()[-1] == "pull"
-    task = fedlib.load_task("pull", seed=3, strength=2.0)
-    assert (task.name, task.seed, dict(task.options)) == ("pull", 3, {"strength": 2.0})
-    history = fedlib.run(task, "fedavg", rounds=40, overrides={"client_lr": 0.3, "local_steps": 1})
-    # The minimum of the mean of x'x - b'x.
-    b = np.random.default_rng(3).standard_normal((3, 2))
-    assert np.asarray(history.params["x"]) == pytest.approx(b.mean(0) / 2, abs=1e-6)
-    with pytest.raises(fedlib.Error, match="task 'synthetic' is fedlib's own"):
-        fedlib.register_task("synthetic", my_tasks.pull)
-
-
-# ---------------------------------------------------------------------------- entry points
-
-
-def test_entry_points_are_names(package: Path, command: Command) -> None:
-    assert fedlib.list_algorithms()[-3:] == ["broken", "gone", "halved"]
-    assert fedlib.list_tasks()[-1] == "pull" and fedlib.list_tasks().count("synthetic") == 1
-    assert not [name for name in sys.modules if name.startswith("my_")]  # listing imports nothing
-    _, out, _ = command("list", "algorithms")
-    assert "halved" in out and "my_methods:Halved, of the package my-package" in out
-    _, out, _ = command("list", "tasks", "--json")
-    listed = json.loads(out)
-    assert listed["pull"]["about"] == "my_tasks:pull, of the package my-tasks"
-    assert "softmax" in listed["synthetic"]["about"]  # fedlib's own name stays its own
-    assert end("halved") == pytest.approx(1 - 0.75**2)
-    words = ["grid", "pull", "halved", "share=0.1,0.2", "--rounds", "1", "--set", "local_steps=1"]
-    status, out, err = command(*words, "--option", "strength=2")
-    assert status == 0 and "0.2" in out, err
+@pytest.mark.parametrize("door", ["grid", "store"])
+def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door: str) -> None:
+    """Whatever is no axis stays the instance's, whatever kind its parts are of."""
+    task = fedlib.load_task("quadratic")
+    given = {"rounds": 2, "overrides": {"local_steps": 1}}
+    adam = fedlib.base.Adam(beta1=0.5, eps=0.1)
+    for method, axes, same in (
+        (fedlib.Scaffold, {"client_lr": [0.1, 0.2]}, ("scaffold", {})),
+        (fedlib.FedOpt(client=fedlib.DeltaSGD(delta=0.3)), {"gamma": [1.0, 3.0]},
+         ("fedavg", {"client_optimizer": "delta_sgd", "delta": 0.3})),
+        (fedlib.FedOpt(server=fedlib.server.Adam(tau=0.1)), {"server_lr": [0.1, 0.3]},
+         ("fedadam", {"tau": 0.1, "beta2": 0.99, "client_lr": 0.1})),
+        (fedlib.Mime(base=adam), {"beta2": [0.8, 0.9]},
+         ("mime", {"base": "adam", "beta1": 0.5, "eps": 0.1})),
+    ):  # fmt: skip
+        run = fedlib.grid if door == "grid" else Store().grid
+        name, overrides = same
+        mine = run(task, method, **given, **axes)
+        named = {**given, "overrides": {"local_steps": 1, **overrides}}
+        assert mine.equals(run(task, name, **named, **axes)), name
 
 
-def test_broken_entry_points_are_told_when_they_are_asked_for(
-    package: Path, command: Command
-) -> None:
-    for name, message in (
-        ("broken", "'broken' of the package my-tasks cannot be loaded from my_slip:f: Module"),
-        ("gone", "'gone' of the package my-tasks cannot be loaded from my_methods:gone: Attr"),
-    ):
-        status, _, err = command("run", "quadratic", name, "--rounds", "1")
-        assert status == 2 and message in err and err.count("\n") == 1
-    assert command("run", "quadratic", "fedavg", "--rounds", "1", "--set", "local_steps=1")[0] == 0
-
-
-def test_two_packages_cannot_bring_the_same_name(package: Path) -> None:
-    declare(package, "other", algorithms={"halved": "my_methods:slow"})
-    with pytest.raises(fedlib.Error, match="'halved' is brought by my-package and other"):
-        algorithms.build("halved")
-
-
-def test_importing_fedlib_reads_no_entry_points(package: Path) -> None:
-    code = "import fedlib, sys; fedlib.Error; print('importlib.metadata' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert answer.stdout.strip() == "False", answer.stderr
-
-
-# ----------------------------------------------------------------------------- MODULE:NAME
+def test_what_is_no_field_is_refused() -> None:
+    task = fedlib.load_task("quadratic")
+    with pytest.raises(fedlib.Error, match="unknown override for Scaffold 'tau'"):
+        fedlib.grid(task, fedlib.Scaffold, rounds=1, tau=[0.1])
+    with pytest.raises(fedlib.Error, match=r"algorithm 'dict' gives \{\}; it must be a class deri"):
+        fedlib.run(task, dict, rounds=1)
 
 
 def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None:
@@ -227,32 +150,36 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["my_task:pull", "fedavg"], "there is no module 'my_task' in this folder or among"),
-        (["my_tasks:pul", "fedavg"], "unknown name in my_tasks 'pul': did you mean 'pull'"),
+        (["my_task:pull", "fedavg"], "fails: ModuleNotFoundError: No module named 'my_task'"),
+        (["my_tasks:pul", "fedavg"], "AttributeError: module 'my_tasks' has no attribute 'pul'"),
         (["my_tasks:nothing", "fedavg"], "'my_tasks:nothing' gives None; it must return a fedlib"),
         (["my_tasks:failing", "fedavg"], "ZeroDivisionError: division by zero (my_tasks.py, line"),
         (["my_tasks:wrong", "fedavg"], "fedlib: strength is 3; allowed: 2"),
-        (["my_tasks:large", "fedavg"], "'my_tasks:large' needs the option size"),
-        (["my_tasks:pull", "fedavg", "--option", "strenth=1"], "did you mean 'strength'"),
+        (["my_tasks:large", "fedavg"], "large(size: int): missing a required argument: 'size'"),
+        (
+            ["my_tasks:pull", "fedavg", "--option", "strenth=1"],
+            "got an unexpected keyword argument 'strenth'",
+        ),
         (["my_tasks:pull", "fedavg", "--preset", "paper"], "has no presets; leave it out"),
         (["my_methods:number", "fedavg"], "is 3; it must be a function that makes a fedlib.Task"),
-        (["my_slip:f", "fedavg"], "importing my_slip fails: ModuleNotFoundError: No module named"),
-        (["my_typo:f", "fedavg"], "importing my_typo fails: SyntaxError"),
-        (["my_exit:f", "fedavg"], "importing my_exit fails: SystemExit"),
-        (["my_tasks:", "fedavg"], "'my_tasks:' is not MODULE:NAME; for instance my_module:my_task"),
+        (
+            ["my_slip:f", "fedavg"],
+            "fails: ModuleNotFoundError: No module named 'not_there_at_all' (my_slip.py,",
+        ),
+        (["my_typo:f", "fedavg"], "SyntaxError: invalid syntax (my_typo.py, line 1)"),
+        (["my_exit:f", "fedavg"], "fails: SystemExit: 0 (my_exit.py, line 1)"),
+        (["my_tasks:", "fedavg"], "it must be a function that makes a fedlib.Task"),
         (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
-        (["quadratic", "my_methods:Halvd"], "did you mean 'Halved'"),
+        (["quadratic", "my_methods:Halvd"], "has no attribute 'Halvd'"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),
 )
-@pytest.mark.parametrize("door", ["run", "grid"])
 def test_mistakes_exit_2_with_one_line(
-    modules: Path, command: Command, door: str, words: list[str], message: str
+    modules: Path, command: Command, words: list[str], message: str
 ) -> None:
-    axes = ["client_lr=0.1,0.2"] if door == "grid" else []
-    status, _, err = command(door, *words[:2], *axes, *words[2:], "--rounds", "1")
+    status, _, err = command("run", *words, "--rounds", "1")
     assert status == 2 and message in err and err.count("\n") == 1 and "Traceback" not in err, err
 
 

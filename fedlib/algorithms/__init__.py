@@ -38,12 +38,11 @@ from fedlib.algorithms.objectives import Moon, Objective, Proximal
 from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.algorithms.server_only import ServerOnly
-from fedlib.arguments import checked, shown
+from fedlib.arguments import brought, called, checked, shown
 from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import mime as bases
-from fedlib.plugins import Names, called
 
 # name -> what makes the method with its defaults: its class, or a function that composes it.
 METHODS: dict[str, Callable[[], Algorithm]] = {
@@ -68,7 +67,6 @@ METHODS: dict[str, Callable[[], Algorithm]] = {
     "mime_mvr": MimeMVR,
     "mimelite_mvr": MimeLiteMVR,
 }
-NAMES = Names("algorithm", METHODS)
 CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
     "sgd": clients.SGD,
     "sgdm": clients.SGDM,
@@ -81,7 +79,6 @@ CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
 __all__ = [
     "CLIENT_OPTIMIZERS",
     "METHODS",
-    "NAMES",
     "AdaAlter",
     "AdaFedAdam",
     "Algorithm",
@@ -105,57 +102,37 @@ __all__ = [
     "build",
     "clients_for_budget",
     "hyperparameters",
-    "register",
 ]
 
 
-@checked
-def register(name: str, algorithm: Algorithm | Callable[..., Any]) -> None:
-    """Make an algorithm of your own known by a name, as those of fedlib are.
-
-    :func:`fedlib.run` and :func:`fedlib.grid` then take the name, with its fields as overrides, and
-    :func:`fedlib.list_algorithms` has it; as long as this Python runs. The command line takes
-    ``MODULE:NAME`` instead, and names that an installed package declares; see
-    :mod:`fedlib.plugins`.
-
-    Args:
-        name: letters, digits, ``_`` and ``-``; one that was registered before is replaced.
-        algorithm: a class derived from :class:`fedlib.Algorithm` whose fields have defaults, a
-            function without arguments that makes a method, or a method.
-
-    Raises:
-        Error: a name of fedlib's, or no algorithm comes out.
-
-    Example:
-        >>> import fedlib
-        >>> fedlib.register("calm", lambda: fedlib.FedOpt(server=fedlib.server.SGD(lr=0.1)))
-        >>> build("calm", client_lr=0.5).client.lr
-        0.5
-        >>> "calm" in fedlib.list_algorithms()
-        True
-        >>> del NAMES.registered["calm"]
-    """
-    _made(name, algorithm)
-    NAMES.register(name, algorithm)
+def _name_of(algorithm: str | Algorithm | type[Algorithm]) -> str:
+    """What an algorithm is called in an error."""
+    if isinstance(algorithm, str):
+        return algorithm
+    return (algorithm if isinstance(algorithm, type) else type(algorithm)).__name__
 
 
-def _made(name: str, algorithm: Any = None) -> Algorithm:
-    """A named algorithm with its defaults, or one that is to have this name."""
-    if algorithm is None:
-        algorithm = METHODS[name] if name in METHODS else NAMES.find(name)
-    if not isinstance(algorithm, Algorithm) and callable(algorithm):
-        algorithm = called(f"algorithm {name!r}", algorithm)
-    if not isinstance(algorithm, Algorithm):
+def _made(algorithm: str | Algorithm | type[Algorithm]) -> Algorithm:
+    """A method, of a class or a name with its defaults."""
+    name = _name_of(algorithm)
+    made: Any = algorithm
+    if isinstance(algorithm, str):
+        made = METHODS[name] if name in METHODS else brought("algorithm", name, METHODS)
+    if not isinstance(made, Algorithm) and callable(made):
+        made = called(f"algorithm {name!r}", made)
+    if not isinstance(made, Algorithm):
         raise Error(
-            f"algorithm {name!r} gives {shown(algorithm)}; it must be a class derived from "
+            f"algorithm {name!r} gives {shown(made)}; it must be a class derived from "
             "fedlib.Algorithm, a function that makes a method, or a method"
         )
-    return algorithm
+    return made
 
 
 @checked
-def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
-    """The hyperparameters of a named algorithm and their defaults.
+def hyperparameters(
+    algorithm: str | Algorithm | type[Algorithm], client_optimizer: str | None = None
+) -> dict[str, Any]:
+    """The hyperparameters of an algorithm and their defaults.
 
     They are the fields of the method and of its parts, by their names, but ``client_lr`` and
     ``server_lr`` for the ``lr`` of client and server. Fields of the client optimizer that the
@@ -163,30 +140,34 @@ def hyperparameters(name: str, client_optimizer: str = "sgd") -> dict[str, Any]:
     ``base`` is its name, and the fields of all bases are known.
 
     Args:
-        name: the algorithm, for instance ``"fedadam"``.
-        client_optimizer: adds that optimizer's own, for instance ``momentum`` of ``"sgdm"``.
+        algorithm: for instance ``"fedadam"``, a method, or a class of methods.
+        client_optimizer: adds that optimizer's own, for instance ``momentum`` of ``"sgdm"``;
+            default those of the method's own.
 
     Raises:
         Error: unknown algorithm or client optimizer, or one that has no meaning in the algorithm.
     """
-    return {key: place.default for key, place in _places(name, client_optimizer).items()}
+    places = _places(_made(algorithm), _name_of(algorithm), client_optimizer)
+    return {key: place.default for key, place in places.items()}
 
 
 @checked
-def build(name: str, **values: Any) -> Algorithm:
-    """A named algorithm with hyperparameters in the papers' words.
+def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algorithm:
+    """An algorithm with hyperparameters in the papers' words.
 
     Args:
-        name: one of :data:`METHODS`, or an algorithm of the user's; see :func:`register`.
+        algorithm: one of :data:`METHODS`, ``"MODULE:NAME"`` of the user's (a method, or a class or
+            function that makes one without arguments), a method, or a class of methods.
         **values: hyperparameters; see :func:`hyperparameters` for the names and defaults.
 
     Raises:
         Error: unknown name, unknown key, a value of the wrong type or out of its range.
     """
-    optimizer = values.pop("client_optimizer", "sgd")
+    method, name = _made(algorithm), _name_of(algorithm)
+    optimizer = values.pop("client_optimizer", None)
     if values.get("client_schedule", "") is None:
         del values["client_schedule"]
-    places = _places(name, optimizer)
+    places = _places(method, name, optimizer)
     changes: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         if key not in places:
@@ -194,13 +175,14 @@ def build(name: str, **values: Any) -> Algorithm:
         value = value.item() if isinstance(value, np.generic) else value
         places[key].check(key, value)
         changes.setdefault(places[key].part, {})[places[key].field] = value
-    method = _made(name)
     own = changes.pop("", {})
-    if optimizer != "sgd":
+    if optimizer is not None and hasattr(method, "client"):
         own["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
     if "base" in changes:
         numbers = changes.pop("base")
-        own["base"] = bases.make(numbers.pop("type", "sgd"), **numbers)
+        kind = numbers.pop("type", places["base"].default)
+        kept = vars(getattr(method, "base", None)) if kind == places["base"].default else {}
+        own["base"] = bases.make(kind, **{**kept, **numbers})
     for part, fields in changes.items():
         own[part] = dataclasses.replace(getattr(method, part), **fields)
     return dataclasses.replace(method, **own) if own else method
@@ -230,10 +212,14 @@ class _Place:
             raise Error(f"override {key} is {shown(value)}; allowed: {allowed}")
 
 
-def _places(name: str, client_optimizer: str) -> dict[str, _Place]:
-    """The places of a method's hyperparameters, by override key."""
-    method = _made(name)
-    if client_optimizer not in CLIENT_OPTIMIZERS:
+def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[str, _Place]:
+    """The places of a method's hyperparameters, by override key.
+
+    Args:
+        name: of the method, for the error.
+        client_optimizer: in place of the method's own.
+    """
+    if client_optimizer is not None and client_optimizer not in CLIENT_OPTIMIZERS:
         raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
     places: dict[str, _Place] = {}
 
@@ -254,13 +240,18 @@ def _places(name: str, client_optimizer: str) -> dict[str, _Place]:
         if hasattr(method, part):
             add(part, getattr(method, part))
     if hasattr(method, "base"):
-        places["base"] = _Place("base", "type", (str,), "sgd")
-        for kind in bases.BASES.values():
-            add("base", kind())
+        kinds = {kind: base for base, kind in bases.BASES.items()}
+        base = kinds.get(type(method.base), type(method.base).__name__)
+        places["base"] = _Place("base", "type", (str,), base)
+        for each in (method.base, *(kind() for kind in kinds)):
+            add("base", each)
     if hasattr(method, "client"):
-        add("client", CLIENT_OPTIMIZERS[client_optimizer]())
-        places["client_optimizer"] = _Place("", "client", (str,), client_optimizer)
-    elif client_optimizer != "sgd":
+        optimizer = CLIENT_OPTIMIZERS[client_optimizer]() if client_optimizer else method.client
+        add("client", optimizer)
+        names = {kind: known for known, kind in CLIENT_OPTIMIZERS.items()}
+        usual = names.get(type(optimizer), type(optimizer).__name__)
+        places["client_optimizer"] = _Place("", "client", (str,), usual)
+    elif client_optimizer not in (None, "sgd"):
         raise Error(
             f"client_optimizer is {client_optimizer!r}, but {name} defines the clients' steps "
             "itself; leave client_optimizer out"

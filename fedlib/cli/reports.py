@@ -28,16 +28,10 @@ def list_(
 
     every = {
         "tasks": {
-            **{
-                n: {"papers": papers, "about": about}
-                for n, (_, papers, about) in tasks.TASKS.items()
-            },
-            **{n: {"papers": "", "about": place} for n, place in tasks.NAMES.brought().items()},
+            name: {"papers": papers, "about": about}
+            for name, (_, papers, about) in tasks.TASKS.items()
         },
-        "algorithms": {
-            **{n: {"about": _first_line(method)} for n, method in algorithms.METHODS.items()},
-            **{n: {"about": place} for n, place in algorithms.NAMES.brought().items()},
-        },
+        "algorithms": {n: {"about": _first_line(m)} for n, m in algorithms.METHODS.items()},
         "data": {
             name: {
                 "about": card.get("title", "(its card is broken)")

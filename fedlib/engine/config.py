@@ -102,7 +102,7 @@ class Settings(TypedDict, total=False):
 @checked
 def configure(
     task: Task,
-    algorithm: str | Algorithm,
+    algorithm: str | Algorithm | type[Algorithm],
     *,
     rounds: int | None = None,
     seed: int | Mapping[str, int] = 0,
@@ -187,14 +187,12 @@ def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> N
                 )
 
 
-def _method(task: Task, algorithm: str | Algorithm, given: dict[str, Any]) -> tuple[str, Algorithm]:
-    if isinstance(algorithm, Algorithm):
-        if given:
-            raise Error(
-                f"overrides {sorted(given)} do not apply to a composed method; set its parts "
-                f"(overrides may hold {', '.join(TRAINING_KEYS)})"
-            )
-        return type(algorithm).__name__, algorithm
+def _method(
+    task: Task, algorithm: str | Algorithm | type[Algorithm], given: dict[str, Any]
+) -> tuple[str, Algorithm]:
+    if not isinstance(algorithm, str):
+        method = algorithms.build(algorithm, **given)
+        return type(method).__name__, method
     own = task.hyperparameters.get(algorithm, {})
     return algorithm, named_method(algorithm, given, own, task.client_hyperparameters)
 
@@ -215,13 +213,13 @@ def named_method(
         Error: an unknown name or key, or a value out of its range.
     """
     given = dict(overrides)
-    optimizer = given.get("client_optimizer", "sgd")
+    optimizer: Any = given.get("client_optimizer")
     known = algorithms.hyperparameters(name, optimizer)
     if optimizer == "sgd" and "client_optimizer" not in known:
         # Methods that define the clients' steps take plain ones, and may be told so.
         given.pop("client_optimizer", None)
     for key in given:
-        if key == "client_lr" and key not in known and optimizer != "sgd":
+        if key == "client_lr" and key not in known and optimizer not in (None, "sgd"):
             raise Error(
                 f"client_lr is {given[key]!r}, but client_optimizer {optimizer!r} finds its own "
                 "step sizes; leave client_lr out"

@@ -36,7 +36,7 @@ class Execution(TypedDict, total=False):
 @checked
 def run(
     task: Task,
-    algorithm: str | Algorithm,
+    algorithm: str | Algorithm | type[Algorithm],
     *,
     rounds: int | None = None,
     seed: int | Mapping[str, int] = 0,
@@ -56,7 +56,8 @@ def run(
     Args:
         task: from :func:`fedlib.load_task`, :func:`fedlib.quadratic_task`, or your own
             :class:`fedlib.Task`.
-        algorithm: a name from :func:`fedlib.list_algorithms`, or a method composed by hand.
+        algorithm: a name from :func:`fedlib.list_algorithms`, ``"MODULE:NAME"`` of yours, a method
+            composed by hand, or a class derived from :class:`fedlib.Algorithm`.
         rounds: default the task's.
         seed: of initialisation, client sampling and batches; a dict with keys ``init``,
             ``sampling``, ``batches`` sets them apart. The partition's seed belongs to the task.
@@ -112,7 +113,7 @@ def run(
 @checked
 def grid(
     task: Task,
-    algorithm: str,
+    algorithm: str | Algorithm | type[Algorithm],
     *,
     rounds: int | None = None,
     seed: Seeds = 0,

@@ -104,7 +104,12 @@ class Store:
     # ---------------------------------------------------------------- asking for runs
 
     @checked
-    def run(self, task: Task, algorithm: str | Algorithm, **keywords: Unpack[Keywords]) -> History:
+    def run(
+        self,
+        task: Task,
+        algorithm: str | Algorithm | type[Algorithm],
+        **keywords: Unpack[Keywords],
+    ) -> History:
         """One run, from disk if it is there, else trained and stored.
 
         Args:
@@ -186,7 +191,9 @@ class Store:
         return self._answer(configured, keep_params, refresh, dict(execution))
 
     @checked
-    def grid(self, task: Task, algorithm: str, **keywords: Any) -> pd.DataFrame:
+    def grid(
+        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Any
+    ) -> pd.DataFrame:
         """As :func:`fedlib.grid`, answered from disk where possible; every cell is stored as a run.
 
         Args:

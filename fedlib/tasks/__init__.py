@@ -1,17 +1,17 @@
-"""Tasks by name: the papers', and those that users bring."""
+"""Tasks by name: the papers', and those that users bring as ``MODULE:FUNCTION``."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from fedlib.arguments import Seed, checked
-from fedlib.errors import Failure, first_line
-from fedlib.plugins import Function, Names
+from fedlib.arguments import Seed, brought, called, checked, shown
+from fedlib.errors import Error, Failure, first_line
 from fedlib.task import ClientData, Task
-from fedlib.tasks import users
 from fedlib.tasks.imported import image_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared, require_preset
 from fedlib.tasks.quadratic import quadratic_task
@@ -44,12 +44,10 @@ TASKS: dict[str, tuple[str, str, str]] = {
     "ag_news": ("news", "delta_sgd", "AG News, Dirichlet over 50 clients, DistilBERT"),
     "dbpedia": ("news", "delta_sgd", "DBpedia, Dirichlet over 50 clients, DistilBERT"),
 }
-NAMES = Names("task", TASKS)
 # Stored as floats, however they are given: 1 and 1.0 are the same run.
 FLOATS = ("alpha", "beta", "width", "l2")
 
 __all__ = [
-    "NAMES",
     "PRESETS",
     "TASKS",
     "ClientData",
@@ -57,38 +55,8 @@ __all__ = [
     "image_task",
     "load_task",
     "quadratic_task",
-    "register_task",
     "text_task",
 ]
-
-
-@checked
-def register_task(name: str, function: Function) -> None:
-    """Make a task of your own known by a name, as those of fedlib are.
-
-    :func:`fedlib.load_task` then takes the name, with the function's arguments as options, and
-    :func:`fedlib.list_tasks` has it; as long as this Python runs. The command line takes
-    ``MODULE:FUNCTION`` instead, and names that an installed package declares; see
-    :mod:`fedlib.plugins`.
-
-    Args:
-        name: letters, digits, ``_`` and ``-``; one that was registered before is replaced.
-        function: makes the :class:`fedlib.Task`. Where it has arguments ``preset``, ``seed`` or
-            ``data_root``, it gets those of :func:`fedlib.load_task`.
-
-    Raises:
-        Error: a name of fedlib's.
-
-    Example:
-        >>> import fedlib
-        >>> def line(slope: float = 1.0) -> Task:
-        ...     return fedlib.quadratic_task([[[slope]]], [[1.0]])
-        >>> fedlib.register_task("line", line)
-        >>> len(fedlib.load_task("line", slope=2.0).train), "line" in fedlib.list_tasks()
-        (1, True)
-        >>> del NAMES.registered["line"]
-    """
-    NAMES.register(name, function)
 
 
 def defaults(name: str, preset: str = "paper") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -151,7 +119,8 @@ def load_task(
 
     Args:
         name: from :func:`fedlib.list_tasks`, or ``"module:function"``: a function of yours that
-            makes a :class:`fedlib.Task`; see :func:`fedlib.register_task`.
+            makes a :class:`fedlib.Task`. Where it has arguments ``preset``, ``seed`` or
+            ``data_root``, it gets these.
         preset: ``"quick"`` (a small problem of the same kind), ``"laptop"`` (the paper's protocol,
             cut where two cores demand it; the paper's own settings where they do not) or
             ``"paper"``.
@@ -172,7 +141,8 @@ def load_task(
     """
     require_preset(preset)
     if name not in TASKS:
-        return users.made(name, NAMES.find(name), preset, seed, data_root, options)
+        usual = {"preset": preset, "seed": seed, "data_root": data_root}
+        return _made(name, brought("task", name, TASKS), usual, options)
     module, asked, preset = _module(name), preset, scale(name, preset)
     values = chosen(module, name, preset, options)
     own = {key: value for key, value in values.items() if key not in RUN}
@@ -193,4 +163,40 @@ def load_task(
     for setting in RUN:
         if setting in values:
             setattr(task, setting, values[setting])
+    return task
+
+
+def _made(name: str, function: Any, usual: Mapping[str, Any], options: Mapping[str, Any]) -> Task:
+    """The task that a user's function makes.
+
+    Args:
+        name: ``MODULE:FUNCTION``.
+        usual: preset, seed and data root, given to the function where it has such arguments.
+        options: its other arguments.
+
+    Raises:
+        Error: an option that it does not have or needs, a preset though it has none, or it fails or
+            gives something else.
+    """
+    what = f"task {name!r}"
+    if not callable(function):
+        raise Error(f"{what} is {shown(function)}; it must be a function that makes a fedlib.Task")
+    signature = inspect.signature(function)
+    if usual["preset"] != "quick" and "preset" not in signature.parameters:
+        raise Error(f"preset is {usual['preset']!r}, but {what} has no presets; leave it out")
+    given = {key: value for key, value in usual.items() if key in signature.parameters}
+    given.update(options)
+    try:
+        signature.bind(**given)
+    except TypeError as problem:
+        raise Error(f"{what}, {function.__name__}{signature}: {problem}") from None
+    task = called(what, function, **given)
+    if not isinstance(task, Task):
+        raise Error(f"{what} gives {shown(task)}; it must return a fedlib.Task")
+    # It says with what it was made, as far as numbers and words do.
+    plain = {key: each for key, each in given.items() if isinstance(each, (bool, int, float, str))}
+    plain.pop("data_root", None)
+    for field in ("preset", "seed"):
+        setattr(task, field, plain.pop(field, getattr(task, field)))
+    task.options = {**plain, **task.options}
     return task

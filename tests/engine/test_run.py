@@ -70,16 +70,6 @@ def test_cuda_without_a_gpu_is_one_clear_line(task: fedlib.Task) -> None:
         fedlib.run(task, "fedavg", rounds=1, device="cuda")
 
 
-def test_overrides_of_a_composed_method_are_refused_unless_they_are_the_engines(
-    task: fedlib.Task,
-) -> None:
-    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.1), server=fedlib.server.Adam(lr=1e-3))
-    with pytest.raises(fedlib.Error, match="do not apply to a composed method"):
-        fedlib.run(task, method, rounds=1, overrides={"client_lr": 0.1})
-    history = fedlib.run(task, method, rounds=1, overrides={"local_steps": 2})
-    assert history.config.local_steps == 2
-
-
 def test_a_composition_equals_the_named_method(task: fedlib.Task) -> None:
     method = fedlib.FedOpt(client=fedlib.SGD(lr=0.03), server=fedlib.server.Yogi(lr=0.01, tau=1e-2))
     named = {"client_lr": 0.03, "server_lr": 0.01, "tau": 1e-2, "beta1": 0.9, "beta2": 0.99}

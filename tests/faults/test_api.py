@@ -142,13 +142,14 @@ def calls(folder: Path) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             fedlib.clients_for_budget,
             {"method": fedlib.FedOpt(), "budget": 40.0},
         ),
-        "build": (algorithms.build, {"name": "fedadam", "client_lr": 0.1, "bias_correction": True}),
+        "build": (
+            algorithms.build,
+            {"algorithm": "fedadam", "client_lr": 0.1, "bias_correction": True},
+        ),
         "hyperparameters": (
             algorithms.hyperparameters,
-            {"name": "fedadam", "client_optimizer": "sgdm"},
+            {"algorithm": "fedadam", "client_optimizer": "sgdm"},
         ),
-        "register": (algorithms.register, {"name": "mine", "algorithm": fedlib.FedOpt()}),
-        "register_task": (tasks.register_task, {"name": "mine", "function": task}),
         "base.make": (fedlib.base.make, {"name": "adam", "beta1": 0.9, "momentum": 0.9}),
         "by_user": (partition.by_user, {"user_codes": LABELS}),
         "dirichlet": (partition.dirichlet, {**SKEWED, "proportions": np.ones((2, 3))}),
