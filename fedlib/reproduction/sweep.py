@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tqdm import tqdm
@@ -23,9 +20,6 @@ from fedlib.results.archives import write_archive
 from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
-
-# Seconds; an estimate needs no second round of such a program.
-LONG_ROUND = 2.0
 
 
 def plans(
@@ -58,71 +52,6 @@ def plans(
     for name, requests in every.items():
         every[name] = [one for one in requests if not parts or one.part in parts]
     return {name: requests for name, requests in every.items() if requests}
-
-
-def estimated_hours(
-    groups: Sequence[RunGroup],
-    preset: str,
-    data_root: Path | None = None,
-    quiet: bool = False,
-    **execution: Any,
-) -> float:
-    """How long the missing runs of some programs will take here, from timed rounds.
-
-    Of each kind of program (task with its options, algorithm, number of runs) one is trained for a
-    round, or for a few more: that tells what a round, an evaluation and the rest take.
-
-    Args:
-        quiet: no progress bar; otherwise there is one on a terminal.
-        execution: ``device``, ``backend``; see :func:`fedlib.run`.
-    """
-    load, seconds = _loader(data_root), 0.0
-    kinds: dict[str, tuple[float, float, float]] = {}
-    missing = [group for group in groups if group.missing]
-    for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
-        wanted = [r for r, there in zip(group.requests, group.stored, strict=True) if not there]
-        first = wanted[0]
-        task = load(first.task, **first.task_options(preset))
-        options = {key: value for key, value in first.options.items() if key != "seed"}
-        kind = task_key(first.task, {**options, "algorithm": first.algorithm, "runs": len(wanted)})
-        if kind not in kinds:
-            kinds[kind] = _timed(wanted, preset, load, **execution)
-        rest, a_round, evaluation = kinds[kind]
-        rounds = task.rounds if first.rounds is None else first.rounds
-        evaluations = rounds / (first.eval_every or rounds)
-        seconds += rest + rounds * a_round + evaluations * evaluation
-    return seconds / 3600
-
-
-def _timed(
-    requests: Sequence[Request], preset: str, load: Callable[..., Task], **execution: Any
-) -> tuple[float, float, float]:
-    """Seconds of a program besides its rounds, of a round, and of an evaluation.
-
-    From the first round, which also has to reserve memory; from five more where that is short.
-    """
-
-    def train(rounds: int) -> tuple[float, float, float]:
-        """Seconds of all, of the rounds, and of the evaluation after the last one."""
-        short = [replace(request, rounds=rounds, eval_every=rounds) for request in requests]
-        begun = time.perf_counter()
-        with TemporaryDirectory() as folder:
-            store = Store(folder, published=[])
-            histories = answer(store, short, preset, load, progress=False, **execution)
-        spent = time.perf_counter() - begun
-        # Runs that do not fit into memory together train in parts, which all count.
-        in_rounds = training = 0.0
-        for meta in (history.meta for history in histories):
-            in_rounds += rounds * meta["seconds_per_round"] / meta["configurations"]
-            training += meta["seconds"] / meta["configurations"]
-        return spent, in_rounds, max(0.0, training - in_rounds)
-
-    whole, first, evaluation = train(1)
-    rest = max(0.0, whole - first - evaluation)
-    if first > LONG_ROUND:
-        return rest, first, evaluation
-    _, six, evaluation = train(6)
-    return rest, max(0.0, six - first) / 5, evaluation
 
 
 def train(

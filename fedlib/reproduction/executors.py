@@ -1,0 +1,126 @@
+"""The shards of a sweep as processes: of this machine, or as jobs of a Slurm array.
+
+The store is the queue: a shard that was killed is started again and goes on from the stored runs
+and its checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from fedlib import paths
+from fedlib.errors import Error, Failure, require
+from fedlib.reproduction.answers import RunGroup
+from fedlib.results.store import Store
+
+# Options of sbatch that would break what a job stands for here.
+OURS = ("array", "chdir", "error", "open-mode", "output", "parsable", "signal", "wait", "wrap")
+# What Slurm sends a job two minutes before its time is over: what it has begun is saved (SIGTERM),
+# and it waits in the queue again. Cancelled or preempted it is saved, too.
+SCRIPT = """
+# As many threads as the job has cores, bound to them or not.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_ON_NODE}"
+trap 'kill "$run"; wait "$run"; exit' TERM
+trap 'kill "$run"; wait "$run"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
+"""
+
+
+def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int, store: Store,
+          quiet: bool) -> bool:  # fmt: skip
+    """Compute every shard in a process of its own, with a line of progress each on a terminal.
+
+    Args:
+        words: the sweep's command line after ``fedlib``, without a shard.
+        gpus: of this machine, for a shard each; 0: the shards share the cores.
+
+    Returns:
+        whether all of them ended well; those that did not have said why.
+    """
+    count, processes, bars = len(shards), [], []
+    threads = {} if gpus else {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
+    try:
+        for place, groups in enumerate(shards):
+            command = [sys.executable, "-m", "fedlib", *words, f"--shard={place + 1}/{count}"]
+            command += [f"--device=cuda:{place}"] if gpus else []
+            environment = {**os.environ, **threads}
+            processes.append(
+                subprocess.Popen([*command, "--json"], stdout=subprocess.DEVNULL, env=environment)
+            )
+            named = {"desc": f"shard {place + 1}/{count}", "position": place, "unit": "program"}
+            bars.append(tqdm(total=len(groups), disable=quiet or None, dynamic_ncols=True, **named))
+        while any(process.poll() is None for process in processes):
+            time.sleep(0.5)
+            for bar, groups in zip(bars, shards, strict=True) if not quiet else ():
+                bar.update(sum(all(map(store.has, group.digests)) for group in groups) - bar.n)
+    finally:
+        for process in processes:
+            process.terminate()  # of those that still run: they leave a checkpoint
+        statuses = [process.wait() for process in processes]
+        for bar in bars:
+            bar.close()
+    return not any(statuses)
+
+
+def script(words: Sequence[str], jobs: int, store: Path, options: Mapping[str, str]) -> str:
+    """The script of a Slurm array in which every job computes a shard of a sweep.
+
+    Args:
+        words: the sweep's command line after ``fedlib``, without a shard.
+        store: the run store's folder; the jobs' logs lie in its ``.slurm``.
+        options: of ``sbatch``, such as ``{"partition": "gpu", "exclusive": "true"}``; an option
+            that is ``"true"`` is written without a value.
+
+    Raises:
+        Error: an option that is none or that is set here.
+    """
+    given = {key.replace("_", "-"): value for key, value in options.items()}
+    for key, value in given.items():
+        if key in OURS:
+            raise Error(f"--slurm {key} is set by fedlib; leave it out")
+        allowed = "KEY=VALUE, an option of sbatch by its long name, for instance partition=gpu"
+        sound = re.fullmatch("[a-z][a-z0-9-]+", key) and value and value.isprintable()
+        require(bool(sound), "--slurm", f"{key}={value}", allowed)
+    given = {"job-name": "fedlib-sweep", "requeue": "true", **given, "array": f"1-{jobs}"}
+    given |= {"chdir": str(paths.project_root()), "open-mode": "append", "signal": "B:USR1@120"}
+    given["output"] = str((store / ".slurm").resolve()).replace("%", "%%") + "/%A_%a.log"
+    lines = [
+        f"#SBATCH --{key}" + (f"={shlex.quote(value)}" if value != "true" else "")
+        for key, value in given.items()
+    ]
+    command = shlex.join([sys.executable, "-m", "fedlib", *words])
+    run = f'{command} --shard "$SLURM_ARRAY_TASK_ID/{jobs}" &\nrun=$!\nwait "$run"\n'
+    return "\n".join(["#!/bin/bash", *lines]) + SCRIPT + run
+
+
+def submit(text: str, store: Path) -> str:
+    """Hand a script to Slurm.
+
+    Returns:
+        the array's job id.
+
+    Raises:
+        Failure: there is no ``sbatch`` here, or it does not take the script; with what it says.
+    """
+    try:
+        (store / ".slurm").mkdir(parents=True, exist_ok=True)
+        answer = subprocess.run(
+            ["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=120
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise Failure(
+            f"sbatch cannot be asked: {problem}; submit where Slurm is, or start the shards "
+            "yourself with --shard I/N"
+        ) from None
+    if answer.returncode:
+        lines = [line.split("error: ", 1)[-1] for line in answer.stderr.splitlines()]
+        raise Failure(f"Slurm did not take the jobs: {'; '.join(lines) or 'sbatch says nothing'}")
+    return answer.stdout.split(";")[0].strip()
