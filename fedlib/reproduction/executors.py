@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tqdm import tqdm
@@ -62,8 +63,11 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
             for bar, groups in zip(bars, shards, strict=True) if not quiet else ():
                 bar.update(sum(all(map(store.has, group.digests)) for group in groups) - bar.n)
     finally:
-        for process in processes:
-            process.terminate()  # of those that still run: they leave a checkpoint
+        while any(process.poll() is None for process in processes):
+            for process in processes:
+                process.terminate()  # it leaves a checkpoint; one signal may get lost
+            with suppress(subprocess.TimeoutExpired):
+                processes[-1].wait(10)
         statuses = [process.wait() for process in processes]
         for bar in bars:
             bar.close()
