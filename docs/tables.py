@@ -208,7 +208,7 @@ def figures_table() -> str:
 
 
 def laptop_table(paper: str) -> str:
-    """A row per notebook of a paper's experiments: what its preset laptop cuts."""
+    """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
     makers = {maker for entry in entries() if entry.paper == paper for maker in _makers(entry)}
     rows = []
     for name, wanted in plans((), "laptop", 0, {}).items():

@@ -1,4 +1,4 @@
-"""Notebook kernels that are forked from a process which has PyTorch and fedlib imported already.
+"""Notebook kernels that are forked from a server which has PyTorch and fedlib imported already.
 
 Importing them takes longer than most notebooks need for the rest. A forked kernel is as fresh as
 one that was started: it shares imported modules, no variables, and ends with its notebook.
@@ -14,10 +14,11 @@ import signal
 import sys
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver, resource_tracker
-from typing import Any
+from typing import Any, ClassVar
 
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
@@ -26,73 +27,25 @@ from jupyter_client.provisioning import LocalProvisioner
 # Elsewhere system libraries start threads of their own, and a fork may hang.
 CAN_FORK = sys.platform == "linux"
 # What the kernels find imported; fedlib.notebook brings the rest.
-WARM = (
+WARM = [
     "fedlib.notebook",
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_pdf",
-    "papermill",
     "sklearn.datasets",  # for a stand-in
-)
-# Read by OpenMP when PyTorch is loaded.
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+]
 # An argument of a kernel: what fails is told by the notebook, and its sockets are this machine's.
 QUIET = f"--IPKernelApp.log_level={logging.CRITICAL}"
 
 
-def processes(several: bool = True) -> Any:
-    """Makes processes with one thread for PyTorch and, where they can be forked, warm imports.
-
-    Args:
-        several: otherwise for one process at a time, which has as many threads as this one.
-
-    Returns:
-        a context of ``multiprocessing``; all contexts of a process share what they fork from.
-    """
-    if not CAN_FORK:
-        return multiprocessing.get_context("spawn")
-    if not several:
-        return multiprocessing.get_context("fork")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(WARM))
-    # It keeps this mask: an interrupt is for the one who waits, see obedient().
+def start_server() -> None:
+    """Start what the kernels are forked from, with this environment and deaf to interrupts."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(WARM)
     resource_tracker.ensure_running()  # otherwise the server starts it, and that lifts the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with environment(ONE_THREAD):
-            forkserver.ensure_running()
+        forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return context
-
-
-def obedient() -> None:
-    """To be called first in a process of :func:`processes`.
-
-    It ends when the one who waits for it terminates it, or has been killed. The terminal's
-    interrupt, which reaches both, would tear it out of Jupyter's event loop instead, which says so
-    at length.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if CAN_FORK:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-
-
-def _follow(parent: int) -> None:
-    """End this process when its parent has ended."""
-    connection.wait([parent])
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def deaf() -> None:
-    """To be called first in a thread that makes processes of :func:`processes`: no interrupt can
-    come before they are obedient.
-    """
-    if CAN_FORK:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 @contextmanager
@@ -110,8 +63,26 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-class ForkedKernelManager(AsyncKernelManager):
-    """Starts its kernel as a fork of this process; everything else is Jupyter's."""
+class KernelManager(AsyncKernelManager):
+    """Jupyter's; its kernels can all be killed at once."""
+
+    made: ClassVar[weakref.WeakSet[KernelManager]] = weakref.WeakSet()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.made.add(self)
+
+    @classmethod
+    def kill_all(cls) -> None:
+        """End all kernels that run."""
+        for manager in list(cls.made):
+            process = getattr(manager.provisioner, "process", None)
+            if process is not None:
+                process.kill()
+
+
+class ForkedKernelManager(KernelManager):
+    """Has its kernel forked from the server."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -123,9 +94,11 @@ class ForkedKernelManager(AsyncKernelManager):
 
 class _Forked(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        fork = multiprocessing.get_context("fork")
+        context = multiprocessing.get_context("forkserver")
         manager: Any = self.parent
-        process = fork.Process(target=_kernel, args=(manager.connection_file, kwargs["env"]))
+        process = context.Process(
+            target=_kernel, args=(manager.connection_file, kwargs["env"], kwargs["cwd"])
+        )
         process.start()
         self.process: Any = _Process(process)
         self.pid = self.pgid = process.pid
@@ -138,8 +111,8 @@ class _Process:
     stdin = stdout = stderr = None
 
     def __init__(self, process: Any) -> None:
-        self._process = process
-        self.pid = process.pid
+        self._process, self.pid = process, process.pid
+        self.terminate, self.kill = process.terminate, process.kill
 
     def poll(self) -> int | None:
         return self._process.exitcode
@@ -151,20 +124,23 @@ class _Process:
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        self._process.terminate()
 
-    def kill(self) -> None:
-        self._process.kill()
-
-
-def _kernel(connection_file: str, environment: Mapping[str, str]) -> None:
+def _kernel(connection_file: str, environment: Mapping[str, str], folder: str) -> None:
     """What ``python -m ipykernel_launcher -f connection_file`` does, in this process."""
     from ipykernel.kernelapp import IPKernelApp
 
     os.setsid()  # as a started kernel: the terminal's interrupt is for the one who waits
-    asyncio.set_event_loop(asyncio.new_event_loop())  # the other one is the parent's
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.chdir(folder)
+    asyncio.set_event_loop(asyncio.new_event_loop())
     os.environ.clear()
     os.environ.update(environment)
-    parent = f"--IPKernelApp.parent_handle={os.getppid()}"  # it ends with its parent
-    IPKernelApp.launch_instance(["-f", connection_file, parent, QUIET])
+    threading.Thread(target=_follow, daemon=True).start()
+    IPKernelApp.launch_instance(["-f", connection_file, QUIET])
+
+
+def _follow() -> None:
+    """End this process when the one that asked for it has ended, however it did."""
+    parent = multiprocessing.parent_process()
+    connection.wait([parent.sentinel] if parent else [])
+    os._exit(1)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedlib import files, plans
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import require, unknown
 from fedlib.paths import data_root, figures_root, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
@@ -151,63 +150,29 @@ def reproduce(
     for folder in (output, data_root() / "runs", figures_root()):
         files.require_writable(folder)
     late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
-    context = kernels.processes(several=jobs > 1)
-    manager = kernels.ForkedKernelManager if kernels.CAN_FORK and jobs > 1 else None
-    # A thread only waits for a notebook's own process.
-    pool = ThreadPoolExecutor(min(jobs, len(work)), initializer=kernels.deaf)
-    running: set[Any] = set()
-    stopped = threading.Event()
-
-    execute = partial(_in_own_process, context, running, stopped, manager)
-    try:
-        for group in ([task for task in work if task not in late], late):
-            for future in [pool.submit(execute, *task) for task in group]:
-                yield future.result()
-    finally:
-        stopped.set()
-        for process in running.copy():
-            process.terminate()
-        pool.shutdown(cancel_futures=True)
-        if output.is_dir():
-            files.clean(output)  # what those were writing
-
-
-def _in_own_process(
-    context: Any, running: set[Any], stopped: threading.Event, manager: Any, *task: Any
-) -> Executed:
-    receive, send = context.Pipe(duplex=False)
-    environment = {**os.environ, **(kernels.ONE_THREAD if manager else {})}
-    process = context.Process(target=_send, args=(send, environment, *task, manager))
-    process.start()
-    running.add(process)
-    if stopped.is_set():
-        process.terminate()
-    send.close()
-    try:
-        result = receive.recv()
-    except EOFError:
-        result = None
-    process.join()
-    running.remove(process)
-    if result is None:
-        raise Error(
-            f"{task[0].stem}: its process ended with exit status {process.exitcode}; run again, "
-            "with fewer jobs if memory is short"
-        )
-    if isinstance(result, Exception):
-        raise result
-    return result  # type: ignore[no-any-return]
-
-
-def _send(send: Any, environment: Mapping[str, str], *task: Any) -> None:
-    """In the notebook's process: execute it and send what became of it."""
-    kernels.obedient()
-    os.environ.clear()
-    os.environ.update(environment)
-    try:
-        send.send(_execute(*task))
-    except Exception as problem:
-        send.send(problem)
+    early = [task for task in work if task not in late]
+    forked = kernels.CAN_FORK and jobs > 1
+    manager = kernels.ForkedKernelManager if forked else kernels.KernelManager
+    execute = partial(_execute, manager=manager, stopped=(stopped := threading.Event()))
+    # A thread only waits for its notebook's kernel.
+    pool = ThreadPoolExecutor(min(jobs, len(work)))
+    futures: list[Future[Executed]] = []
+    variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
+    with kernels.environment(variables):
+        if forked:
+            kernels.start_server()
+        try:
+            for group in (early, late):
+                futures = [pool.submit(execute, *task) for task in group]
+                for future in futures:
+                    yield future.result()
+        finally:
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            while wait(futures, timeout=0.2).not_done:
+                kernels.KernelManager.kill_all()
+            if output.is_dir():
+                files.clean(output)  # what those were writing
 
 
 def _execute(
@@ -215,40 +180,40 @@ def _execute(
     target: Path,
     values: Mapping[str, Any],
     log: bool,
-    manager: type[kernels.ForkedKernelManager] | None,
+    manager: type[Any],
+    stopped: threading.Event,
 ) -> Executed:
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     started, error = time.perf_counter(), None
-    with (
-        kernels.environment({"FEDLIB_PRESET": str(values["preset"])}),
-        files.replacing(target) as aside,
-    ):
+    with files.replacing(target) as aside:
         execute = partial(
             papermill.execute_notebook,
             str(notebook),
             str(aside),
             parameters=dict(values),
             kernel_name="python3",
-            cwd=str(notebook.parent),
             progress_bar=False,
             log_output=log,
             execution_timeout=CELL_SECONDS,
             extra_arguments=[kernels.QUIET],
-            **({} if manager is None else {"kernel_manager_class": manager}),
+            kernel_manager_class=manager,
+            resources={"metadata": {"path": str(notebook.parent)}},
         )
         try:
-            _with_a_kernel(execute)
+            _with_a_kernel(execute, stopped)
         except PapermillExecutionError as failure:
             error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
         except DeadKernelError:
+            if stopped.is_set():
+                raise
             error = "its kernel died; if memory was short, run fewer notebooks at once"
     return Executed(notebook.stem, target, time.perf_counter() - started, error)
 
 
-def _with_a_kernel(execute: Callable[[], Any]) -> None:
+def _with_a_kernel(execute: Callable[[], Any], stopped: threading.Event) -> None:
     """Execute a notebook; again, if its kernel ended before the first cell.
 
     Jupyter chooses a kernel's ports before the kernel opens them, and another program may open one
@@ -264,6 +229,6 @@ def _with_a_kernel(execute: Callable[[], Any]) -> None:
             execute()
             return
         except RuntimeError as problem:
-            if NOT_STARTED not in str(problem):
+            if stopped.is_set() or NOT_STARTED not in str(problem):
                 raise
     raise DeadKernelError(NOT_STARTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -49,7 +50,9 @@ def fedlib(
     report = watched.with_name(f"{watched.name}.report")
     counted = watched.with_name(f"{watched.name}.moments")
     counted.unlink(missing_ok=True)
-    process = kernels.processes().Process(
+    with kernels.environment({"OMP_NUM_THREADS": "1"}):
+        kernels.start_server()
+    process = multiprocessing.get_context("forkserver").Process(
         target=_command, args=(list(words), dict(environment), watched, moment, report, counted)
     )
     process.start()

@@ -86,8 +86,7 @@ def lines() -> Iterator[list[str]]:
 def nothing_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither training, nor notebooks, nor timing: only what comes before."""
     monkeypatch.setattr(engine, "execute", _refuse)
-    monkeypatch.setattr(reproduce, "_in_own_process", _refuse)
-    monkeypatch.setattr("fedlib.reproduction.kernels.processes", lambda several: None)
+    monkeypatch.setattr(reproduce, "_execute", _refuse)
     monkeypatch.setattr("fedlib.engine.program.Program.__init__", _refuse)
 
 

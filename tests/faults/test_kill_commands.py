@@ -29,7 +29,7 @@ COMMANDS = {
     "run": ["run", "synthetic", "scaffold", "--rounds=5", "--option=clients=5"],
     "sweep": ["sweep", "23_fair_synthetic", "-p", "rounds=2"],
     "import": ["data", "import", "own", "own.npz", "--overwrite"],
-    "reproduce": ["reproduce", "99_tiny", "--output", "executed"],
+    "reproduce": ["reproduce", "99_tiny", "--output", "executed", "--jobs=2"],
 }
 KILLS = {"run": 40, "sweep": 20, "import": 30, "reproduce": 10}
 FEW = {"run": 2, "sweep": 1, "import": 2, "reproduce": 1}

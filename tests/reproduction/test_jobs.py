@@ -1,6 +1,7 @@
 """Several notebooks at once: results come in order, and what reads the others comes last."""
 
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def test_a_kernel_whose_port_is_taken_is_started_again(
         monkeypatch.setattr(Robbed, "taken", other.getsockname()[1])
         monkeypatch.setattr(Robbed, "robberies", robberies)
         target = tmp_path / "executed.ipynb"
-        done = reproduce._execute(path, target, {"preset": "quick"}, False, Robbed)
+        done = reproduce._execute(
+            path, target, {"preset": "quick"}, False, Robbed, threading.Event()
+        )
     assert Robbed.robberies == 0
     assert (done.error is None) if error is None else done.error.startswith(error)
 
