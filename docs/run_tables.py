@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from math import isfinite, isnan, nan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,21 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.paths import project_root
-from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST, by_work
-from fedlib.reproduction.adafedadam.runs import FIVE
+from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
+from fedlib.reproduction.adafedadam.runs import DRAWN_EPOCHS, FIVE
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.delta_sgd.runs import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
-from fedlib.reproduction.evidence import winners
+from fedlib.reproduction.evidence import MEAN, winners
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TABLES_1
-from fedlib.reproduction.fedopt.tuning_claims import settled
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
-from fedlib.reproduction.mime.claims import RIVALS, chosen, rounds_of
+from fedlib.reproduction.mime.ablation import line_of
+from fedlib.reproduction.mime.claims import RIVALS, lines, reached
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
 from fedlib.results import reading
 from fedlib.results.archives import open_archive
+from fedlib.results.selection import late
 from fedlib.results.store import Store
 
 # The methods of FedOpt's Figure 1.
@@ -83,16 +84,15 @@ def ablation_table() -> str:
     """Mime's ablation on FEMNIST, the published runs of the preset laptop: a row a line, fastest
     first, each at its best setting.
     """
-    lines = chosen(laptop_runs("38_mime_ablation"))
+    histories = laptop_runs("38_mime_ablation")
+    needed = reached(lines(histories)).xs(MEAN, axis=1, level="round").iloc[:, 0]
     rows = []
-    for name, (run,) in lines.items():
-        if not name.startswith("mu "):  # of FedProx the best stands for all
-            (reached,) = rounds_of(lines, name)
-            needed = f"{reached:.0f}" if isfinite(reached) else "not in 100"
-            rate = f"{reading.hyperparameter(run, 'client_lr'):.2g}"
-            look = LINE_LOOKS.get(name) or style.look(name)
-            label = RIVALS.get(name, look.label)
-            rows.append((reached, (label, rate, needed, f"{100 * run.final():.1f}")))
+    for name, (run,) in winners(histories, line_of).items():
+        there = f"{needed[name]:.0f}" if needed[name] <= run.config.rounds else "not in 100"
+        rate = f"{reading.hyperparameter(run, 'client_lr'):.2g}"
+        look = LINE_LOOKS.get(name) or style.look(name)
+        label = RIVALS.get(name, look.label)
+        rows.append((needed[name], (label, rate, there, f"{100 * run.final():.1f}")))
     head = ("line", "client learning rate", "rounds to the target", "accuracy at the end")
     return markdown(head, [row for _, row in sorted(rows, key=lambda row: row[0])])
 
@@ -115,20 +115,24 @@ def work_table() -> str:
     """AdaFedAdam's unequal work on CIFAR-10, the published runs of the preset laptop: a row for
     even and one for drawn work, a column a method, average and worst 30 % in percent.
     """
-    runs = [run for run in laptop_runs("35_resource_heterogeneity") if run.config.algorithm in FIVE]
-    words = {"even": "two for all", "uneven": "one to three, drawn"}
+    runs = winners(laptop_runs("35_resource_heterogeneity"), _drawn_epochs, "algorithm")
+    words = {False: "two for all", True: "one to three, drawn"}
     rows = [
-        (words[kind], *(_average_and_worst(own[name][0]) for name in FIVE))
-        for kind, own in by_work(runs).items()
+        (text, *(_average_and_worst(runs[drawn, name][0]) for name in FIVE))
+        for drawn, text in words.items()
     ]
     return markdown(("local epochs", *(style.look(name).label for name in FIVE)), rows)
+
+
+def _drawn_epochs(run: History) -> bool:
+    return tuple(np.atleast_1d(run.config.local_epochs)) == DRAWN_EPOCHS
 
 
 def _average_and_worst(history: History) -> str:
     """The accuracies over the last rounds, ``"34.3 / 17.4"``."""
     if history.diverged is not None:
         return "diverged"
-    numbers = [100 * float(settled([history], name)[0]) for name in (AVERAGE, WORST)]
+    numbers = [100 * history.final(name, window=late(history)) for name in (AVERAGE, WORST)]
     return " / ".join(map(number, numbers))
 
 

@@ -17,10 +17,10 @@ import pandas as pd
 
 from docs import run_tables
 from docs.run_tables import compared, laptop_runs, markdown, number, published
-from fedlib import files
+from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
-from fedlib.reproduction.claims import overview
+from fedlib.reproduction.claims import NOT_PRINTED, in_words, overview
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
@@ -128,24 +128,30 @@ def scale_table(paper: str) -> str:
 
 @cache
 def verdicts() -> pd.DataFrame:
-    """A row per claim: source (the paper), where, claim, and the verdicts by what was run: quick,
-    fresh seeds, real data.
+    """A row per claim: id, source (the paper), where, claim, and the verdicts: print, quick, real
+    data.
     """
     frame = overview("laptop", "paper", store=published())
     paper, laptop = frame.pop("paper"), frame.pop("laptop")
     cut = ~laptop.isin([NOT_RUN, NOT_CLAIMED]) & (paper == NOT_RUN)
+    known = measured()
+    frame["quick"] = [known.get(id, NOT_CLAIMED) for id in frame["id"]]
     frame["real data"] = paper.where(~cut, CUT + laptop)
-    for place, (name, file) in enumerate(MEASURED.items(), 3):
-        known = _measured(file)
-        frame.insert(place, name, [known.get(text, NOT_CLAIMED) for text in frame["claim"]])
     return frame
 
 
 def claims_table(paper: str) -> str:
-    """A row per claim of a paper: where it stands, what it says, and the verdicts."""
-    frame = verdicts()
-    shown = frame[frame["source"] == paper].drop(columns="source")
-    return markdown(shown, shown.to_numpy())
+    """A row per claim of a paper: where it stands, its words, what is judged, and the verdicts."""
+    frame = verdicts().set_index("id")
+    rows = []
+    for claim in papers.claims():
+        if claim["paper"] == paper:
+            known, said = frame.loc[claim["id"]], claim["in_print"]
+            words = f"“{claim['quote']}” Judged: {claim['shows']}."
+            words += f" Except: {claim['except']}." if "except" in claim else ""
+            print_ = said if said.startswith(known["print"]) else f"{known['print']}: {said}"
+            rows.append((claim["where"], words, print_, known["quick"], known["real data"]))
+    return markdown(("where", "the claim", "in print", "quick", "real data"), rows)
 
 
 def verdicts_table() -> str:
@@ -153,8 +159,8 @@ def verdicts_table() -> str:
     frame = verdicts()
     rows = []
     for paper, part in frame.groupby("source", sort=False):
-        for name in (*MEASURED, "real data"):
-            words = part[name].str.replace("*", "").str.removeprefix(CUT)
+        for name in ("print", "quick", "real data"):
+            words = part[name].str.removeprefix(CUT)
             counts = [int(words.str.startswith(word).sum()) for word in VERDICTS]
             assert sum(counts) == len(part), f"unknown verdict among {list(words)}"
             rows.append((PAPERS[str(paper)], name, *map(str, counts)))
@@ -164,21 +170,13 @@ def verdicts_table() -> str:
 NOT_CLAIMED = "not claimed"
 # Before verdicts on runs of the laptop preset.
 CUT = "cut: "
-VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_CLAIMED)
-# Verdicts as they were measured and committed: on the notebooks' seeds, and on fresh ones.
-MEASURED = {"quick": "claims_quick.json", "fresh seeds": "claims_quick_seed_3.json"}
+VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
 
 
-def _measured(file: str) -> dict[str, str]:
-    """What a claim says -> its verdict on the quick preset."""
-    path = project_root() / "data" / "results" / file
-    words = {}
-    for claim in json.loads(path.read_text(encoding="utf-8"))["claims"]:
-        closest = min(claim["numbers"], key=lambda number: number["mean"], default=None)
-        margin = f" ({closest['mean']:+.3f} ± {closest['spread']:.3f})" if closest else ""
-        why = f": {claim['reason']}" if claim["reason"] and file == MEASURED["quick"] else ""
-        words[claim["says"]] = f"**{claim['verdict']}**{margin}{why}"
-    return words
+def measured() -> dict[str, str]:
+    """Claim -> its verdict on the published runs of the quick preset, in words."""
+    path = project_root() / "data" / "results" / "claims_quick.json"
+    return {claim["id"]: in_words(claim) for claim in json.loads(path.read_text(encoding="utf-8"))}
 
 
 def figures_table() -> str:

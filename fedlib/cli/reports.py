@@ -157,6 +157,9 @@ def claims(
         int, typer.Option(min=0, help="First seed; 0 is the notebooks', with which they were made.")
     ] = 0,
     device: Device = "auto",
+    on_print: Annotated[
+        bool, typer.Option("--printed", help="Judge the papers' printed numbers, not runs.")
+    ] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -164,28 +167,20 @@ def claims(
 
     The quick preset trains what is missing; the others' runs are long, and must be stored already.
     """
-    from platform import python_version
-
-    from fedlib.reproduction.claims import judge
+    from fedlib.reproduction.claims import chosen, judge, printed
     from fedlib.results import Store
-    from fedlib.results.files import provenance
 
     store = Store(store_root(data_root))
     train = preset == "quick" and not stored
     with Damage() as damage:
-        execution = {"device": device, "progress": not as_json}
-        verdicts = judge(ids or (), preset, store, seed=seed, train=train, **execution)
-    lines = [("claim", "verdict", "seeds", "rounds", "statement", "margin")]
-    for each in verdicts:
-        head = (each.id, each.verdict, str(each.seeds or "-"), str(each.rounds or "-"))
-        rows = [(number.text, number.margin) for number in each.statements]
-        lines += [
-            (*(head if not place else ("",) * 4), *row)
-            for place, row in enumerate(rows or [("", "")])
-        ]
+        if on_print:
+            verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
+        else:
+            execution = {"device": device, "progress": not as_json}
+            verdicts = judge(ids or (), preset, store, seed=seed, train=train, **execution)
     counts = Counter(each.verdict for each in verdicts)
     total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    text = f"{columns(lines)}\n\n{len(verdicts)} claims: {total}"
-    made = {"preset": preset, "seed": seed, "python": python_version(), **provenance()}
-    show({"made": made, "claims": [each.as_dict() for each in verdicts]}, as_json, text)
+    lines = [line for each in verdicts for line in (*each.words(), "")]
+    text = "\n".join([*lines, f"{len(verdicts)} claims: {total}"])
+    show([each.as_dict() for each in verdicts], as_json, text)
     damage.tell()

@@ -6,8 +6,10 @@ the paper's room, see :mod:`fedlib.reproduction.evidence`.
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -26,9 +28,7 @@ from fedlib.reproduction.evidence import (
     OPEN,
     Evidence,
     Missing,
-    Runs,
     Statement,
-    winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.matching import Index, Run, index, read, requested
@@ -44,14 +44,18 @@ EVIDENCE: dict[str, Evidence] = {
 }
 
 
+PRINTED, NOT_PRINTED = "print", "not printed"
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A claim as judged.
 
     Attributes:
-        id, paper, where, says, shows: of :func:`fedlib.papers.claims`.
-        verdict: ``"holds"``, ``"does not hold"``, ``"not resolved"`` or ``"not run"``.
-        preset: of the runs.
+        id, paper, where, quote, says, shows: of :func:`fedlib.papers.claims`.
+        verdict: ``"holds"``, ``"does not hold"``, ``"not resolved"``, ``"not run"`` or
+            ``"not printed"``.
+        preset: of the runs, or ``"print"``.
         statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
         seeds: how many, at least, behind a statement.
         rounds: of the longest run.
@@ -63,6 +67,7 @@ class Verdict:
     id: str
     paper: str
     where: str
+    quote: str
     says: str
     shows: str
     verdict: str
@@ -74,20 +79,19 @@ class Verdict:
     missing: tuple[str, ...] = ()
     reason: str = ""
 
+    def verdict_of(self, statement: Statement) -> str:
+        """A statement's verdict: printed numbers are taken as they stand."""
+        return statement.sign if self.preset == PRINTED else statement.verdict
+
     def frame(self) -> pd.DataFrame:
         """A row a statement: mean margin, spread and verdict."""
         return pd.DataFrame(
             [
-                (each.text, each.mean, each.spread, len(each.margins), each.verdict)
+                (each.text, each.mean, each.spread, len(each.margins), self.verdict_of(each))
                 for each in self.statements
             ],
             columns=["statement", "margin", "spread", "seeds", "verdict"],
         )
-
-    @property
-    def closest(self) -> Statement | None:
-        """The statement with the smallest margin; None if nothing was run."""
-        return min(self.statements, key=lambda statement: statement.mean, default=None)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the fields, with ``numbers`` in place of the statements."""
@@ -98,12 +102,26 @@ class Verdict:
                 "statement": statement.text,
                 "margins": list(statement.margins),
                 "mean": statement.mean,
-                "spread": statement.spread,
-                "verdict": statement.verdict,
+                "spread": None if math.isnan(statement.spread) else statement.spread,
+                "verdict": self.verdict_of(statement),
             }
             for statement in self.statements
         ]
         return {**plain, "numbers": numbers}
+
+    def words(self, statements: bool = True) -> list[str]:
+        """What is claimed, the verdict, its statements and the reason, in lines of 100."""
+        seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}, {self.rounds} rounds"
+        known = f" ({self.preset}: {seeds}; {', '.join(self.data)})" if self.rounds else ""
+        lines = [f"{self.id}: {self.says} {self.verdict.capitalize()}{known}."]
+        for each in self.statements if statements else ():
+            margin = f"{each.mean:+.3f}" if self.preset == PRINTED else each.margin
+            lines.append(f"  {each.text}: {margin}; {self.verdict_of(each)}")
+        if self.reason and self.verdict != HOLDS:
+            lines.append(f"  Why, as far as we see: {self.reason}.")
+        return [
+            part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="    ")
+        ]
 
 
 def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]]) -> Verdict:
@@ -114,32 +132,33 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     Args:
         runs: notebook -> histories of all seeds and settings; without those that were not run.
     """
-    stated = next(claim for claim in papers.claims() if claim["id"] == evidence.id)
-    words = {key: stated[key] for key in ("id", "paper", "where", "says", "shows")}
     statements: list[Statement] = []
     used: list[History] = []
-    missing = []
-    for notebook in evidence.sources:
-        histories = runs.get(notebook, ())
-        prefix = f"{notebook.partition('_')[0]}: " if len(evidence.sources) > 1 else ""
-        if not histories:
-            missing.append(notebook)
-            continue
+    missing: list[str] = []
+    each_alone = [(notebook,) for notebook in evidence.sources]
+    for notebooks in [tuple(evidence.sources)] if evidence.together else each_alone:
+        tasks = {run.config.task["name"] for run in runs.get(notebooks[0], ())}
+        histories = [
+            run
+            for notebook in notebooks
+            for run in runs.get(notebook, ())
+            if run.config.task["name"] in tasks
+        ]
+        prefix = f"{notebooks[0].partition('_')[0]}: " if len(each_alone) > len(notebooks) else ""
         try:
-            measured = evidence.measure((evidence.select or _chosen)(histories))
+            measured = list(evidence.measure(evidence.frame(histories))) if histories else []
         except Missing:
-            missing.append(notebook)
+            measured = []
+        if not measured or not all(statement.margins for statement in measured):
+            missing += notebooks
             continue
-        statements += [Statement(prefix + each.text, each.margins) for each in measured]
+        statements += [replace(each, text=prefix + each.text) for each in measured]
         used += histories
+    verdict = decided(evidence.id, preset, statements, NOT_RUN)
     if not statements:
-        return Verdict(**words, verdict=NOT_RUN, preset=preset, missing=tuple(missing))
-    verdicts = {statement.verdict for statement in statements}
-    return Verdict(
-        **words,
-        verdict=next(verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in verdicts),
-        preset=preset,
-        statements=tuple(statements),
+        return replace(verdict, missing=tuple(missing))
+    return replace(
+        verdict,
         seeds=min(len(statement.margins) for statement in statements),
         rounds=max(history.config.rounds for history in used),
         data=tuple(dict.fromkeys(map(_data, used))),
@@ -148,8 +167,31 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     )
 
 
-def _chosen(histories: Sequence[History]) -> Runs:
-    return Runs(winners(histories))
+def printed(id: str) -> Verdict:
+    """The verdict of the papers' printed numbers on a claim; statements about curves, and about
+    numbers that were lost, are left out.
+    """
+    evidence = EVIDENCE[id]
+    frames = evidence.printed() if evidence.printed else {}
+    statements: list[Statement] = []
+    for name, frame in frames.items():
+        prefix = f"{name}: " if len(frames) > 1 else ""
+        try:
+            for each in evidence.measure(frame):
+                statements += [replace(each, text=prefix + each.text)] if each.margins else []
+        except Missing:
+            continue
+    return decided(id, PRINTED, statements, NOT_PRINTED)
+
+
+def decided(id: str, preset: str, statements: Sequence[Statement], none: str = NOT_RUN) -> Verdict:
+    """A claim's words and what its statements decide; ``none`` if there are none."""
+    stated = next(claim for claim in papers.claims() if claim["id"] == id)
+    words = {key: stated[key] for key in ("id", "paper", "where", "quote", "says", "shows")}
+    known = Verdict(**words, verdict=none, preset=preset, statements=tuple(statements))
+    verdicts = {known.verdict_of(statement) for statement in statements}
+    decided = next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in verdicts), none)
+    return replace(known, verdict=decided)
 
 
 def _data(history: History) -> str:
@@ -175,6 +217,20 @@ def _kept(known: Index, requests: Sequence[Request], preset: str) -> list[Histor
     return histories
 
 
+def chosen(ids: Sequence[str] = (), preset: str = "paper") -> list[dict[str, Any]]:
+    """The claims with some ids, or (none given) all that a preset can show, in the papers' order.
+
+    Raises:
+        Error: an unknown claim.
+    """
+    stated = papers.claims()
+    known = [claim["id"] for claim in stated]
+    for id in ids:
+        if id not in known:
+            raise unknown("claim", id, known)
+    return [claim for claim in stated if (claim["id"] in ids if ids else claim.get(preset, True))]
+
+
 def judge(
     ids: Sequence[str] = (),
     preset: str = "quick",
@@ -197,19 +253,14 @@ def judge(
     Raises:
         Error: an unknown claim.
     """
-    stated = papers.claims()
-    for id in ids:
-        if all(id != claim["id"] for claim in stated):
-            raise unknown("claim", id, [claim["id"] for claim in stated])
-    chosen = [claim for claim in stated if (claim["id"] in ids if ids else claim.get(preset, True))]
     store = Store() if store is None else store
     known = {} if train else index(store.stored(published=True))
     memory: dict[tuple[str, tuple[str, ...]], list[History]] = {}
     verdicts = []
-    for claim in chosen:
-        evidence = EVIDENCE.get(claim["id"])
+    for claim in chosen(ids, preset):
+        evidence = EVIDENCE[claim["id"]]
         runs: dict[str, list[History]] = {}
-        for source in evidence.sources.items() if evidence else ():
+        for source in evidence.sources.items():
             notebook, parts = source[0], tuple(source[1])
             if (notebook, parts) not in memory:
                 # A preset's plan need not have all parts: what is missing is found when measuring.
@@ -220,32 +271,43 @@ def judge(
                 else:
                     memory[notebook, parts] = _kept(known, requests, preset)
             runs[notebook] = memory[notebook, parts]
-        verdicts.append(judged(evidence or Evidence(claim["id"], {}, list), preset, runs))
+        verdicts.append(judged(evidence, preset, runs))
     return verdicts
 
 
 def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
-    """The claims with their verdicts on the stored runs of some presets; nothing is trained.
+    """The claims with their verdicts in print and on the stored runs of some presets; nothing is
+    trained.
 
     Args:
         presets: default all.
 
     Returns:
-        a row a claim: source (the paper), where, claim, and by preset the verdict with the seeds
-        and the smallest margin, for instance ``"holds, 3 seeds (+0.038 ± 0.020)"``.
+        a row a claim: id, source (the paper), where, claim, print (of the printed numbers), and by
+        preset the verdict with the seeds and the smallest margin, for instance ``"holds, 3 seeds
+        (+0.038 ± 0.020)"``.
     """
-    stated = pd.DataFrame(papers.claims()).set_index("id")
-    frame = stated[["paper", "where", "says"]].set_axis(["source", "where", "claim"], axis=1)
+    stated = pd.DataFrame(papers.claims())
+    frame = stated[["id", "paper", "where", "says"]]
+    frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)
+    frame["print"] = [printed(id).verdict for id in frame["id"]]
     for preset in presets or PRESETS:
-        judged = {each.id: _in_words(each) for each in judge((), preset, store)}
-        frame[preset] = [judged.get(id, "not claimed") for id in frame.index]
-    return frame.reset_index(drop=True)
+        judged = {each.id: in_words(each.as_dict()) for each in judge((), preset, store)}
+        frame[preset] = [judged.get(id, "not claimed") for id in frame["id"]]
+    return frame
 
 
-def _in_words(verdict: Verdict) -> str:
-    closest = verdict.closest
-    if closest is None:
-        return verdict.verdict
-    seeds = f"{verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
-    text = f"{verdict.verdict}, {seeds} ({closest.margin})"
-    return f"{text}; {verdict.reason}" if verdict.reason else text
+def in_words(known: Mapping[str, Any]) -> str:
+    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict with its smallest margin, and the reason.
+
+    Args:
+        known: of :meth:`Verdict.as_dict`.
+    """
+    if not known["numbers"]:
+        return str(known["verdict"])
+    closest = min(known["numbers"], key=lambda number: number["mean"])
+    spread = math.nan if closest["spread"] is None else closest["spread"]
+    statement = Statement(closest["statement"], tuple(closest["margins"]), spread)
+    seeds = f"{known['seeds']} seed{'s' * (known['seeds'] > 1)}"
+    text = f"{known['verdict']}, {seeds} ({statement.margin})"
+    return f"{text}; {known['reason']}" if known["reason"] and known["verdict"] != HOLDS else text

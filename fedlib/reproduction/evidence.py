@@ -1,68 +1,55 @@
-"""What decides a paper's claim: statements measured on runs, with a margin for each seed.
+"""What decides a paper's claim: statements about one tidy frame, of runs or of printed numbers.
 
-How to add one, in ``claims.py`` of the paper's room; the claim's words stand in
-``fedlib/papers/claims.toml``::
+A frame has a row a number: task, algorithm, the setting's other columns, seed, metric, round, value
+(fractions; a squared error x1000), late (whether it is of the last rounds, over which is averaged),
+sem (a printed number's ±). :func:`numbers` makes it from runs, :func:`printed` from a paper's
+table, and the same function judges both. How to add a claim, in ``claims.py`` of the paper's room;
+its words stand in ``fedlib/papers/claims.toml``::
 
-    Evidence("fedopt-cifar10", {"10_cifar10": ("curves",)}, cifar10)
+    def ahead(frame: pd.DataFrame) -> Iterator[Statement]:
+        end = finals(frame, "accuracy")
+        yield above("FedAdam > FedAvg + 0.02", one(end, "fedadam"), one(end, "fedavg") + 0.02)
 
-    def cifar10(runs: Runs) -> list[Statement]:
-        ours, plain = finals(runs["fedadam"]), finals(runs["fedavg"])
-        return [above("FedAdam > FedAvg + 0.02", ours, plain + 0.02)]
+    Evidence("fedopt-cifar10", {"10_cifar10": ("curves",)}, ahead)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean, stdev
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from fedlib import papers
 from fedlib.engine.history import History
+from fedlib.reproduction.table import algorithm_name
 from fedlib.results import reading, selection
+from fedlib.results.selection import late, training_score
 
-Key = TypeVar("Key")
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
+# In place of a round: the mean over the last ones.
+MEAN = -1
+# What tells settings apart: a key of :func:`fedlib.results.reading.value`, or a function of a run.
+Key = str | Callable[[History], Any]
+# The papers' names of metrics, and ours; weighted by examples, as the printed averages are.
+METRICS = {
+    "accuracy_percent": "accuracy",
+    "recall_at_5_x100": "recall_at_5",
+    "avg": "accuracy",
+    "worst30": "accuracy_worst_30_weighted",
+    "std": "accuracy_std_weighted",
+}
 
 
 class Missing(Exception):
-    """No run of a label that a claim compares."""
+    """Nothing that a claim compares: no such runs, or no curves of printed numbers."""
 
 
-class Runs(dict[Any, list[History]]):
-    """A label, mostly an algorithm's name -> a run for each seed, of the seeds that all have.
-
-    Raises:
-        Missing: a label without runs.
-    """
-
-    def __init__(self, runs: Mapping[Any, Sequence[History]]) -> None:
-        seeds = [{run.config.seeds["init"] for run in chosen} for chosen in runs.values()]
-        common = set.intersection(*seeds) if seeds else set()
-        super().__init__(
-            (label, [run for run in chosen if run.config.seeds["init"] in common])
-            for label, chosen in runs.items()
-        )
-
-    def __getitem__(self, label: Any) -> list[History]:
-        runs = self.get(label)
-        if not runs:
-            raise Missing(label)
-        return runs
-
-
-def in_step(groups: Mapping[Key, Mapping[Any, Sequence[History]]]) -> dict[Key, Runs]:
-    """The runs of several groups that are compared seed by seed, of the seeds that all have."""
-    every = Runs(
-        {(key, label): runs for key, group in groups.items() for label, runs in group.items()}
-    )
-    return {
-        key: Runs({label: every.get((key, label), []) for label in group})
-        for key, group in groups.items()
-    }
+# ----------------------------------------------------------------------------------- statements
 
 
 @dataclass(frozen=True)
@@ -71,105 +58,202 @@ class Statement:
 
     Attributes:
         text: what is compared, in words, with the requirement.
-        margins: one a seed, in the metric's unit (accuracy: a fraction); >= 0: satisfied. NaN,
-            where a run diverged, counts as not satisfied.
+        margins: one a seed, in the metric's unit (accuracy: a fraction); >= 0: satisfied. Not
+            finite, where a run never reached what rounds are counted to: not satisfied.
+        error: of one seed's margin; NaN: unknown.
+        level: whether it is enough to be no worse than the spread.
     """
 
     text: str
     margins: tuple[float, ...]
+    error: float = math.nan
+    level: bool = False
 
     @property
     def mean(self) -> float:
-        """Over the seeds; -inf if a run diverged, or never reached what rounds are counted to."""
+        """Over the seeds; -inf if one never got there."""
         finite = all(math.isfinite(margin) for margin in self.margins)
         return fmean(self.margins) if finite else -math.inf
 
     @property
     def spread(self) -> float:
-        """Standard deviation over the seeds (n - 1); 0 for one seed or where a run diverged."""
-        several = len(self.margins) > 1 and math.isfinite(self.mean)
-        return stdev(self.margins) if several else 0.0
+        """Standard deviation over the seeds (n - 1); of one seed its error; 0 where a run never got
+        there.
+        """
+        if not math.isfinite(self.mean):
+            return 0.0
+        return stdev(self.margins) if len(self.margins) > 1 else self.error
 
     @property
     def margin(self) -> str:
         """Mean and spread for people.
 
-        >>> Statement("a > b", (0.02, 0.04)).margin, Statement("a > b", (-math.inf,)).margin
-        ('+0.030 ± 0.014', 'a run diverged or never got there')
+        >>> Statement("a > b", (0.02, 0.04)).margin, Statement("a > b", (0.02,)).margin
+        ('+0.030 ± 0.014', '+0.020, spread unknown')
         """
         if math.isinf(self.mean):
             return "a run diverged or never got there"
-        return f"{self.mean:+.3f} ± {self.spread:.3f}"
+        spread = f" ± {self.spread:.3f}"
+        if len(self.margins) == 1 and not self.spread > 0:
+            unknown = math.isnan(self.spread)
+            spread = ", spread unknown" if unknown else ", the same at every evaluation"
+        return f"{self.mean:+.3f}{spread}"
 
     @property
     def verdict(self) -> str:
-        """Not resolved if the seeds spread more than the mean margin is away from zero.
+        """Not resolved unless the mean margin is larger than the spread.
 
         >>> Statement("a > b", (0.03, 0.02, 0.04)).verdict, Statement("a > b", (-0.1, 0.2)).verdict
         ('holds', 'not resolved')
         """
-        if self.spread > abs(self.mean):
-            return OPEN
-        return HOLDS if self.mean >= 0 else FAILS
+        if self.level and not math.isnan(self.spread):
+            return HOLDS if self.mean >= -self.spread else FAILS
+        return self.sign if self.spread <= abs(self.mean) else OPEN
+
+    @property
+    def sign(self) -> str:
+        """The verdict of numbers that are taken as they are printed."""
+        slack = self.error if self.level and not math.isnan(self.error) else 0.0
+        return HOLDS if self.mean >= -slack else FAILS
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What decides a claim.
+def above(
+    text: str, larger: pd.Series, smaller: pd.Series | float = 0.0, *, level: float | None = None
+) -> Statement:
+    """The statement that one number is at least another.
 
-    Attributes:
-        id: of the claim.
-        sources: notebook -> the parts of its plan (none: all) whose runs are measured. Each
-            notebook is measured by itself.
-        measure: from a notebook's runs to statements.
-        select: from the runs to what is measured, mostly :class:`Runs`; default: by algorithm, of
-            each the setting with the smallest training loss (:func:`winners`).
-        exceptions: why the claim does not hold, as far as we know; by preset, or by preset and
-            notebook (``"quick/14_shakespeare"``) where others of its sources show it.
+    The error of one seed's margin is the standard error of the margins at the single evaluations of
+    the last rounds, so that runs are paired by round.
+
+    Args:
+        larger, smaller: rows of :func:`finals` or :func:`rounds_to`.
+        level: the error if it is known (printed), NaN if not, in a statement that asks for no more
+            than being level.
     """
-
-    id: str
-    sources: Mapping[str, Sequence[str]]
-    measure: Callable[[Any], list[Statement]]
-    select: Callable[[Sequence[History]], Any] | None = None
-    exceptions: Mapping[str, str] = field(default_factory=dict)
-
-    def exception(self, preset: str, notebook: str = "") -> str:
-        """Why the claim does not hold at a preset, in a notebook or (none given) in any."""
-        keys = [
-            preset,
-            *(f"{preset}/{name}" for name in ([notebook] if notebook else self.sources)),
-        ]
-        return "; ".join(self.exceptions[key] for key in keys if key in self.exceptions)
+    margins = larger - smaller
+    mean = margins.xs(MEAN, level="round").dropna()
+    single = margins.drop(MEAN, level="round")
+    error, n = math.nan, len(single)
+    if len(mean) == 1 and n > 1:
+        error = math.sqrt(((single - mean.iloc[0]) ** 2).sum() / (n * (n - 1)))
+    if level is not None and not math.isnan(level):
+        error = level
+    return Statement(text, tuple(mean.tolist()), error, level is not None)
 
 
-def winners(histories: Sequence[History], *keys: str) -> dict[Any, list[History]]:
+def below(text: str, smaller: pd.Series, larger: pd.Series | float = 0.0) -> Statement:
+    """The statement that one number is at most another; see :func:`above`."""
+    return above(text, larger - smaller)
+
+
+# --------------------------------------------------------------------------------------- frames
+
+
+def winners(
+    histories: Iterable[History],
+    *keys: Key,
+    score: Callable[[History], float] = training_score,
+) -> dict[Any, list[History]]:
     """Of each algorithm the setting with the smallest training loss, its runs by seed.
 
     The papers' rule, see :func:`fedlib.results.selection.best_setting`. A setting that diverged for
     some seed loses; if all of an algorithm's did, the one that got furthest is shown.
 
     Args:
-        keys: what to choose within, see :func:`fedlib.results.reading.value`; default the
-            algorithm.
+        keys: what to choose within; default the algorithm.
+        score: what else is to be smallest.
     """
+    keys = keys or ("algorithm",)
+    groups: dict[Any, dict[str, History]] = {}
+    for run in histories:
+        values = tuple(key(run) if callable(key) else reading.value(run, key) for key in keys)
+        setting = values if len(keys) > 1 else values[0]
+        groups.setdefault(setting, {}).setdefault(run.config.digest, run)
     chosen = {}
-    for label, runs in reading.group(histories, *(keys or ("algorithm",))).items():
-        groups = selection.settings(runs)
-        best = min(groups, key=_merit)
-        chosen[label] = sorted(best, key=lambda run: run.config.seeds["init"])
+    for setting, runs in groups.items():
+        best = min(selection.settings(runs.values()), key=partial(_merit, score=score))
+        chosen[setting] = sorted(best, key=lambda run: run.config.seeds["init"])
     return chosen
 
 
-def _merit(group: Sequence[History]) -> tuple[float, float]:
-    """Smaller is better: the training loss, then how long the runs went on."""
+def _merit(
+    group: Sequence[History], score: Callable[[History], float] = training_score
+) -> tuple[float, float]:
+    """Smaller is better: the score, then how long the runs went on."""
     survived = min(math.inf if run.diverged is None else run.diverged for run in group)
-    return sum(map(selection.training_score, group)), -survived
+    return sum(map(score, group)) / len(group), -survived
 
 
 def best_of(histories: Sequence[History]) -> list[History]:
     """:func:`winners` as one list: what a figure of tuned methods shows."""
     return [run for runs in winners(histories).values() for run in runs]
+
+
+def numbers(
+    histories: Iterable[History],
+    columns: Mapping[str, Key] | None = None,
+    score: Callable[[History], float] = training_score,
+    window: Callable[[History], int] = late,
+) -> pd.DataFrame:
+    """The frame of the :func:`winners`' test metrics; of a run that diverged those of the untrained
+    model.
+
+    Args:
+        columns: what tells the settings apart, beside task and algorithm; a rate among them is not
+            chosen.
+        score: see :func:`winners`.
+        window: over how many last rounds is averaged.
+    """
+    keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
+    parts = []
+    for setting, runs in winners(histories, *keys.values(), score=score).items():
+        for run in runs:
+            rounds, part = run.config.rounds, run.frame[run.frame["split"] == "test"]
+            if run.diverged is not None:
+                start = part[part["round"] == part["round"].min()]
+                part = pd.concat([start, start.assign(round=rounds)])
+            part = part[["metric", "round", "value"]].copy()
+            for name, value in zip(keys, setting, strict=True):
+                part[name] = value
+            part["seed"] = run.config.seeds["init"]
+            part["late"] = part["round"] > min(rounds - window(run), part["round"].max() - 1)
+            parts.append(part)
+    if not parts:
+        raise Missing("runs")
+    return pd.concat(parts, ignore_index=True)
+
+
+def printed(
+    paper: str,
+    table: str,
+    label: str = "algorithm",
+    where: Mapping[str, Any] | None = None,
+    name: Callable[[str], str] = algorithm_name,
+) -> pd.DataFrame:
+    """The frame of a printed table, all its columns kept; without the numbers that were lost.
+
+    Args:
+        paper, table: see :func:`fedlib.papers.table`.
+        label: the column that names the algorithms.
+        where: what the table's columns must equal.
+        name: from a printed label to ours.
+    """
+    frame = papers.table(paper, table)
+    for column, wanted in (where or {}).items():
+        frame = frame[frame[column] == wanted]
+    number = next(column for column in ("value", "mean", "accuracy") if column in frame)
+    frame = frame.dropna(subset=number)
+    metric = frame.get("metric", pd.Series("avg", frame.index))
+    unit = metric.isin(METRICS).map({True: 0.01, False: 1.0})
+    return frame.assign(
+        algorithm=frame[label].map(name),
+        metric=metric.replace(METRICS),
+        value=frame[number] * unit,
+        sem=(frame["std"] if number == "mean" else math.nan) * unit,
+        seed=0,
+        round=0,
+        late=True,
+    )
 
 
 def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
@@ -219,40 +303,114 @@ def unsettled(search: pd.DataFrame, tolerance: float = 0.01) -> list[str]:
     return labels
 
 
-def finals(runs: Sequence[History], metric: str = "accuracy", split: str = "test") -> np.ndarray:
-    """Each seed's mean over the last rounds (:meth:`History.final`); NaN where it diverged."""
-    return np.array([run.final(metric, split) for run in runs])
+# -------------------------------------------------------------------------------------- numbers
+
+
+def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
+    """The means over the last rounds, and what they are means of.
+
+    Args:
+        keys: columns that tell the settings apart; default the algorithm.
+
+    Returns:
+        a row a setting, a column a seed that all have and round of an evaluation, or
+        :data:`MEAN`; where a setting was not evaluated, its mean.
+
+    Raises:
+        Missing: no such numbers, or no seed that all have.
+    """
+    shown = frame[(frame["metric"] == metric) & frame["late"]]
+    wide = shown.pivot(index=_index(keys), columns=["seed", "round"], values="value")
+    by_seed = {}
+    for seed in wide.columns.unique("seed"):
+        own = wide[seed]
+        mean = own.mean(axis=1)
+        if mean.notna().all():
+            filled = own.apply(lambda column, mean=mean: column.fillna(mean))
+            by_seed[seed] = pd.concat([mean.rename(MEAN), filled], axis=1)
+    if not by_seed:
+        raise Missing(metric)
+    return pd.concat(by_seed, axis=1, names=["seed", "round"])
+
+
+def one(table: pd.DataFrame, setting: Hashable) -> pd.Series:
+    """A setting's row; NaN where there is none."""
+    return table.reindex([setting]).iloc[0]
+
+
+def least(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
+    """The smallest of some settings' numbers; NaN if one is missing."""
+    return table.reindex(list(settings)).min(skipna=False)
+
+
+def most(table: pd.DataFrame, settings: Iterable[Hashable]) -> pd.Series:
+    """The largest of some settings' numbers; NaN if one is missing."""
+    return table.reindex(list(settings)).max(skipna=False)
 
 
 def rounds_to(
-    runs: Sequence[History], target: float | np.ndarray, metric: str = "accuracy"
-) -> np.ndarray:
-    """Each seed's first evaluated round at which a metric reaches its target; inf: never.
+    frame: pd.DataFrame, metric: str, target: pd.Series, *keys: str, falling: bool = False
+) -> pd.DataFrame:
+    """The first evaluated round at which a metric reaches its target; never: one more than all.
 
     Args:
-        target: the same for all seeds, or one a seed; reached from below.
-    """
-    goals = np.broadcast_to(target, len(runs))
-    reached = []
-    for run, goal in zip(runs, goals, strict=True):
-        series = run.series(metric)
-        there = series.index[series >= goal]
-        reached.append(float(there[0]) if len(there) and run.diverged is None else math.inf)
-    return np.array(reached)
+        target: a row of :func:`finals`.
+        keys: see :func:`finals`.
+        falling: whether it is reached from above.
 
-
-def above(text: str, larger: np.ndarray | float, smaller: np.ndarray | float) -> Statement:
-    """The statement that one number a seed is at least another.
+    Returns:
+        a row a setting, with the target's columns; NaN for a seed that was not run.
 
     Raises:
-        Missing: there are none.
+        Missing: one evaluation a run, as printed.
     """
-    margins = np.atleast_1d(np.asarray(larger, float) - np.asarray(smaller, float))
-    if not margins.size:
-        raise Missing(text)
-    return Statement(text, tuple(margins.tolist()))
+    curves = frame[frame["metric"] == metric].sort_values("round")
+    if curves["round"].nunique() < 2:
+        raise Missing("curves")
+    sign, never = -1 if falling else 1, curves["round"].max() + 1
+    rows = {}
+    for setting, run in curves.groupby(_index(keys)):
+        reached = []
+        for (seed, _), goal in target.items():
+            own = run[run["seed"] == seed]
+            there = own["round"][sign * own["value"] >= sign * goal]
+            reached.append(math.nan if own.empty else there.min() if len(there) else never)
+        rows[setting] = reached
+    return pd.DataFrame.from_dict(rows, orient="index", columns=target.index)
 
 
-def below(text: str, smaller: np.ndarray | float, larger: np.ndarray | float) -> Statement:
-    """The statement that one number a seed is at most another."""
-    return above(text, larger, smaller)
+def _index(keys: Sequence[str]) -> Any:
+    return list(keys) if len(keys) > 1 else keys[0] if keys else "algorithm"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What decides a claim.
+
+    Attributes:
+        id: of the claim.
+        sources: notebook -> the parts of its plan (none: all) whose runs are measured.
+        measure: from a frame to statements.
+        frame: from a notebook's runs to the frame.
+        printed: the frames of the printed numbers, by what is said before their statements; None:
+            there are only curves.
+        exceptions: why the claim does not hold, as far as we know; by preset, or by preset and
+            notebook (``"quick/14_shakespeare"``) where others of its sources show it.
+        together: whether the notebooks' runs are measured as one; else each by itself.
+    """
+
+    id: str
+    sources: Mapping[str, Sequence[str]]
+    measure: Callable[[pd.DataFrame], Iterable[Statement]]
+    frame: Callable[[Sequence[History]], pd.DataFrame] = numbers
+    printed: Callable[[], Mapping[str, pd.DataFrame]] | None = None
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    together: bool = False
+
+    def exception(self, preset: str, notebook: str = "") -> str:
+        """Why the claim does not hold at a preset, in a notebook or (none given) in any."""
+        keys = [
+            preset,
+            *(f"{preset}/{name}" for name in ([notebook] if notebook else self.sources)),
+        ]
+        return "; ".join(self.exceptions[key] for key in keys if key in self.exceptions)

@@ -26,6 +26,8 @@ from fedlib.results.files import Stored
 from fedlib.results.reading import value
 
 Run = TypeVar("Run", bound=History | Stored)
+# What a run is judged by is a mean of at least so many evaluations.
+EVALUATIONS = 6
 
 
 def window(rounds: int, paper_rounds: int | None = None) -> int:
@@ -40,6 +42,17 @@ def window(rounds: int, paper_rounds: int | None = None) -> int:
     """
     paper = 1500 if paper_rounds is None else paper_rounds
     return min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_ROUNDS / paper)))
+
+
+def late(history: History) -> int:
+    """Over how many last rounds a run is judged: a third of a small problem's, of others the 100,
+    or as many as have six evaluations.
+
+    With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
+    of a small problem's rounds would be five of them, and a cut run is evaluated now and then.
+    """
+    least = max(WINDOW_ROUNDS, EVALUATIONS * history.config.eval_every)
+    return max(history.window(), min(history.config.rounds // 3, least))
 
 
 def training_score(history: History, paper_rounds: int | None = None) -> float:

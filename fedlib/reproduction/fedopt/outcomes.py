@@ -14,25 +14,12 @@ from fedlib.figures.curves import axis_label
 from fedlib.reproduction.fedopt.tables import AVERAGED
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import hyperparameters
-from fedlib.results.selection import training_score
+from fedlib.results.selection import late, training_score
 
 # A server rate counts as one that trains if it lowers the untrained model's test loss by more.
 TRAINED = 0.1
-# What a run is judged by is a mean of at least so many.
-EVALUATIONS = 6
 _RATES = ("client_lr", "server_lr", "tau")
 _NUMBERS = ["performance", "loss", "initial_loss", "train_loss"]
-
-
-def late(run: History) -> int:
-    """Over how many last rounds a run is judged: a third of a small problem's, of others the 100,
-    or as many as have six evaluations.
-
-    With one or two labels a client FedAvg and SCAFFOLD jump from round to round: the paper's share
-    of a small problem's rounds would be five of them, and a cut run is evaluated now and then.
-    """
-    least = max(100, EVALUATIONS * run.config.eval_every)
-    return max(run.window(), min(run.config.rounds // 3, least))
 
 
 def collect(histories: Sequence[History]) -> pd.DataFrame:
@@ -41,8 +28,9 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
     Returns:
         one row per run: task, algorithm, client_lr, server_lr, tau (NaN where the method has none),
         metric (the one that the paper prints for the task), seed, performance (that test metric
-        over the rounds of :func:`late`, in the printed unit), loss (test, likewise), initial_loss,
-        train_loss (what the papers' rule minimises; infinite if diverged), diverged (round or NaN).
+        over the rounds of :func:`fedlib.results.selection.late`, in the printed unit), loss (test,
+        likewise), initial_loss, train_loss (what the papers' rule minimises; infinite if diverged),
+        diverged (round or NaN).
         Performance and loss are NaN for a run that diverged.
 
     Raises:
