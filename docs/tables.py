@@ -132,11 +132,17 @@ def verdicts() -> pd.DataFrame:
     data.
     """
     frame = overview("laptop", "paper", store=published())
-    paper, laptop = frame.pop("paper"), frame.pop("laptop")
-    cut = ~laptop.isin([NOT_RUN, NOT_CLAIMED]) & (paper == NOT_RUN)
+    whole, cut = frame.pop("paper"), frame.pop("laptop")
     known = measured()
     frame["quick"] = [known.get(id, NOT_CLAIMED) for id in frame["id"]]
-    frame["real data"] = paper.where(~cut, CUT + laptop)
+    frame["real data"] = [
+        paper
+        if not paper.startswith(NOT_RUN)
+        else laptop
+        if laptop.startswith(NONE)
+        else CUT + laptop
+        for paper, laptop in zip(whole, cut, strict=True)
+    ]
     return frame
 
 
@@ -168,6 +174,7 @@ def verdicts_table() -> str:
 
 
 NOT_CLAIMED = "not claimed"
+NONE = (NOT_RUN, NOT_CLAIMED)
 # Before verdicts on runs of the laptop preset.
 CUT = "cut: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)

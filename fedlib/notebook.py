@@ -367,7 +367,13 @@ class Session:
             AssertionError: another verdict at the declared settings.
         """
         evidence, claimed = claims.EVIDENCE[id], claims.chosen((), self.preset)
-        verdict = claims.judged(evidence, self.preset, {self.name: histories})
+        parts = evidence.sources[self.name]
+        shown = [
+            run
+            for run in histories
+            if not parts or run.meta.get("plan", {}).get("part", parts[0]) in parts
+        ]
+        verdict = claims.judged(evidence, self.preset, {self.name: shown})
         print("\n".join(verdict.words(statements=False)))
         if self.declared and self.preset == "quick" and any(id == each["id"] for each in claimed):
             expected = not evidence.exception(self.preset, self.name)

@@ -111,13 +111,15 @@ def settings(paper: str) -> dict[str, Any]:
 def claims() -> list[dict[str, Any]]:
     """What the papers claim, in their order, as fresh dicts.
 
-    Keys: id, paper, where (printed), says (the claim in words), shows (the measurable statement),
-    quick and laptop (whether a small problem, and whether real data can show it).
+    Keys: id, paper, where (printed), quote (the paper's sentence), says (the claim in words), shows
+    (the measurable statement, never stricter than the quote), in_print (what it says of the printed
+    numbers), in some except (what the paper takes out), quick and laptop (whether a small problem,
+    and whether real data can show it).
 
     Example:
         >>> from fedlib import papers
         >>> len(papers.claims()), papers.claims()[0]["id"]
-        (25, 'fedopt-sparse-lr')
+        (26, 'fedopt-sparse-lr')
     """
     text = files(__name__).joinpath("claims.toml").read_text(encoding="utf-8")
     listed: list[dict[str, Any]] = tomllib.loads(text)["claim"]

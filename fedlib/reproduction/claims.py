@@ -154,16 +154,15 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
             continue
         statements += [replace(each, text=prefix + each.text) for each in measured]
         used += histories
-    verdict = decided(evidence.id, preset, statements, NOT_RUN)
+    verdict = decided(evidence.id, preset, statements)
+    verdict = replace(verdict, missing=tuple(missing), reason=evidence.exception(preset))
     if not statements:
-        return replace(verdict, missing=tuple(missing))
+        return verdict
     return replace(
         verdict,
         seeds=min(len(statement.margins) for statement in statements),
         rounds=max(history.config.rounds for history in used),
         data=tuple(dict.fromkeys(map(_data, used))),
-        missing=tuple(missing),
-        reason=evidence.exception(preset),
     )
 
 
@@ -304,7 +303,7 @@ def in_words(known: Mapping[str, Any]) -> str:
         known: of :meth:`Verdict.as_dict`.
     """
     if not known["numbers"]:
-        return str(known["verdict"])
+        return "; ".join(filter(None, (known["verdict"], known["reason"])))
     closest = min(known["numbers"], key=lambda number: number["mean"])
     spread = math.nan if closest["spread"] is None else closest["spread"]
     statement = Statement(closest["statement"], tuple(closest["margins"]), spread)

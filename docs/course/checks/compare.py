@@ -35,7 +35,7 @@ def same(what: str, given: Any, wanted: Any, hint: str = "") -> None:
     right = np.asarray(wanted, dtype=float)
     shapes = numbers.shape == right.shape
     expect(shapes, f"{what} has shape {numbers.shape}, not {right.shape}{ending}")
-    agree = np.allclose(numbers, right, rtol=1e-8, atol=1e-10)
+    agree = np.allclose(numbers, right, rtol=1e-8, atol=1e-10, equal_nan=True)
     expect(agree, f"{what} is {_line(numbers)}, not {_line(right)}{ending}")
 
 

@@ -260,6 +260,13 @@ EVIDENCE = (
         autoencoder,
         partial(numbers, window=History.window),  # where a cut run ends its error still falls
         printed=partial(_table_1, "EMNIST AE"),
+        exceptions={
+            "quick": "FedAdam and FedYogi leave the plateau first and end below half of FedAvg's "
+            "error; FedAvgM's ends 1.5 below FedAvg's, which is not half of it",
+            "laptop": "after a third of the rounds FedAdam and FedYogi still draw the mean image, "
+            "while FedAdagrad and FedAvgM have left it; beta2 is 0.99 as printed, where the "
+            "authors' record of their runs has 0.999, which is still to be run",
+        },
     ),
     Evidence(
         "fedopt-cifar100",
@@ -267,7 +274,17 @@ EVIDENCE = (
         ahead_on_images,
         printed=partial(_table_1, "CIFAR-100"),
     ),
-    Evidence("fedopt-cifar10", _source("cifar10"), cifar10, printed=partial(_table_1, "CIFAR-10")),
+    Evidence(
+        "fedopt-cifar10",
+        _source("cifar10"),
+        cifar10,
+        printed=partial(_table_1, "CIFAR-10"),
+        exceptions={
+            "quick": "after eighty rounds FedAdagrad is 2.2 points ahead of FedAvg",
+            "laptop": "after a quarter of the rounds FedAvgM is 3.8 points ahead of FedAvg, but "
+            "from one evaluation to the next this lead moves by more than what it is above 2",
+        },
+    ),
     Evidence(
         "fedopt-dense-equal",
         _source("emnist_cr", "centralized") | _source("shakespeare", "centralized"),
@@ -280,8 +297,19 @@ EVIDENCE = (
         {"30_learning_rate_grids": ()},
         easy_to_tune,
         _grid("client_lr", "server_lr"),
+        exceptions={
+            "quick": "one seed, evaluated once: FedAdam and FedYogi have at least eight of 25 "
+            "cells more, a lead without a spread",
+            "laptop": "only the grids of Stack Overflow LR were run, the paper's exception",
+        },
     ),
-    Evidence("fedopt-tau", {"31_tau": ()}, fixed_tau, _grid("tau")),
+    Evidence(
+        "fedopt-tau",
+        {"31_tau": ()},
+        fixed_tau,
+        _grid("tau"),
+        exceptions={"laptop": "only Stack Overflow LR was run, the paper's exception"},
+    ),
     Evidence("fedopt-inverse-rates", {"32_client_server_lr": ()}, inverse_rates, _collected),
     Evidence(
         "fedopt-decay",
