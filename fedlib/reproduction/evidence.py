@@ -189,6 +189,11 @@ def best_of(histories: Sequence[History]) -> list[History]:
     return [run for runs in winners(histories).values() for run in runs]
 
 
+def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
+    """:meth:`History.final` of a test metric, over the seeds; NaN if one diverged."""
+    return fmean(run.final(metric) for run in runs)
+
+
 def numbers(
     histories: Iterable[History],
     columns: Mapping[str, Key] | None = None,

@@ -26,7 +26,9 @@ def statement(
         wanted, shown = Statement("", tuple(margins)), ", ".join(f"{each:.3f}" for each in margins)
         given = results("statement", function(list(margins)), "mean, spread, verdict")
         same(f"the mean of margins {shown}", given[0], wanted.mean, "-inf if a run diverged")
-        same(f"the spread of margins {shown}", given[1], wanted.spread, "divisor n - 1; NaN for one")
+        same(
+            f"the spread of margins {shown}", given[1], wanted.spread, "divisor n - 1; NaN for one"
+        )
         message = f"margins {shown}: the verdict is {given[2]!r}, not {wanted.verdict!r}"
         expect(given[2] == wanted.verdict, message)
 
