@@ -128,36 +128,31 @@ def scale_table(paper: str) -> str:
 
 @cache
 def verdicts() -> pd.DataFrame:
-    """A row per claim: id, source (the paper), where, claim, and the verdicts: print, quick, real
-    data.
+    """A row per claim, by its id: source (the paper), where, claim (its words, and what is judged),
+    and the verdicts: quick, in print, real data.
     """
-    frame = overview("laptop", "paper", store=published())
-    whole, cut = frame.pop("paper"), frame.pop("laptop")
-    known = measured()
-    frame["quick"] = [known.get(id, NOT_CLAIMED) for id in frame["id"]]
-    frame["real data"] = [
-        paper
-        if not paper.startswith(NOT_RUN)
-        else laptop
-        if laptop.startswith(NONE)
-        else CUT + laptop
-        for paper, laptop in zip(whole, cut, strict=True)
-    ]
+    known = overview("laptop", "paper", store=published()).set_index("id")
+    frame, small = known[["source", "where"]].copy(), measured()
+    for claim in papers.claims():
+        id, said = claim["id"], claim["in_print"]
+        words = f"“{claim['quote']}” Judged: {claim['shows']}."
+        frame.loc[id, "claim"] = words + (
+            f" Except: {claim['except']}." if "except" in claim else ""
+        )
+        frame.loc[id, "quick"] = small.get(id, NOT_CLAIMED)
+        verdict, whole, cut = known.loc[id, ["print", "paper", "laptop"]]
+        frame.loc[id, "in print"] = said if said.startswith(verdict) else f"{verdict}: {said}"
+        if whole.startswith(NOT_RUN):
+            whole = cut if cut.startswith((NOT_RUN, NOT_CLAIMED)) else CUT + cut
+        frame.loc[id, "real data"] = whole
     return frame
 
 
 def claims_table(paper: str) -> str:
     """A row per claim of a paper: where it stands, its words, what is judged, and the verdicts."""
-    frame = verdicts().set_index("id")
-    rows = []
-    for claim in papers.claims():
-        if claim["paper"] == paper:
-            known, said = frame.loc[claim["id"]], claim["in_print"]
-            words = f"“{claim['quote']}” Judged: {claim['shows']}."
-            words += f" Except: {claim['except']}." if "except" in claim else ""
-            print_ = said if said.startswith(known["print"]) else f"{known['print']}: {said}"
-            rows.append((claim["where"], words, print_, known["quick"], known["real data"]))
-    return markdown(("where", "the claim", "in print", "quick", "real data"), rows)
+    frame = verdicts()
+    shown = frame[frame["source"] == paper].drop(columns="source")
+    return markdown(shown, shown.to_numpy())
 
 
 def verdicts_table() -> str:
@@ -165,7 +160,7 @@ def verdicts_table() -> str:
     frame = verdicts()
     rows = []
     for paper, part in frame.groupby("source", sort=False):
-        for name in ("print", "quick", "real data"):
+        for name in ("in print", "quick", "real data"):
             words = part[name].str.removeprefix(CUT)
             counts = [int(words.str.startswith(word).sum()) for word in VERDICTS]
             assert sum(counts) == len(part), f"unknown verdict among {list(words)}"
@@ -174,7 +169,6 @@ def verdicts_table() -> str:
 
 
 NOT_CLAIMED = "not claimed"
-NONE = (NOT_RUN, NOT_CLAIMED)
 # Before verdicts on runs of the laptop preset.
 CUT = "cut: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
