@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.component import Component
-from fedlib.engine.drawing import require_trainable
+from fedlib.engine.rows import require_trainable
 from fedlib.task import ClientData, Task
 
 

@@ -17,20 +17,16 @@ from tqdm.auto import tqdm
 from fedlib import files
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine import fitting, precision, strategy
-from fedlib.engine.allocator import keep_freed_memory
-from fedlib.engine.backend import Backend
+from fedlib.engine.batches import Feed, Replicas
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.config import Configured
-from fedlib.engine.evaluation import Evaluator
-from fedlib.engine.feed import Feed
+from fedlib.engine.evaluation import Evaluator, Recorder
 from fedlib.engine.history import History
-from fedlib.engine.parallel import Parallel
-from fedlib.engine.record import Recorder
-from fedlib.engine.replicas import Replicas
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
+from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
-from fedlib.engine.vectorized import Vectorized
+from fedlib.engine.vectorized import Backend, Parallel, Vectorized
 from fedlib.errors import Error, Failure
 
 BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {

@@ -9,20 +9,174 @@ that ``vmap`` cannot run, such as ``torch.nn.GRU``).
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from fedlib import randomness
-from fedlib.engine.drawing import NoPadding, draws, require_trainable, seeded
-from fedlib.engine.statistics import Statistics
 from fedlib.errors import Error
 from fedlib.models import layers
 from fedlib.models.batch_norm import BatchNorm2d
+
+# Torch's generators belong to the process, and parts of a cohort train in threads.
+_generators = threading.Lock()
+
+
+def require_trainable(model: nn.Module) -> None:
+    """Refuse modules whose parameters cannot be replaced during a call.
+
+    Raises:
+        Error: a scripted module, or a lazy one that has not seen an input; names the layer.
+    """
+    for name, module in model.named_modules():
+        where = f"model {type(model).__name__}: {name or 'the module'} ({type(module).__name__})"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Error(
+                f"{where} is scripted, so its parameters cannot be replaced; give the nn.Module"
+            )
+        if any(isinstance(p, nn.UninitializedParameter) for p in module._parameters.values()):
+            raise Error(
+                f"{where} has no parameters yet; call the model on one batch in the function that "
+                "makes it, or give the layer its input size"
+            )
+
+
+class NoPadding(TorchFunctionMode):
+    """Under torch.func.vmap: refuse embeddings with padding, whose gradient vmap gets wrong.
+
+    The message says vmap, so that rows are then computed one after the other.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        padding = kwargs.get("padding_idx", args[2] if len(args) > 2 else None)
+        if func is F.embedding and padding is not None:
+            raise RuntimeError("torch.func.vmap ignores an embedding's padding_idx")
+        return func(*args, **kwargs)
+
+
+def seeded(function: Callable[[Tensor], Any], x: Tensor, key: Tensor) -> Any:
+    """``function(x)`` with torch's generators seeded by a 0-d key, and put back afterwards."""
+    devices = [x.device] if x.is_cuda else []
+    with _generators, torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int(key))
+        return function(x)
+
+
+def draws(function: Callable[[Tensor], Any], x: Tensor) -> bool:
+    """Whether a call moves torch's generators; they are put back."""
+    devices = [x.device] if x.is_cuda else []
+    with _generators, torch.random.fork_rng(devices=devices), torch.no_grad():
+        before = [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in devices)]
+        function(x)
+        after = [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in devices)]
+    return not all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+class Statistics:
+    """The running statistics of a model as one vector: what a forward pass in training changes.
+
+    Args:
+        model: its layers name in ``moving`` those of their buffers that they put new ones in the
+            place of.
+
+    Attributes:
+        initial: the model's own ``[B]``; size: B, 0 for most models.
+        moved: ``[..., B]``, what the first pass in training left of those that were put in by
+            :meth:`having`.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.places = [
+            (f"{path}.{name}".lstrip("."), layer, name)
+            for path, layer in model.named_modules()
+            for name in getattr(layer, "moving", ())
+        ]
+        self.original = [layer._buffers[name] for _, layer, name in self.places]
+        self.shapes = [torch.Size(()) if t is None else t.shape for t in self.original]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.size = sum(self.sizes)
+        flat = [tensor.reshape(-1) for tensor in self.original if tensor is not None]
+        self.initial = torch.cat(flat) if flat else torch.zeros(0)
+        self.values, self.moved = self.initial, self.initial
+        self.wanted = False
+
+    @contextmanager
+    def having(self, values: Tensor | None) -> Iterator[Statistics]:
+        """See :meth:`FlatModel.tracking`."""
+        before = self.values, self.moved, self.wanted
+        if values is not None and self.size:
+            self.values, self.moved, self.wanted = values, values, True
+        try:
+            yield self
+        finally:
+            # What moved is read after the block.
+            self.values, _, self.wanted = before
+
+    @contextmanager
+    def of_row(self, row: int) -> Iterator[Statistics]:
+        """While open, the values are those of one row; ``moved`` then says what became of them."""
+        before = self.values, self.moved, self.wanted
+        if self.size:
+            values = self.values.reshape(-1, self.size)
+            self.values = values[row % len(values)]
+        try:
+            yield self
+            after = self.moved
+        finally:
+            self.values, self.moved, self.wanted = before
+        self.moved = after
+
+    def gather(self, moved: list[Tensor], training: bool) -> None:
+        """Note what became of rows, each from :meth:`of_row`, if nothing was noted yet."""
+        if self.wanted and training:
+            self.moved, self.wanted = torch.stack(moved).reshape(self.values.shape), False
+
+    def train(self) -> None:
+        """The layers that have statistics in training mode."""
+        for _, layer, _ in self.places:
+            layer.train()
+
+    def named(self, x: Tensor) -> dict[str, Tensor]:
+        """A vector ``[B]`` as named tensors."""
+        parts = x.split(self.sizes) if self.size else ()
+        named = zip(self.places, parts, self.shapes, strict=True)
+        return {place[0]: part.view(shape) for place, part, shape in named}
+
+    def put(self, rows: int) -> None:
+        """Give the layers their values: ``rows`` of them, or 0 for one model without this axis."""
+        if not self.size:
+            return
+        values = self.values.reshape(-1, self.size)
+        if rows:
+            values = values.expand(rows // len(values), *values.shape).reshape(rows, self.size)
+        for (_, layer, name), part, shape in zip(
+            self.places, values.split(self.sizes, -1), self.shapes, strict=True
+        ):
+            layer._buffers[name] = part.reshape(*([rows] if rows else []), *shape)
+
+    def take(self) -> None:
+        """Note what became of them, if nothing was noted yet."""
+        if self.wanted:
+            parts = [layer._buffers[name] for _, layer, name in self.places]
+            rows = self.values.shape[:-1]
+            flat = [t.reshape(*rows, -1) for t in parts if t is not None]
+            self.moved, self.wanted = torch.cat(flat, -1), False
+
+    def put_back(self) -> None:
+        """Give the layers their own again."""
+        for (_, layer, name), tensor in zip(self.places, self.original, strict=True):
+            layer._buffers[name] = tensor
+
 
 # What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values.
 NO_VMAP = ("atching rule", "vmap")

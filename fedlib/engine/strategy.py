@@ -6,7 +6,11 @@ two-core x86 machine. A choice changes time and memory, and results by rounding 
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
+import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +19,37 @@ import torch
 from torch import nn
 
 from fedlib.engine.device import SHARE, free_bytes
+
+# mallopt's parameters (malloc.h), and what they are set to.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
+SETTINGS = {
+    _MMAP_MAX: 0,  # large blocks from the heap, too
+    _TRIM_THRESHOLD: 2**31 - 1,  # the heap's free end stays
+    _TOP_PAD: 64 * 2**20,  # the heap grows in steps of this many bytes
+    _ARENA_MAX: 1,  # one heap for all threads: other heaps are too small for such blocks
+}
+
+
+@functools.cache
+def keep_freed_memory() -> bool:
+    """Have glibc keep freed memory for the next step, once a process; returns whether it does.
+
+    It serves blocks of more than a few hundred kilobytes by fresh pages and gives them back when
+    they are freed. A model's parameter vector is such a block, and a local step makes several:
+    getting zeroed pages again costs more than the arithmetic on them. Measured on two cores, one
+    thread, 2.8 million parameters: x - lr * g took 4.6 ms with the default and 1.8 ms with this.
+
+    Nothing happens with another C library, or where ``FEDLIB_KEEP_MEMORY=0``: then, and for
+    processes that need their memory back between runs, the default is left as it is.
+    """
+    if os.environ.get("FEDLIB_KEEP_MEMORY", "1") == "0" or platform.libc_ver()[0] != "glibc":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return all(mallopt(parameter, value) == 1 for parameter, value in SETTINGS.items())
+
 
 # Vectors of a row that live at once: model, gradient, optimizer and server states, activations.
 VECTORS = 10

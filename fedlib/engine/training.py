@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine.backend import Backend, Kept, Sums, Work
+from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
-from fedlib.engine.feed import Feed
-from fedlib.engine.plan import chunks
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
+from fedlib.engine.vectorized import Backend, Kept, Sums, Work
 
 
 class Training:

@@ -1,8 +1,10 @@
-"""The backend of rows: clients and configurations as one batched program."""
+"""How clients train: as rows of one batched program, or a part of the cohort per CPU core."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -10,17 +12,114 @@ import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
-from fedlib.engine.backend import Backend, Sums, Work
-from fedlib.engine.feed import Feed
+from fedlib.engine.batches import Feed, Plan, Replicas, Round, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
-from fedlib.engine.plan import Plan
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import carry_statistics, join, map_state, narrow, spread
-from fedlib.engine.upload import upload
+from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
+from fedlib.threads import one_core_each
+
+
+@dataclass
+class Sums:
+    """Sums over clients.
+
+    Attributes:
+        reports: for each field of what the clients send, sum_i w_i report_i, ``[S C, .]``.
+        loss: example-weighted sum of the batch losses seen in training, ``[S C]``.
+        seen: ``[S]``, how many examples of each replica that were; slots: how many were computed
+            on, with padding.
+        scale: what the reports of one client are still to be multiplied by, or None. Adding them
+            does it on the way.
+    """
+
+    reports: State
+    loss: Tensor
+    seen: np.ndarray
+    slots: int = 0
+    scale: float | None = None
+
+    def __iadd__(self, other: Sums) -> Sums:
+        self.scaled()
+        factor = 1.0 if other.scale is None else other.scale
+        map_state(lambda own, t: own.add_(t, alpha=factor), self.reports, other.reports)
+        self.loss += other.loss
+        self.seen = self.seen + other.seen
+        self.slots += other.slots
+        return self
+
+    def scaled(self) -> Sums:
+        """Multiply the reports now, in new memory, as theirs may still be the client's."""
+        if self.scale is not None:
+            self.reports = map_state(lambda t: self.scale * t, self.reports)
+            self.scale = None
+        return self
+
+
+@dataclass
+class Kept:
+    """What clients keep: from one of their rounds to the next, and within this round."""
+
+    memory: ClientStates
+    measured: ClientStates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.measured = ClientStates(len(self.memory.slots), self.memory.device)
+
+    def forget(self) -> None:
+        """Start a new round."""
+        if self.measured.count:
+            self.measured.clear()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all clients of a round share.
+
+    Attributes:
+        methods: C configurations of one structure, the same for each of S replicas.
+        method: all of them as one, with hyperparameters ``[C, 1]``.
+        server: server states ``[S C, .]``, replica by replica.
+        replicas: whose the clients are.
+        weights: ``[all clients]``, aggregation weights.
+        round: which round.
+        kept: what clients keep; phases write to it.
+    """
+
+    methods: Sequence[Algorithm]
+    method: Algorithm
+    server: State
+    replicas: Replicas
+    weights: Tensor
+    round: Round
+    kept: Kept
+
+
+class Backend:
+    """How clients' work is executed; ``clients`` are numbers of clients that have examples."""
+
+    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients that take part for the first time make their memory; the sums are empty."""
+        raise NotImplementedError
+
+    def measure(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients evaluate their whole data."""
+        raise NotImplementedError
+
+    def train(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients take their local steps."""
+        raise NotImplementedError
+
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks."""
+        first, *others = chunks
+        sums: Sums = getattr(self, phase)(work, first)
+        for clients in others:
+            sums += getattr(self, phase)(work, clients)
+        return sums.scaled()
 
 
 class Vectorized(Backend):
-    """See :class:`fedlib.engine.backend.Backend`; client states are ``[M, C, .]``."""
+    """See :class:`fedlib.engine.vectorized.Backend`; client states are ``[M, C, .]``."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
@@ -156,3 +255,38 @@ class Vectorized(Backend):
         if not rows:
             return weights @ values if values.dim() == 2 else torch.tensordot(weights, values, 1)
         return torch.cat([torch.tensordot(weights[own], values[own], 1) for own in rows])
+
+
+class Parallel(Backend):
+    """For large models on a CPU: vectorized workers, one a core, each with a copy of the model.
+
+    Stacked convolutions and large matrices gain nothing on a CPU, where a few rows fill its cache,
+    and little from a second thread. Independent clients on separate cores do. torch's kernels
+    release Python's interpreter lock, so threads can serve; between short operations they wait for
+    it, which is why small models without convolutions are stacked instead.
+
+    Worker w of W does the chunks w, w + W, ... in order, and the workers' sums are added in order,
+    so a result does not depend on which ends first.
+
+    Args:
+        workers: default torch's number of threads when the backend is made.
+    """
+
+    def __init__(self, feed: Feed, model: FlatModel, workers: int | None = None) -> None:
+        count = workers or torch.get_num_threads()
+        models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
+        self.workers = [Vectorized(feed, own) for own in models]
+        self.pool = one_core_each(count, "fedlib")
+
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """The sums of one phase over several chunks, a share of them per core."""
+        shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
+        jobs = [
+            self.pool.submit(worker.total, phase, work, share)
+            for worker, share in zip(self.workers, shares, strict=True)
+            if share
+        ]
+        first, *others = [job.result() for job in jobs]
+        for sums in others:
+            first += sums
+        return first

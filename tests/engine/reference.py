@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, Extra, State
-from fedlib.engine.backend import Backend, Sums, Work
-from fedlib.engine.feed import Feed, Round, whole_scale
+from fedlib.engine.batches import Feed, Round, upload, whole_scale
 from fedlib.engine.oracles import masks
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.upload import upload
+from fedlib.engine.vectorized import Backend, Sums, Work
 from fedlib.task import Task
 
 
@@ -34,7 +33,7 @@ class Done:
 
 
 class Reference(Backend):
-    """See :class:`fedlib.engine.backend.Backend`; client states have no leading axes."""
+    """See :class:`fedlib.engine.vectorized.Backend`; client states have no leading axes."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model

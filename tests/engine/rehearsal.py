@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedlib.engine import feed, strategy
+from fedlib.engine import batches as feed
+from fedlib.engine import strategy
 from fedlib.engine.config import Configured
 from fedlib.engine.program import Program
 

@@ -202,7 +202,7 @@ def test_gathering_and_evaluating_in_pieces_changes_nothing(
 ) -> None:
     task = load(name)
     at_once = fedlib.run(task, "fedadam", **COMMON)
-    monkeypatch.setattr("fedlib.engine.feed.GATHER_BYTES", 0)
+    monkeypatch.setattr("fedlib.engine.batches.GATHER_BYTES", 0)
     monkeypatch.setattr("fedlib.engine.evaluation.CHUNK_NUMBERS", 20_000)
     assert difference(at_once, fedlib.run(task, "fedadam", **COMMON)) < 1e-10
 

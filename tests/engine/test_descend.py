@@ -7,12 +7,10 @@ import torch
 from torch import nn
 
 import fedlib
+from fedlib.engine.batches import Feed, Replicas, upload
 from fedlib.engine.config import configure
-from fedlib.engine.feed import Feed
 from fedlib.engine.oracles import RowsOracle
-from fedlib.engine.replicas import Replicas
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.upload import upload
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import fedlib
+from fedlib.engine.batches import client_keys, drawn_epochs
 from fedlib.engine.fairness import fairness, worst
-from fedlib.engine.plan import client_keys, drawn_epochs
 from fedlib.reproduction.metrics import METRICS
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import fedlib
-from fedlib.engine import feed
+from fedlib.engine import batches as feed
 from fedlib.task import Fixed
 
 

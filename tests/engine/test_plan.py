@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import fedlib
+from fedlib.engine.batches import Plan, client_keys, local_steps, make_plan
 from fedlib.engine.config import configure
-from fedlib.engine.plan import Plan, client_keys, local_steps, make_plan
 from fedlib.engine.program import Program
 from fedlib.task import ClientData
 

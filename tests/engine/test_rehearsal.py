@@ -20,7 +20,7 @@ import torch
 
 import fedlib
 from fedlib.algorithms import CLIENT_OPTIMIZERS
-from fedlib.engine import feed
+from fedlib.engine import batches as feed
 from fedlib.engine.config import Configured, configure
 from tests.engine.rehearsal import DEVICE, Mistake, Seen, rehearse, watched
 from tests.tasks.test_every_task import SMALL

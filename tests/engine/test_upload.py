@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedlib.engine.upload import packed, unpacked, upload
+from fedlib.engine.batches import packed, unpacked, upload
 
 PARTS = {
     "index": torch.arange(15).view(3, 5),

@@ -150,7 +150,7 @@ def test_halves_are_disjoint_and_the_floats_are_counted(backend: str) -> None:
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_the_whole_data_of_unequal_clients(reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses and gradients at the server's model, of clients in several batches of unequal size."""
-    monkeypatch.setattr("fedlib.engine.feed.WHOLE_BATCH", 4)
+    monkeypatch.setattr("fedlib.engine.batches.WHOLE_BATCH", 4)
     draw = np.random.default_rng(0)
     x = torch.from_numpy(draw.normal(size=(31, 3)))
     y = torch.from_numpy(draw.integers(4, size=31))

@@ -301,7 +301,7 @@ def test_a_checkpoint_with_any_change_is_refused(tmp_path: Path, count: Count) -
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("fedlib.engine.record.Recorder.histories", stop)
+        patch.setattr("fedlib.engine.evaluation.Recorder.histories", stop)
         fedlib.run(TASK, "fedavg", **settings)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
