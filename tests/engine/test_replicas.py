@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,7 @@ def test_large_programs_are_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = repeated(draws(True), "fedavg", {})
     size = 610 * 4  # parameters of four clients
     for limit, expected in ((2 * size - 1, [[0], [1], [2]]), (2 * size, [[0, 1], [2]])):
-        monkeypatch.setattr("fedlib.engine.run.JOINED_NUMBERS", limit)
+        monkeypatch.setattr(import_module("fedlib.engine.run"), "JOINED_NUMBERS", limit)
         assert programs(runs) == expected
 
 

@@ -16,13 +16,13 @@ from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
-from fedlib.reproduction.fedopt import figures, grids, heat_maps, outcomes, tuning
+from fedlib.reproduction.fedopt import figures, heat_maps, outcomes, tables, tuning
 from fedlib.reproduction.fedopt.tables import TABLES_1
 from fedlib.results import selection
 from fedlib.tasks import defaults
 
 METRICS = {task: table.cells[0].metric for task, table in TABLES_1.items()}
-METHODS = (*grids.OPTIMIZERS, "scaffold")
+METHODS = (*tables.OPTIMIZERS, "scaffold")
 RATES = (0.01, 0.1, 1.0)
 
 
@@ -234,7 +234,7 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
     """A valley: FedAvg is best where the product of the rates is 0.1, others at server rate 0.1."""
     runs = []
     for algorithm in algorithms:
-        tau = {"tau": 1e-3} if algorithm in grids.ADAPTIVE else {}
+        tau = {"tau": 1e-3} if algorithm in tables.ADAPTIVE else {}
         for c in RATES:
             for s in RATES:
                 loss = 0.5 + 0.7 * abs(math.log10(s if tau else c * s) + 1)
@@ -336,14 +336,14 @@ def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error():
 
 
 def test_the_maps_of_all_tasks_are_in_the_catalogue():
-    for number, (task, label) in enumerate(grids.TASKS.items(), 5):
+    for number, (task, label) in enumerate(tables.TASKS.items(), 5):
         entry = draw.entry(f"fedopt/figure_{number}")
         assert dict(entry.notebooks) == {task: "30_learning_rate_grids"}
         printed = papers.figures().query(f"paper == 'fedopt' and id == 'Figure {number}'")
         assert label in entry.caption and printed["datasets"].tolist() == [label]
         figure, data = entry.draw(planted(task, ("fedyogi",)))
         assert len(images(figure)) >= 2 and len(data) == 9
-    _, data = draw.entry("fedopt/figure_2").draw(planted("stackoverflow_nwp", grids.OPTIMIZERS))
+    _, data = draw.entry("fedopt/figure_2").draw(planted("stackoverflow_nwp", tables.OPTIMIZERS))
     assert set(data["algorithm"]) == {"fedadam", "fedyogi", "fedavgm"}
 
 
