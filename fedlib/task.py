@@ -303,6 +303,8 @@ class Task:
         cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
             how many take part; default uniformly without replacement, by the run's seed.
         pool: makes the centralised form, where it is more than all examples with one owner.
+        evaluated: more data that the server model is evaluated on, by the split's name in a
+            history's frames, for instance ``{"local": everything_that_each_client_holds}``.
 
     Example:
         >>> import numpy as np
@@ -341,6 +343,7 @@ class Task:
     classes: Sequence[str] = ()
     cohorts: Cohorts | None = field(default=None, repr=False)
     pool: Callable[[], Task] | None = field(default=None, repr=False)
+    evaluated: Mapping[str, ClientData] = field(default_factory=dict, repr=False)
     # Whether name, options and fingerprint say everything, as of the catalogue's tasks. One that is
     # made by hand, or a copy with another part, is told apart by :mod:`fedlib.engine.fingerprint`.
     described: bool = field(default=False, init=False, repr=False, compare=False)

@@ -16,7 +16,7 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.fairness import fairness
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
-from fedlib.task import Task
+from fedlib.task import ClientData, Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000
@@ -37,18 +37,28 @@ class Evaluated:
     clients: dict[str, Tensor]
 
 
+def evaluated(task: Task) -> dict[str, ClientData]:
+    """The data that a task's server model is evaluated on, by split."""
+    return {"test": task.test, **task.evaluated}
+
+
 class Evaluator:
-    """Evaluates parameter vectors on a task's test data.
+    """Evaluates parameter vectors on a task's test data, or on other data of its clients.
 
     Examples that several clients hold count once for each; a test set of one client is the whole
     set.
     """
 
     def __init__(
-        self, task: Task, model: FlatModel, dtype: torch.dtype, device: torch.device
+        self,
+        task: Task,
+        model: FlatModel,
+        dtype: torch.dtype,
+        device: torch.device,
+        data: ClientData | None = None,
     ) -> None:
         self.task, self.model, self.dtype = task, model, dtype
-        data = task.test
+        data = task.test if data is None else data
         self.x = data.x if reads(task.transform) else data.x.to(device)
         self.y, self.device = data.y.to(device), device
         places = data.all_places()
@@ -127,7 +137,7 @@ class Recorder:
         self.tasks, self.configs = tasks, configs
         self.columns = len(configs) // len(tasks)
         self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
-        self.last: list[dict[str, Tensor]] = [{} for _ in configs]
+        self.last: list[dict[tuple[str, str], Tensor]] = [{} for _ in configs]
         self.diverged: dict[int, int] = {}
 
     def training(
@@ -156,25 +166,30 @@ class Recorder:
                 self.diverged[one] = round
         return [one for one in alive if one not in self.diverged]
 
-    def evaluation(self, round: int, alive: list[int], result: Evaluated) -> None:
+    def evaluation(
+        self, round: int, alive: list[int], result: Evaluated, split: str = "test"
+    ) -> None:
         """Note the evaluation of the configurations ``alive``, which are of one task."""
         task = self._task(alive[0])
+        data = evaluated(task)[split]
         columns = {name: values.tolist() for name, values in result.mean.items()}
-        if len(task.test) > 1:
+        if len(data) > 1:
             for name in task.metrics:
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
             if "accuracy" in task.metrics:
                 each = result.clients["accuracy"]
-                sizes = torch.from_numpy(task.test.sizes).to(each.device)
+                sizes = torch.from_numpy(data.sizes).to(each.device)
                 spread = fairness(each, sizes)
                 columns.update((name, values.tolist()) for name, values in spread.items())
         for position, one in enumerate(alive):
             if one in self.diverged:
                 continue
             self.rows[one] += [
-                (round, "test", name, column[position]) for name, column in columns.items()
+                (round, split, name, column[position]) for name, column in columns.items()
             ]
-            self.last[one] = {name: values[position] for name, values in result.clients.items()}
+            self.last[one] |= {
+                (split, name): values[position] for name, values in result.clients.items()
+            }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything recorded so far, in lists, numbers and tensors, not copied."""
@@ -203,17 +218,17 @@ class Recorder:
 
     def _clients(self, one: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
-        data = self._task(one).test
+        parts = evaluated(self._task(one))
         frames = [
             pd.DataFrame(
                 {
-                    "client": data.ids,
-                    "split": "test",
+                    "client": parts[split].ids,
+                    "split": split,
                     "metric": name,
                     "value": values.double().cpu().numpy(),
-                    "examples": data.sizes,
+                    "examples": parts[split].sizes,
                 }
             )
-            for name, values in self.last[one].items()
+            for (split, name), values in self.last[one].items()
         ]
         return pd.concat(frames, ignore_index=True)

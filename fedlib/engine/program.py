@@ -20,7 +20,7 @@ from fedlib.engine import fitting, precision, strategy
 from fedlib.engine.batches import Feed, Replicas
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.config import Configured
-from fedlib.engine.evaluation import Evaluator, Recorder
+from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
@@ -95,7 +95,11 @@ class Program:
             self.strategy.chunk_clients,
         )
         self.evaluators = [
-            Evaluator(task, self.model, self.dtype, device) for task in self.replicas.distinct
+            {
+                split: Evaluator(task, self.model, self.dtype, device, data)
+                for split, data in evaluated(task).items()
+            }
+            for task in self.replicas.distinct
         ]
         self.record = Recorder(self.replicas.tasks, self.configs)
         cohort = config.clients_per_round * len(self.replicas)
@@ -249,12 +253,14 @@ class Program:
     def _evaluate(self, done: int, alive: list[int], server: State) -> None:
         """Evaluate and record the configurations ``alive``, those of one task together."""
         tasks = [self.replicas.tasks[one // self.columns] for one in alive]
-        for task, evaluator in zip(self.replicas.distinct, self.evaluators, strict=True):
+        for task, evaluators in zip(self.replicas.distinct, self.evaluators, strict=True):
             places = [place for place, own in enumerate(tasks) if own is task]
             x = server["x"] if len(places) == len(alive) else server["x"][places]
             # Models with running statistics have no replicas, so these are of all of them.
             with self.model.tracking(server.get("statistics")):
-                self.record.evaluation(done, [alive[place] for place in places], evaluator(x))
+                members = [alive[place] for place in places]
+                for split, evaluator in evaluators.items():
+                    self.record.evaluation(done, members, evaluator(x), split)
 
     def _finite(self, now: Progress) -> list[int]:
         """Those that have not diverged: one that did stays while a replica of it trains."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -150,3 +151,26 @@ def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
             for t in range(number)
         ]
         assert float(history.params["x"]) == pytest.approx(-sum(passes))
+
+
+def test_all_local_data_are_a_split_of_their_own() -> None:
+    """A client's accuracy on all it holds is that of its two parts, weighted by their sizes."""
+    task = fedlib.load_task("synthetic", clients=12)
+    history = fedlib.run(task, "fedavg", rounds=3)
+    trained = dataclasses.replace(task, test=task.train, evaluated={})
+    parts = {"test": history.clients, "train": fedlib.run(trained, "fedavg", rounds=3).clients}
+    right = examples = 0.0
+    for frame in parts.values():
+        own = frame[(frame["split"] == "test") & (frame["metric"] == "accuracy")]
+        right += (own["value"] * own["examples"]).fillna(0).to_numpy()
+        examples += own["examples"].to_numpy()
+    local = history.clients[
+        (history.clients["split"] == "local") & (history.clients["metric"] == "accuracy")
+    ]
+    assert local["examples"].tolist() == examples.tolist()
+    assert local["value"].to_numpy() == pytest.approx(right / examples, abs=1e-6)
+    spread = float(history.series("accuracy_std_weighted", "local").iloc[-1])
+    mean = np.average(right / examples, weights=examples)
+    assert spread == pytest.approx(
+        np.sqrt(np.average((right / examples - mean) ** 2, weights=examples)), abs=1e-6
+    )
