@@ -27,7 +27,7 @@ from fedlib.reproduction.mime.ablation import line_of
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
 from fedlib.results import reading
-from fedlib.results.archives import open_archive
+from fedlib.results.files import open_runs
 from fedlib.results.selection import late
 from fedlib.results.store import Store
 
@@ -220,8 +220,8 @@ def _fashion_cell(runs: Sequence[History], printed: float) -> str:
 @cache
 def laptop_runs(notebook: str) -> Sequence[History]:
     """The published runs of a notebook's preset laptop, without parameters; none: no such file."""
-    archive = project_root() / "data" / "results" / f"{notebook}_laptop.zip.xz"
-    runs = open_archive(archive).values() if archive.is_file() else ()
+    archive = project_root() / "data" / "results" / f"{notebook}_laptop.parquet"
+    runs = open_runs(archive).values() if archive.is_file() else ()
     return [run.history(params=False) for run in runs]
 
 

@@ -71,7 +71,7 @@ def test_mistakes_exit_2_with_one_line(
     status, out, err = command(*words)
     assert status == 2
     assert message in err and err.count("\n") == 1 and "Traceback" not in err
-    assert not list(own_folders.rglob("history.csv")), out
+    assert not list(own_folders.rglob("*.parquet")), out
 
 
 def test_help_everywhere(command: Command) -> None:
@@ -89,12 +89,12 @@ def test_run_stores_and_answers_from_the_store(command: Command, own_folders: Pa
     status, out, _ = command(*words)
     first = json.loads(out)
     assert status == 0 and 0 < first["final"]["test accuracy"] < 1
-    assert len(list(own_folders.rglob("history.csv"))) == 1
+    assert len(list(own_folders.rglob("*.parquet"))) == 1
     status, out, _ = command(*words)
     assert json.loads(out) == first
     status, out, _ = command("run", "synthetic", "fedadam", "--rounds", "2")
     assert status == 0 and "2 rounds" in out and "test accuracy" in out
-    assert len(list(own_folders.rglob("history.csv"))) == 2
+    assert len(list(own_folders.rglob("*.parquet"))) == 2
 
 
 def test_grid_prints_a_table_and_json(command: Command) -> None:

@@ -45,7 +45,7 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(
 ) -> None:
     status, out, _ = command(*WORDS, "--dry-run", "--json")
     count = json.loads(out)
-    assert status == 0 and not list(own_folders.rglob("history.csv"))
+    assert status == 0 and not list(own_folders.rglob("*.parquet"))
     assert (count["runs"], count["missing"], count["programs_missing"]) == (4, 4, 3)
     status, out, _ = command(*WORDS, "--part", "mu", "--json")
     assert status == 0 and json.loads(out)["stored"] == 2
@@ -131,7 +131,7 @@ def test_mistakes_exit_2_with_one_line(
     status, _, err = command(*words)
     assert status == 2
     assert message in err and err.count("\n") == 1 and "Traceback" not in err
-    assert not list(own_folders.rglob("history.csv"))
+    assert not list(own_folders.rglob("*.parquet"))
 
 
 SLURM = ["--executor", "slurm", "--jobs", "2", "--slurm", "partition=gpu", "--slurm=time=01:00:00"]

@@ -139,7 +139,7 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
     status, out, err = command(*words)
     assert status == 0, err
     assert json.loads(out)["task"] == "my_tasks:pull"
-    (config,) = (json.loads(path.read_text()) for path in modules.parent.rglob("config.json"))
+    (config,) = (run.config.as_dict() for run in Store(modules.parent / "data" / "runs").stored())
     assert config["task"]["name"] == "pull" and config["task"]["seed"] == 5
     assert config["task"]["options"] == {"strength": 2}
     assert config["method"]["share"] == 0.2

@@ -171,11 +171,13 @@ def fedlib(data: Path, environment: dict[str, str], *words: str) -> subprocess.C
     )
 
 
-def contents(store: Path) -> dict[str, bytes]:
+def contents(store: Path) -> dict[str, tuple[str, str]]:
     """The numbers of every run."""
-    names = ("config.json", "history.csv", "clients.csv", "params.safetensors")
-    files = (path for path in store.rglob("*") if path.name in names)
-    return {str(path.relative_to(store)): path.read_bytes() for path in files}
+    histories = (run.history() for run in Store(store, published=[]).stored())
+    return {
+        history.config.digest: (history.frame.to_csv(), str(history.params))
+        for history in histories
+    }
 
 
 def test_a_sweep_whose_job_and_controller_were_killed_equals_a_local_one(

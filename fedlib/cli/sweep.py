@@ -163,7 +163,7 @@ def publish(
     parameter: Parameters = None,
     part: Parts = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the archive; default the notebook's, with the preset.")
+        str | None, typer.Option(help="Of the file; default the notebook's, with the preset.")
     ] = None,
     to: Annotated[
         Path | None, typer.Option(help="Folder of published runs; default data/results.")
@@ -215,9 +215,7 @@ def publish(
 def restore(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Archives, e.g. 24_mime_emnist_laptop, or 24 for all of it; default all."
-        ),
+        typer.Argument(help="Files, e.g. 24_mime_emnist_laptop, or 24 for all of it; default all."),
     ] = None,
     source: Annotated[
         Path | None,
@@ -232,19 +230,17 @@ def restore(
     """
     from fedlib.paths import project_root
     from fedlib.reproduction.reproduce import named
-    from fedlib.results import archives
+    from fedlib.results import published, store
 
     folder = source or project_root() / "data" / "results"
-    paths: dict[str, list[Path]] = {}  # of one name: plain and compressed
-    for path in archives.archives(folder):
-        paths.setdefault(path.name.partition(".")[0], []).append(path)
+    store.refuse_old(folder)
+    paths = {path.stem: path for path in store.run_files(folder)}
     if not paths:
         raise Error(f"no published runs in {folder}")
     restored = []
     for name in named(names or (), paths, "archive"):
-        for path in paths[name]:
-            new, runs = archives.restore(path, store_root(data_root))
-            restored.append({"archive": name, "restored": new, "runs": runs})
+        new, runs = published.restore(paths[name], store_root(data_root))
+        restored.append({"archive": name, "restored": new, "runs": runs})
     text = "\n".join(
         f"{x['archive']}: {x['restored']} of {x['runs']} runs restored" for x in restored
     )

@@ -114,7 +114,7 @@ class Damage(logging.Handler):
     def tell(self) -> None:
         """If there were any, how many and where, in a line; then the exit status is 1."""
         if self.places:
-            many = f"{len(self.places)} damaged runs or archives were left out: "
+            many = f"{len(self.places)} damaged files of runs were left out: "
             typer.echo("fedlib: " + many + "; ".join(self.places), err=True)
             raise typer.Exit(1)
 

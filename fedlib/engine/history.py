@@ -19,6 +19,25 @@ WINDOW_SHARE = 100 / 1500
 WINDOW_ROUNDS = 100
 
 
+def usual_window(rounds: int) -> int:
+    """Over how many last rounds of a run to average."""
+    return min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_SHARE)))
+
+
+def mean_of_last(
+    round: np.ndarray, value: np.ndarray, rounds: int, window: int | None = None
+) -> float:
+    """The mean of the values in the last rounds of a run, of the last one if there are none.
+
+    Args:
+        round, value: of a metric, in order.
+        rounds: of the run.
+        window: how many rounds; default :func:`usual_window`.
+    """
+    window = usual_window(rounds) if window is None else window
+    return float(value[round > min(rounds - window, round[-1] - 1)].mean())
+
+
 @dataclass(eq=False)
 class History:
     """The results of one run.
@@ -80,7 +99,7 @@ class History:
 
     def window(self) -> int:
         """Over how many last rounds :meth:`final` averages by default."""
-        return min(WINDOW_ROUNDS, max(1, round(self.config.rounds * WINDOW_SHARE)))
+        return usual_window(self.config.rounds)
 
     def final(
         self, metric: str = "accuracy", split: str = "test", window: int | None = None
@@ -95,14 +114,11 @@ class History:
         Returns:
             NaN if the run diverged.
         """
-        rounds = self.config.rounds
-        window = self.window() if window is None else window
-        if window < 1:
+        if window is not None and window < 1:
             raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
         if self.diverged is not None:
             return float("nan")
-        round, value = self._points(metric, split)
-        return float(value[round > min(rounds - window, round[-1] - 1)].mean())
+        return mean_of_last(*self._points(metric, split), self.config.rounds, window)
 
     def __repr__(self) -> str:
         state = "" if self.diverged is None else f", diverged in round {self.diverged}"

@@ -16,7 +16,7 @@ from fedlib.reproduction import draw, experiments, memory
 from fedlib.reproduction.answers import RunGroup, answer, by_task, configured
 from fedlib.reproduction.reproduce import check_parameters, named
 from fedlib.reproduction.request import Request, task_key
-from fedlib.results.archives import write_archive
+from fedlib.results import published
 from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
@@ -147,7 +147,7 @@ def publish(
 
     Args:
         results: the folder of published runs, for instance ``data/results``.
-        name: of the archive.
+        name: of the file.
         groups: the runs of the plan; none for a notebook without one.
         preset: of the plan and the figures.
         partial: do so although runs of the plan are missing.
@@ -155,7 +155,7 @@ def publish(
             are noted as drawn from them.
 
     Returns:
-        notebook, path, runs, missing and bytes of the archive.
+        notebook, path, runs, missing and bytes of the file.
 
     Raises:
         Error: runs are missing, or there are none, or the folder is not writable.
@@ -177,13 +177,13 @@ def publish(
         digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
         clients_of |= set(tasks if entry.clients else ())
     histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
-    archive = write_archive(results, name, histories, clients_of)
+    path = published.publish(results, name, histories, clients_of)
     for entry, remembered in drawn:
         memory.publish(results, entry, remembered, preset)
     return {
         "notebook": notebook,
-        "path": str(archive),
+        "path": str(path),
         "runs": len(histories),
         "missing": missing,
-        "bytes": archive.stat().st_size,
+        "bytes": path.stat().st_size,
     }

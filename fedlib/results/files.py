@@ -1,81 +1,96 @@
-"""How a run lies on disk: one folder, named by the hash of the run's configuration.
+"""Runs on disk: one or several in a Parquet file.
 
-``<root>/<task>/<algorithm>-<digest>/`` holds
+A file is one tidy table, whose columns are
 
-``config.json``         the run's configuration; its hash is the digest in the folder's name
-``history.csv``         ``round, split, metric, value``
-``clients.csv``         ``client, split, metric, value, examples``
-``params.safetensors``  the final parameters; optional, may be deleted to save space
-``meta.json``           device, seconds, divergence, versions, commit, data source; written last,
-                        with the SHA-256 of the other files
+``run``               the position of the row's run in the metadata, from 0
+``round``, ``split``, ``metric``, ``value``
+                      a row of ``History.frame``; or of ``History.clients``, then the round is that
+                      of the last evaluation
+``client, examples``  of a row of ``History.clients``; else missing
 
-A folder appears under its name only when it is complete. Published runs are the same folders in a
-zip archive, see :mod:`fedlib.results.archives`.
+and the file's metadata, which hold ``format`` (:data:`FORMAT`), ``runs`` (by LZMA: a JSON list of
+``digest``, ``config`` and ``meta`` of each run) and ``sha256``: of the whole file, computed with
+:data:`UNSEALED` in its place, so that no changed bit is ever read as a number.
+
+A store has a file for each program, ``<task>/<algorithm>-<digest>.parquet``; the final parameters
+of a run lie beside it as ``<task>/<algorithm>-<digest>.safetensors``, and may be deleted to save
+space. What is published is the same, many runs in a file; see :mod:`fedlib.results.published`.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
 import json
-import os
+import logging
+import lzma
 import re
 import subprocess
-import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from io import StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
-from zipfile import Path as ZipPath
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
 
 from fedlib import files
-from fedlib.engine.config import FORMAT, RunConfig
+from fedlib.engine.config import FORMAT as NUMBERS
+from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
-from fedlib.errors import Error, Failure
-from fedlib.results import promises
+from fedlib.errors import Error, Failure, first_line
 from fedlib.task import Task
 
-CONFIG, META = "config.json", "meta.json"
-HISTORY, CLIENTS, PARAMS = "history.csv", "clients.csv", "params.safetensors"
-DIGEST = re.compile(r"-[0-9a-f]{16}$")
-# What reading from a damaged archive raises: a bit may fall on anything.
-BROKEN = (BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
+log = logging.getLogger("fedlib")
 
-Folder = Path | ZipPath
+# Raised whenever files are written that this fedlib's readers could not read.
+FORMAT = b"2"
+UNSEALED = b"the SHA-256 of the file".center(64, b"-")
+SCHEMA = pa.schema(
+    [
+        pa.field("run", pa.int32(), nullable=False),
+        ("round", pa.int64()),
+        pa.field("split", pa.string(), nullable=False),
+        pa.field("metric", pa.string(), nullable=False),
+        pa.field("value", pa.float64(), nullable=False),
+        ("client", pa.string()),
+        ("examples", pa.int64()),
+    ]
+)
+TEXTS = ["split", "metric", "client"]
+# What a damaged file may make its readers raise.
+BROKEN = (
+    *(OSError, EOFError, MemoryError, lzma.LZMAError, pa.ArrowException),
+    *(ValueError, LookupError, TypeError, OverflowError, RecursionError),
+)
 
 
 class Damaged(Failure):
-    """A run's folder, or an archive of runs, does not hold what was written into it.
+    """A file of runs does not hold what was written into it.
 
     Attributes:
-        place: of the run or archive.
+        place: the file.
     """
 
-    def __init__(self, message: str, place: Folder) -> None:
-        super().__init__(message)
-        self.place = str(place)
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"damaged runs {path}: {what}; delete it, then run or publish them again")
+        self.place = str(path)
 
 
 class Meta(BaseModel):
-    """The part of ``meta.json`` that is read later, whatever else is in it."""
+    """The part of a run's ``meta`` that is read later, whatever else is in it."""
 
     model_config = ConfigDict(strict=True, extra="allow")
-    files: dict[str, str]
     created: str
     diverged: int | None
     parameters: list[str] = []
@@ -86,17 +101,20 @@ class Meta(BaseModel):
     thinned: bool = False
 
 
+_METAS = TypeAdapter(list[Meta])
+
+
 @dataclass(frozen=True)
 class Stored:
     """A run on disk whose numbers have not been read yet.
 
     Attributes:
-        path: the run's folder, on disk or in an archive.
+        path: the file that it is in, maybe with others.
         config: its configuration.
         meta: ``History.meta`` and what the store adds (see :func:`describe`).
     """
 
-    path: Folder
+    path: Path
     config: RunConfig
     meta: dict[str, Any]
 
@@ -104,157 +122,265 @@ class Stored:
         """Read the run.
 
         Args:
-            params: whether to read the parameters; without them ``History.params`` is empty.
+            params: whether to read the parameters; without them, or where their file has been
+                deleted, ``History.params`` is empty.
 
         Raises:
             Error: a file is missing or not what was written.
         """
-        frame = read_csv(self._bytes(HISTORY), {"round": "int64"})
-        clients = read_csv(self._bytes(CLIENTS), {"examples": "int64"})
-        tensors: dict[str, Tensor] = {}
-        if params and (self.path / PARAMS).is_file():
-            stored = parse_tensors(self._bytes(PARAMS))
-            # The file sorts its tensors; the model's order matters to whoever flattens them.
-            tensors = {name: stored[name] for name in self.meta["parameters"]}
+        frame, clients = columns(self.path).frames(self.config.digest)
+        tensors = self.params() if params else {}
         return History(frame, clients, tensors, self.config, dict(self.meta))
 
-    def check(self) -> None:
-        """Read all files and compare them with their hashes.
-
-        Raises:
-            Error: one is missing or not what was written.
-        """
-        for name in self.meta["files"]:
-            # Parameters may be deleted to save space.
-            if name != PARAMS or (self.path / PARAMS).is_file():
-                self._bytes(name)
-
-    def _bytes(self, name: str) -> bytes:
-        """A file's contents, checked against the hash written with the run."""
-        data = _read(self.path, name)
-        if hashlib.sha256(data).hexdigest() != self.meta["files"].get(name):
-            raise damaged(self.path, f"{name} is not what was written (cut off or changed)")
-        return data
+    def params(self) -> dict[str, Tensor]:
+        """The final parameters; empty if they were not stored or have been deleted."""
+        path, expected = params_path(self.path.parent, self.config), self.meta.get("params_sha256")
+        if expected is None or not path.is_file():
+            return {}
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != expected:
+            raise Damaged(path, "it is not what was written (cut off or changed)")
+        stored = parse_tensors(data)
+        # The file sorts its tensors; the model's order matters to whoever flattens them.
+        return {name: stored[name] for name in self.meta["parameters"]}
 
 
-def _read(path: Folder, name: str) -> bytes:
-    try:
-        return (path / name).read_bytes()
-    except FileNotFoundError:
-        raise damaged(path, f"{name} is missing") from None
-    except BROKEN as problem:
-        raise damaged(path, f"{name} cannot be read ({problem})") from None
+# ---------------------------------------------------------------------------------------- reading
 
 
-def write_runs(
-    root: Path, made: Sequence[tuple[Task, History]], keep_params: bool, replace: bool
-) -> list[History]:
-    """Store the runs of a program under ``root``; returns them as they will be read.
+def open_runs(path: Path) -> Mapping[str, Stored]:
+    """The runs in a file by digest; their numbers are read when they are asked for.
 
-    All are stored or none, also where the process is killed: alone, the others would train in a
-    program of their own, whose sums may round otherwise. Another process may finish the same run
-    meanwhile; both results are equal, and the one that is there stays unless it is damaged or is to
-    be replaced.
-    """
-    stored, moves = [], {}
-    with ExitStack() as installed:
-        for task, history in made:
-            meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
-            contents = pack(history, meta, keep_params)
-            target = run_path(root, history.config)
-            outdated = _inode(target) if replace else None
-            stays = partial(_stays, target, outdated)
-            aside = installed.enter_context(files.replacing(target, stays))
-            _write_folder(aside, contents)
-            moves[aside] = target
-            stored.append(dataclasses.replace(history, meta=json.loads(contents[META])))
-        if len(moves) > 1:
-            with promises.promised(root, moves):
-                installed.close()  # now each gets its name
-    return stored
-
-
-def copy_run(run: Stored, root: Path) -> bool:
-    """Put a run that lies elsewhere, or in an archive, under ``root``; False if it is there."""
-    target = run_path(root, run.config)
-    if _complete(target):
-        return False
-    run.check()
-    with files.replacing(target, partial(_complete, target)) as aside:
-        _write_folder(aside, {part.name: part.read_bytes() for part in run.path.iterdir()})
-    return True
-
-
-def _stays(target: Path, outdated: int | None) -> bool:
-    """Whether a run that is there already stays."""
-    return _inode(target) != outdated and _complete(target)
-
-
-def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    folder.mkdir()
-    for name, data in contents.items():
-        with open(folder / name, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def pack(history: History, meta: Mapping[str, Any], keep_params: bool = False) -> dict[str, bytes]:
-    """The files of a run's folder by name; the last one has the hashes of the others."""
-    contents = {
-        CONFIG: _json(history.config.as_dict()),
-        HISTORY: to_csv(history.frame),
-        CLIENTS: to_csv(history.clients),
-    }
-    if keep_params:
-        tensors = {name: tensor.detach().contiguous() for name, tensor in history.params.items()}
-        contents[PARAMS] = pack_tensors(tensors)
-    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
-    return {**contents, META: _json({**meta, "files": hashes})}
-
-
-def run_path(root: Path, config: RunConfig) -> Path:
-    """Where a run of this configuration belongs under ``root``."""
-    return root / safe(config.task["name"]) / f"{safe(config.algorithm)}-{config.digest}"
-
-
-def open_run(path: Folder) -> Stored:
-    """A run's folder, with its configuration and meta data checked.
+    A file is read once per process, and again when it changes.
 
     Raises:
-        Error: a file is missing or not readable, made by a fedlib whose runs have other numbers, or
-            the configuration is not the one of the digest.
+        Error: it is damaged, or made by a fedlib whose runs have other numbers.
     """
+    return _cached(_open, path)
+
+
+def columns(path: Path) -> Columns:
+    """The numbers of all runs in a file; those of the files read last are kept.
+
+    Raises:
+        Error: as of :func:`open_runs`.
+    """
+    return _cached(_columns, path)
+
+
+def _cached(read: Any, path: Path) -> Any:
     try:
-        config = _config(json.loads(_read(path, CONFIG)), path)
-        if not path.name.endswith(f"-{config.digest}"):
-            raise damaged(path, f"{CONFIG} does not belong to digest {path.name[-16:]}")
-        meta = json.loads(_read(path, META))
-        Meta.model_validate(meta)
-    except Damaged:
+        stat = path.stat()
+        return read(path, stat.st_mtime_ns, stat.st_size)
+    except Error:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
-        why = " ".join(str(problem).split())
-        raise damaged(path, f"{CONFIG} or {META} cannot be read ({why})") from None
-    return Stored(path, config, meta)
+    except BROKEN as problem:
+        raise Damaged(path, f"it cannot be read ({first_line(problem)})") from None
 
 
-def _config(fields: dict[str, Any], path: Folder) -> RunConfig:
+def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
+    data = path.read_bytes()
+    table = pq.ParquetFile(BytesIO(data), read_dictionary=TEXTS)
+    known = table.metadata.metadata or {}
+    sealed = known.get(b"sha256", b"")
+    before, _, after = data.rpartition(sealed or UNSEALED)
+    if hashlib.sha256(before + UNSEALED + after).hexdigest().encode() != sealed:
+        raise Damaged(path, "it is not what was written (cut off or changed)")
+    if known[b"format"] != FORMAT:
+        made, reads = known[b"format"].decode(), FORMAT.decode()
+        raise Damaged(path, f"made by another fedlib (format {made}, this one reads {reads})")
+    return table, json.loads(lzma.decompress(known[b"runs"]))
+
+
+@lru_cache(maxsize=2**14)
+def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
+    _, runs = _read(path)
+    _METAS.validate_python([run["meta"] for run in runs])
+    return {run["digest"]: Stored(path, _config(run, path), run["meta"]) for run in runs}
+
+
+def _config(run: dict[str, Any], path: Path) -> RunConfig:
     """What :meth:`RunConfig.as_dict` made, back again; ``path`` is for the message."""
+    fields = dict(run["config"])
     made = fields.pop("format")
-    if made != FORMAT:
-        raise damaged(path, f"made by another fedlib (format {made}, this one reads {FORMAT})")
+    if made != NUMBERS:
+        raise Damaged(path, f"made by another fedlib (numbers {made}, this one's are {NUMBERS})")
     for key in ("local_steps", "local_epochs"):
         if isinstance(fields[key], list):
             fields[key] = tuple(fields[key])
-    return RunConfig(**fields)
+    config = RunConfig(**fields)
+    vars(config)["digest"] = run["digest"]  # the file's hash vouches for it
+    return config
 
 
-def damaged(path: Folder, what: str) -> Damaged:
-    """The error for a run's folder that cannot be used."""
-    archive = path.root.filename if isinstance(path, ZipPath) else None
-    remedy = f"{archive} and publish" if archive else "this folder and run"
-    return Damaged(f"damaged run {path}: {what}; delete {remedy} it again", path)
+class Columns:
+    """The numbers of the runs in a file, as arrays; text as codes."""
+
+    def __init__(self, table: pa.Table, digests: Sequence[str]) -> None:
+        self.digests = list(digests)
+        self.texts: dict[str, np.ndarray] = {}
+        self.codes: dict[str, np.ndarray] = {}
+        for name in TEXTS:
+            column = table[name].combine_chunks()
+            if isinstance(column, pa.ChunkedArray):  # of no rows
+                column = pa.array([], pa.string()).dictionary_encode()
+            self.texts[name] = np.array(column.dictionary.to_pylist(), object)
+            self.codes[name] = column.indices.fill_null(-1).to_numpy()
+        self.rounds = table["round"].fill_null(-1).to_numpy()
+        self.values = table["value"].to_numpy()
+        self.examples = table["examples"].fill_null(0).to_numpy()
+        runs = table["run"].to_numpy()
+        self.starts = np.searchsorted(runs, np.arange(len(self.digests) + 1))
+        # Of each run: where its clients' values begin.
+        self.of_clients = self.codes["client"] >= 0
+
+    def frames(self, digest: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """``History.frame`` and ``History.clients`` of a run."""
+        own = self.digests.index(digest)
+        start, end = self.starts[own], self.starts[own + 1]
+        middle = start + int(np.argmax(np.append(self.of_clients[start:end], True)))
+        history, clients = slice(start, middle), slice(middle, end)
+        return (
+            pd.DataFrame(
+                {
+                    "round": self.rounds[history],
+                    "split": self._text("split", history),
+                    "metric": self._text("metric", history),
+                    "value": self.values[history],
+                }
+            ),
+            pd.DataFrame(
+                {
+                    "client": self._text("client", clients),
+                    "split": self._text("split", clients),
+                    "metric": self._text("metric", clients),
+                    "value": self.values[clients],
+                    "examples": self.examples[clients],
+                }
+            ),
+        )
+
+    def _text(self, name: str, rows: slice) -> pd.Series:
+        return pd.Series(self.texts[name][self.codes[name][rows]], dtype="str")
+
+    def ends(self) -> list[dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]]:
+        """Of each run its series, by split and metric: rounds and values, in order."""
+        splits, metrics = (self.codes[name].astype(np.int64) for name in ("split", "metric"))
+        series = splits * max(1, len(self.texts["metric"])) + metrics
+        found = []
+        for start, end in zip(self.starts, self.starts[1:], strict=False):
+            rows = start + np.flatnonzero(~self.of_clients[start:end])
+            rows = rows[np.argsort(series[rows], kind="stable")]
+            kinds, first = np.unique(series[rows], return_index=True)
+            parts = np.split(rows, first[1:])
+            found.append(
+                {
+                    (
+                        self.texts["split"][splits[part[0]]],
+                        self.texts["metric"][metrics[part[0]]],
+                    ): (self.rounds[part], self.values[part])
+                    for part in parts[: len(kinds)]
+                }
+            )
+        return found
+
+
+@lru_cache(maxsize=16)
+def _columns(path: Path, *stamp: int) -> Columns:
+    table, runs = _read(path)
+    return Columns(table.read(), [run["digest"] for run in runs])
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
+    """A file of runs; the same runs give the same bytes.
+
+    Args:
+        smallest: take longer for it, as what is published deserves.
+    """
+    rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    for number, history in enumerate(histories):
+        frame, clients = history.frame, history.clients
+        last = frame["round"][frame["split"] == "test"].max()
+        counts = len(frame), len(clients)
+        rows["run"].append(np.full(sum(counts), number))
+        rows["round"] += [frame["round"], np.full(counts[1], 0 if np.isnan(last) else last)]
+        for name in ("split", "metric", "value"):
+            rows[name] += [frame[name], clients[name]]
+        for name in ("client", "examples"):
+            rows[name] += [np.full(counts[0], None), clients[name].astype(object)]
+    arrays = [
+        pa.array(np.concatenate([np.asarray(part) for part in rows[field.name]]), field.type)
+        for field in SCHEMA
+    ]
+    runs = [
+        {"digest": h.config.digest, "config": h.config.as_dict(), "meta": h.meta} for h in histories
+    ]
+    plain = json.dumps(runs, separators=(",", ":")).encode()
+    known = {b"format": FORMAT, b"runs": lzma.compress(plain), b"sha256": UNSEALED}
+    buffer = BytesIO()
+    with pq.ParquetWriter(
+        buffer,
+        SCHEMA,
+        compression="zstd",
+        compression_level=22 if smallest else None,
+        store_schema=False,  # what Parquet says suffices
+        write_statistics=False,
+        data_page_size=2**26,
+        dictionary_pagesize_limit=2**26,
+    ) as writer:
+        writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), row_group_size=2**27)
+        writer.add_key_value_metadata(known)
+    data = buffer.getvalue()
+    before, _, after = data.rpartition(UNSEALED)
+    return before + hashlib.sha256(data).hexdigest().encode() + after
+
+
+def write_runs(
+    root: Path, made: Sequence[tuple[Task, History]], keep_params: bool
+) -> list[History]:
+    """Store the runs of a program under ``root``; returns them as they will be read.
+
+    They get into one file, so all are stored or none, also where the process is killed: alone, the
+    others would train in a program of their own, whose sums may round otherwise. Their parameters
+    are written before it. Another process may have stored the same runs meanwhile; both results
+    are equal.
+    """
+    stored = []
+    for task, history in made:
+        meta = {**history.meta, **describe(task, history), "parameters": list(history.params)}
+        if keep_params:
+            params = {name: tensor.detach().contiguous() for name, tensor in history.params.items()}
+            data = pack_tensors(params)
+            meta["params_sha256"] = hashlib.sha256(data).hexdigest()
+            path = root / safe(history.config.task["name"])
+            files.write(params_path(path, history.config), data)
+        stored.append(dataclasses.replace(history, meta=json.loads(json.dumps(meta))))
+    files.write(file_path(root, [history.config for history in stored]), pack(stored))
+    return stored
+
+
+def file_path(root: Path, configs: Sequence[RunConfig]) -> Path:
+    """The file for some runs of one task that are stored together."""
+    digests = " ".join(config.digest for config in configs)
+    name = f"{safe(configs[0].algorithm)}-"
+    if len(configs) > 1:
+        name += f"{hashlib.sha256(digests.encode()).hexdigest()[:16]}x{len(configs)}"
+    else:
+        name += digests
+    return root / safe(configs[0].task["name"]) / f"{name}.parquet"
+
+
+def params_path(folder: Path, config: RunConfig) -> Path:
+    """The file of a run's final parameters, beside the one with its numbers."""
+    return folder / f"{safe(config.algorithm)}-{config.digest}.safetensors"
+
+
+def safe(name: str) -> str:
+    """A file name from a task's or algorithm's name; users' tasks may be called anything."""
+    return re.sub(r"[^\w-]", "_", name) or "_"
 
 
 def describe(task: Task, history: History) -> dict[str, Any]:
@@ -282,78 +408,6 @@ def describe(task: Task, history: History) -> dict[str, Any]:
     }
 
 
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
-
-
-def _complete(path: Path) -> bool:
-    try:
-        open_run(path).history()
-    except Error:
-        return False
-    return True
-
-
-def folders(root: Path, task: str | None = None) -> Iterator[Path]:
-    """The run folders under a root; names that begin with a dot are unfinished."""
-    for path in sorted(root.glob(f"{safe(task) if task else '*'}/*")):
-        if DIGEST.search(path.name) and not path.name.startswith(".") and path.is_dir():
-            yield path
-
-
-class Places:
-    """Where the runs under a root lie; a task's folder is listed again only when it has changed."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._listed: dict[str, tuple[int, dict[str, str]]] = {}
-
-    def find(self, digest: str) -> Path | None:
-        """A run's folder, or None."""
-        if not re.fullmatch("[0-9a-f]{16}", digest):
-            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.table()")
-        with suppress(OSError):  # no such folder, or one that others are removing
-            for folder in [entry.path for entry in os.scandir(self.root) if entry.is_dir()]:
-                name = self._names(folder).get(digest)
-                if name is not None:
-                    return Path(name)
-        return None
-
-    def _names(self, folder: str) -> dict[str, str]:
-        """From a task's digests to its folders."""
-        changed = os.stat(folder).st_mtime_ns
-        listed, names = self._listed.get(folder, (0, {}))
-        if changed != listed:
-            entries = [entry for entry in os.scandir(folder) if DIGEST.search(entry.name)]
-            names = {entry.name[-16:]: entry.path for entry in entries if entry.name[0] != "."}
-            # A change within the same tick of the clock would not show in the folder's time.
-            if time.time_ns() - changed > 1e9:
-                self._listed[folder] = changed, names
-        return names
-
-
-def safe(name: str) -> str:
-    """A file name from a task's or algorithm's name; users' tasks may be called anything."""
-    return re.sub(r"[^\w-]", "_", name) or "_"
-
-
-def to_csv(frame: pd.DataFrame) -> bytes:
-    """Floats are written as the shortest text that reads back as the same number."""
-    return frame.to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
-
-
-def read_csv(data: bytes, types: dict[str, Any]) -> pd.DataFrame:
-    """What :func:`to_csv` wrote: small files by the thousand, for which pandas' reader is slow."""
-    header, *rows = csv.reader(StringIO(data.decode(), newline=""))
-    columns = zip(*rows, strict=True) if rows else [()] * len(header)
-    kinds = {"value": "float64", **types}
-    named = zip(header, columns, strict=True)
-    return pd.DataFrame({name: np.array(cells, kinds.get(name, object)) for name, cells in named})
-
-
 def provenance() -> dict[str, Any]:
     """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
@@ -362,10 +416,6 @@ def provenance() -> dict[str, Any]:
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _json(plain: Mapping[str, Any]) -> bytes:
-    return (json.dumps(plain, indent=2) + "\n").encode()
 
 
 @cache
@@ -394,3 +444,35 @@ def _commit() -> dict[str, Any] | None:
         return {"commit": git("rev-parse", "HEAD"), "dirty": dirty}
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+# ---------------------------------------------------------------------------------------- finding
+
+SINGLE = re.compile(r"-([0-9a-f]{16})\.parquet")
+MIGRATE = "data/migrate.py"
+
+
+def run_files(root: Path, task: str | None = None) -> Iterator[Path]:
+    """The files of runs in a folder and in its folders, which are tasks'.
+
+    Args:
+        task: only files that may hold runs of this task.
+    """
+    for pattern in ("*.parquet", f"{safe(task) if task else '*'}/*.parquet"):
+        for path in sorted(root.glob(pattern)):
+            if path.name[0] != ".":  # else it is being written
+                yield path
+
+
+def refuse_old(root: Path) -> None:
+    """Refuse a folder with runs as they lay before they were tables.
+
+    Raises:
+        Error: says how they are converted.
+    """
+    old = [*root.glob("*.zip.xz"), *root.glob("*/*-" + "[0-9a-f]" * 16 + "/config.json")]
+    if old:
+        raise Error(
+            f"{root} has runs in the layout of an older fedlib; convert them: "
+            f"python {MIGRATE} {root} NEW_FOLDER"
+        )

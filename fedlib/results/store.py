@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
@@ -16,18 +19,20 @@ from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem, read_digests
 from fedlib.engine.config import RunConfig, Settings
-from fedlib.engine.history import History
+from fedlib.engine.history import History, mean_of_last
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, labels, repeated
 from fedlib.errors import Error, require, unknown
-from fedlib.results import promises
-from fedlib.results.archives import archives, open_archive
+from fedlib.results import reading
 from fedlib.results.files import (
-    Places,
+    SINGLE,
+    Columns,
     Stored,
-    folders,
-    open_run,
+    columns,
+    open_runs,
     provenance,
-    run_path,
+    refuse_old,
+    run_files,
+    safe,
     write_runs,
 )
 from fedlib.task import Task
@@ -68,9 +73,11 @@ class Store:
     Args:
         root: the store's directory; default ``runs`` under the data root (``FEDLIB_DATA``, else
             ``data/``).
-        published: folders with runs of the same layout, unpacked or in zip archives, that are only
-            read, by :meth:`load`, ``compare`` and ``redraw``; default ``results`` beside ``root``
-            and ``data/results`` of the checkout.
+        published: folders with files of runs that are only read, by :meth:`load`, ``compare`` and
+            ``redraw``; default ``results`` beside ``root`` and ``data/results`` of the checkout.
+
+    Raises:
+        Error: one of these folders has runs as an older fedlib stored them.
 
     Example:
         >>> import fedlib, tempfile
@@ -92,11 +99,9 @@ class Store:
         chosen = published_folders(self.root) if published is None else published
         folders = [Path(folder) for folder in chosen]
         self.published = list({folder.resolve(): folder for folder in folders}.values())
-        self._places = [Places(folder) for folder in (self.root, *self.published)]
-        with suppress(OSError):
-            promises.keep(self.root)
-            for folder in self.root.glob("*/"):
-                files.recover(folder)
+        for folder in (self.root, *self.published):
+            refuse_old(folder)
+        self._listed: dict[Path, tuple[int, dict[str, Path]]] = {}
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
@@ -225,7 +230,7 @@ class Store:
         missing: dict[str, engine.Configured] = {}
         unique = {run.config.digest: run for run in configured}
         for digest, run in unique.items():
-            stored = None if refresh else self._sound(run.config)
+            stored = None if refresh else self.sound(digest)
             if stored is None:
                 missing[digest] = run
             else:
@@ -233,7 +238,7 @@ class Store:
 
         def keep(made: Sequence[History]) -> None:
             pairs = [(unique[history.config.digest].task, history) for history in made]
-            for stored in write_runs(self.root, pairs, keep_params, refresh):
+            for stored in write_runs(self.root, pairs, keep_params):
                 histories[stored.config.digest] = stored
 
         execution = {**execution, "checkpoint": self.checkpoints, "together": True, "keep": keep}
@@ -242,7 +247,7 @@ class Store:
         wanted = list(missing.values())
         if wanted:
             provenance()  # now: a checkout may be another one when the runs are stored
-        for folder in dict.fromkeys(self.path(run.config).parent for run in wanted):
+        for folder in dict.fromkeys(self.folder(run.config) for run in wanted):
             files.require_writable(folder)
         for positions in engine.programs(wanted, device):
             engine.execute([wanted[position] for position in positions], **execution)
@@ -262,13 +267,11 @@ class Store:
             files.clean(self.checkpoints)
             files.remove_if_empty(self.checkpoints)
 
-    def _sound(self, config: RunConfig) -> History | None:
-        """The stored run, or None if there is none or it is damaged (then with a warning)."""
-        path = self.path(config)
-        if not os.path.isdir(path):  # also of a name that nothing can have
-            return None
+    def sound(self, digest: str) -> History | None:
+        """The store's own run, or None if there is none or it is damaged (then with a warning)."""
         try:
-            return open_run(path).history()
+            run = self._find(digest)
+            return None if run is None else run.history()
         except Error as problem:
             log.warning("%s; it is trained again", problem)
             return None
@@ -288,15 +291,14 @@ class Store:
         """Where interrupted runs leave their state."""
         return self.root / ".checkpoints"
 
-    @checked
-    def path(self, config: RunConfig) -> Path:
-        """Where a run of this configuration belongs."""
-        return run_path(self.root, config)
+    def folder(self, config: RunConfig) -> Path:
+        """Where a run of this configuration belongs: its task's folder."""
+        return self.root / safe(config.task["name"])
 
     @checked
     def has(self, digest: str) -> bool:
         """Whether the store itself holds the run."""
-        return self._places[0].find(digest) is not None
+        return self.path(digest) is not None
 
     @checked
     def load(self, digest: str, params: bool = True) -> History:
@@ -309,13 +311,12 @@ class Store:
         Raises:
             Error: no such run, or it is damaged.
         """
-        for places in self._places:
-            path = places.find(digest)
-            if path is not None:
-                return open_run(path).history(params)
-        for archive in self._archives():
-            if digest in archive:
-                return archive[digest].history(params)
+        own = self._find(digest)
+        if own is not None:
+            return own.history(params)
+        for path in self._published():
+            if digest in (runs := _sound_runs(path)):
+                return runs[digest].history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
     @checked
@@ -327,36 +328,90 @@ class Store:
             published: the published runs as well.
         """
         runs: dict[str, Stored] = {}
-        for folder in (self.root, *(self.published if published else ())):
-            for path in folders(folder, task):
-                try:
-                    run = open_run(path)
-                except Error as problem:
-                    log.warning("%s", problem)
-                    continue
-                runs.setdefault(run.config.digest, run)
-        for archive in self._archives() if published else ():
-            for digest, packed in archive.items():
-                if task in (None, packed.config.task["name"]):
-                    runs.setdefault(digest, packed)
+        for path in (
+            *_newest(run_files(self.root, task)),
+            *(self._published() if published else ()),
+        ):
+            for digest, run in _sound_runs(path).items():
+                if task in (None, run.config.task["name"]):
+                    runs.setdefault(digest, run)
         return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
-    def _archives(self) -> Iterator[Mapping[str, Stored]]:
-        """The published archives; a damaged one is logged and left out."""
+    def _published(self) -> Iterator[Path]:
+        """The files of published runs."""
         for folder in self.published:
-            for path in archives(folder):
-                try:
-                    yield open_archive(path)
-                except Error as problem:
-                    log.warning("%s", problem)
+            yield from run_files(folder)
+
+    def _find(self, digest: str) -> Stored | None:
+        """The store's own run, or None."""
+        path = self.path(digest)
+        return None if path is None else open_runs(path)[digest]
+
+    @checked
+    def path(self, digest: str) -> Path | None:
+        """The store's file that a run is in, maybe with others; None if it has none."""
+        if not re.fullmatch("[0-9a-f]{16}", digest):
+            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.table()")
+        with suppress(OSError):  # no such folder, or one that others are removing
+            for entry in os.scandir(self.root):
+                if entry.is_dir() and entry.name[0] != ".":
+                    path = self._files(Path(entry.path)).get(digest)
+                    if path is not None:
+                        return path
+        return None
+
+    def _files(self, folder: Path) -> dict[str, Path]:
+        """From digests to files; a folder is listed again only when it has changed.
+
+        Of a file of one run the name says which it is, so the file is not read.
+        """
+        changed = folder.stat().st_mtime_ns
+        listed, known = self._listed.get(folder, (0, {}))
+        if changed != listed:
+            known = {}
+            for path in reversed(_newest(run_files(folder))):
+                single = SINGLE.search(path.name)
+                known |= dict.fromkeys([single[1]] if single else _sound_runs(path), path)
+            # A change within the same tick of the clock would not show in the folder's time.
+            if time.time_ns() - changed > 1e9:
+                self._listed[folder] = changed, known
+        return known
 
     def check(self) -> None:
         """Read every file of every stored and published run; damaged runs are logged."""
         for run in self.stored(published=True):
             try:
-                run.check()
+                run.params()
             except Error as problem:
                 log.warning("%s", problem)
+
+    def frame(self) -> pd.DataFrame:
+        """All stored and published runs, a row each, oldest first; damaged ones are left out.
+
+        Columns: ``digest``, ``task``, ``preset``, ``data`` (its fingerprint), ``stand_in``,
+        ``task_seed``, ``algorithm``, ``client_optimizer``, ``rounds``, ``clients_per_round``,
+        ``batch_size``, ``local_epochs``, ``local_steps``, ``eval_every``, ``dtype``, ``seed`` (of
+        the run; missing where its three differ) and ``seed.init``, ``seed.sampling``,
+        ``seed.batches``, ``diverged`` (the round, or missing), ``seconds``, ``created``; each
+        hyperparameter (see :func:`fedlib.results.reading.hyperparameters`) and each task option
+        (``option.alpha``), missing where a run has none, lists as tuples; and of test metrics and
+        the training loss the mean at the end as :meth:`History.final` has it
+        (``final.accuracy``, ``final.train_loss``) and the last value (``last.accuracy``).
+        """
+        runs = self.stored(published=True)
+        ends: dict[Path, dict[str, dict[str, float]]] = {}
+        rows = []
+        for run in runs:
+            if run.path not in ends:
+                try:
+                    ends[run.path] = _cached_ends(run.path)
+                except Error as problem:
+                    log.warning("%s", problem)
+                    ends[run.path] = {}
+            if run.config.digest in ends[run.path]:
+                rows.append(_row(run) | ends[run.path][run.config.digest])
+        frame = pd.DataFrame(rows)
+        return frame.astype({"diverged": "Int64", "seed": "Int64"}) if rows else frame
 
     def table(self) -> pd.DataFrame:
         """All stored runs, oldest first.
@@ -384,3 +439,82 @@ class Store:
             "path": [str(run.path) for run in runs],
         }
         return pd.DataFrame(columns)
+
+
+def _newest(paths: Iterable[Path]) -> list[Path]:
+    """The newest files first: of a run that is in two, the newer counts."""
+    return sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def _sound_runs(path: Path) -> Mapping[str, Stored]:
+    """The runs in a file; of a damaged one none, and it is logged."""
+    try:
+        return open_runs(path)
+    except Error as problem:
+        log.warning("%s", problem)
+        return {}
+
+
+def _row(run: Stored) -> dict[str, Any]:
+    """What :meth:`Store.frame` says of a run besides how it ended."""
+    config = run.config
+    task, seeds = config.task, config.seeds
+    method = reading.hyperparameters(config)
+    options = {f"option.{name}": value for name, value in task["options"].items()}
+    row = {
+        "digest": config.digest,
+        "task": task["name"],
+        "preset": task["preset"],
+        "data": task["data"],
+        "stand_in": bool(task["stand_in"]),
+        "task_seed": task["seed"],
+        "algorithm": config.algorithm,
+        "client_optimizer": method.pop("client_optimizer"),
+        "rounds": config.rounds,
+        "clients_per_round": config.clients_per_round,
+        "batch_size": config.batch_size,
+        "local_epochs": config.local_epochs,
+        "local_steps": config.local_steps,
+        "eval_every": config.eval_every,
+        "dtype": config.dtype,
+        "seed": seeds["init"] if len(set(seeds.values())) == 1 else None,
+        **{f"seed.{name}": value for name, value in seeds.items()},
+        "diverged": run.meta["diverged"],
+        "seconds": run.meta.get("seconds"),
+        "created": run.meta["created"],
+    }
+    values = {**method, **options, **row}
+    return {
+        **row,
+        **{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()},
+    }
+
+
+def _cached_ends(path: Path) -> dict[str, dict[str, float]]:
+    """How the runs in a file ended, by digest; see :meth:`Store.frame`."""
+    runs = open_runs(path)
+    stat = path.stat()
+    key = (path, stat.st_mtime_ns, stat.st_size)
+    if key not in _ENDS:
+        _ENDS[key] = _ends(columns(path), runs)
+    return _ENDS[key]
+
+
+_ENDS: dict[Any, dict[str, dict[str, float]]] = {}
+
+
+def _ends(numbers: Columns, runs: Mapping[str, Stored]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for digest, series in zip(numbers.digests, numbers.ends(), strict=True):
+        run = runs[digest]
+        row = found[digest] = {}
+        for (split, metric), (rounds, values) in series.items():
+            if split == "test" or (split, metric) == ("train", "loss"):
+                name = metric if split == "test" else "train_loss"
+                row[f"last.{name}"] = float(values[-1])
+                row[f"final.{name}"] = (
+                    math.nan
+                    if run.meta["diverged"] is not None
+                    else mean_of_last(rounds, values, run.config.rounds)
+                )
+    return found

@@ -28,7 +28,8 @@ from fedlib.datasets import sources
 from fedlib.reproduction import draw
 from fedlib.reproduction.memory import remember, remembered
 from fedlib.results import Store
-from fedlib.results.archives import open_archive, write_archive
+from fedlib.results.files import open_runs
+from fedlib.results.published import publish
 
 # Operations that change files, of the module os.
 CHANGES = ("mkdir", "rename", "replace", "unlink", "remove", "rmdir", "posix_fallocate", "fsync")
@@ -283,14 +284,14 @@ def _histories(place: Path) -> list[fedlib.History]:
 
 def _publish(first: int) -> Callable[[Path], Any]:
     def write(place: Path) -> None:
-        write_archive(place / "results", "own", _histories(place)[first:])
+        publish(place / "results", "own", _histories(place)[first:])
 
     return write
 
 
 def _published(place: Path) -> Any:
-    path = place / "results" / "own.zip.xz"
-    return sorted(open_archive(path)) if path.exists() else None
+    path = place / "results" / "own.parquet"
+    return sorted(open_runs(path)) if path.exists() else None
 
 
 def _figure(value: float) -> Callable[[Path], Any]:

@@ -54,7 +54,7 @@ def test_what_is_no_comparison(store, task):
 
 def test_seeds_belong_together_and_published_runs_count(store, task, tmp_path):
     for history in train(store, task, THREE, 2) + train(store, task, THREE, 2, seed=1):
-        write_runs(tmp_path / "results", [(task, history)], False, True)
+        write_runs(tmp_path / "results", [(task, history)], False)
     elsewhere = Store(tmp_path / "empty", published=[tmp_path / "results"])
     assert comparison(elsewhere) == [(name, 2) for name in THREE for _ in range(2)]
     assert all(not run.params for run in longest(elsewhere, "synthetic"))

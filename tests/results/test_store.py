@@ -1,7 +1,6 @@
 """The run store: what is read equals what was computed, and nothing half-written is ever seen."""
 
 import functools
-import json
 import logging
 import os
 import shutil
@@ -79,11 +78,9 @@ def test_a_stored_run_equals_the_computed_one(store, synthetic, no_training):
     assert first.meta == second.meta
     assert plain.meta["versions"].items() <= second.meta["versions"].items()
     same(second, store.load(plain.config.digest))
-    folder = store.root / "synthetic" / f"fedadam-{plain.config.digest}"
-    assert sorted(p.name for p in folder.iterdir()) == [
-        *("clients.csv", "config.json", "history.csv", "meta.json", "params.safetensors")
-    ]
-    assert json.loads((folder / "config.json").read_text()) == plain.config.as_dict()
+    names = sorted(path.name for path in (store.root / "synthetic").iterdir())
+    stem = f"fedadam-{plain.config.digest}"
+    assert names == [f"{stem}.parquet", f"{stem}.safetensors"]
     assert not leftovers(store)
 
 
@@ -94,7 +91,7 @@ def test_odd_floats_and_names_survive(store, quadratic):
     history.frame = pd.DataFrame({"round": range(6), **columns})
     names = ["NA", "007", "a,b", 'q"', "", "nan"]
     history.clients = pd.DataFrame({"client": names, **columns, "examples": range(6)})
-    write_runs(store.root, [(quadratic, history)], True, False)
+    write_runs(store.root, [(quadratic, history)], True)
     read = store.load(history.config.digest)
     same(history, read)
     assert np.signbit(read.frame["value"].iloc[-1])
@@ -205,17 +202,17 @@ def test_parameters_that_were_not_kept_are_empty(store, quadratic):
     assert store.load(first.config.digest, params=False).params == {}
 
 
-@pytest.mark.parametrize("name", ["history.csv", "meta.json", "params.safetensors"])
+@pytest.mark.parametrize("name", [".parquet", ".safetensors"])
 def test_a_crash_while_writing_leaves_no_run(store, quadratic, monkeypatch, name):
-    real = open
+    real = Path.write_bytes
 
-    def failing(path, mode="r", *rest, **more):
-        if "w" in mode and Path(path).name == name:
-            real(path, mode).write(b"half")
+    def failing(path, data):
+        if path.name.endswith(name):
+            real(path, data[:9])
             raise OSError("disk full")
-        return real(path, mode, *rest, **more)
+        return real(path, data)
 
-    monkeypatch.setattr(store_module, "open", failing, raising=False)
+    monkeypatch.setattr(Path, "write_bytes", failing)
     with pytest.raises(fedlib.Error, match="disk full"):
         store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
     assert store.table().empty
@@ -225,46 +222,23 @@ def test_a_crash_while_writing_leaves_no_run(store, quadratic, monkeypatch, name
     assert not leftovers(store)
 
 
-def test_an_unfinished_folder_is_not_a_run(store, quadratic):
-    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
-    path = store.path(history.config)
-    path.rename(path.with_name(f".{path.name}.123.abcd"))
-    assert not store.has(history.config.digest)
-    assert store.table().empty
-    with pytest.raises(fedlib.Error, match="no run"):
-        store.load(history.config.digest)
-
-
 SPOIL = {
-    "missing": lambda path: path.unlink(),
     "short": lambda path: path.write_bytes(path.read_bytes()[:-4]),
     "empty": lambda path: path.write_text(""),
-    "other": lambda path: path.write_text(path.read_text().replace('"rounds": 1', '"rounds": 2')),
+    "other": lambda path: path.write_bytes(path.read_bytes()[::-1]),
 }
 
 
-@pytest.mark.parametrize(
-    "how, name, message",
-    [
-        ("missing", "history.csv", "history.csv is missing"),
-        ("short", "history.csv", "history.csv is not what was written"),
-        ("short", "clients.csv", "clients.csv is not what was written"),
-        ("short", "params.safetensors", "params.safetensors is not what was written"),
-        ("short", "meta.json", "cannot be read"),
-        ("missing", "meta.json", "meta.json is missing"),
-        ("empty", "config.json", "cannot be read"),
-        ("other", "config.json", "config.json does not belong to digest"),
-    ],
-)
-def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, how, name, message):
+@pytest.mark.parametrize("suffix", [".parquet", ".safetensors"])
+@pytest.mark.parametrize("how", SPOIL)
+def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, how, suffix):
     good = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
-    path = store.path(good.config)
-    SPOIL[how](path / name)
+    path = store.path(good.config.digest).with_suffix(suffix)
+    SPOIL[how](path)
     with pytest.raises(fedlib.Error) as caught:
         store.load(good.config.digest)
     text = str(caught.value)
-    assert message in text and str(path) in text and "delete this folder" in text
-    assert "\n" not in text
+    assert text.startswith(f"damaged runs {path}") and "delete it" in text and "\n" not in text
     with caplog.at_level(logging.WARNING, logger="fedlib"):
         again = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
     assert str(path) in caplog.text and "trained again" in caplog.text
@@ -273,12 +247,27 @@ def test_a_damaged_run_is_named_and_trained_again(store, quadratic, caplog, how,
     assert not leftovers(store)
 
 
+def test_the_runs_of_a_program_are_in_one_file_and_a_newer_one_counts(store, quadratic):
+    requests = [{"overrides": {**STEPS, "client_lr": rate}} for rate in (0.1, 0.2, 0.3)]
+    runs = store.runs(quadratic, requests, algorithm="fedavg", rounds=1)
+    (path,) = {store.path(run.config.digest) for run in runs}
+    assert path.stem.endswith("x3") and len(list(path.parent.glob("*.safetensors"))) == 3
+    again = store.run(quadratic, "fedavg", rounds=1, **requests[1], refresh=True)
+    assert store.path(again.config.digest) != path == store.path(runs[0].config.digest)
+    assert [run.path for run in store.stored()].count(path) == 2
+    for one in runs:
+        same(one, store.load(one.config.digest))
+    path.write_bytes(b"cut")
+    other = Store(store.root)
+    assert other.has(again.config.digest) and not other.has(runs[0].config.digest)
+
+
 def test_table_lists_sound_runs(store, quadratic, caplog):
     store.run(quadratic, "fedavg", rounds=1, seed=4, overrides=STEPS)
     wild = {**STEPS, "client_lr": 1e30}
     store.run(quadratic, "fedavg", rounds=9, seed={"init": 1}, overrides=wild)
     bad = store.run(quadratic, "fedadam", rounds=1, overrides=STEPS)
-    SPOIL["short"](store.path(bad.config) / "meta.json")
+    SPOIL["short"](store.path(bad.config.digest))
     with caplog.at_level(logging.WARNING, logger="fedlib"):
         table = store.table()
     assert bad.config.digest in caplog.text
@@ -288,7 +277,7 @@ def test_table_lists_sound_runs(store, quadratic, caplog):
     assert by_rounds.loc[9, "seed"] == "init=1 sampling=0 batches=0"
     assert pd.isna(by_rounds.loc[1, "diverged"])
     assert by_rounds.loc[9, "diverged"] >= 1
-    assert all(Path(path).is_dir() for path in table["path"])
+    assert all(Path(path).is_file() for path in table["path"])
     assert (table["task"] == "quadratic").all() and not table["stand_in"].any()
 
 
@@ -299,12 +288,12 @@ def test_a_run_that_another_process_stores_or_removes_is_seen_at_once(store, qua
         )
 
     first = made(1).config
-    old = store.path(first).parent
+    old = store.path(first.digest).parent
     os.utime(old, ns=(10**18, 10**18))  # long ago: what is listed now is kept
     assert store.has(first.digest)
-    second = made(2).config  # another folder in the same one
+    second = made(2).config  # another file in the same folder
     assert store.has(second.digest) and store.load(second.digest).config == second
-    shutil.rmtree(store.path(first))
+    store.path(first.digest).unlink()
     assert not store.has(first.digest)
 
 
@@ -319,35 +308,16 @@ def test_published_runs_are_only_read(store, quadratic, tmp_path):
     assert Store(store.root, published=[]).stored(published=True) == []
 
 
-def test_a_run_finished_elsewhere_meanwhile_stays(store, quadratic, monkeypatch):
-    execute = engine.execute
-    other = Store(store.root)
-
-    def overtaken(requests, **keywords):
-        monkeypatch.setattr(engine, "execute", execute)
-        other.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
-        path = store.path(requests[0][0])
-        marker["inode"] = os.stat(path).st_ino
-        return execute(requests, **keywords)
-
-    marker = {}
-    monkeypatch.setattr(engine, "execute", overtaken)
-    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
-    assert os.stat(store.path(history.config)).st_ino == marker["inode"]
-    same(history, store.load(history.config.digest))
-    assert not leftovers(store)
-
-
 def test_several_writers_may_finish_the_same_run(store, quadratic):
     history = fedlib.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
 
-    def write(replace):
+    def write(_):
         for _ in range(15):
-            write_runs(store.root, [(quadratic, history)], True, replace)
+            write_runs(store.root, [(quadratic, history)], True)
         return True
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(write, (False, False, True, False)))
+        assert all(pool.map(write, range(4)))
     same(history, store.load(history.config.digest))
     assert not leftovers(store)
 
@@ -356,6 +326,6 @@ def test_a_users_task_and_a_composed_method_are_stored(store, no_training):
     task = fedlib.quadratic_task(np.eye(2)[None], np.ones((1, 2)), name="../my task")
     method = fedlib.FedOpt(client=fedlib.SGD(lr=0.1), server=fedlib.server.Adam(lr=0.01))
     first = store.run(task, method, rounds=1, overrides=STEPS)
-    assert store.path(first.config).parent.parent == store.root
+    assert store.path(first.config.digest).parent.parent == store.root
     no_training()
     same(first, store.run(task, method, rounds=1, overrides=STEPS))

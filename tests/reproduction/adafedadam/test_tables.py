@@ -12,7 +12,7 @@ from fedlib.reproduction.adafedadam.runs import solver_overrides
 from fedlib.reproduction.compare import cells
 from fedlib.reproduction.kept import with_kept
 from fedlib.results import Store
-from fedlib.results.files import open_run, run_path, write_runs
+from fedlib.results.files import file_path, open_runs, write_runs
 
 METRICS = {"avg": "average", "std": "spread", "worst30": "worst 30 %"}
 SOLVERS = ("SGD", "SGD+momentum", "SGD+Nesterov")
@@ -44,8 +44,8 @@ def as_cifar10(store, history, beta, epochs, **changes):
     config = dataclasses.replace(
         history.config, task={**history.config.task, **about, **changes}, local_epochs=epochs
     )
-    write_runs(store.root, [(task, dataclasses.replace(history, config=config))], False, False)
-    return open_run(run_path(store.root, config))
+    write_runs(store.root, [(task, dataclasses.replace(history, config=config))], False)
+    return open_runs(file_path(store.root, [config]))[config.digest]
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""Published runs: many in one file, ``<results>/<name>.parquet``, kept in git.
+
+A file of published runs is one of a store's (:mod:`fedlib.results.files`) whose runs are thinned to
+what figures, tables and comparisons read (:func:`thin`), and packed as small as can be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from fedlib import files
+from fedlib.engine.history import WINDOW_ROUNDS, History
+from fedlib.errors import Error
+from fedlib.results.files import file_path, open_runs, pack
+
+# Significant digits of published numbers: what float32 has.
+DIGITS = 7
+
+
+def thin(history: History, clients: bool = True) -> History:
+    """A run without what no figure, table, comparison or rule of selection reads.
+
+    Everything measured stays at the rounds of an evaluation, in the first round and in the last
+    ``WINDOW_ROUNDS``, over which training losses are averaged; so all test metrics stay. Training
+    losses and communication of the rounds between are left out, and the parameters.
+
+    Args:
+        clients: whether the values per client stay.
+
+    Returns:
+        a copy; its ``meta["thinned"]`` is true.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("quadratic")
+        >>> history = fedlib.run(task, "fedavg", rounds=300, eval_every=100)
+        >>> list(thin(history).series("loss", "train").index[:4])
+        [1, 100, 200, 201]
+    """
+    frame, rounds = history.frame, history.frame["round"]
+    evaluated = rounds[frame["split"] == "test"]
+    last = rounds > history.config.rounds - WINDOW_ROUNDS
+    return dataclasses.replace(
+        history,
+        frame=frame[rounds.isin(evaluated) | (rounds == 1) | last].reset_index(drop=True),
+        clients=history.clients if clients else history.clients[:0],
+        params={},
+        meta={**history.meta, "thinned": True},
+    )
+
+
+def rounded(history: History) -> History:
+    """A run whose measured numbers have :data:`DIGITS` significant digits; whole ones stay."""
+
+    def short(value: float) -> float:
+        return value if value.is_integer() else float(f"{value:.{DIGITS}g}")
+
+    frame, clients = (
+        part.assign(value=part["value"].map(short)) for part in (history.frame, history.clients)
+    )
+    return dataclasses.replace(history, frame=frame, clients=clients)
+
+
+def publish(
+    results: Path, name: str, histories: Sequence[History], clients_of: Collection[str] = ()
+) -> Path:
+    """Publish runs, thinned and rounded, in place of an earlier file of that name.
+
+    The same runs give the same bytes.
+
+    Args:
+        results: the folder of published runs, for instance ``data/results``.
+        histories: from the store; equal runs once.
+        clients_of: tasks whose values per client are kept.
+
+    Returns:
+        the file.
+
+    Raises:
+        Error: no histories, or one that does not come from a store.
+    """
+    by_path = {file_path(Path(), [history.config]).as_posix(): history for history in histories}
+    if not by_path:
+        raise Error(f"{name}: no runs to publish")
+    short = []
+    for _, history in sorted(by_path.items()):
+        if "created" not in history.meta:
+            raise Error(f"{name}: {history!r} does not come from a store")
+        thinned = rounded(thin(history, history.config.task["name"] in clients_of))
+        meta = {k: v for k, v in thinned.meta.items() if k not in ("parameters", "params_sha256")}
+        short.append(dataclasses.replace(thinned, meta=meta))
+    target = results / f"{name}.parquet"
+    files.write(target, pack(short, smallest=True))
+    return target
+
+
+def restore(path: Path, root: Path) -> tuple[int, int]:
+    """Put the runs of a published file into a store under ``root``, beside what it has.
+
+    They have no parameters, so whoever asks the store for these trains the run again.
+
+    Returns:
+        how many were put there, and how many the file has.
+
+    Raises:
+        Error: the file is damaged, or the store cannot be written.
+    """
+    from fedlib.results.store import Store
+
+    runs, there = open_runs(path), Store(root, published=[])
+    new: dict[str, list[History]] = {}
+    for digest, run in runs.items():
+        if not there.sound(digest):
+            new.setdefault(run.config.task["name"], []).append(run.history())
+    for histories in new.values():
+        configs = [history.config for history in histories]
+        files.write(file_path(root, configs), pack(histories))
+    return sum(map(len, new.values())), len(runs)

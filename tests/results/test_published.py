@@ -1,0 +1,212 @@
+"""Published runs: the numbers are the runs' own, and nothing damaged is ever read."""
+
+import dataclasses
+import os
+import random
+
+import pandas as pd
+import pytest
+
+import fedlib
+from fedlib.reproduction.compare import compare
+from fedlib.results import Store
+from fedlib.results.files import open_runs
+from fedlib.results.published import publish, rounded, thin
+from fedlib.results.reading import hyperparameter
+from fedlib.results.selection import training_score
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])
+    task = fedlib.load_task("synthetic", clients=6)
+    requests = [{"algorithm": a, "seed": s} for a in ("fedavg", "fedadam") for s in (0, 1)]
+    runs = store.runs(task, requests, rounds=3, overrides={"local_epochs": (1, 3)})
+    short = store.run(task, "fedavg", rounds=1)
+    other = store.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    return [*runs, short, other]
+
+
+@pytest.fixture
+def results(made, tmp_path):
+    """A folder of published runs with a file."""
+    publish(tmp_path / "results", "own", [*made, made[0]], {"synthetic"})
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def place(results, tmp_path):
+    """A store without runs beside it."""
+    return Store(tmp_path / "runs", published=[results])
+
+
+def digests(runs):
+    return {run.config.digest for run in runs}
+
+
+def test_a_published_run_equals_the_stored_one(made, place):
+    for history in made:
+        read = place.load(history.config.digest)
+        kept = history.clients if history.config.task["name"] == "synthetic" else []
+        assert list(read.clients) == list(history.clients) and len(read.clients) == len(kept)
+        for published, stored in ((read.frame, history.frame), (read.clients, kept)):
+            if len(stored):
+                pd.testing.assert_frame_equal(published, stored, rtol=5e-7, atol=0)
+        assert read.config == history.config and read.params == {} and read.diverged is None
+        kept = {k: v for k, v in history.meta.items() if k not in ("params_sha256", "parameters")}
+        assert kept.items() <= read.meta.items() and read.meta["thinned"]
+    assert isinstance(place.load(made[0].config.digest).config.local_epochs, tuple)
+
+
+def test_the_store_lists_published_runs(made, place):
+    assert digests(place.stored(published=True)) == digests(made)
+    assert digests(place.stored("quadratic", published=True)) == digests(made[-1:])
+    assert place.stored() == [] and not place.has(made[-1].config.digest)
+    assert not place.load(made[-1].config.digest).params
+    place.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    assert place.load(made[-1].config.digest).params  # the store's own comes first
+    frame = compare(place)
+    found = frame[(frame["task"] == "synthetic") & (frame["seeds"] > 0)]
+    assert len(found) and (found["preset"] == "quick").all()
+
+
+@pytest.mark.parametrize("rounds, eval_every", [(230, 50), (230, 7), (40, 10), (3, 3)])
+def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every):
+    task = fedlib.load_task("quadratic")
+    full = fedlib.run(task, "fedavg", rounds=rounds, eval_every=eval_every)
+    thinned = thin(full, clients=False)
+    assert thinned.meta["thinned"] and "thinned" not in full.meta
+    assert thinned.clients.empty and not thinned.params and len(full.clients) and full.params
+    for metric in full.frame.query("split == 'test'")["metric"].unique():
+        pd.testing.assert_series_equal(thinned.series(metric), full.series(metric))
+    for paper_rounds in (None, 100, 1500, 4000):
+        assert training_score(thinned, paper_rounds) == training_score(full, paper_rounds)
+    first, last = (full.frame["round"] == 1), (full.frame["round"] > rounds - 100)
+    kept = first | last | (full.frame["round"] % eval_every == 0)
+    pd.testing.assert_frame_equal(thinned.frame, full.frame[kept].reset_index(drop=True))
+    pd.testing.assert_frame_equal(thin(thinned).frame, thinned.frame)
+
+
+def test_numbers_are_rounded_to_what_float32_has_and_whole_ones_are_not():
+    history = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    values = [
+        1 / 3,
+        123456.789012,
+        -1.23456789e-12,
+        123456789012.0,
+        0.0,
+        float("nan"),
+        float("inf"),
+    ]
+    frame = pd.DataFrame({"round": 1, "split": "test", "metric": "m", "value": values})
+    published = rounded(dataclasses.replace(history, frame=frame))
+    expected = [0.3333333, 123456.8, -1.234568e-12, *values[3:]]
+    pd.testing.assert_series_equal(
+        published.frame["value"], pd.Series(expected, name="value"), check_exact=True
+    )
+    assert rounded(published).frame.equals(published.frame)
+
+
+def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 2e9)  # another day
+    again = publish(tmp_path / "again", "own", made[::-1], {"synthetic"})
+    assert again.read_bytes() == (results / "own.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("how", ["changed", "cut"])
+def test_no_changed_byte_is_read(made, results, tmp_path, how):
+    """Of a run or several, published or not: the file's hash vouches for every bit of it."""
+    good = (results / "own.parquet").read_bytes()
+    draw = random.Random(0)
+    for number, place in enumerate(draw.sample(range(len(good)), 60)):
+        path, bad = tmp_path / f"{number}.parquet", bytearray(good)
+        if how == "cut":
+            del bad[place:]
+        else:
+            bad[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(bad)
+        with pytest.raises(fedlib.Error) as caught:
+            open_runs(path)
+        line = str(caught.value)
+        assert line.startswith(f"damaged runs {path}: ") and "\n" not in line
+        assert line.endswith("; delete it, then run or publish them again")
+    assert open_runs(results / "own.parquet")
+
+
+def test_what_is_damaged_or_of_another_version_is_named_and_left_out(
+    made, place, results, caplog, monkeypatch
+):
+    monkeypatch.setattr("fedlib.results.files.FORMAT", b"9")
+    publish(results, "later", made[:1])
+    monkeypatch.undo()
+    (results / "odd.parquet").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    for _ in range(2):
+        assert digests(place.stored(published=True)) == digests(made)
+    assert len(set(caplog.messages)) == 2 and "format 9" in caplog.text
+    assert all(
+        f"damaged runs {results / name}.parquet: " in caplog.text for name in ("later", "odd")
+    )
+    (results / "own.parquet").unlink()
+    with pytest.raises(fedlib.Error, match="no run"):
+        place.load(made[1].config.digest)
+    assert place.frame().empty
+
+
+@pytest.mark.parametrize("old", ["own.zip.xz", "synthetic/fedavg-0123456789abcdef/config.json"])
+def test_runs_of_the_old_layout_are_refused_in_a_line_that_says_how_to_convert_them(tmp_path, old):
+    path = tmp_path / "runs" / old
+    path.parent.mkdir(parents=True)
+    path.touch()
+    for own, published in (("runs", []), ("empty", [tmp_path / "runs"])):
+        with pytest.raises(fedlib.Error, match=r"older fedlib; convert them: .*migrate\.py"):
+            Store(tmp_path / own, published=published)
+
+
+def test_a_row_a_run(made, place):
+    """What ``Store.frame`` says is what the runs say."""
+    frame = place.frame().set_index("digest")
+    assert len(frame) == len(made) and frame.columns.is_unique
+    for history in made:
+        row, config = frame.loc[history.config.digest], history.config
+        read = place.load(config.digest)
+        for metric in ("loss", "accuracy") if config.task["name"] == "synthetic" else ("loss",):
+            assert row[f"final.{metric}"] == read.final(metric)
+            assert row[f"last.{metric}"] == read.series(metric).iloc[-1]
+        assert row["final.train_loss"] == read.final("loss", "train")
+        assert (row["task"], row["algorithm"]) == (config.task["name"], config.algorithm)
+        assert row["seed"] == config.seeds["init"] and row["local_epochs"] == config.local_epochs
+        assert row["client_lr"] == hyperparameter(config, "client_lr")
+        assert all(row[f"option.{key}"] == value for key, value in config.task["options"].items())
+
+
+def test_what_a_killed_process_left_is_no_file_of_runs(made, place, results, caplog):
+    (results / ".own.parquet.part").write_bytes(b"half")
+    assert digests(place.stored(published=True)) == digests(made) and not caplog.messages
+
+
+def test_a_file_is_replaced_whole_and_read_again(made, place, results):
+    assert len(place.stored(published=True)) == len(made)
+    publish(results, "own", made[:1])
+    assert digests(place.stored(published=True)) == digests(made[:1])
+    assert place.load(made[0].config.digest).clients.empty
+    assert [path.name for path in results.iterdir()] == ["own.parquet"]
+
+
+def test_a_crash_while_writing_keeps_the_old_one(made, place, results, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(fedlib.Error, match="disk full"):
+        publish(results, "own", made[:1])
+    assert len(place.stored(published=True)) == len(made)
+    assert [path.name for path in results.iterdir()] == ["own.parquet"]
+
+
+def test_what_cannot_be_published(tmp_path):
+    with pytest.raises(fedlib.Error, match="no runs to publish"):
+        publish(tmp_path, "own", [])
+    fresh = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
+    with pytest.raises(fedlib.Error, match="does not come from a store"):
+        publish(tmp_path, "own", [fresh])
+    assert not list(tmp_path.rglob("*.parquet"))
