@@ -82,7 +82,8 @@ def test_tables_and_curves_have_the_same_worst_30_percent() -> None:
     task = fedlib.load_task("synthetic", clients=23)
     history = fedlib.run(task, "fednova", rounds=30, dtype="float64", eval_every=30)
     weighted, alike = METRICS["worst30"](history)
-    last = history.frame[history.frame["round"] == 30].set_index("metric")["value"]
+    tested = history.frame[history.frame["split"] == "test"]
+    last = tested[tested["round"] == 30].set_index("metric")["value"]
     assert weighted == pytest.approx(last["accuracy_worst_30_weighted"], abs=1e-12)
     assert alike == pytest.approx(last["accuracy_worst_30"], abs=1e-12)
     assert weighted != pytest.approx(alike, abs=1e-3)
@@ -91,7 +92,8 @@ def test_tables_and_curves_have_the_same_worst_30_percent() -> None:
 def test_a_run_reports_them_from_its_clients_accuracies() -> None:
     task = fedlib.load_task("synthetic", clients=25)
     history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
-    own = history.clients[history.clients["metric"] == "accuracy"]
+    tested = history.clients[history.clients["split"] == "test"]
+    own = tested[tested["metric"] == "accuracy"]
     expected = oracle(own["value"].to_numpy(), own["examples"].to_numpy())
     for name, value in expected.items():
         assert history.series(name).iloc[-1] == pytest.approx(value, abs=1e-9)
