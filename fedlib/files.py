@@ -50,8 +50,10 @@ def write(path: Path, content: bytes) -> None:
         >>> path.read_bytes()
         b'complete'
     """
-    with replacing(path) as aside:
-        aside.write_bytes(content)
+    with replacing(path) as aside, open(aside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # the name must not come to the disk before the contents
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
