@@ -15,7 +15,7 @@ from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.paths import project_root
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
-from fedlib.reproduction.adafedadam.runs import DRAWN_EPOCHS, FIVE
+from fedlib.reproduction.adafedadam.tables import DRAWN_EPOCHS, FIVE
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.delta_sgd.runs import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
 from fedlib.reproduction.evidence import MEAN, winners

@@ -12,7 +12,6 @@ from typing import Any
 
 from fedlib import plans
 from fedlib.errors import Error
-from fedlib.reproduction.adafedadam import runs as adafedadam
 from fedlib.reproduction.delta_sgd import runs as delta_sgd
 from fedlib.reproduction.mime import runs as mime
 from fedlib.reproduction.request import Experiment, Numbers, Request
@@ -24,7 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in sorted(
         (
             *mime.EXPERIMENTS,
-            *adafedadam.EXPERIMENTS,
             *delta_sgd.EXPERIMENTS,
         ),
         key=lambda experiment: experiment.notebook,

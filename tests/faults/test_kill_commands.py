@@ -35,13 +35,12 @@ KILLS = {"run": 40, "sweep": 20, "import": 30, "reproduce": 10}
 FEW = {"run": 2, "sweep": 1, "import": 2, "reproduce": 1}
 # A whole notebook takes longer; this one trains, and draws what it trained.
 NOTEBOOK = """
-from fedlib import notebook
+from fedlib import notebook, plans
 from fedlib.engine import checkpoint
-from fedlib.reproduction import experiments
 
 checkpoint.SECONDS = 0.0
-numbers = dict.fromkeys(experiments.EXPERIMENTS["23_fair_synthetic"].quick) | {"rounds": 2}
-session = notebook.start("23_fair_synthetic", preset=preset, **numbers)
+plan, _ = plans.read("23_fair_synthetic")
+session = notebook.start("23_fair_synthetic", plan, preset=preset, rounds=2)
 session.figure("adafedadam/figure_2", session.experiment())
 """
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}

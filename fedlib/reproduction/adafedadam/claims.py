@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
-from fedlib.reproduction.adafedadam.runs import BETAS, FIVE, SETUPS, SIX
+from fedlib.reproduction.adafedadam.tables import BETAS, FIVE, SETUPS, SIX
 from fedlib.reproduction.evidence import (
     Evidence,
     Missing,
@@ -22,7 +23,7 @@ from fedlib.reproduction.evidence import (
     one,
     printed,
 )
-from fedlib.results.reading import value
+from fedlib.results.reading import hyperparameters, value
 
 # How each number over the clients is measured: weighted by examples, as Table 5's averages.
 AVERAGE, WORST, SPREAD = "accuracy", "accuracy_worst_30_weighted", "accuracy_std_weighted"
@@ -102,8 +103,12 @@ def _setting(run: History) -> str:
     return f"{name} {value(run, key):g}" if key else name
 
 
-def _solver(run: History) -> str:
-    return str(run.meta["plan"]["column"])
+def solver_of(run: History | RunConfig) -> str:
+    """The local solver of a run, as Table 7 prints it: ``"SGD"``, ``"SGD+momentum"``, ..."""
+    values = hyperparameters(run)
+    if not values.get("momentum"):
+        return "SGD"
+    return "SGD+Nesterov" if values["nesterov"] else "SGD+momentum"
 
 
 def _table_5() -> Mapping[str, pd.DataFrame]:
@@ -178,11 +183,8 @@ EVIDENCE = (
         "ada-momentum",
         {"37_local_solvers": ()},
         momentum,
-        partial(numbers, columns={"solver": _solver}),
+        partial(numbers, columns={"solver": solver_of}),
         _table_7,
-        dict.fromkeys(
-            ("quick", *REAL),
-            "momentum helps AdaFedAdam, but FedNova more, which ends ahead of it",
-        ),
+        {"quick": "momentum helps AdaFedAdam, but FedNova more, which ends ahead of it"},
     ),
 )

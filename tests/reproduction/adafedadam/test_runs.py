@@ -1,14 +1,15 @@
-"""AdaFedAdam's printed tables as cells and as plans: the paper's conditions, all its numbers."""
+"""AdaFedAdam's printed tables and the notebooks' plans: the paper's conditions, all its numbers."""
 
 from collections import Counter
 
 import pytest
 
 import fedlib
-from fedlib import papers
+from fedlib import papers, plans
 from fedlib.engine import configure
-from fedlib.reproduction import experiments, tables
-from fedlib.reproduction.adafedadam.runs import FIVE, SIX, solver_overrides
+from fedlib.reproduction import tables
+from fedlib.reproduction.adafedadam.claims import solver_of
+from fedlib.reproduction.adafedadam.tables import FIVE, SIX, solver_overrides
 from fedlib.reproduction.table import algorithm_name
 
 MUS = (0.001, 0.005, 0.01, 0.1, 1.0)
@@ -18,7 +19,7 @@ by_task = pytest.mark.parametrize("table", TABLE_5, ids=lambda table: table.task
 
 
 def paper(notebook, **numbers):
-    return experiments.plan(notebook, "paper", **numbers)
+    return plans.requests(notebook, "paper", **numbers)
 
 
 def rows(table, **where):
@@ -67,7 +68,7 @@ def test_a_setup_asks_for_table_5_in_full(table):
     requests = paper(table.notebook, seed=4)
     assert {request.task for request in requests} == {table.task}
     assert sorted({request.seed for request in requests}) == [4, 5, 6]
-    assert {request.rounds for request in requests} == {None}  # the task's own
+    assert {request.rounds for request in requests} == {ROUNDS[table.label]}
     # A hundred points on every curve.
     assert {ROUNDS[table.label] // request.eval_every for request in requests} == {100}
     assert all(request.clients_per_round is None for request in requests)
@@ -77,26 +78,14 @@ def test_a_setup_asks_for_table_5_in_full(table):
     assert not any(request.overrides for request in curves)
     grid = [request.overrides["mu"] for request in requests if request.part == "mu"]
     assert grid == 3 * list(MUS) and len(requests) == 3 * (5 + 5)
-    assert {request.place.row for request in requests} == {cell.row for cell in table.cells}
 
 
-def test_the_numbers_make_a_plan_small():
-    numbers = {"rounds": 7, "width": 0.5, "mus": [0.1]}
-    requests = paper("20_fair_femnist", clients=3, seeds=1, **numbers)
-    assert len(requests) == 6
-    for request in requests:
-        assert request.options == {"seed": 0, "clients": 3, "width": 0.5}
-        assert (request.rounds, request.eval_every) == (7, 1)
-    quick = experiments.plan("21_fair_cifar10")
-    assert {request.options.get("examples") for request in quick} == {None} and len(quick) == 18
-    assert {(request.rounds, request.eval_every) for request in quick} == {(100, 5)}
-    few = paper("35_resource_heterogeneity", examples=64, seeds=[4], **numbers)
-    drawn = experiments.select(few, "epochs", "mu")
-    assert {(one.rounds, one.seed) for one in drawn} == {(7, 4)} and len(drawn) == 6
-    assert {(one.options["examples"], one.options["width"]) for one in drawn} == {(64, 0.5)}
-    assert {one.overrides["local_epochs"] for one in experiments.select(few, "even")} == {2}
-    assert len(paper("37_local_solvers", rounds=150, mus=[0.5], seeds=1)) == 18
-    assert {one.eval_every for one in paper("37_local_solvers", rounds=250)} == {2}
+def test_a_readers_numbers_take_the_presets_place():
+    requests = paper("20_fair_femnist", clients=3, seeds=1, rounds=7, width=0.5, mus=[0.1])
+    assert len(requests) == 6 and {request.rounds for request in requests} == {7}
+    assert all(one.options == {"seed": 0, "clients": 3, "width": 0.5} for one in requests)
+    few = paper("35_resource_heterogeneity", examples=64, seeds=1, mus=[0.1], rounds=7)
+    assert {(one.options["examples"], one.rounds) for one in few} == {(64, 7)} and len(few) == 11
 
 
 @pytest.mark.parametrize(
@@ -105,14 +94,10 @@ def test_the_numbers_make_a_plan_small():
     + ["34_fairness_tradeoff", "36_noniid_levels"]
     + ["35_resource_heterogeneity", "37_local_solvers"],
 )
-def test_all_seeds_have_one_split_unless_asked_otherwise(notebook):
+def test_all_seeds_have_one_split(notebook):
     requests = paper(notebook, seed=4)
     assert {one.task_options("paper")["seed"] for one in requests} == {4}
     assert {4, 5, 6} == {one.seed for one in requests}
-    apart = paper(notebook, seed=4, split="seed")
-    assert all(one.task_options("paper")["seed"] == one.seed for one in apart)
-    with pytest.raises(fedlib.Error, match="'once' or 'seed'"):
-        paper(notebook, split="never")
 
 
 def test_figure_3_varies_alpha_and_q_as_the_text_says():
@@ -126,10 +111,10 @@ def test_figure_3_varies_alpha_and_q_as_the_text_says():
 
 
 def test_table_1_draws_the_epochs_of_every_client_and_round():
-    requests = experiments.select(paper("35_resource_heterogeneity"), "epochs", "mu")
+    requests = plans.select(paper("35_resource_heterogeneity"), "epochs", "mu")
     assert {one.algorithm for one in requests} == rows("table1_resource_heterogeneity") == set(SIX)
     assert all(one.overrides["local_epochs"] == (1, 3) for one in requests)
-    assert {(one.task, one.rounds) for one in requests} == {("fair_cifar10", None)}
+    assert {(one.task, one.rounds) for one in requests} == {("fair_cifar10", 200)}
     assert {one.options.get("beta", 0.1) for one in requests} == {0.1}  # the task's own
     assert Counter(one.seed for one in requests) == {0: 10, 1: 10, 2: 10}
     mus = [one.overrides["mu"] for one in requests if one.algorithm == "fedprox" and one.seed == 1]
@@ -137,17 +122,16 @@ def test_table_1_draws_the_epochs_of_every_client_and_round():
 
 
 def test_even_work_is_the_mean_of_the_drawn():
-    requests = experiments.select(paper("35_resource_heterogeneity"), "even")
+    requests = plans.select(paper("35_resource_heterogeneity"), "even")
     assert Counter(one.algorithm for one in requests) == dict.fromkeys(FIVE, 3)
     assert {one.overrides["local_epochs"] for one in requests} == {2}
-    assert {(one.task, one.rounds) for one in requests} == {("fair_cifar10", None)}
+    assert {(one.task, one.rounds) for one in requests} == {("fair_cifar10", 200)}
 
 
 def test_the_iid_level_is_run_beside_table_6():
-    """No number is printed for it, so that its runs stand in no place of a table."""
-    requests = experiments.select(paper("36_noniid_levels"), "iid")
+    """No number is printed for it, and its runs belong to no cell."""
+    requests = plans.select(paper("36_noniid_levels"), "iid")
     assert Counter(one.algorithm for one in requests) == dict.fromkeys(FIVE, 3)
-    assert {one.place for one in requests} == {None}
     assert {one.options["partition"] for one in requests} == {"iid"}
     iid = fedlib.load_task("fair_cifar10", **requests[0].options)
     assert "beta" not in iid.options and "partition" not in fedlib.load_task("fair_cifar10").options
@@ -158,7 +142,7 @@ def test_the_iid_level_is_run_beside_table_6():
 
 
 def test_tables_2_and_6_vary_the_concentration_only():
-    requests = experiments.select(paper("36_noniid_levels"), "levels")
+    requests = plans.select(paper("36_noniid_levels"), "levels")
     betas = (0.05, 0.1, 0.5, 1.0)
     cells = Counter((one.options["beta"], one.algorithm) for one in requests)
     assert cells == {(beta, name): 3 for beta in betas for name in FIVE}
@@ -176,7 +160,7 @@ def test_tables_3_and_7_vary_the_local_solver_only():
     per_cell = {name: 3 * (len(MUS) if name == "fedprox" else 1) for name in SIX}
     assert solvers == {(name, *kind): per_cell[name] for name in SIX for kind in kinds}
     assert rows("table7_local_momentum_full") == set(SIX)
-    assert {(one.task, one.rounds) for one in requests} == {("synthetic", None)}
+    assert {(one.task, one.rounds) for one in requests} == {("synthetic", 1000)}
 
 
 @pytest.mark.parametrize("algorithm", SIX)
@@ -188,12 +172,14 @@ def test_each_solver_is_what_the_clients_do(algorithm):
         "SGD+Nesterov": (0.9, True),
     }.items():
         config = configure(task, algorithm, overrides=solver_overrides(algorithm, solver)).config
+        assert solver_of(config) == solver
         clients = config.method if algorithm == "fednova" else config.method["client"]
         if solver == "SGD":
             assert not clients.get("momentum")
         else:
             assert (clients["momentum"], clients["nesterov"]) == (momentum, nesterov)
-            assert clients["momentum_state"] == "client"
+            anew = algorithm == "fednova"
+            assert clients.get("momentum_state", "round") == ("round" if anew else "client")
 
 
 @pytest.mark.parametrize(
@@ -215,6 +201,6 @@ def test_runs_that_other_notebooks_need_too_are_the_same(ours, others, preset):
         settings = {**one.settings(-1), "overrides": config.method}
         return one.task, str(sorted(options.items())), str(settings)
 
-    known = {key(one) for one in experiments.plan(others, preset) if one.algorithm in FIVE}
-    assert known <= {key(one) for one in experiments.plan(ours, preset)}
+    known = {key(one) for one in plans.requests(others, preset) if one.algorithm in FIVE}
+    assert known <= {key(one) for one in plans.requests(ours, preset)}
     assert len(known) == len(FIVE) * 3

@@ -8,7 +8,7 @@ import pytest
 import fedlib
 from fedlib import papers
 from fedlib.reproduction import draw, tables
-from fedlib.reproduction.adafedadam.runs import solver_overrides
+from fedlib.reproduction.adafedadam.tables import solver_overrides
 from fedlib.reproduction.compare import cells
 from fedlib.reproduction.kept import with_kept
 from fedlib.results import Store
