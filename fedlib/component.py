@@ -43,9 +43,12 @@ class Component:
     Attributes:
         HISTORICAL: for fields that came after runs had been stored the value that those runs had.
             With it a field is not part of the description, so that they keep theirs.
+        version: of a class of yours: your word that its code is the same wherever this text is.
+            Runs of a class that does not name one itself are not stored.
     """
 
     HISTORICAL: ClassVar[dict[str, Any]] = {}
+    version: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, types in field_types(type(self)).items():
@@ -68,6 +71,19 @@ class Component:
                 continue
             described[field.name] = value.describe() if isinstance(value, Component) else value
         return described
+
+    def versions(self) -> list[tuple[str, str]]:
+        """Name and version of each class of this component and its parts that is not fedlib's."""
+        found = [
+            (kind.__name__, str(vars(kind).get("version", "")))
+            for kind in type(self).__mro__
+            if issubclass(kind, Component) and kind.__module__.split(".")[0] != "fedlib"
+        ]
+        for field in fields(self):
+            part = getattr(self, field.name)
+            if isinstance(part, Component):
+                found += part.versions()
+        return found
 
     def structure(self) -> str:
         """Everything about this component but the values of its floats."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,8 +70,6 @@ class ClientData:
     sizes: np.ndarray = field(init=False, repr=False)
     index: Tensor | None = field(init=False, repr=False)
     starts: np.ndarray = field(init=False, repr=False)
-    # What the data were when they were hashed last, and the hash; see engine/fingerprint.py.
-    hashed: tuple[Any, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -117,9 +117,12 @@ class ClientData:
             parts=(),
         )
 
-    def note_hash(self, hashed: tuple[Any, ...]) -> None:
-        """Keep a hash of the data."""
-        self._set(hashed=hashed)
+    def digest(self) -> str:
+        """64 hex digits of the SHA-256 of everything here, as it is now."""
+        arrays = (self.starts, self.sizes, self.client_weights())
+        index = () if self.index is None else (self.index,)
+        hashed = tensors_digest((self.x, self.y, *map(torch.tensor, arrays), *index))
+        return hashlib.sha256(repr((hashed, list(self.ids))).encode()).hexdigest()
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -205,6 +208,16 @@ class ClientData:
     def client_weights(self) -> np.ndarray:
         """float64 ``[clients]``: what each client counts in the aggregation."""
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
+
+
+def tensors_digest(tensors: Iterable[Tensor]) -> str:
+    """64 hex digits of the SHA-256 of the shapes, types and values of some tensors."""
+    sha = hashlib.sha256()
+    for tensor in tensors:
+        sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        sha.update(flat.view(torch.uint8).numpy().data)
+    return sha.hexdigest()
 
 
 def _indices(what: str, which: Any, part: Any) -> np.ndarray:
@@ -298,6 +311,9 @@ class Task:
         preset, seed, options: how the task was loaded.
         stand_in: whether the data is an offline stand-in for the paper's.
         source, fingerprint: where the data comes from, and the hash of its contents.
+        version: of a task that is not the catalogue's: your word that its code is the same wherever
+            this text is. With it runs are stored, and answered for a task of the same name,
+            version, data and parameters' shapes; without it (the default) every run trains.
         label: the paper's name of the task, for figures and tables.
         classes: names of the labels 0, 1, ..., where they have any.
         cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
@@ -344,14 +360,40 @@ class Task:
     cohorts: Cohorts | None = field(default=None, repr=False)
     pool: Callable[[], Task] | None = field(default=None, repr=False)
     evaluated: Mapping[str, ClientData] = field(default_factory=dict, repr=False)
-    # Whether name, options and fingerprint say everything, as of the catalogue's tasks. One that is
-    # made by hand, or a copy with another part, is told apart by :mod:`fedlib.engine.fingerprint`.
+    version: str = ""
+    # Takes the fingerprint anew, where the data may have been changed in place.
+    hashed: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    # Whether name, options and fingerprint say everything, as of the catalogue's tasks; not of one
+    # that is made by hand, or a copy with another part.
     described: bool = field(default=False, init=False, repr=False, compare=False)
+    # Which of this process's tasks it is.
+    number: int = field(
+        default_factory=itertools.count().__next__, init=False, repr=False, compare=False
+    )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in PARTS:  # no longer what the catalogue describes
             super().__setattr__("described", False)
         super().__setattr__(name, value)
+
+    @property
+    def identity(self) -> str:
+        """What a configuration says of the data, taken now.
+
+        Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
+        parameters' names and shapes; of any other its number, which no other task has.
+        """
+        if self.described:
+            return self.fingerprint if self.hashed is None else self.hashed()
+        if not self.version:
+            return f"task {self.number} of its process"
+        with torch.random.fork_rng(devices=[]):
+            named = self.new_model().named_parameters()
+            shapes = [(name, tuple(parameter.shape)) for name, parameter in named]
+        data = [self.train.digest(), self.test.digest()]
+        data += [f"{name} {more.digest()}" for name, more in self.evaluated.items()]
+        parts = (data, shapes, self.reduction, self.l2)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def centralized(self) -> Task:
         """The same problem with one client that holds every client's examples.
@@ -359,7 +401,7 @@ class Task:
         An example that several clients hold is there once. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
-        pooled.described = self.described
+        pooled.described, pooled.number = self.described, self.number
         return pooled
 
     def _pooled(self) -> Task:

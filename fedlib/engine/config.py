@@ -16,7 +16,6 @@ import torch
 from fedlib import algorithms
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
-from fedlib.engine.fingerprint import code, fingerprint
 from fedlib.engine.precision import DTYPES, stored
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
@@ -34,11 +33,11 @@ class RunConfig:
     """Everything that determines a run's numbers (backend, device and chunking do not).
 
     Attributes:
-        task: name, preset, seed, options, fingerprint of the data (of a task made by hand: of all
-            its parts), whether it is a stand-in.
+        task: name, preset, seed, options, the data's :attr:`fedlib.Task.identity`, whether it is a
+            stand-in; of a task that names one its version.
         algorithm: the algorithm's name, or the class of a composed one.
         method: the method with all its parts and hyperparameters; of one with classes that are not
-            fedlib's also a hash of their code.
+            fedlib's also their versions.
         rounds, clients_per_round, batch_size, local_steps, eval_every, dtype: as named.
         local_epochs: one number, or (low, high): drawn for each client and round.
         seeds: of initialisation, client sampling and batches.
@@ -86,6 +85,25 @@ class Configured(NamedTuple):
     config: RunConfig
     method: Algorithm
     task: Task
+
+
+def unnamed(run: Configured) -> str:
+    """Why other code could have the same configuration; empty if none can.
+
+    Then a run is neither stored nor answered, nor continued from a checkpoint.
+    """
+    if not (run.task.described or run.task.version):
+        return (
+            f"task {run.task.name} is made by hand and names no version; "
+            "give it version='1', and another whenever you change it"
+        )
+    for name, version in run.method.versions():
+        if not version:
+            return (
+                f"class {name} of {run.config.algorithm} is not fedlib's and names no version; "
+                "give it version: ClassVar[str] = '1', and another whenever you change it"
+            )
+    return ""
 
 
 class Settings(TypedDict, total=False):
@@ -145,15 +163,18 @@ def configure(
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     _require_held(method.describe(), dtype)
+    said: dict[str, Any] = {
+        "name": trained.name,
+        "preset": trained.preset,
+        "seed": trained.seed,
+        "options": dict(trained.options),
+        "data": trained.identity,
+        "stand_in": trained.stand_in,
+    }
+    if trained.version:
+        said["version"] = trained.version
     config = RunConfig(
-        task={
-            "name": trained.name,
-            "preset": trained.preset,
-            "seed": trained.seed,
-            "options": dict(trained.options),
-            "data": trained.fingerprint if trained.described else fingerprint(trained),
-            "stand_in": trained.stand_in,
-        },
+        task=said,
         algorithm=name,
         method=_described(method),
         rounds=rounds,
@@ -169,8 +190,8 @@ def configure(
 
 
 def _described(method: Algorithm) -> dict[str, Any]:
-    written = code(method)
-    return {**method.describe(), **({"code": written} if written else {})}
+    versions = [f"{name} {version}" for name, version in method.versions()]
+    return method.describe() | ({"versions": versions} if versions else {})
 
 
 def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> None:

@@ -18,14 +18,13 @@ from fedlib.arguments import checked, shown
 from fedlib.engine import precision
 from fedlib.engine.batches import KEPT_BYTES, Replicas, input_bytes
 from fedlib.engine.checkpoint import Checkpoint
-from fedlib.engine.config import Configured, configure
+from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
-from fedlib.engine.fingerprint import digest
 from fedlib.engine.history import History
 from fedlib.engine.program import BACKENDS, Keep, Program
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error, unknown
-from fedlib.task import Fixed, Task, refuse_in_a_plan
+from fedlib.task import Task, refuse_in_a_plan, tensors_digest
 
 # Replicas join where all of their rows together have at most so many parameters: then a step on one
 # core is mostly overhead, which they share. The same on all machines, as are a sweep's programs.
@@ -155,17 +154,20 @@ def joinable(runs: Sequence[Configured]) -> bool:
 
 
 def _fixed(model: nn.Module) -> str:
-    """A hash of a model but for the values of its trained parameters."""
-    frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
-    shapes = [(name, tuple(p.shape)) for name, p in model.named_parameters()]
-    return digest([str(model), shapes, frozen, dict(model.named_buffers())])
+    """A model but for the values of its trained parameters."""
+    shapes = [(name, tuple(p.shape), p.requires_grad) for name, p in model.named_parameters()]
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    return repr((str(model), shapes, tensors_digest([*frozen, *model.buffers()])))
 
 
 def _parts(task: Task) -> str:
-    """A hash of a task but for its data. A fixed transform belongs to the data."""
-    transform = None if isinstance(task.transform, Fixed) else task.transform
+    """A task of the catalogue but for its data. A fixed transform belongs to the data."""
     shapes = [(tuple(t.shape[1:]), str(t.dtype)) for t in (task.train.x, task.train.y)]
-    return digest([task.loss, dict(task.metrics), transform, task.reduction, task.l2, shapes])
+    names = [
+        f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}"
+        for part in (task.loss, *task.metrics.values(), task.transform)
+    ]
+    return repr((names, list(task.metrics), task.reduction, task.l2, shapes))
 
 
 # One seed, seeds apart by what they draw (see :func:`run`), or several.
@@ -224,7 +226,8 @@ def run(
             changes time and memory, not the result.
         checkpoint: a folder. The run leaves its state there now and then, and when it is
             interrupted or terminated; the same call continues from it and gives the same numbers
-            (bit for bit on a CPU). A finished run leaves nothing.
+            (bit for bit on a CPU). A finished run leaves nothing. A task made by hand must name its
+            version, and so must classes of yours.
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
 
     Raises:
@@ -346,6 +349,9 @@ def execute(
     for name, value in (("checkpoint_every", checkpoint_every), ("chunk_clients", chunk_clients)):
         if value is not None and value < 1:
             raise Error(f"{name} is {value}; allowed: a whole number >= 1")
+    for run in configured if checkpoint is not None else ():
+        if reason := unnamed(run):
+            raise Error(f"no checkpoint without a version: {reason}")
     where = resolve_device(device)
     groups = [[*range(len(configured))]] if together else programs(configured, device)
     histories: dict[int, History] = {}

@@ -60,7 +60,7 @@ def hyperparameters(run: History | Stored | RunConfig) -> dict[str, Any]:
     values["client_optimizer"] = client_optimizer(config)
     if "base" in method:
         values["base"] = str(method["base"]["type"]).lower()
-    for name in ("type", "lr", "client_type", "code"):
+    for name in ("type", "lr", "client_type", "versions"):
         values.pop(name, None)
     return {**values, **{name: getattr(config, name) for name in TRAINING_KEYS}}
 

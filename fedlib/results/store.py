@@ -18,7 +18,7 @@ from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem, read_digests
-from fedlib.engine.config import RunConfig, Settings
+from fedlib.engine.config import Configured, RunConfig, Settings, unnamed
 from fedlib.engine.history import History, mean_of_last
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, labels, repeated
 from fedlib.errors import Error, require, unknown
@@ -42,6 +42,8 @@ log = logging.getLogger("fedlib")
 # What makes a run (decides its digest) and what only says how to compute it.
 SETTINGS = tuple(Settings.__annotations__)
 EXECUTION = tuple(Execution.__annotations__)
+# The tasks and reasons that were logged, once each.
+_told: set[tuple[int, str]] = set()
 
 
 class Keywords(Settings, Execution, total=False):
@@ -184,7 +186,8 @@ class Store:
         """Runs that are configured already, maybe of several tasks; see :meth:`run`.
 
         What is missing is trained, together where it can be: the repetitions of a run with other
-        seeds too, see :func:`fedlib.engine.programs`.
+        seeds too, see :func:`fedlib.engine.programs`. A task made by hand, or a class of yours,
+        without a version is trained every time and not stored, which is logged.
 
         Args:
             configured: from :func:`fedlib.engine.configure`.
@@ -193,7 +196,16 @@ class Store:
         Returns:
             one history per configuration, in order.
         """
-        return self._answer(configured, keep_params, refresh, dict(execution))
+        asked = list(enumerate(configured))
+        stored = [position for position, run in asked if not unnamed(run)]
+        others = [position for position, run in asked if unnamed(run)]
+        made = self._answer([configured[i] for i in stored], keep_params, refresh, dict(execution))
+        for position in others:
+            _tell(configured[position])
+        if others:
+            made += engine.execute([configured[position] for position in others], **execution)
+        histories = dict(zip(stored + others, made, strict=True))
+        return [histories[position] for position, _ in asked]
 
     @checked
     def grid(
@@ -518,3 +530,11 @@ def _ends(numbers: Columns, runs: Mapping[str, Stored]) -> dict[str, dict[str, f
                     else mean_of_last(rounds, values, run.config.rounds)
                 )
     return found
+
+
+def _tell(run: Configured) -> None:
+    """Log why a run is not stored, once a task."""
+    known = run.task.number, unnamed(run)
+    if known not in _told:
+        _told.add(known)
+        log.warning("not stored: %s", known[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 
 import numpy as np
@@ -93,7 +94,7 @@ def quadratic_task(
     if not b.size:
         raise Error(f"quadratic_task: b is {b.shape}; need at least one client and one dimension")
     clients, dimension = b.shape
-    weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64)
+    weights = np.array(np.ones(clients) if weights is None else weights, dtype=np.float64)
     x0 = np.asarray(np.zeros(dimension) if x0 is None else x0, dtype=np.float64)
     offset = np.asarray(np.zeros(clients) if offset is None else offset, dtype=np.float64)
     for label, value, shape in (
@@ -117,7 +118,7 @@ def quadratic_task(
     numbers = torch.arange(len(A))
     data = ClientData(numbers, numbers, [np.array([i]) for i in range(clients)], weights=weights)
     gradient = ClientData(numbers, numbers, [numbers[-1:].numpy()], ["gradient"])
-    digest = hashlib.sha256(b"".join(a.tobytes() for a in (A, b, weights, x0, offset))).hexdigest()
+    hashed = functools.partial(_hash, weights, *arrays)
     task = Task(
         name=name,
         model=lambda: Quadratic(*arrays),
@@ -129,12 +130,19 @@ def quadratic_task(
         clients_per_round=None,
         batch_size=None,
         source="generated",
-        fingerprint=digest,
+        fingerprint=hashed(),
+        hashed=hashed,
         label="Quadratic",
     )
     task.pool = lambda: _pooled(task, p, *arrays)
     task.described = True
     return task
+
+
+def _hash(weights: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> str:
+    """64 hex digits of the SHA-256 of a problem's numbers, which the model's buffers share."""
+    parts = (A.numpy(), b.numpy(), weights, x0.numpy(), offset.numpy())
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
 
 def _with_gradient(

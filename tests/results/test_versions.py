@@ -1,0 +1,217 @@
+"""A stored run never answers for a task or an algorithm of the user's whose code may be another."""
+
+from __future__ import annotations
+
+import logging
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fedlib
+from fedlib.engine.config import configure
+from fedlib.results import Store
+from fedlib.task import cross_entropy
+
+HELPERS = types.ModuleType("helpers")  # a module of the user's, which is edited
+
+
+class Net(nn.Module):
+    """Attention and a head; ``slope`` and ``bent`` are no parameters."""
+
+    def __init__(self, heads: int = 1, activation: Callable[[Tensor], Tensor] = torch.relu) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, heads, bias=False, batch_first=True)
+        self.head, self.activation, self.slope = nn.Linear(4, 3), activation, 1.0
+
+    def bent(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention(x, x, x, need_weights=False)[0].mean(1)
+        return self.head(self.slope * self.bent(self.activation(x)))
+
+
+class Bent(Net):
+    def bent(self, x: Tensor) -> Tensor:
+        return x.tanh()
+
+
+def task(model: Callable[[], nn.Module] = Net, version: str = "", **parts: Any) -> fedlib.Task:
+    """A task that is made by hand, of arrays of its own."""
+    draw = np.random.default_rng(0)
+    x, y = draw.standard_normal((12, 2, 4)).astype(np.float32), np.arange(12) % 3
+    sets = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9, 10, 11]]
+    data = fedlib.ClientData(torch.from_numpy(x), torch.from_numpy(y), sets, weights=np.ones(2))
+    settings = {"rounds": 1, "clients_per_round": 2, "version": version}
+    made = fedlib.Task("mine", model, data, data, **settings, **parts)
+    made.hyperparameters = {"fedavg": {"client_lr": 0.5}}
+    return made
+
+
+def with_slope() -> nn.Module:
+    model = Net()
+    model.slope = 2.0
+    return model
+
+
+def with_frozen_layer() -> nn.Module:
+    model = Net()
+    model.head.requires_grad_(False)
+    return model
+
+
+def with_hook() -> nn.Module:
+    model = Net()
+    model.head.register_forward_hook(lambda module, given, out: out * 3)
+    return model
+
+
+def helped(outputs: Tensor, targets: Tensor) -> Tensor:
+    loss: Tensor = HELPERS.scaled(cross_entropy(outputs, targets))
+    return loss
+
+
+def smoothed(outputs: Tensor, targets: Tensor) -> Tensor:
+    flat = nn.functional.cross_entropy(
+        outputs.flatten(0, 1), targets.flatten(), reduction="none", label_smoothing=0.3
+    )
+    return flat.view(targets.shape)
+
+
+def edit_helper(made: fedlib.Task) -> None:
+    HELPERS.scaled = lambda loss: 2 * loss
+
+
+def edit_array(made: fedlib.Task) -> None:
+    made.train.x.numpy()[:] += np.eye(4, dtype=np.float32)[:2]  # torch does not notice
+
+
+def edit_weights(made: fedlib.Task) -> None:
+    assert isinstance(made.train.weights, np.ndarray)
+    made.train.weights[0] = 9.0
+
+
+Change = Callable[[fedlib.Task], Any]
+# The ways in which another task looked the same to a hash of its code, by issue.
+CODE: dict[str, Change] = {
+    "attribute": lambda made: task(with_slope),
+    "method": lambda made: task(Bent),
+    "frozen layer": lambda made: task(with_frozen_layer),
+    "hook": lambda made: task(with_hook),
+    "activation": lambda made: task(lambda: Net(activation=torch.sigmoid)),
+    "heads": lambda made: task(lambda: Net(heads=2)),
+    "helper": edit_helper,
+    "smoothing": lambda made: task(loss=smoothed),
+}
+DATA: dict[str, Change] = {"array": edit_array, "weights": edit_weights}
+
+
+def same(a: fedlib.History, b: fedlib.History) -> bool:
+    return all(torch.equal(a.params[name], b.params[name]) for name in a.params)
+
+
+@pytest.mark.parametrize("change", CODE | DATA)
+@pytest.mark.parametrize("version", ["", "1"])
+def test_a_changed_task_is_not_answered(
+    change: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HELPERS, "scaled", lambda loss: loss, raising=False)
+    store, made = Store(tmp_path), task(version=version, loss=helped)
+    before = store.run(made, "fedavg")
+    assert len(store.stored()) == (version != "")
+    again = (CODE | DATA)[change](made) or made
+    if change in CODE and version:  # the version says that the code is another
+        again.version = "2"
+    after = store.run(again, "fedavg")
+    assert same(after, fedlib.run(again, "fedavg")) and not same(after, before)
+    assert after.config.digest != before.config.digest or not version
+
+
+def test_a_version_is_answered_and_its_absence_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    first = store.run(task(version="1"), "fedavg")
+    assert store.run(task(version="1"), "fedavg").meta["created"] == first.meta["created"]
+    copies = [replace(task(version="1"), l2=0.1), task(lambda: nn.Flatten(), "1")]
+    others = [*copies, replace(task(version="1"), test=task().train.joined([task().train] * 2))]
+    digests = {configure(other, "fedavg").config.digest for other in others}
+    assert len(digests | {first.config.digest}) == 4 and not caplog.messages
+    made = task()
+    with caplog.at_level(logging.WARNING, "fedlib"):
+        one, two = store.runs(made, [{"algorithm": "fedavg", "seed": seed} for seed in (0, 1)])
+        store.run(made, "fedavg")
+    assert not same(one, two) and len(store.stored()) == 1
+    assert len(caplog.messages) == 1 and "version='1'" in caplog.messages[0]
+    with pytest.raises(fedlib.Error, match=r"task mine is made by hand.* version='1'"):
+        fedlib.run(made, "fedavg", checkpoint=tmp_path / "state")
+    assert same(fedlib.run(task(version="1"), "fedavg", checkpoint=tmp_path / "state"), first)
+
+
+def test_the_catalogues_tasks_are_described_and_copies_with_other_parts_are_not() -> None:
+    known = fedlib.load_task("synthetic", clients=3)
+    for name in ("fedavg", "centralized"):
+        assert configure(known, name).config.task["data"] == known.fingerprint
+    assert not replace(known, loss=smoothed).described
+    known.rounds = 7  # the configuration says it
+    assert known.described
+    known.train = fedlib.ClientData(known.train.x + 1, known.train.y, [[0], [1], [2]])
+    assert not known.described
+
+
+@pytest.mark.parametrize("test", ["loss", "gradient"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "centralized"])
+def test_a_quadratic_is_described_by_its_numbers_as_they_are_now(test: str, algorithm: str) -> None:
+    def made() -> fedlib.Task:
+        return fedlib.quadratic_task(np.ones((2, 1, 1)), [[0.0], [1.0]], [1.0, 2.0], test=test)
+
+    def digest(problem: fedlib.Task) -> str:
+        return configure(problem, algorithm).config.digest
+
+    problem = made()
+    assert digest(problem) == digest(made())
+    problem.new_model().b.add_(1)  # type: ignore[operator, union-attr]
+    assert digest(problem) != digest(made())
+    problem = made()
+    edit_weights(problem)
+    assert digest(problem) != digest(made())
+
+
+@dataclass(frozen=True)
+class Halved(fedlib.FedOpt):
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
+class Rate(fedlib.client.SGD):
+    more: float = 0.0
+
+
+@pytest.mark.parametrize("kind", [Halved, Rate])
+def test_a_class_of_the_users_is_stored_by_its_version(
+    kind: type, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, store = fedlib.load_task("quadratic"), Store(tmp_path)
+
+    def digest(version: str) -> str:
+        monkeypatch.setattr(kind, "version", version, raising=False)
+        method = Halved() if kind is Halved else fedlib.FedOpt(client=Rate(lr=0.1))
+        return store.run(known, method, rounds=1).config.digest
+
+    digest("")
+    assert f"class {kind.__name__}" in caplog.text and not store.stored()
+    assert len({digest("1"), digest("2"), digest("1")}) == 2 == len(store.stored())
+
+    class Below(Halved):
+        """What its base's version says is not said of it."""
+
+    monkeypatch.setattr(Halved, "version", "1", raising=False)
+    store.run(known, Below(), rounds=1)
+    assert len(store.stored()) == 2
