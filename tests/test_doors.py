@@ -25,6 +25,7 @@ import fedlib
 @dataclass(frozen=True)
 class Halved(fedlib.FedOpt):
     share: float = 0.5
+    version = "1"
 
     def server_update(self, server, mean):
         return {**server, "x": server["x"] + self.share * mean["delta"]}
@@ -183,37 +184,40 @@ def test_mistakes_exit_2_with_one_line(
     assert status == 2 and message in err and err.count("\n") == 1 and "Traceback" not in err, err
 
 
-def test_a_stored_run_does_not_answer_for_an_algorithm_that_was_changed(
-    modules: Path, tmp_path: Path
-) -> None:
-    """The digest of a run, in processes of their own."""
-    code = (
-        "import sys, fedlib; sys.path.insert(0, '.')\n"
-        "from fedlib.engine import configure\n"
-        "task = fedlib.load_task('quadratic')\n"
-        "print(configure(task, 'my_methods:Halved', rounds=1).config.digest)\n"
-        "print(configure(task, 'fedavg', rounds=1).config.digest)"
-    )
+VERSIONED = 'share: float = 0.5\n    version = "1"'
+OWN = """
+import torch, fedlib
+from fedlib.losses import cross_entropy
 
-    def digests() -> list[str]:
-        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert answer.returncode == 0, answer.stderr
-        return answer.stdout.split()
-
-    before = digests()
-    assert digests() == before
-    path = modules / "my_methods.py"
-    path.write_text(METHODS.replace("+ self.share", "- self.share"))
-    after = digests()
-    assert after[0] != before[0] and after[1] == before[1]
+def make():
+    data = fedlib.ClientData(torch.eye(4), torch.arange(4) % 2, [[0, 1], [2, 3]])
+    model = lambda: torch.nn.Linear(4, 2)
+    loss = lambda outputs, targets: 1.0 * cross_entropy(outputs, targets)
+    return fedlib.Task("own", model, data, data, loss=loss, clients_per_round=2, version="")
+"""
 
 
-def test_methods_of_fedlib_carry_no_hash_of_code() -> None:
-    task = fedlib.load_task("quadratic")
-    for name in algorithms.METHODS:
-        overrides = {"local_steps": 1}
-        config = fedlib.engine.configure(task, name, rounds=1, overrides=overrides).config
-        assert "code" not in config.method
+@pytest.mark.parametrize("words", [["my_own:make", "fedavg"], ["quadratic", "my_methods:Halved"]])
+def test_a_users_file_that_was_edited_trains_again(modules: Path, words: list[str]) -> None:
+    """In processes of their own: without a version, with one, and with another one."""
+
+    def losses(factor: float, version: str) -> tuple[Any, str]:
+        (modules / "my_own.py").write_text(
+            OWN.replace("1.0 *", f"{factor} *").replace('version=""', f'version="{version}"')
+        )
+        said = f"share: float = {factor}\n    version = {version!r}"
+        (modules / "my_methods.py").write_text(METHODS.replace(VERSIONED, said))
+        line = [sys.executable, "-B", "-m", "fedlib", "run", *words, "--rounds=2", "--json"]
+        done = subprocess.run(line, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["last"], done.stderr
+
+    first, why = losses(0.5, "")
+    assert "not stored" in why and "version" in why
+    assert losses(2.0, "")[0] != first and not Store().stored()
+    again, why = losses(0.5, "1")
+    assert again == first and "not stored" not in why and len(Store().stored()) == 1
+    assert losses(2.0, "2")[0] != first and len(Store().stored()) == 2
 
 
 def test_a_notebooks_session_sees_them(modules: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ def _status(handlers: dict[signal.Signals, Any]) -> int:
         handlers: of signals, as soon as all is imported.
     """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
+    logging.getLogger("fedlib.unstored").setLevel(logging.WARNING)
     usage: type[Exception] | tuple[()] = ()
     interrupted: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
     try:

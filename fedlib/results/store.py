@@ -537,4 +537,5 @@ def _tell(run: Configured) -> None:
     known = run.task.number, unnamed(run)
     if known not in _told:
         _told.add(known)
-        log.warning("not stored: %s", known[1])
+        # Its own name: the command line shows it, and no other warning.
+        logging.getLogger("fedlib.unstored").warning("not stored: %s", known[1])
