@@ -24,6 +24,7 @@ class Visits(fedlib.Algorithm):
     """Steps along the mean whole-data gradient, scaled by how often the client has taken part."""
 
     lr: float = 0.1
+    version = "1"
     split: bool = False
 
     @property
