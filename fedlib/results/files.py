@@ -24,6 +24,7 @@ import hashlib
 import json
 import logging
 import lzma
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -470,6 +471,8 @@ def refuse_old(root: Path) -> None:
     Raises:
         Error: says how they are converted.
     """
+    if not os.path.isdir(root):  # also of a name that nothing can have
+        return
     old = [*root.glob("*.zip.xz"), *root.glob("*/*-" + "[0-9a-f]" * 16 + "/config.json")]
     if old:
         raise Error(
