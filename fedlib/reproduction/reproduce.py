@@ -169,7 +169,8 @@ def reproduce(
         finally:
             stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            while wait(futures, timeout=0.2).not_done:
+            begun = [future for future in futures if not future.cancelled()]
+            while wait(begun, timeout=0.2).not_done:
                 kernels.KernelManager.kill_all()
             if output.is_dir():
                 files.clean(output)  # what those were writing
