@@ -94,7 +94,7 @@ def quadratic_task(
     if not b.size:
         raise Error(f"quadratic_task: b is {b.shape}; need at least one client and one dimension")
     clients, dimension = b.shape
-    weights = np.array(np.ones(clients) if weights is None else weights, dtype=np.float64)
+    weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64).copy()
     x0 = np.asarray(np.zeros(dimension) if x0 is None else x0, dtype=np.float64)
     offset = np.asarray(np.zeros(clients) if offset is None else offset, dtype=np.float64)
     for label, value, shape in (

@@ -35,12 +35,18 @@ KILLS = {"run": 40, "sweep": 20, "import": 30, "reproduce": 10}
 FEW = {"run": 2, "sweep": 1, "import": 2, "reproduce": 1}
 # A whole notebook takes longer; this one trains, and draws what it trained.
 NOTEBOOK = """
-from fedlib import notebook, plans
+from fedlib import notebook
 from fedlib.engine import checkpoint
+from fedlib.plans import grid
 
 checkpoint.SECONDS = 0.0
-plan, _ = plans.read("23_fair_synthetic")
-session = notebook.start("23_fair_synthetic", plan, preset=preset, rounds=2)
+
+
+def plan(n):
+    return {"curves": [grid("synthetic", name, {}, n)[0] for name in ("fedavg", "adafedadam")]}
+
+
+session = notebook.start("99_tiny", plan, preset=preset, rounds=2)
 session.figure("adafedadam/figure_2", session.experiment())
 """
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
