@@ -157,7 +157,7 @@ def test_history_frames(task: fedlib.Task) -> None:
     assert sorted(frame[frame["split"] == "train"]["round"]) == [1, 2, 3, 4, 5, 6, 7]
     clients = history.clients
     assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]
-    own = clients[clients["metric"] == "accuracy"]
+    own = clients[(clients["split"] == "test") & (clients["metric"] == "accuracy")]
     assert len(own) == 10
     weighted = float((own["value"] * own["examples"]).sum() / own["examples"].sum())
     last = tests[tests["round"] == 7].set_index("metric")["value"]

@@ -204,15 +204,15 @@ def test_parameters_that_were_not_kept_are_empty(store, quadratic):
 
 @pytest.mark.parametrize("name", [".parquet", ".safetensors"])
 def test_a_crash_while_writing_leaves_no_run(store, quadratic, monkeypatch, name):
-    real = Path.write_bytes
+    real = os.fsync
 
-    def failing(path, data):
-        if path.name.endswith(name):
-            real(path, data[:9])
+    def failing(file):
+        if os.readlink(f"/proc/self/fd/{file}").endswith(name):
+            os.ftruncate(file, 9)
             raise OSError("disk full")
-        return real(path, data)
+        real(file)
 
-    monkeypatch.setattr(Path, "write_bytes", failing)
+    monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(fedlib.Error, match="disk full"):
         store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
     assert store.table().empty
