@@ -396,7 +396,10 @@ OTHER = {
 }
 
 
-def test_wrong_arguments_are_refused_by_name(known: dict[str, Any], count: Any) -> None:
+def test_wrong_arguments_are_refused_by_name(
+    known: dict[str, Any], count: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some texts are right names of folders
     for name, argument, value in cases(wrong(known), 600):
         count()
         problem = verdict(known, name, argument, VALUES[value]())

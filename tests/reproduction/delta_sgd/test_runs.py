@@ -46,6 +46,7 @@ def run(tmp_path_factory):
         task = dataclasses.replace(
             base,
             name="cifar10_resnet18",
+            version="1",
             preset="paper",
             model=lambda: Net(60, 10),
             hyperparameters=settings.delta_sgd(),
