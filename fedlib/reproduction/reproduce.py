@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -157,6 +158,8 @@ def reproduce(
     # A thread only waits for its notebook's kernel.
     pool = ThreadPoolExecutor(min(jobs, len(work)))
     futures: list[Future[Executed]] = []
+    # What fails is told by the series, a line a notebook.
+    logging.getLogger("papermill").setLevel(logging.INFO if log else logging.CRITICAL)
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
     with kernels.environment(variables):
         if forked:

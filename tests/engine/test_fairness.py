@@ -157,7 +157,7 @@ def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
 
 def test_all_local_data_are_a_split_of_their_own() -> None:
     """A client's accuracy on all it holds is that of its two parts, weighted by their sizes."""
-    task = fedlib.load_task("synthetic", clients=12)
+    task = fedlib.load_task("synthetic", preset="paper", clients=12)
     history = fedlib.run(task, "fedavg", rounds=3)
     trained = dataclasses.replace(task, test=task.train, evaluated={})
     parts = {"test": history.clients, "train": fedlib.run(trained, "fedavg", rounds=3).clients}

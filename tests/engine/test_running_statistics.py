@@ -56,7 +56,9 @@ def task(**fields: Any) -> fedlib.Task:
     y = torch.randint(0, 2, (15,), generator=draw)
     data = fedlib.ClientData(x, y, PARTS)
     everyone = fedlib.ClientData(x, y, [list(range(15))])
-    return fedlib.Task("tracked", tracked, data, everyone, clients_per_round=3, **fields)
+    return fedlib.Task(
+        "tracked", tracked, data, everyone, clients_per_round=3, version="1", **fields
+    )
 
 
 def by_hand(rounds: int, steps: int, lr: float, start: dict[str, Tensor]) -> nn.Module:

@@ -21,6 +21,7 @@ import nbformat
 import numpy as np
 import pytest
 
+from fedlib.results.files import open_runs
 from tests.faults.campaign import cases
 from tests.faults.forked import Ended, fedlib
 
@@ -79,6 +80,13 @@ def tree(folder: Path) -> dict[str, bytes]:
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
         content = b"" if path.is_dir() else path.read_bytes()
+        if path.suffix == ".parquet":
+            runs = {digest: run.history() for digest, run in open_runs(path).items()}
+            shown = {
+                digest: (history.frame.to_csv(), history.clients.to_csv(), str(history.params))
+                for digest, history in runs.items()
+            }
+            content = json.dumps(shown).encode()
         if path.suffix == ".json":
             fields = json.loads(content)
             content = json.dumps({k: v for k, v in fields.items() if k not in VARIES}).encode()

@@ -60,7 +60,7 @@ def test_autocast_computes_in_bfloat16_and_gives_gradients_of_the_weights_own_ty
     exact = gradients(lambda x, w, b: F.conv2d(x, w, b, stride, padding), *tensors)
     for one, other in zip(gradients(cast, *tensors), exact, strict=True):
         assert one.dtype == torch.float32
-        assert (one - other).norm() < 0.01 * other.norm()
+        assert (one - other).norm() < 0.02 * other.norm()  # 8 bits of mantissa
 
 
 def test_a_frozen_weight_or_input_has_no_gradient() -> None:

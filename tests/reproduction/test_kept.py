@@ -16,7 +16,7 @@ THREE = ("fedavg", "fedavgm", "fedadam")
 def task():
     small = fedlib.load_task("synthetic", clients=6)
     own = {name: {"client_lr": 0.05, "server_lr": 1.0} for name in (*THREE, "scaffold")}
-    return dataclasses.replace(small, hyperparameters=own, clients_per_round=3)
+    return dataclasses.replace(small, hyperparameters=own, clients_per_round=3, version="1")
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ def made(tmp_path_factory):
     """Makes a tiny task's run pass for one of a task at an alpha, with accuracies of our choice."""
     tiny = dataclasses.replace(
         fedlib.load_task("synthetic", clients=2),
+        version="1",
         model=lambda: Softmax(60, 10),
         hyperparameters=settings.delta_sgd(),
         client_hyperparameters=settings.delta_sgd_clients(),
