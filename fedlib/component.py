@@ -72,10 +72,10 @@ class Component:
             described[field.name] = value.describe() if isinstance(value, Component) else value
         return described
 
-    def versions(self) -> list[tuple[str, str]]:
-        """Name and version of each class of this component and its parts that is not fedlib's."""
+    def versions(self) -> list[tuple[type, str]]:
+        """Each class of this component and its parts that is not fedlib's, and its version."""
         found = [
-            (kind.__name__, str(vars(kind).get("version", "")))
+            (kind, str(vars(kind).get("version", "")))
             for kind in type(self).__mro__
             if issubclass(kind, Component) and kind.__module__.split(".")[0] != "fedlib"
         ]
@@ -93,7 +93,8 @@ class Component:
                 return {name: blank(part) for name, part in value.items()}
             return "float" if isinstance(value, float) else value
 
-        return repr(blank(self.describe()))
+        # Two classes of one name, as of a notebook's cell that was changed, are no one program.
+        return repr((blank(self.describe()), [id(kind) for kind, _ in self.versions()]))
 
     def program(self) -> str:
         """What two configurations must share to run in one batched program: their structure."""

@@ -97,11 +97,11 @@ def unnamed(run: Configured) -> str:
             f"task {run.task.name} is made by hand and names no version; "
             "give it version='1', and another whenever you change it"
         )
-    for name, version in run.method.versions():
+    for kind, version in run.method.versions():
         if not version:
             return (
-                f"class {name} of {run.config.algorithm} is not fedlib's and names no version; "
-                "give it version: ClassVar[str] = '1', and another whenever you change it"
+                f"class {kind.__name__} of {run.config.algorithm} is not fedlib's and names no "
+                "version; give it version: ClassVar[str] = '1', another whenever you change it"
             )
     return ""
 
@@ -190,7 +190,11 @@ def configure(
 
 
 def _described(method: Algorithm) -> dict[str, Any]:
-    versions = [f"{name} {version}" for name, version in method.versions()]
+    # Runs of two classes of one name are told apart, also where neither is stored.
+    versions = [
+        f"{kind.__name__} {version or f'{id(kind)} of its process'}"
+        for kind, version in method.versions()
+    ]
     return method.describe() | ({"versions": versions} if versions else {})
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import fedlib
+from fedlib.engine import execute
 from fedlib.engine.config import configure
 from fedlib.results import Store
 from fedlib.task import cross_entropy
@@ -215,3 +216,25 @@ def test_a_class_of_the_users_is_stored_by_its_version(
     monkeypatch.setattr(Halved, "version", "1", raising=False)
     store.run(known, Below(), rounds=1)
     assert len(store.stored()) == 2
+
+
+def test_two_classes_of_one_name_are_two_methods() -> None:
+    """As where a notebook's cell was changed: neither hides the other or trains with its code."""
+
+    def made(factor: float) -> type[fedlib.FedOpt]:
+        @dataclass(frozen=True)
+        class Mine(fedlib.FedOpt):
+            def server_update(self, server: Any, mean: Any) -> Any:
+                new = super().server_update(server, mean)
+                return {**new, "x": factor * new["x"]}
+
+        return Mine
+
+    known = fedlib.load_task("quadratic")
+    runs = [configure(known, kind(), rounds=2) for kind in (made(1.0), made(0.5))]
+    together = execute(runs)
+    assert runs[0].config.digest != runs[1].config.digest
+    for run, history in zip(runs, together, strict=True):
+        alone = fedlib.run(known, run.method, rounds=2)
+        assert torch.equal(history.params["x"], alone.params["x"])
+    assert not torch.equal(together[0].params["x"], together[1].params["x"])
