@@ -31,7 +31,7 @@ from fedlib.reproduction.request import Request
 from fedlib.reproduction.sweep import plans
 from fedlib.tasks import PRESETS
 
-METRIC_WORDS = {"avg": "average", "worst30": "worst 30 %"}
+METRIC_WORDS = {"avg": "average", "std": "spread", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
 
 # The first notebook of a group -> its title, and the first one of the next group.

@@ -1,10 +1,9 @@
 """The papers' printed numbers beside ours, and when ours count as the same.
 
-Only a fair comparison can be an agreement: a legible number of a metric whose definition is clear,
-beside runs without a note, that is with the paper's settings, data, seeds and tuning. A number that
-a paper prints in two tables for the same runs counts once. Then ours agrees with it if it is within
-:data:`TOLERANCE` of it and, where the paper prints a ± b, also within 2 √(b² + s²), s the standard
-deviation of ours over seeds.
+Only a fair comparison can be an agreement: a legible number beside runs without a note, that is
+with the paper's settings, data, seeds and tuning. A number that a paper prints in two tables for
+the same runs counts once. Then ours agrees with it if it is within :data:`TOLERANCE` of it and,
+where the paper prints a ± b, also within 2 √(b² + s²), s the standard deviation of ours over seeds.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from fedlib.reproduction.matching import Index, Run, best_runs, departures, inde
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.table import Cell, Table
 from fedlib.reproduction.tables import TABLES
+from fedlib.results.reading import split_of
 from fedlib.results.store import Store
 
 # How far ours may be from a printed percentage, in points; from another number, in percent of it.
@@ -42,8 +42,8 @@ def compare(store: Store | None = None) -> pd.DataFrame:
         one row per printed cell: paper, item, task, row and column (as printed), algorithm, metric,
         printed (NaN if illegible), printed_spread (its ±; NaN without), ours (mean over seeds),
         ours_std (over seeds, n - 1), seeds (how many), difference (ours - printed),
-        ours_unweighted (clients count alike instead of by their examples), comparable (False where
-        the paper's definition is unclear or nothing is legible), repeats (the table that printed
+        ours_unweighted (clients count alike instead of by their examples), comparable (False
+        where nothing is legible), repeats (the table that printed
         this number before, "" if none did), fair (whether the number counts: comparable, no
         repetition, and with runs without a note), agrees (whether it is fair and the same, see
         above), preset, rounds, printed_rounds, data (``"real"``, ``"stand-in"``), runs (digests),
@@ -90,7 +90,7 @@ def _row(
     spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
     config = histories[0].config if histories else None
     note = "; ".join(_notes(table, cell, histories, known))
-    comparable = not metric.unclear and not isnan(cell.printed)
+    comparable = not isnan(cell.printed)
     fair = comparable and bool(histories) and not note and not repeats
     return {
         "paper": table.paper,
@@ -136,14 +136,14 @@ def _notes(table: Table, cell: Cell, histories: Sequence[History], known: Index)
         for history in histories
         if history.diverged is not None
     ]
-    unclear = METRICS[cell.metric].unclear
+    test_only = METRICS[cell.metric].local and any(split_of(run) == "test" for run in histories)
     unmeasured = not diverged and any(isnan(METRICS[cell.metric](run)[0]) for run in histories)
     return [
         *departures(table, cell, histories[0].config),
         *shortfalls(table, cell, histories, known),
         *(["values per client not kept"] if unmeasured else []),
         *diverged,
-        *([unclear] if unclear else []),
+        *(["over the clients' test examples, not all their data"] if test_only else []),
     ]
 
 

@@ -200,8 +200,8 @@ def numbers(
     score: Callable[[History], float] = training_score,
     window: Callable[[History], int] = late,
 ) -> pd.DataFrame:
-    """The frame of the :func:`winners`' test metrics; of a run that diverged those of the untrained
-    model.
+    """The frame of the :func:`winners`' metrics: of all local data where all runs have them, else
+    of the test examples; of a run that diverged those of the untrained model.
 
     Args:
         columns: what tells the settings apart, beside task and algorithm; a rate among them is not
@@ -210,10 +210,11 @@ def numbers(
         window: over how many last rounds is averaged.
     """
     keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
-    parts = []
+    histories, parts = list(histories), []
+    split = max(map(reading.split_of, histories), default="test")
     for setting, runs in winners(histories, *keys.values(), score=score).items():
         for run in runs:
-            rounds, part = run.config.rounds, run.frame[run.frame["split"] == "test"]
+            rounds, part = run.config.rounds, run.frame[run.frame["split"] == split]
             if run.diverged is not None:
                 start = part[part["round"] == part["round"].min()]
                 part = pd.concat([start, start.assign(round=rounds)])

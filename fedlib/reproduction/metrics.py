@@ -11,6 +11,7 @@ import torch
 from fedlib.engine.fairness import worst
 from fedlib.engine.history import History
 from fedlib.errors import Error
+from fedlib.results.reading import split_of
 from fedlib.results.selection import on_half
 
 NAN = float("nan")
@@ -25,26 +26,28 @@ class Metric:
         factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
         ranks: whether the best method is the one that is best by it.
         smaller: whether smaller is better.
-        unclear: why ours cannot be compared with the printed one, if so.
+        local: whether the paper's is taken to be measured on all local data of the clients.
     """
 
     measure: Callable[[History], tuple[float, float]]
     factor: float = 100.0
     ranks: bool = True
     smaller: bool = False
-    unclear: str = ""
+    local: bool = False
 
     def __call__(self, history: History) -> tuple[float, float]:
         return self.measure(history)
 
 
-def averaged(name: str, window: int | None = None) -> Callable[[History], tuple[float, float]]:
-    """A test metric's mean over the last rounds: None is :meth:`History.window`, 1 the last one."""
+def averaged(
+    name: str, window: int | None = None, split: Callable[[History], str] = lambda _: "test"
+) -> Callable[[History], tuple[float, float]]:
+    """A metric's mean over the last rounds: None is :meth:`History.window`, 1 the last one."""
 
     def measure(history: History) -> tuple[float, float]:
-        weighted = history.final(name, window=window)
+        weighted = history.final(name, split(history), window)
         try:
-            return weighted, history.final(f"{name}_unweighted", window=window)
+            return weighted, history.final(f"{name}_unweighted", split(history), window)
         except Error:  # test data without clients
             return weighted, NAN
 
@@ -70,21 +73,15 @@ def _worst(history: History) -> tuple[float, float]:
 
 
 def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracies and example counts of the clients that have test examples; none if it diverged."""
-    frame = history.clients
+    """Accuracies and example counts of the clients that have examples; none if it diverged."""
+    frame, split = history.clients, split_of(history)
     frame = frame[
-        (frame["metric"] == "accuracy") & (frame["split"] == "test") & (frame["examples"] > 0)
+        (frame["metric"] == "accuracy") & (frame["split"] == split) & (frame["examples"] > 0)
     ]
     if history.diverged is not None:
         frame = frame[:0]
     return frame["value"].to_numpy(float), frame["examples"].to_numpy(float)
 
-
-# AdaFedAdam's printed spreads lie below the clients' standard deviation, weighted by examples, and
-# far below the plain one: what they are stays unexplained.
-_UNEXPLAINED = (
-    "not comparable: what the printed spread is stays unexplained; ours weighs by examples"
-)
 
 METRICS: dict[str, Metric] = {
     # FedOpt: the last 100 rounds.
@@ -94,9 +91,9 @@ METRICS: dict[str, Metric] = {
     "last_recall_at_5": Metric(averaged("recall_at_5", window=1)),
     "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
     # AdaFedAdam, Delta-SGD: after the last round.
-    "avg": Metric(averaged("accuracy", window=1)),
-    "std": Metric(_spread, ranks=False, smaller=True, unclear=_UNEXPLAINED),
-    "worst30": Metric(_worst, ranks=False),
+    "avg": Metric(averaged("accuracy", 1, split_of)),
+    "std": Metric(_spread, ranks=False, smaller=True, local=True),
+    "worst30": Metric(_worst, ranks=False, local=True),
     # Mime: after the last round, on the half of the clients on which no rate was chosen.
     "reported": Metric(on_half),
 }

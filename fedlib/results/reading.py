@@ -21,6 +21,16 @@ _CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.ite
 _PARTS = ("server", "objective", "base", "client")
 
 
+def split_of(history: History) -> str:
+    """``"local"``, all data that the clients hold, where a run was evaluated on them; else test.
+
+    AdaFedAdam writes "test accuracy". That its printed numbers are of all local data, those trained
+    on included, is an inference: on Synthetic, whose data are exact, the spreads over clients lie
+    nearer to print there than on the test examples.
+    """
+    return "local" if (history.frame["split"] == "local").any() else "test"
+
+
 def hyperparameter(run: History | Stored | RunConfig, key: str) -> Any:
     """A run's value of an override key.
 

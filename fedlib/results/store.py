@@ -326,27 +326,30 @@ class Store:
         own = self._find(digest)
         if own is not None:
             return own.history(params)
-        for path in self._published():
-            if digest in (runs := _sound_runs(path)):
-                return runs[digest].history(params)
+        for run in self.stored(published=True):
+            if run.config.digest == digest:
+                return run.history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
     @checked
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
         """All sound runs without their numbers, oldest first; damaged ones are logged and left out.
 
+        Of a run that was published twice the newer counts: it may have been evaluated on more.
+
         Args:
             task: only runs of this task.
             published: the published runs as well.
         """
         runs: dict[str, Stored] = {}
-        for path in (
-            *_newest(run_files(self.root, task)),
-            *(self._published() if published else ()),
-        ):
+        for path in self._published() if published else ():
             for digest, run in _sound_runs(path).items():
-                if task in (None, run.config.task["name"]):
-                    runs.setdefault(digest, run)
+                if digest not in runs or runs[digest].meta["created"] < run.meta["created"]:
+                    runs[digest] = run
+        for path in reversed(_newest(run_files(self.root, task))):
+            runs |= _sound_runs(path)
+        if task is not None:
+            runs = {key: run for key, run in runs.items() if run.config.task["name"] == task}
         return sorted(runs.values(), key=lambda run: (run.meta["created"], run.config.digest))
 
     def _published(self) -> Iterator[Path]:

@@ -37,8 +37,8 @@ def load(given: Given) -> Task:
     batches of 80, so that no client takes more than ten local steps.
 
     At ``laptop`` and ``paper`` histories have two splits: ``test``, a fifth of each client's
-    examples, and ``local``, all of them. The paper writes "test accuracy", but its printed spreads
-    are those of ``local``.
+    examples, and ``local``, all of them, with which the printed numbers are compared; see
+    :func:`fedlib.results.reading.split_of`.
 
     Options:
         seed: of the split into training and test examples.
