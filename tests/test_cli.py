@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -223,6 +226,73 @@ def test_numbers_that_are_not_finite_are_null_in_json(command: Command) -> None:
     result = json.loads(out, parse_constant=refuse)
     assert status == 0 and result["diverged"] is not None
     assert None in result["final"].values()
+
+
+# ------------------------------------------------------------------ the command's own process
+START = "import sys; from fedlib import cli; print('up', flush=True); "
+START += "sys.argv = ['fedlib', *sys.argv[1:]]; cli.main()"
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    """The command in its own process, which has come to its first line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_pytorch_is_not_there_before_the_first_line() -> None:
+    """So that whatever comes meanwhile is handled."""
+    code = "import sys, fedlib.cli; sys.exit('torch' in sys.modules or 'typer' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("tenths", [0, 8, 21])
+def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(
+    tenths: int, number: signal.Signals
+) -> None:
+    process = started("run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1")
+    time.sleep(0.02 + tenths / 10)
+    process.send_signal(number)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode in (130, 143), errors
+    assert errors.count("\n") == 1 and errors.startswith("fedlib: "), errors
+
+
+def test_output_that_nobody_reads_or_can_be_written_is_no_traceback() -> None:
+    words = [sys.executable, "-m", "fedlib", "list"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait() in (0, 1)
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path: Path) -> None:
+    """The terminal sends it to all processes of the group."""
+    words = [sys.executable, "-m", "fedlib", "reproduce", "23", "--output", str(tmp_path)]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(6)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (130, "fedlib: interrupted\n")
+    # No notebook half-written; what had been trained by then stays in the store.
+    assert {path.name for path in tmp_path.iterdir()} <= {"data"}
 
 
 def test_sigterm_is_told_in_one_line(tmp_path: Path) -> None:

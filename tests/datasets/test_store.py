@@ -57,30 +57,47 @@ def test_a_changed_card_is_noticed(root):
     path.write_text(json.dumps(other))
     with pytest.raises(Error, match="fingerprint does not fit"):
         datasets.verify("own", root)
-    for text, words in (
-        ("{", "cannot be read"),
-        ("[]", "format None"),
-        (json.dumps({**card, "format": 99}), "format 99, this fedlib reads 1"),
-        (json.dumps({**card, "arrays": 3}), "no valid 'arrays'"),
-    ):
-        path.write_text(text)
-        with pytest.raises(Error, match=words):
-            datasets.load("own", root)
     path.unlink()
     with pytest.raises(Error, match=r"has no card\.json"):
         datasets.load("own", root)
 
 
-def test_listing_gives_sizes_and_survives_a_broken_card(root):
+ODD_CARDS = [(text, "cannot be read") for text in ("{", "", "\xff", "[" * 100_000)] + [
+    (text, "format None") for text in ("[]", "{}", "null", "3", '"x"')
+]
+ODD_CARDS += [('{"format": 99}', "format 99, this fedlib reads 1"), ('{"format": 1}', "no valid")]
+
+
+@pytest.mark.parametrize(("text", "words"), ODD_CARDS, ids=lambda text: text[:9])
+def test_a_broken_card_is_refused_and_listed_as_broken(root, command, monkeypatch, text, words):
     (listed,) = datasets.prepared(root)
     folder = root / "prepared/own"
     assert listed["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
     assert listed["counts"] == {"train": 5, "test": 2}
-    (folder / "card.json").write_text("{")
+    (folder / "card.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(Error, match=words) as caught:
+        datasets.load("own", root)
+    assert "\n" not in str(caught.value)
     (listed,) = datasets.prepared(root)
-    assert listed["name"] == "own" and "cannot be read" in listed["error"]
+    assert listed["name"] == "own" and listed["error"] == str(caught.value)
     told = datasets.info("own", root)
     assert told["prepared"] is True and told["error"] == listed["error"]
+    for words in (["list"], ["data", "list"], ["list", "data", "--json"], ["doctor"]):
+        status, out, err = command(*words, "--data-root", str(root))
+        assert status == 0 and "own" in out, err
+
+
+def test_a_card_with_any_field_of_another_kind_is_refused(root):
+    path = root / "prepared/own/card.json"
+    card = json.loads(path.read_text())
+    for key in card:
+        for value in (None, 3, -1.5, "x", [], {}, [1], {"a": 1}, True):
+            path.write_text(json.dumps({**card, key: value}))
+            for read in (datasets.verify, datasets.load, datasets.info):
+                try:
+                    read("own", root)
+                except Error as problem:
+                    assert "\n" not in str(problem)
     assert datasets.prepared(root / "nowhere") == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from fedlib.engine.config import configure
 from fedlib.engine.program import Program
 from fedlib.engine.run import execute
 from fedlib.engine.states import Progress
+from fedlib.errors import Failure
 from tests.engine.test_whole_clients import Visits, problem
 
 # How often the run of the kill test is killed; FEDLIB_KILLS=20 for a long test.
@@ -134,6 +136,28 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path)
         execute([first], checkpoint=tmp_path)
     with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
         execute([first], checkpoint=tmp_path, checkpoint_every=0)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full at the third one; the run ends with one line and goes on from the second."""
+    task = fedlib.load_task("synthetic", clients=5)
+    settings: dict[str, Any] = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 1}
+    whole = fedlib.run(task, "fedavg", **settings)
+    numbers, replace = iter([0, 0, errno.ENOSPC]), os.replace
+
+    def full(*names: Any) -> None:
+        if number := next(numbers):
+            raise OSError(number, os.strerror(number))
+        replace(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(Failure, match=r"cannot write .* No space .* the one before is kept"):
+            fedlib.run(task, "fedavg", **settings)
+    cut_after(monkeypatch, 3)
+    assert same(whole, fedlib.run(task, "fedavg", **settings))
 
 
 SCRIPT = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -268,3 +269,26 @@ def test_seeds_are_an_axis_of_a_grid() -> None:
         pd.testing.assert_frame_equal(part, alone)
     with pytest.raises(fedlib.Error, match="seed is an empty list"):
         fedlib.grid(task, "fedavg", seed=[], client_lr=[0.1])
+
+
+@pytest.mark.parametrize("value", [math.nan, -1.0, 1.0, math.inf, "x", True])
+@pytest.mark.parametrize("name", ["mime", "mimelite", "centralized"])
+def test_a_number_that_the_base_leaves_is_looked_at_all_the_same(
+    task: fedlib.Task, name: str, value: Any
+) -> None:
+    with pytest.raises(fedlib.Error, match="momentum is"):
+        configure(task, name, overrides={"base": "sgd", "momentum": value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("beta1", 1 - 1e-9), ("tau", 1e-60), ("client_lr", 1e60), ("server_lr", 1e39)],
+)
+def test_a_number_that_the_type_cannot_hold_is_refused(
+    task: fedlib.Task, key: str, value: float
+) -> None:
+    with pytest.raises(fedlib.Error, match=f"{key.replace('_lr', '.lr')} is .*float32"):
+        configure(task, "fedadam", overrides={key: value})
+    assert configure(
+        fedlib.load_task("synthetic"), "fedadam", overrides={key: value}, dtype="float64"
+    )

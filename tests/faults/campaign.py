@@ -1,8 +1,4 @@
-"""How large the campaign of faults is, and the count of what it tried.
-
-``make test`` runs a few cases of every class of fault, always the same ones; ``make faults``
-(``FEDLIB_FAULTS=all``) runs every case and prints the table by category.
-"""
+"""How large the campaign of faults is: a few cases, always the same ones, or every case."""
 
 from __future__ import annotations
 
@@ -10,23 +6,20 @@ import os
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import hypothesis
 
 Case = TypeVar("Case")
-
 EVERYTHING = os.environ.get("FEDLIB_FAULTS") == "all"
 
 
-def cases(all_cases: Iterable[Case], few: int, seed: int = 0) -> list[Case]:
+def cases(all_cases: Iterable[Case], few: int) -> list[Case]:
     """Every case, or a sample of ``few`` that is the same at every call, in the given order."""
     every = list(all_cases)
     if EVERYTHING or few >= len(every):
         return every
-    kept = sorted(random.Random(seed).sample(range(len(every)), few))
-    return [every[at] for at in kept]
+    return [every[at] for at in sorted(random.Random(few).sample(range(len(every)), few))]
 
 
 def examples(every: int, few: int) -> hypothesis.settings:
@@ -46,41 +39,17 @@ def examples(every: int, few: int) -> hypothesis.settings:
     )
 
 
-@dataclass
 class Count:
-    """What one test tried: the fixture ``count``. A test that never counts is one case."""
+    """How many cases one test tried."""
 
-    tried: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    def __call__(self, cases: int = 1) -> None:
-        """So many more cases were tried."""
-        self.tried += cases
+    cases = 0
 
     @contextmanager
-    def case(self, name: object) -> Iterator[None]:
-        """One case of many in one test: its failure is told at the end, the others still run."""
-        self.tried += 1
+    def case(self, name: object = "") -> Iterator[None]:
+        """One more; where it fails, its name is told."""
+        self.cases += 1
         try:
             yield
         except Exception as problem:
-            self.failures.append(f"{name}: {type(problem).__name__}: {problem}")
-
-
-@dataclass
-class Category:
-    """A row of the table."""
-
-    cases: int = 0
-    failures: int = 0
-    skipped: int = 0
-
-
-def table(categories: dict[str, Category]) -> str:
-    """The campaign's table in Markdown: cases tried, failures and skipped tests by category."""
-    rows: list[tuple[Any, ...]] = [
-        (name, row.cases, row.failures, row.skipped) for name, row in sorted(categories.items())
-    ]
-    rows.append(("all", *(sum(row[column] for row in rows) for column in (1, 2, 3))))
-    head = ["| category | cases | failures | skipped tests |", "| --- | ---: | ---: | ---: |"]
-    return "\n".join([*head, *("| " + " | ".join(map(str, row)) + " |" for row in rows)]) + "\n"
+            problem.add_note(f"in case {name}")
+            raise

@@ -1,0 +1,322 @@
+"""Arguments that do not belong where they are: Python's, tasks' options, any hyperparameter.
+
+The call works, or it is a :class:`fedlib.Error` of one line that names the argument.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import fedlib
+from fedlib import algorithms, datasets, figures, partition, results, tasks
+from fedlib.engine.config import TRAINING_KEYS
+from fedlib.tasks import presets
+from tests.faults.campaign import Count, examples
+
+VALUES = [None, 3, -1, 2.5, math.nan, math.inf, True, "x", "", 10**30, [], ["x", None], {}, 1j]
+VALUES += [object(), torch.ones(2, 1, 3), lambda *_: None, int]
+
+
+class Model(nn.Module):
+    """With features, which MOON needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(2, 3), nn.Linear(3, 2)
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.body(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+X = torch.linspace(-1, 1, 16).reshape(8, 2)
+DATA = fedlib.ClientData(X, (X[:, 0] > 0).long(), [[0, 1, 4, 5], [2, 3, 6, 7]])
+TASK = fedlib.Task("mine", Model, DATA, DATA, batch_size=2, version="1")
+HISTORY = fedlib.run(TASK, "fedavg", rounds=1)
+FRAME = fedlib.grid(TASK, "fedavg", rounds=1, client_lr=[0.1, 0.2], server_lr=[0.5, 1.0])
+LABELS = np.array([0, 1, 0, 1, 2, 2])
+
+
+def vars_of(instance: Any) -> dict[str, Any]:
+    return {name: getattr(instance, name) for name in inspect.signature(type(instance)).parameters}
+
+
+def train(**given: Any) -> object:
+    """A task of these parts, trained for a round."""
+    made = fedlib.Task(**given)
+    return fedlib.run(made, "fedavg", rounds=min(made.rounds, 1))
+
+
+# ------------------------------------------------------------------------------- every callable
+
+# Right arguments by their names, where they are not the defaults; "." is a folder with small data.
+RIGHT: dict[str, Any] = {"algorithm": "fedavg", "alpha": 1.0, "budget": 40.0, "caption": ""}
+RIGHT |= {"client_optimizer": "sgdm", "clients": 2, "clients_per_round": 1, "data_root": "."}
+RIGHT |= {"digest": HISTORY.config.digest, "dimension": 2, "example": torch.ones(1, 3)}
+RIGHT |= {"examples_per_client": 2, "frame": FRAME, "histories": [HISTORY], "ids": ["ann", "bob"]}
+RIGHT |= {"labels": LABELS, "metric": "accuracy", "model": nn.Linear(3, 2), "n": 6, "name": "mine"}
+RIGHT |= {"parts": [[0, 1], [2, 3]], "path": "mine.npz", "root": ".", "rounds": 1, "seed": 0}
+RIGHT |= {"task": TASK, "weights": [1.0, 1.0], "y": torch.zeros(4)}
+# Those of one callable, where its arguments mean something else or are any keywords.
+X3, TABLE = (
+    torch.ones(4, 3),
+    pd.DataFrame([{"task": "a", "method": "b", "printed": 1.0, "ours": 2}]),
+)
+OWN: dict[str, dict[str, Any]] = {
+    "run": {"checkpoint": "kept", "checkpoint_every": 1, "chunk_clients": 1},
+    "grid": {"server_lr": [1.0]},
+    "load_task": {"name": "quadratic", "clients": 3, "dimension": 2, "condition": 3.0},
+    "quadratic_task": {"A": np.ones((2, 1, 1)), "b": np.ones((2, 1)), "x0": [0.0], "test": "loss"},
+    "image_task": {"data": "pictures", "model": None},
+    "text_task": {"data": "labelled", "words": 9, "length": 4, "model": None},
+    "ClientData": {"x": X3},
+    "ClientData.contiguous": {"x": X3, "starts": np.array([0, 2]), "sizes": np.array([2, 2])},
+    "Task": vars_of(TASK),
+    "History": vars_of(HISTORY),
+    "clients_for_budget": {"method": fedlib.FedOpt()},
+    "build": {"algorithm": "fedadam", "client_lr": 0.1, "bias_correction": True},
+    "base.make": {"name": "adam", "beta1": 0.9, "momentum": 0.9},
+    "by_user": {"user_codes": LABELS},
+    "dirichlet": {"proportions": np.ones((2, 3))},
+    "dirichlet_proportions": {"classes": 3},
+    "local_split": {"test_fraction": 0.5},
+    "pachinko": {"coarse": LABELS // 2, "fine": LABELS, "beta": 1.0},
+    "quantity": {"sizes": [2, 3]},
+    "uniform_sizes": {"low": 1, "high": 3},
+    "datasets.load_text": {"name": "words"},
+    "datasets.load_posts": {"name": "stackoverflow"},
+    "datasets.import_file": {"overwrite": True},
+    "datasets.prepare": {"name": "mnist", "from_folder": ".", "progress": False},
+    "datasets.leaf_synthetic": {"classes": 2},
+    "figures.unique_labels": {"partitions": [[[0, 1], [2]]]},
+    "figures.learning_curves": {"printed": {"fedavg": 0.5}, "printed_rounds": 3},
+    "figures.heat_map": {"x": "client_lr", "y": "server_lr", "metric": "loss"},
+    "figures.draw_layers": {"frame": figures.layers(nn.Linear(3, 2), torch.ones(1, 3))},
+    "figures.save": {"id": "a/b", "figure": None, "data": FRAME, "root": "."},
+    "figures.comparison": {"frame": TABLE},
+    "Store": {"published": ["."]},
+    "Store.runs": {"requests": [{"overrides": {"server_lr": 1.0}}], "algorithm": "fedavg"},
+    "Store.grid": {"server_lr": [1.0]},
+    "Store.stored": {"task": "mine"},
+    "silos": {"beta": 10.0},
+}
+# Not called with arguments of the user's: errors, what the library makes, and what takes nothing.
+LEFT = {"Error", "RunConfig", "Client", "Stored", "list_tasks", "list_algorithms", "Oracle"}
+LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together", "together"}
+ROOMS = {"": [fedlib, algorithms, partition, tasks, results], "datasets.": [datasets]}
+ROOMS |= {"figures.": [figures], "client.": [fedlib.client], "server.": [fedlib.server]}
+ROOMS |= {"base.": [fedlib.base], "torch_optim.": [fedlib.torch_optim]}
+
+
+def public() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What the rooms export and can be called, and the methods of a store and of data."""
+    for prefix, room in ((prefix, room) for prefix, rooms in ROOMS.items() for room in rooms):
+        own = [k for k, v in vars(room).items() if getattr(v, "__module__", "") == room.__name__]
+        for name in getattr(room, "__all__", own):
+            member = getattr(room, name)
+            if callable(member) and name not in LEFT:
+                yield prefix + name, train if name == "Task" else member
+    yield "ClientData.contiguous", fedlib.ClientData.contiguous
+    for name in ("run", "runs", "grid", "has", "load", "stored", "path"):
+        yield f"Store.{name}", getattr(results.Store, name)
+
+
+PUBLIC = dict(public())
+
+
+def right(name: str) -> dict[str, Any]:
+    """A callable's right arguments: its own, those of their names, and the defaults."""
+    function: Any = PUBLIC[name]
+    if name.startswith("torch_optim."):
+        options = {k: v for k, v in vars_of(function.rule()).items() if k not in function.without}
+        return {"params": [nn.Parameter(torch.ones(2))], **options, "lr": 0.1}
+    if inspect.isclass(function) and issubclass(function, fedlib.component.Component):
+        return vars_of(function())
+    found = {}
+    for key, parameter in inspect.signature(function).parameters.items():
+        if key in RIGHT or parameter.default is not parameter.empty:
+            found[key] = RIGHT.get(key, parameter.default)
+    return found | OWN.get(name, {})
+
+
+ARGUMENTS = [(name, argument) for name in PUBLIC for argument in right(name)]
+# Right arguments are refused too, as the official files are not there.
+NOTHING_THERE = {"datasets.prepare", "datasets.load_posts"}
+# What an error says in place of an argument's name.
+OTHER = {
+    "x": ("inputs", "column"),
+    "parts": ("part of client", "for 0 clients"),
+    "sizes": ("for 0 clients", "for 1 clients"),
+    "y": ("column",),
+    "name": ("unknown algorithm", "unknown task", "unknown base", "data set", "imported from"),
+    "path": ("no file",),
+    "data_root": ("unknown data set", "not prepared"),
+    "histories": ("no runs to draw",),
+    "metric": ("has no test",),
+    "split": ("unknown metric", "per client"),
+    "params": ("no run",),
+    "clients": ("proportions has shape",),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where all are called, with small data of each kind; some texts are right names of folders."""
+    place = tmp_path_factory.mktemp("calls")
+    splits = ("train", "test")
+    for name, x in {"mine": np.ones((2, 3)), "pictures": np.ones((2, 4, 4))}.items():
+        both = {f"{split}_x": x.astype(np.uint8) for split in splits}
+        np.savez(place / f"{name}.npz", **both, train_y=np.arange(2), test_y=np.arange(2))
+        datasets.import_file(name, place / f"{name}.npz", place)
+    for name, labels in {"words": [{}], "labelled": [{"label": "good"}, {"label": "bad"}]}.items():
+        line = {"client": "ann", "text": "word"}
+        lines = [json.dumps(line | {"split": s} | label) for s in splits for label in labels]
+        (place / f"{name}.jsonl").write_text("\n".join(lines))
+        datasets.import_file(name, place / f"{name}.jsonl", place)
+    results.Store(place, []).run(TASK, "fedavg", rounds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        yield place
+
+
+def call(name: str, wrong: dict[str, Any]) -> None:
+    function = PUBLIC[name]
+    if name.startswith("Store."):
+        function = getattr(results.Store(".", []), name.removeprefix("Store."))
+    try:
+        function(**{**right(name), **wrong})
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_right_arguments_work(name: str, folder: Path) -> None:
+    try:
+        call(name, {})
+    except fedlib.Error:
+        assert name in NOTHING_THERE
+
+
+@given(st.sampled_from(ARGUMENTS), st.sampled_from(VALUES))
+@examples(every=len(ARGUMENTS) * len(VALUES), few=600)
+def test_wrong_arguments_are_refused_by_name(
+    folder: Path, count: Count, where: tuple[str, str], value: Any
+) -> None:
+    name, argument = where
+    with count.case(f"{name}({argument}={value})"):
+        try:
+            call(name, {argument: value})
+        except fedlib.Error as error:
+            said = (argument, *OTHER.get(argument, ()))
+            assert str(error) and "\n" not in str(error)
+            assert name in NOTHING_THERE or any(word in str(error) for word in said), error
+
+
+def declaration(name: str) -> Any:
+    return importlib.import_module(f"fedlib.tasks.{tasks.TASKS[name][0]}")
+
+
+OPTIONS = [
+    (name, option)
+    for name in tasks.TASKS
+    for option in declaration(name).quick.get(name, declaration(name).quick)
+    if option not in presets.RUN
+]
+NO_OPTION = [-1, math.nan, math.inf, [], ["x"], {}, 1j, object(), torch.ones(2), int]
+
+
+@given(st.sampled_from(OPTIONS), st.sampled_from(NO_OPTION))
+@examples(every=len(OPTIONS) * len(NO_OPTION), few=200)
+def test_wrong_options_of_tasks_are_refused_by_name(
+    count: Count, where: tuple[str, str], value: Any
+) -> None:
+    name, option = where
+    with count.case(), pytest.raises(fedlib.Error) as caught:
+        presets.chosen(declaration(name), name, "quick", {option: value})
+    assert re.fullmatch(f"{option} is .*", str(caught.value))
+
+
+# --------------------------------------------------------------------------- any hyperparameter
+
+
+def hyperparameters() -> Iterator[tuple[str, str, str]]:
+    """Algorithm, client optimizer, hyperparameter: that optimizer's own, where it is not SGD."""
+    for name in algorithms.METHODS:
+        for optimizer in algorithms.CLIENT_OPTIMIZERS:
+            try:
+                known = algorithms.hyperparameters(name, optimizer)
+                algorithms.build(name, client_optimizer=optimizer)
+            except fedlib.Error:  # they do not go together
+                continue
+            plain = algorithms.hyperparameters(name) if optimizer != "sgd" else {}
+            own = TRAINING_KEYS if optimizer == "sgd" else ()
+            yield from ((name, optimizer, key) for key in (*known, *own) if key not in plain)
+
+
+EDGES = [0, -1, 1, 2, 1.9, -0.0, 0.5, 1.0, 1 - 1e-9, 1 + 1e-9, 1e-300, 1e300, 1e-9, -1e-9, 1e9]
+NO_NUMBERS = [None, True, False, "x", "", "0.1", [], [0.1], {}, 1j, math.nan, math.inf, -math.inf]
+ANYTHING = st.one_of(
+    st.sampled_from([*EDGES, *NO_NUMBERS, 10**30, object()]),
+    st.floats(),
+    st.integers(-3, 10),
+    st.text(max_size=3),
+    st.lists(st.integers(-1, 3), max_size=3),
+)
+
+
+@given(st.sampled_from(list(hyperparameters())), ANYTHING, st.sampled_from([*fedlib.base.BASES]))
+@examples(every=3000, few=150)
+def test_any_value_of_any_hyperparameter(
+    count: Count, where: tuple[str, str, str], value: Any, base: str
+) -> None:
+    """Refused, or finite, or said to diverge; what is accepted is part of what the run is."""
+    name, optimizer, key = where
+    overrides: dict[str, Any] = {key: value}
+    if optimizer != "sgd":
+        overrides["client_optimizer"] = optimizer
+    known = algorithms.hyperparameters(name, optimizer)
+    if "base" in known and key != "base":
+        overrides["base"] = base
+    with count.case(f"{name} {overrides}"):
+        try:
+            history = fedlib.run(TASK, name, rounds=2, overrides=overrides)
+        except fedlib.Error as error:
+            text = str(error)
+            assert "\n" not in text and (key in text or key.split("_")[-1] in text), text
+            return
+        numbers = history.frame["value"].to_numpy()
+        assert history.diverged is not None or np.isfinite(numbers).all()
+        assert not (isinstance(value, float) and math.isnan(value)), "NaN was taken"
+        # A base may leave the number; a default is what the algorithm does anyway.
+        if "base" not in known and value is not None and known.get(key, value) != value:
+            assert says({**history.config.method, **vars(history.config)}, value), "not said"
+
+
+def says(described: Any, value: Any) -> bool:
+    """Whether a value occurs in a configuration."""
+    if isinstance(described, dict):
+        return any(says(part, value) for part in described.values())
+    if isinstance(described, tuple) and isinstance(value, (list, tuple)):
+        return described == tuple(value)
+    if isinstance(described, float) and isinstance(value, int):
+        return described == float(value)  # 10**30 is no float
+    return bool(described == value) or str(described).lower() == str(value).lower()
