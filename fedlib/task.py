@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedlib import process
 from fedlib.arguments import Numbers, check_fields, checked
 from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
@@ -234,6 +237,11 @@ def _indices(what: str, which: Any, part: Any) -> np.ndarray:
     raise Error(f"{what} {which} is {given.dtype} of shape {given.shape}; give a list of indices")
 
 
+def _parts(model: nn.Module) -> set[int]:
+    """The identities of a model's modules and parameters."""
+    return {id(part) for part in (*model.modules(), *model.parameters())}
+
+
 # Numbers that histories have beside a task's metrics; see engine/fairness.py.
 RESERVED = (
     "loss",
@@ -289,9 +297,10 @@ class Task:
 
     Args:
         name: the task's name.
-        model: makes the model; called with torch's generator seeded by the run's initialisation
-            seed. An ordinary ``nn.Module`` works; one that declares ``carries_rows`` (see
-            :mod:`fedlib.models`) is much faster.
+        model: makes the model; called with torch's, NumPy's and Python's random numbers seeded by
+            the run's initialisation seed. An ordinary ``nn.Module`` works; one that declares
+            ``carries_rows`` (see :mod:`fedlib.models`) is much faster. A module in place of the
+            function, or one that it gives again, stays as it is: copies of it train.
         train, test: the clients' data. ``test`` may be one client that holds everything.
         loss: per-example loss.
         metrics: per-example values that are averaged over examples and, where the test data has
@@ -366,6 +375,8 @@ class Task:
     # Whether name, options and fingerprint say everything, as of the catalogue's tasks; not of one
     # that is made by hand, or a copy with another part.
     described: bool = field(default=False, init=False, repr=False, compare=False)
+    # Whether model() gives what it has given before, as far as that is known.
+    _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
     # Which of this process's tasks it is.
     number: int = field(
         default_factory=itertools.count().__next__, init=False, repr=False, compare=False
@@ -374,6 +385,9 @@ class Task:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in PARTS:  # no longer what the catalogue describes
             super().__setattr__("described", False)
+        if name == "model":  # a module stands for its copies
+            value = partial(copy.deepcopy, value) if isinstance(value, nn.Module) else value
+            self._shares = None
         super().__setattr__(name, value)
 
     @property
@@ -387,9 +401,9 @@ class Task:
             return self.fingerprint if self.hashed is None else self.hashed()
         if not self.version:
             return f"task {self.number} of its process"
-        with torch.random.fork_rng(devices=[]):
+        with process.alone():
             named = self.new_model().named_parameters()
-            shapes = [(name, tuple(parameter.shape)) for name, parameter in named]
+        shapes = [(name, tuple(parameter.shape)) for name, parameter in named]
         data = [self.train.digest(), self.test.digest()]
         data += [f"{name} {more.digest()}" for name, more in self.evaluated.items()]
         parts = (data, shapes, self.reduction, self.l2)
@@ -439,6 +453,25 @@ class Task:
         Raises:
             Error: ``model`` fails, or makes something else.
         """
+        model = self._made()
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_complex():
+                raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")
+            if tensor.is_meta:
+                raise Error(f"task {self.name}: the model's {name} has no values (device 'meta')")
+        if self._shares is None:
+            self._shares = not self.described and bool(_parts(model) & _parts(self._made()))
+        if not self._shares:
+            return model
+        try:
+            return copy.deepcopy(model)
+        except Exception as error:
+            raise Error(
+                f"task {self.name}: model() gives a module that it has given before and that "
+                f"cannot be copied ({first_line(error)}); make a new one in it"
+            ) from error
+
+    def _made(self) -> nn.Module:
         try:
             model = self.model()
         except Error:
@@ -448,9 +481,6 @@ class Task:
         if not isinstance(model, nn.Module):
             kind = type(model).__name__
             raise Error(f"task {self.name}: model() gives a {kind}; it must make a torch.nn.Module")
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            if tensor.is_complex():
-                raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")
         return model
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "paths",
         "files",
         "locks",
-        "threads",
+        "process",
         "processor",
         "randomness",
         "losses",

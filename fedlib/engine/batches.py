@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib import randomness
+from fedlib import process, randomness
 from fedlib.algorithms.base import Client, State
 from fedlib.engine.config import Configured, RunConfig
 from fedlib.engine.oracles import Batch
@@ -296,8 +296,8 @@ class Replicas:
         """A model of each replica, as its seed initialises it."""
         models = []
         for task, seeds in zip(self.tasks, self.seeds, strict=True):
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(randomness.key(seeds["init"], "init"))
+            with process.alone():
+                process.seed(randomness.key(seeds["init"], "init"))
                 models.append(task.new_model())
         return models
 

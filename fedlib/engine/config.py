@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import torch
 
-from fedlib import algorithms
+from fedlib import algorithms, process
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.precision import DTYPES, stored
@@ -118,6 +118,7 @@ class Settings(TypedDict, total=False):
 
 
 @checked
+@process.alone()
 def configure(
     task: Task,
     algorithm: str | Algorithm | type[Algorithm],

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedlib import losses
+from fedlib import losses, process
 from fedlib.errors import Error, first_line
 from fedlib.task import ClientData, Task
 
@@ -46,8 +46,8 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         Error: what does not fit, with the client, the example and the value; or a module whose
             buffers change in its forward pass.
     """
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(0)
+    with process.alone():
+        process.seed(0)
         trial = Trial(task, model.to(dtype), dtype)
         buffers = _buffers(model)
         for split, data in (("train", task.train), ("test", task.test)):
@@ -82,7 +82,7 @@ class Trial:
         whose = f"{_model(self.task, self.model)} does not take"
         x = _called(
             f"task {self.task.name}: the transform does not take {what}",
-            self.task.transform,
+            _repeatable(f"task {self.task.name}: the transform", self.task.transform),
             raw.unsqueeze(0),
             keys if training else None,
         )
@@ -90,7 +90,9 @@ class Trial:
             given = _told(x) if isinstance(x, Tensor) else type(x).__name__
             raise Error(f"task {self.task.name}: the transform gives {given}; need [1, 2, ...]")
         inputs = x.squeeze(0).to(self.dtype) if x.is_floating_point() else x.squeeze(0)
-        outputs = _called(f"{whose} {what}", self.model, inputs)
+        named = f"{_model(self.task, self.model)} in {'training' if training else 'evaluation'}"
+        forward = _repeatable(named, self.model, "torch" if training else "")
+        outputs = _called(f"{whose} {what}", forward, inputs)
         kind = type(outputs).__name__
         if not isinstance(outputs, Tensor):
             raise Error(f"{_model(self.task, self.model)} gives a {kind}; it must give a tensor")
@@ -116,7 +118,7 @@ class Trial:
             what = f"task {self.task.name}: {name}" + ("" if name == "loss" else " (a metric)")
             value = _called(
                 f"{what} does not take outputs {_told(outputs)}, labels {_told(y[0])}",
-                function,
+                _repeatable(what, function),
                 rows,
                 y,
             )
@@ -220,6 +222,28 @@ def _require_constant(
 def _same(left: Tensor, right: Tensor) -> bool:
     both = left.shape == right.shape and left.dtype == right.dtype
     return both and bool(torch.equal(left.nan_to_num(), right.nan_to_num()))
+
+
+def _repeatable(what: str, function: Callable[..., Any], keyed: str = "") -> Callable[..., Any]:
+    """A function of the user's, refused where it draws from the process's random numbers.
+
+    Args:
+        keyed: whose may be drawn, as the engine seeds them.
+    """
+
+    def call(*args: Any) -> Any:
+        states = process.random_states()
+        value = function(*args)
+        for whose in process.drawn_since(states):
+            if whose != keyed:
+                raise Error(
+                    f"{what} draws from {whose}'s random numbers, whose state is not the run's; in "
+                    "a transform draw by the keys (fedlib.randomness), in a model use torch's, in "
+                    "training only (self.training)"
+                )
+        return value
+
+    return call
 
 
 def _called(what: str, function: Callable[..., Any], *args: Any) -> Any:

@@ -16,8 +16,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -53,15 +52,3 @@ def computing(dtype: str, device: torch.device) -> AbstractContextManager[Any]:
     if dtype != "bfloat16":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
-
-
-@contextmanager
-def products(dtype: str) -> Iterator[None]:
-    """Whether CUDA's matrix products and convolutions may use TF32, inside."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
-    torch.backends.cudnn.allow_tf32 = dtype == "tf32"
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from fedlib import files
+from fedlib import files, process
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine import fitting, precision, strategy
 from fedlib.engine.batches import Feed, Replicas
@@ -48,6 +48,7 @@ class Program:
         threads: of torch; default what :func:`strategy.pick` says.
     """
 
+    @process.alone()
     def __init__(
         self,
         configured: Sequence[Configured],
@@ -136,9 +137,10 @@ class Program:
                 return self._run_safely(progress, checkpoint, keep, asked)
 
     @contextmanager
-    def _settings(self) -> Iterator[None]:
-        """torch's global settings for this program, inside."""
-        with strategy.threads(self.strategy.threads), precision.products(self.config.dtype):
+    def _settings(self, others: bool = True) -> Iterator[None]:
+        """torch's settings for this program, inside."""
+        count = self.strategy.threads
+        with process.alone(self.config.dtype == "tf32"), process.threads(count, others):
             yield
 
     def _run_safely(
@@ -224,7 +226,7 @@ class Program:
         now = self._start()
 
         def step() -> None:
-            with self._settings():
+            with self._settings(others=False):
                 self._advance(now, now.done)
 
         return step

@@ -68,7 +68,9 @@ def seeded(function: Callable[[Tensor], Any], x: Tensor, key: Tensor) -> Any:
     """``function(x)`` with torch's generators seeded by a 0-d key, and put back afterwards."""
     devices = [x.device] if x.is_cuda else []
     with _generators, torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(key))
+        torch.default_generator.manual_seed(int(key))
+        if devices:
+            torch.cuda.manual_seed(int(key))
         return function(x)
 
 

@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import nn
 
+from fedlib import process
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked, shown
 from fedlib.engine import precision
@@ -31,6 +31,7 @@ from fedlib.task import Task, refuse_in_a_plan, tensors_digest
 JOINED_NUMBERS = 2**18
 
 
+@process.alone()
 def programs(configured: Sequence[Configured], device: str | None = None) -> list[list[int]]:
     """Which configurations share a program: their positions, grouped.
 
@@ -104,8 +105,7 @@ def _parts_of(
 
 
 def _size(task: Task) -> int:
-    with torch.random.fork_rng(devices=[]):
-        return max(1, sum(p.numel() for p in task.new_model().parameters() if p.requires_grad))
+    return max(1, sum(p.numel() for p in task.new_model().parameters() if p.requires_grad))
 
 
 def _most(size: int, device: str) -> int:
@@ -320,6 +320,7 @@ def grid(
 
 
 @checked
+@process.alone()
 def execute(
     configured: Sequence[Configured],
     *,

@@ -11,13 +11,12 @@ import functools
 import math
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from fedlib import process
 from fedlib.engine.device import SHARE, free_bytes
 
 # mallopt's parameters (malloc.h), and what they are set to.
@@ -109,7 +108,7 @@ def pick(
         backend, chunk_clients, threads: what the caller fixed.
         stacked: what :func:`stacks` says of the model.
     """
-    limit, many = LIMITS[device.type], torch.get_num_threads()
+    limit, many = LIMITS[device.type], process.usual_threads()
     fitting = chunk_clients or max(1, chunk_numbers(device) // (size * configurations))
     numbers = configurations * min(fitting, cohort) * size
     small = device.type == "cpu" and numbers <= limit.one_thread_numbers
@@ -138,14 +137,3 @@ def chunk_numbers(device: torch.device) -> int:
     """How many parameter numbers (rows x P) train at once: the usual number, or what fits."""
     usual, free = LIMITS[device.type].chunk_numbers, free_bytes(device)
     return usual if free is None else max(1, min(usual, int(SHARE * free / VECTORS / 4)))
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Run torch's CPU kernels in ``count`` threads inside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -16,7 +16,7 @@ from fedlib.engine.batches import Feed, Plan, Replicas, Round, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
-from fedlib.threads import one_core_each
+from fedlib.process import one_core_each, usual_threads
 
 
 @dataclass
@@ -269,20 +269,20 @@ class Parallel(Backend):
     so a result does not depend on which ends first.
 
     Args:
-        workers: default torch's number of threads when the backend is made.
+        workers: default torch's number of threads, see :func:`fedlib.process.usual_threads`.
     """
 
     def __init__(self, feed: Feed, model: FlatModel, workers: int | None = None) -> None:
-        count = workers or torch.get_num_threads()
+        count = workers or usual_threads()
         models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
         self.workers = [Vectorized(feed, own) for own in models]
-        self.pool = one_core_each(count, "fedlib")
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase over several chunks, a share of them per core."""
         shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
+        pool = one_core_each(len(self.workers))
         jobs = [
-            self.pool.submit(worker.total, phase, work, share)
+            pool.submit(worker.total, phase, work, share)
             for worker, share in zip(self.workers, shares, strict=True)
             if share
         ]

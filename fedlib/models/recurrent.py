@@ -10,10 +10,7 @@ where torch has no fused kernel.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -23,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from fedlib.errors import require
 from fedlib.models.layers import _groups, glorot_uniform_, he_normal_, linear
-from fedlib.threads import one_core_each
+from fedlib.process import one_core_each
 
 Result = TypeVar("Result")
 # What a row alone, a step of all rows, and a multiplication in such a step cost more than in the
@@ -181,18 +178,12 @@ def _carry_last(y: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask.unsqueeze(-1), y, last)
 
 
-@lru_cache(maxsize=1)
-def _workers(process: int, threads: int) -> ThreadPoolExecutor:
-    """As many threads, each of which computes with one (``process``: no pool survives a fork)."""
-    return one_core_each(threads, "fedlib-rows")
-
-
 def _each_row(work: Callable[[int], Result], rows: int) -> list[Result]:
     """``work(row)`` of each row, on all of torch's threads at once if there are several."""
     threads = torch.get_num_threads()
     if rows == 1 or threads == 1:
         return [work(row) for row in range(rows)]
-    return list(_workers(os.getpid(), threads).map(work, range(rows)))
+    return list(one_core_each(threads).map(work, range(rows)))
 
 
 def _one_row(x: Tensor, *weights: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from torch import nn
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.run import combinations, execute
-from fedlib.engine.strategy import threads
 from fedlib.models import MLP, Softmax
+from fedlib.process import threads
 
 TASKS: dict[str, dict[str, Any]] = {
     "quadratic": {},
@@ -49,7 +49,7 @@ def test_backends_and_chunks_agree_on_every_task(name: str, algorithm: str) -> N
     for size in (1, 2):
         chunked = fedlib.run(task, algorithm, backend="vectorized", chunk_clients=size, **COMMON)
         assert difference(rows, chunked) < 1e-10
-    with threads(3):
+    with threads(3, others=False):
         parallel = fedlib.run(task, algorithm, backend="parallel", **COMMON)
     assert difference(rows, parallel) < 1e-10
     assert rows.diverged is None
@@ -309,9 +309,9 @@ def test_auto_takes_rows_for_small_models_and_a_core_per_client_for_large_ones()
     small, large = load("synthetic"), load("emnist_cr", clients=4, width=0.5)
     common: dict[str, Any] = {"rounds": 1, "overrides": {"local_steps": 1}}
     for task, expected in ((small, "vectorized"), (large, "parallel")):
-        with threads(2):
+        with threads(2, others=False):
             assert fedlib.run(task, "fedavg", **common).meta["backend"] == expected
-        with threads(1):
+        with threads(1, others=False):
             assert fedlib.run(task, "fedavg", **common).meta["backend"] == "vectorized"
 
 

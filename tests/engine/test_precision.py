@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fedlib
+from fedlib import process
 from fedlib.engine import precision
 
 # Tasks, their options, and whether anything of these networks is computed in bfloat16: dense layers
@@ -75,7 +76,7 @@ def test_bfloat16_without_instructions_for_it_is_told(monkeypatch: pytest.Monkey
 def test_products_set_and_restore_tf32(dtype: str) -> None:
     # torch's own defaults: on for convolutions, off for matrix products.
     assert torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32
-    with precision.products(dtype):
+    with process.alone(dtype == "tf32"):
         assert torch.backends.cudnn.allow_tf32 == (dtype == "tf32")
         assert torch.backends.cuda.matmul.allow_tf32 == (dtype == "tf32")
     assert torch.backends.cudnn.allow_tf32 and not torch.backends.cuda.matmul.allow_tf32

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fedlib
-from fedlib import models
+from fedlib import models, process
 from fedlib.engine import strategy
 from fedlib.engine.config import configure
 from fedlib.engine.run import execute, programs
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel() -> None:
-    with strategy.threads(4):
+    with process.threads(4, others=False):
         small = strategy.pick(610, 1, 10, CPU)
         assert (small.backend, small.threads) == ("vectorized", 1)
         large = strategy.pick(1_206_590, 1, 10, CPU)
@@ -23,7 +23,7 @@ def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel(
         middle = strategy.pick(100_000, 1, 8, CPU)
         assert (middle.backend, middle.chunk_clients) == ("parallel", 2)
         assert strategy.pick(1_206_590, 1, 1, CPU).backend == "vectorized"
-    with strategy.threads(1):
+    with process.threads(1, others=False):
         assert strategy.pick(1_206_590, 1, 10, CPU).backend == "vectorized"
 
 
@@ -32,7 +32,7 @@ def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_
     assert not strategy.stacks(models.EMNISTAutoencoder())
     assert strategy.stacks(models.ShakespeareLSTM(90, width=0.1))
     assert not strategy.stacks(models.DeltaCNN(10))
-    with strategy.threads(2):
+    with process.threads(2, others=False):
         for stacked, backend, clients in ((True, "vectorized", 10), (False, "parallel", 8)):
             found = strategy.pick(100_000, 1, 16, CPU, stacked=stacked)
             assert (found.backend, found.threads) == (backend, 2)

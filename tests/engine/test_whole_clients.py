@@ -14,7 +14,7 @@ from torch import nn
 import fedlib
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
 from fedlib.engine.program import Program
-from fedlib.engine.strategy import threads
+from fedlib.process import threads
 
 BACKENDS = ["vectorized", "reference"]
 
@@ -89,7 +89,7 @@ def test_measurements_and_memory_equal_a_numpy_recomputation(
     offset = np.full(6, 2.0)
     task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=offset)
     steps = [1, 3, 2, 2, 1, 4]
-    with threads(3):
+    with threads(3, others=False):
         history = fedlib.run(
             task,
             Visits(lr=0.001),

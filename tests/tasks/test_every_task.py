@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.strategy import threads
 from fedlib.models.layers import Dropout
+from fedlib.process import threads
 
 # Of these the seed chooses clients or deals texts.
 TEXTS = ("fair_sent140", "ag_news", "dbpedia")
@@ -82,7 +82,7 @@ def test_two_rounds_agree_on_all_backends(name: str, prepared: Callable[..., Non
     common["overrides"] = {"batch_size": 4 if name in TEXTS else 8}
     if name == "quadratic":
         common["overrides"] = {"local_steps": 2}
-    with threads(2):
+    with threads(2, others=False):
         rows, *others = (
             fedlib.run(task, "fedavg", rounds=2, backend=backend, **common)
             for backend in ("vectorized", "reference", "parallel")
