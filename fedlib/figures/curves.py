@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.transforms import Transform
 
 from fedlib.arguments import checked
-from fedlib.engine.history import History
+from fedlib.engine.history import History, mean_of_last
 from fedlib.errors import Error, first_line, require
 from fedlib.figures import style
+from fedlib.figures.scale import scale, small
 
 Drawing = tuple[Figure, pd.DataFrame]  # and what is drawn
-MARKERS = 8
-# Metrics whose names are no words.
-METRIC_NAMES = {"mse_x1000": "MSE × 1000"}
+# So many lines have their labels at their ends; more have a legend.
+LABELLED = 8
 # Where a panel's own legend does not lie on its lines.
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+# Lines nearer to each other than this share of the axis are one to the eye.
+ALIKE = 0.015
+# The height of a line's label and of a panel's title with what is below, in inches.
+LINE, HEAD = 0.115, 0.75
+# Up to this share of the rounds a curve does not decide what the axis shows.
+EARLY = 0.05
 
 
 def algorithm(history: History) -> str:
@@ -38,29 +45,35 @@ def learning_curves(
     split: str = "test",
     printed: Mapping[str, float] | None = None,
     *,
-    printed_rounds: int | None = None,
     title: str = "",
     percent: bool = True,
     log_y: bool = False,
     legend: bool = True,
     by: Callable[[History], str] = algorithm,
     looks: Mapping[str, style.Look] | None = None,
+    window: int | None = None,
+    shown: str | None = None,
     ax: Axes | None = None,
 ) -> Drawing:
     """A metric over rounds: a line per algorithm, the mean over seeds with a band of ± one std.
 
+    Bold is the mean over the last rounds so far, so that a line ends in the number that a table
+    gives; each evaluation is drawn faintly. Up to eight lines have their labels and these numbers
+    at their ends, lines that lie on each other one in common; a run that diverged ends in a cross.
+    The axis shows what comes after the first twentieth of the rounds.
+
     Args:
         histories: runs of one task.
         metric, split: which series.
-        printed: the paper's final values by algorithm, in the drawn unit: short marks at the right
-            edge.
-        printed_rounds: after how many rounds the paper's values were reached, for the legend.
+        printed: the paper's final values by algorithm, in the drawn unit: in brackets after ours.
         title: of the panel.
         percent: draw fractions as percent.
         log_y: logarithmic values.
-        legend: draw one; without it :func:`shared_legend` can.
+        legend: name the lines; without it :func:`shared_legend` can.
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
         looks: of lines that look otherwise here.
+        window: rounds that the bold line averages; default :meth:`History.window`, 1 for the last.
+        shown: under the title; default :func:`fedlib.figures.save.scale`.
         ax: draw into these axes; default a new figure.
 
     Returns:
@@ -79,31 +92,151 @@ def learning_curves(
         6
     """
     data = _data(histories, metric, split, percent, by)
+    lost = {line_of(run, by) for run in histories if run.diverged is not None}
+    rounds = max(run.config.rounds for run in histories)
+    over = window or max(run.window() for run in histories)
+    ends, stated, crossed = [], {}, set()
     with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
             look = (looks or {}).get(str(key)) or style.look(str(key))
-            every = max(1, len(part) // MARKERS)
+            raw = part.set_index("round")["mean"]
+            smooth = trailing(raw, over)
             # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
-            ax.plot(part["round"], part["mean"], label=look.label, markevery=every, **look.line())
+            if not smooth.equals(raw):
+                ax.plot(raw.index, raw, color=look.color, linewidth=0.5, alpha=0.35)
+            how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
+            ax.plot(smooth.index, smooth, label=look.label, **how)
             if (part["seeds"] > 1).any():
                 low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                ax.fill_between(part["round"], low, high, color=look.color, alpha=0.2, linewidth=0)
-        marks = {name: value for name, value in (printed or {}).items() if np.isfinite(value)}
-        for name, value in marks.items():
-            # Along the right edge, outside the curves; the axis still makes room for the values.
-            edge: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "clip_on": False}
-            color, label = style.look(name).color, f"_printed {name}"
-            ax.plot([1, 1.035], [value] * 2, color=color, linewidth=2, label=label, **edge)
-        handles = ax.get_legend_handles_labels()[0]
-        if marks:
-            handles.append(printed_key(printed_rounds))
+                ax.fill_between(part["round"], low, high, color=look.color, alpha=0.15, linewidth=0)
+            marker = "x" if key in lost else "o"
+            ax.plot(smooth.index[-1:], smooth[-1:], marker, color=look.color, clip_on=False)
+            ends.append(float(smooth.iloc[-1]))
+            stated[look.label] = (printed or {}).get(str(key), np.nan)
+            crossed |= {look.label} if key in lost else set()
         if log_y:
             ax.set_yscale("log")
-        ax.set(xlabel="round", ylabel=axis_label(metric, split, percent), title=title)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if legend:
-            ax.legend(handles=handles)
+        late = data["round"] > EARLY * data["round"].max()
+        seen = data.loc[late & np.isfinite(data["mean"]), "mean"]
+        _show(ax, [*seen.quantile([0.02, 0.98]), *ends])
+        ax.set(xlabel="round", ylabel=axis_label(metric, split, percent), xlim=(0, rounds))
+        spec = ax.get_subplotspec()
+        ticks = 3 if spec and spec.get_gridspec().ncols > 2 else 5
+        ax.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10], integer=True))
+        if log_y:
+            plain_log_ticks(ax)
+        below = scale(histories) if shown is None else shown
+        style.titled(ax, title, below, small=small(histories))
+        if legend and len(ends) > LABELLED:
+            ax.legend()
+        elif legend:
+            label_ends(ax, stated, crossed)
     return figure_of(ax), data
+
+
+def trailing(series: pd.Series, window: int) -> pd.Series:
+    """The means over the last rounds up to each: the last one is what a table gives.
+
+    The initial model's value, of round 0, is in none but its own.
+
+    >>> trailing(pd.Series([9.0, 2.0, 4.0], index=[0, 10, 20]), 15).tolist()
+    [9.0, 2.0, 3.0]
+    """
+    rounds, values = series.index.to_numpy(), series.to_numpy()
+    first = min(1, len(rounds) - 1) if rounds[0] == 0 else 0
+    means = [
+        mean_of_last(rounds[first:end], values[first:end], rounds[end - 1], window)
+        for end in range(first + 1, len(rounds) + 1)
+    ]
+    return pd.Series([*values[:first], *means], series.index)
+
+
+def _show(ax: Axes, values: Sequence[float]) -> None:
+    """Have the axis show these values with a margin, and what it shows of other curves."""
+    log = ax.get_yscale() == "log"
+    known = [] if ax.get_autoscaley_on() else ax.get_ylim()
+    shown = [value for value in values if np.isfinite(value) and (value > 0 or not log)]
+    if shown:
+        low, high = min(shown), max(shown)
+        margin = (high / low) ** 0.06 if log else 0.06 * (high - low)
+        reach = (low / margin, high * margin) if log else (low - margin, high + margin)
+        if high > low:
+            ax.set_ylim(min(*reach, *known), max(*reach, *known))
+
+
+def label_ends(
+    ax: Axes,
+    printed: Mapping[str, float] | None = None,
+    lost: Collection[str] = (),
+    *,
+    numbers: bool = True,
+    alike: float = ALIKE,
+) -> None:
+    """Write the labels of lines behind their ends, in their colours and one below the other.
+
+    Args:
+        ax: with its limits set. Lines that lie on each other get one label.
+        printed: the paper's numbers by label, in brackets after ours.
+        lost: labels of runs that diverged; these have the word in place of the number.
+        numbers: write each line's last number after its label.
+        alike: up to this distance, in axes' heights, lines lie on each other.
+    """
+    place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
+    groups: list[list[Line2D]] = []
+    for line in ax.get_lines():
+        if str(line.get_label()).startswith("_"):
+            continue
+        known = (group for group in groups if _apart_by(line, group[0], place) < alike)
+        alone = {str(line.get_label())} & set(lost)
+        group = None if alone else next(known, None)
+        groups.append([line]) if group is None else group.append(line)
+    points = [place.transform(np.asarray(group[0].get_xydata())[-1]) for group in groups]
+    ends = np.clip(np.nan_to_num([y for _, y in points]), 0, 1)
+    spec = ax.get_subplotspec()
+    rows = spec.get_gridspec().nrows if spec else 1
+    step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
+    order = np.argsort(ends, kind="stable")
+    for index, y in zip(order, _apart(ends[order], step), strict=True):
+        group, last = groups[index], float(groups[index][0].get_ydata()[-1])
+        labels = [str(line.get_label()) for line in group]
+        words = [" = ".join(labels) + (":" if numbers and labels[-1][-1].isdigit() else "")]
+        if labels[0] in lost:
+            words.append("diverged")
+        elif numbers:
+            words.append(style.short(last))
+        theirs = [stated[name] for name in labels if np.isfinite(stated.get(name, np.nan))]
+        words += [f"[{', '.join(map(style.short, theirs))}]"] if theirs else []
+        color = group[0].get_color()
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.4, "relpos": (0, 0.5)}
+        arrow |= {"shrinkA": 0, "shrinkB": 2}
+        look: dict[str, Any] = {"fontsize": 6.5, "color": color, "va": "center"}
+        where: dict[str, Any] = {"xy": (points[index][0], ends[index]), "xytext": (1.06, y)}
+        ax.annotate(" ".join(words), **where, xycoords="axes fraction", arrowprops=arrow, **look)
+
+
+def _apart_by(one: Line2D, other: Line2D, place: Transform) -> float:
+    """How far two lines are apart but for their beginnings; infinite if they have other places."""
+    first, second = (place.transform(np.asarray(line.get_xydata(), float)) for line in (one, other))
+    if first.shape != second.shape or not np.allclose(first[:, 0], second[:, 0]):
+        return np.inf
+    return float(
+        np.nanmax(np.abs(first - second)[first[:, 0] > EARLY * first[-1, 0], 1], initial=0.0)
+    )
+
+
+def _apart(places: np.ndarray, step: float) -> np.ndarray:
+    """Sorted places moved as little as it takes to be a step apart."""
+    blocks: list[tuple[float, int]] = []  # their middles and sizes
+    for place in places:
+        middle, size = float(place), 1
+        while (
+            blocks
+            and middle - step * (size - 1) / 2 < blocks[-1][0] + step * (blocks[-1][1] + 1) / 2
+        ):
+            other, more = blocks.pop()
+            middle, size = (middle * size + other * more) / (size + more), size + more
+        blocks.append((middle, size))
+    return np.concatenate([m + step * (np.arange(n) - (n - 1) / 2) for m, n in blocks])
 
 
 def line_of(history: History, by: Callable[[History], str]) -> str:
@@ -143,13 +276,6 @@ def _data(
     return grouped.agg(mean="mean", std="std", seeds="count").reset_index()
 
 
-def printed_key(*rounds: int | None) -> Line2D:
-    """The legend's entry for the marks of printed values."""
-    known = "/".join(str(number) for number in dict.fromkeys(rounds) if number)
-    label = f"printed ({known} rounds)" if known else "printed"
-    return Line2D([], [], color="0.4", linewidth=2, label=label)
-
-
 def shared_legend(figure: Figure, *more: Line2D) -> None:
     """One legend above all panels: each label once, then ``more``."""
     handles: dict[str, Artist] = {}
@@ -166,8 +292,7 @@ def axis_label(metric: str, split: str, percent: bool) -> str:
     >>> axis_label("recall_at_5", "test", percent=True)
     'test recall at 5 (%)'
     """
-    name = METRIC_NAMES.get(metric, metric.replace("_", " "))
-    return f"{split} {name}{' (%)' if percent else ''}"
+    return f"{split} {style.name(metric)}{' (%)' if percent else ''}"
 
 
 def plain_log_ticks(ax: Axes) -> None:

@@ -13,7 +13,7 @@ from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import MARKERS, Drawing, algorithm, axis_label, figure_of, line_of
+from fedlib.figures.curves import Drawing, algorithm, axis_label, figure_of, line_of
 
 BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 
@@ -42,8 +42,8 @@ def client_distribution(
     with style.axes(ax) as ax:
         for key, values in _client_values(histories, metric, split, by).items():
             ordered = (100.0 if percent else 1.0) * np.sort(values)
-            look, every = style.look(key), max(1, len(ordered) // MARKERS)
-            line = {"label": look.label, "markevery": every, **look.line()}
+            look = style.look(key)
+            line = {"label": look.label, "color": look.color, "linestyle": look.linestyle}
             sns.ecdfplot(x=ordered, stat="percent", ax=ax, **line)
             share = 100.0 * np.arange(1, len(ordered) + 1) / len(ordered)
             frames.append(pd.DataFrame({"algorithm": key, "value": ordered, "share": share}))
@@ -86,7 +86,7 @@ def client_density(
         for key, values in _client_values(histories, metric, split, by).items():
             density = _density(100.0 * values, at)
             look = style.look(key)
-            ax.plot(at, density, label=look.label, markevery=len(at) // MARKERS, **look.line())
+            ax.plot(at, density, look.linestyle, color=look.color, label=look.label)
             frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
         ax.set(xlabel=f"client {axis_label(metric, split, True)}", ylabel="density", title=title)
         ax.set_ylim(bottom=0)

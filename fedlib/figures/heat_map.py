@@ -113,7 +113,7 @@ def draw_cells(
     low, high = sorted(b if a is None else a for a, b in zip(limits, seen, strict=True))
     scale = LogNorm if smaller and low > 0 else Normalize
     colors = {"cmap": "cividis_r" if smaller else "cividis", "norm": scale(low, high)}
-    texts = {"annot": values.map(short) if numbers else None, "annot_kws": {"fontsize": 6}}
+    texts = {"annot": values.map(style.short) if numbers else None, "annot_kws": {"fontsize": 6}}
     bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
     sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
     ax.set_ylim(0, len(grid))  # the smallest below
@@ -128,30 +128,6 @@ def draw_cells(
         ax.add_patch(Rectangle((j, i), 1, 1, hatch="////", fill=False, edgecolor="0.6", lw=0))
     for axis, places in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
         name = str(places.name)
-        axis.set_ticks(np.arange(len(places)) + 0.5, [readable(v) for v in places])
+        axis.set_ticks(np.arange(len(places)) + 0.5, [style.readable(v) for v in places])
         axis.set_label_text(WORDS.get(name, name.replace("_", " ")))
     return mesh
-
-
-def readable(value: object) -> str:
-    """A hyperparameter as people write it: powers of the root of ten with one digit.
-
-    >>> [readable(value) for value in (10**-1.5, 10**0.5, 100.0, 1e-5, 0.25, "sgd")]
-    ['0.03', '3', '100', '1e-5', '0.25', 'sgd']
-    """
-    if not isinstance(value, (int, float)):
-        return str(value)
-    halves = 2 * np.log10(value) if value > 0 else 0.5
-    rounded = float(f"{value:.{1 if abs(halves - round(halves)) < 1e-6 else 3}g}")
-    return f"{rounded:g}".replace("e-0", "e-").replace("e+0", "e")
-
-
-def short(value: float) -> str:
-    """A number in at most five letters: one digit after the point from 10 on, two below.
-
-    >>> [short(value) for value in (0, 0.04, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
-    ['0.0', '0.04', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
-    """
-    if abs(value) >= 1000:
-        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.2f}"

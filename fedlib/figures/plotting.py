@@ -15,7 +15,6 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import figure_of, learning_curves
-from fedlib.figures.save import mark
 
 # Metrics that are fractions begin with one of these words, and are drawn as percent.
 FRACTIONS = ("accuracy", "recall")
@@ -60,8 +59,8 @@ def plot(
         ax: draw into these axes; default a new figure.
 
     Returns:
-        the figure; ``figure.savefig("curves.pdf")`` writes it. Its corner says where runs used
-        stand-in data.
+        the figure; ``figure.savefig("curves.pdf")`` writes it. Under its title stands what the
+        runs are, stand-in data among it.
 
     Raises:
         Error: no runs, a run without this metric (names those that there are), or runs that nothing
@@ -76,8 +75,8 @@ def plot(
         ...     )
         ...     for steps in (1, 5)
         ... }
-        >>> [line.get_label() for line in fedlib.plot(runs, "loss").axes[0].get_lines()]
-        ['1 steps', '5 steps']
+        >>> fedlib.plot(runs, "loss").axes[0].get_ylabel()
+        'test loss'
     """
     if isinstance(histories, History):
         histories = [histories]
@@ -103,10 +102,7 @@ def plot(
             looks=looks,
             ax=where,
         )
-        figure, made_up = figure_of(where), [run.stand_in for run, _ in named]
-        partly = "" if all(made_up) else "partly "
-        mark(figure, f"{partly}stand-in data" if any(made_up) else "")
-    return figure
+    return figure_of(where)
 
 
 def _runs(label: str, given: History | Sequence[History]) -> list[History]:

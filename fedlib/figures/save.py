@@ -8,7 +8,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +25,7 @@ from fedlib.arguments import checked
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
+from fedlib.figures.scale import note
 from fedlib.figures.tables import drawn
 from fedlib.files import write_together
 
@@ -33,8 +34,6 @@ NOTE = "fedlib-note"
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
-# More tasks than these share one note where they can.
-MANY_TASKS = 3
 
 
 @checked
@@ -51,8 +50,8 @@ def save(
     """Write ``<figures>/<id>.png``, ``.pdf`` (for a table ``.html``), ``.csv`` and ``.json``.
 
     The same figure gives the same PNG, PDF and CSV bytes; a PDF that lies there and belongs to just
-    this PNG, these numbers and these versions is kept. When a run used stand-in data or not the
-    paper's settings, or tasks are missing, a note in the figure's corner says so.
+    this PNG, these numbers and these versions is kept. Tasks that are missing are named in the
+    figure's corner; what the runs are, its panels say themselves.
 
     Args:
         figure: None for a table.
@@ -75,10 +74,8 @@ def save(
     if data.empty:
         raise Error(f"figure {id}: no data to draw; check the runs it is made from")
     about = {**provenance(histories), "missing": list(missing)}
-    if missing:
-        about["corner"] = "; ".join(
-            filter(None, (about["corner"], f"no runs: {', '.join(missing)}"))
-        )
+    gone = "; ".join(map(style.name, missing))
+    corner = f"Not shown, as there are no such runs: {gone}" if missing else ""
     record = {"id": id, "caption": caption, **about}
     record["versions"] = {n: version(n) for n in ("fedlib", "matplotlib", "pandas", "seaborn")}
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
@@ -87,12 +84,13 @@ def save(
     target = paths.figures_root(root) / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
-        text = caption + (f" ({about['corner']})" if about["corner"] else "")
+        # A comparison says at its cells how the runs depart from the paper's.
+        text = " ".join(filter(None, (caption, "" if "note" in data else about["note"], corner)))
         files["html"] = drawn(data, caption=text).to_html(doctype_html=True).encode()
     else:
-        files["png"] = _saved[figure] = render(figure, about["corner"])
+        files["png"] = _saved[figure] = render(figure, corner)
         record["drawn"] = _fingerprint(files["png"], files["csv"], record["versions"])
-        files["pdf"] = _same(target, record["drawn"]) or render(figure, about["corner"], "pdf")
+        files["pdf"] = _same(target, record["drawn"]) or render(figure, corner, "pdf")
         record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
@@ -152,7 +150,7 @@ def mark(figure: Figure, note: str) -> None:
 
 
 def provenance(histories: Sequence[History]) -> dict[str, Any]:
-    """Of some runs: digests, tasks, presets, data, seeds, rounds, and the figure's note."""
+    """Of some runs: digests, tasks, presets, data, seeds, rounds, and what they are in words."""
     configs = [history.config for history in histories]
     stand_ins = {bool(config.task["stand_in"]) for config in configs}
     data = {(): "none", (False,): "real", (True,): "stand-in"}.get(tuple(stand_ins), "mixed")
@@ -164,67 +162,4 @@ def provenance(histories: Sequence[History]) -> dict[str, Any]:
         "seeds": sorted({config.seeds["init"] for config in configs}),
         "rounds": sorted({config.rounds for config in configs}),
         "note": note(histories),
-        "corner": corner(histories),
     }
-
-
-def corner(histories: Sequence[History]) -> str:
-    """Data, scale and seeds in a line; empty for the papers' settings and data.
-
-    What differs task by task, :func:`note` tells.
-    """
-    if not note(histories):
-        return ""
-    configs = [history.config for history in histories]
-    made_up = [history.stand_in for history in histories]
-    data = "stand-in data" if all(made_up) else "partly stand-in data" if any(made_up) else ""
-    presets = " and ".join(sorted({config.task["preset"] for config in configs}, reverse=True))
-    rounds = sorted({config.rounds for config in configs})
-    spread = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else f"{rounds[0]}"
-    seeds = len({config.seeds["init"] for config in configs})
-    words = [f"{presets} preset", data, f"{spread} rounds", f"{seeds} seed{'s' * (seeds > 1)}"]
-    return ", ".join(filter(None, words))
-
-
-def note(histories: Sequence[History]) -> str:
-    """What a reader must know about the runs; empty for the papers' settings and data.
-
-    Tasks have words of their own; many tasks that are reduced alike share them.
-    """
-    tasks: dict[str, list[History]] = {}
-    for history in sorted(histories, key=lambda history: history.config.task["name"]):
-        tasks.setdefault(history.config.task["name"], []).append(history)
-    kinds = {
-        (any(run.stand_in for run in runs), *sorted({run.config.task["preset"] for run in runs}))
-        for runs in tasks.values()
-    }
-    if len(tasks) > MANY_TASKS and len(kinds) == 1 and "paper" not in next(iter(kinds)):
-        return _words(histories)
-    words = {name: _words(runs) for name, runs in tasks.items()}
-    named = [f"{name}: {text}" if len(tasks) > 1 else text for name, text in words.items() if text]
-    return "; ".join(named)
-
-
-def _words(runs: Sequence[History]) -> str:
-    """How some runs differ from the papers' settings and data."""
-    words = ["stand-in data"] if any(run.stand_in for run in runs) else []
-    reduced = [run for run in runs if run.config.task["preset"] != "paper"]
-    if reduced:
-        presets = _values(run.config.task["preset"] for run in reduced)
-        words.append(f"{presets} preset: {_values(run.config.rounds for run in reduced)} rounds")
-        clients = {run.config.task["options"].get("clients") for run in reduced} - {None}
-        words += [f"{_values(clients)} clients"] if clients else []
-    # The task's own rounds, if the run comes from the store.
-    full = [run for run in runs if run.config.task["preset"] == "paper"]
-    usual = {run: int(run.meta.get("settings", {}).get("rounds", 0)) for run in full}
-    cut = [run for run in full if run.config.rounds < usual[run]]
-    if cut:
-        rounds = _values(run.config.rounds for run in cut)
-        words.append(f"{rounds} of {_values(usual[run] for run in cut)} rounds")
-    widths = {run.config.task["options"].get("width", 1.0) for run in runs} - {1.0}
-    words += [f"{_values(widths)} of the network's width"] if widths else []
-    return ", ".join(words)
-
-
-def _values(values: Iterable[Any]) -> str:
-    return "/".join(str(value) for value in sorted(set(values)))

@@ -1,7 +1,8 @@
-"""One look for all figures, and one colour, marker, line and label per algorithm."""
+"""One look for all figures: a colour, marker, line and label per algorithm, one word per name."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -71,6 +72,26 @@ CLIENT_LOOKS: dict[str, Look] = {
     "delta_sgd": Look("Δ-SGD", _RED, "*", "-"),
 }
 _OTHERS = (_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _OLIVE)
+# What people call a task, a data set or a metric, where it is not its name with spaces.
+NAMES = {
+    **{"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fed_cifar100": "CIFAR-100"},
+    **{"emnist": "EMNIST", "emnist_byclass": "EMNIST", "femnist": "FEMNIST", "mnist": "MNIST"},
+    **{"emnist_cr": "EMNIST CR", "emnist_ae": "EMNIST AE", "fashion_mnist": "Fashion-MNIST"},
+    **{"shakespeare": "Shakespeare", "stackoverflow": "Stack Overflow"},
+    **{"stackoverflow_nwp": "Stack Overflow NWP", "stackoverflow_lr": "Stack Overflow LR"},
+    **{"stackexchange": "Stack Exchange", "synthetic": "Synthetic", "sent140": "Sent140"},
+    **{"fair_femnist": "FEMNIST", "fair_cifar10": "CIFAR-10", "fair_sent140": "Sent140"},
+    **{"emnist_logistic": "EMNIST, logistic", "emnist_mlp": "EMNIST, MLP"},
+    **{"cifar10_resnet18": "CIFAR-10, ResNet-18", "cifar100_resnet18": "CIFAR-100, ResNet-18"},
+    **{"cifar100_resnet50": "CIFAR-100, ResNet-50", "ag_news": "AG News", "dbpedia": "DBpedia"},
+    **{"mse_x1000": "MSE × 1000", "last_accuracy": "accuracy", "last_recall_at_5": "recall at 5"},
+    **{"avg": "average", "std": "spread", "worst30": "worst 30 %", "reported": "accuracy"},
+    **{"client_lr": "client rate", "server_lr": "server rate", "tau": "τ"},
+}
+# Behind what is drawn from small problems in place of the papers'.
+TINT = "#F6F2E6"
+# Of a subtitle fit into an inch.
+LETTERS = 24
 
 
 def look(algorithm: str) -> Look:
@@ -80,6 +101,49 @@ def look(algorithm: str) -> Look:
         return known[algorithm]
     number = sum(algorithm.encode())
     return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], _DOT)
+
+
+def name(word: str) -> str:
+    """What people call a method, task, data set or metric.
+
+    >>> [name(word) for word in ("SGD_decay", "mse_x1000", "fedavg", "recall_at_5")]
+    ['SGD (decay)', 'MSE × 1000', 'FedAvg', 'recall at 5']
+    """
+    known = LOOKS | CLIENT_LOOKS
+    if word.lower() in known:
+        return known[word.lower()].label
+    return NAMES.get(word, word.replace("_", " "))
+
+
+def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
+    """A panel's title at the left, under it in grey what is shown; small problems are tinted."""
+    width = ax.get_position().width * ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    lines = textwrap.wrap(below, max(20, int(LETTERS * width)))
+    ax.set_title(title, loc="left", fontweight="bold", pad=4 + 8 * len(lines))
+    if lines:
+        look: dict[str, Any] = {"fontsize": 6, "color": "0.4", "va": "bottom", "linespacing": 1.1}
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        ax.annotate("\n".join(lines), (0, 1), (0, 3), **place, **look)
+    if small:
+        ax.set_facecolor(TINT)
+
+
+def tints(count: int) -> list[Any]:
+    """Shades of one hue for the values of a parameter, from light to dark.
+
+    >>> len(tints(3))
+    3
+    """
+    return [matplotlib.colormaps["cividis_r"](place) for place in np.linspace(0.25, 1, count)]
+
+
+def columns(count: int, most: int) -> int:
+    """In how many columns some panels leave the fewest places empty, at most so many.
+
+    >>> [columns(count, most=4) for count in (1, 3, 4, 5, 6, 7)]
+    [1, 3, 4, 3, 3, 4]
+    """
+    return min(range(min(count, most), min(count, 2) - 1, -1), key=lambda number: -count % number)
 
 
 def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -> dict[str, Look]:
@@ -139,3 +203,27 @@ def panels(
         for ax in every[len(every) if count is None else count :]:
             ax.remove()
         yield figure, every[:count]
+
+
+def readable(value: object) -> str:
+    """A hyperparameter as people write it: powers of the root of ten with one digit.
+
+    >>> [readable(value) for value in (10**-1.5, 10**0.5, 100.0, 1e-5, 0.25, "sgd")]
+    ['0.03', '3', '100', '1e-5', '0.25', 'sgd']
+    """
+    if not isinstance(value, (int, float)):
+        return str(value)
+    halves = 2 * np.log10(value) if value > 0 else 0.5
+    rounded = float(f"{value:.{1 if abs(halves - round(halves)) < 1e-6 else 3}g}")
+    return f"{rounded:g}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def short(value: float) -> str:
+    """A number in at most five letters: one digit after the point from 10 on, two below.
+
+    >>> [short(value) for value in (0, 0.04, -0.5, 2.306, 77.44, 200.6, 2000, 1.6e30)]
+    ['0.0', '0.04', '-0.50', '2.31', '77.4', '200.6', '2e3', '2e30']
+    """
+    if abs(value) >= 1000:
+        return f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.2f}"

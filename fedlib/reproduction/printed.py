@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures.curves import algorithm, learning_curves
+from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing, Entry
@@ -36,16 +37,18 @@ def printed_curves(
     title: str = "",
     column: str = "",
     by: Callable[[History], str] = algorithm,
+    window: int | None = None,
     ax: Axes,
 ) -> pd.DataFrame:
-    """Learning curves with the printed values of the algorithms that are drawn as marks.
+    """Learning curves with the printed values of the algorithms that are drawn, where they compare.
 
     Args:
-        table: the printed table that the marks come from.
+        table: the printed table that the values come from.
         metric: of its cells, a key of :data:`fedlib.reproduction.metrics.METRICS`.
         series: the test metric that is drawn.
         column: the table's printed column.
-        by: what a line stands for; the marks are the cells whose runs these are.
+        by: what a line stands for; the values are those of the cells whose runs these are.
+        window: see :func:`fedlib.figures.learning_curves`.
 
     Returns:
         what is drawn: see :func:`fedlib.figures.learning_curves`; printed and printed_rounds added.
@@ -61,11 +64,12 @@ def printed_curves(
         histories,
         series,
         printed=printed,
-        printed_rounds=table.rounds,
         title=title or table.label,
         percent=percent,
-        legend=False,
+        log_y=METRICS[metric].smaller,  # errors fall by orders of magnitude
         by=by,
+        window=window,
+        shown=scale(histories, {**table.options, "rounds": table.rounds}),
         ax=ax,
     )
     return data.assign(printed=data["algorithm"].map(printed), printed_rounds=table.rounds)

@@ -1,5 +1,6 @@
 """Curves, distributions and heat maps: what is drawn is what the histories hold."""
 
+import dataclasses
 import io
 
 import matplotlib
@@ -32,7 +33,7 @@ def histories(synthetic):
 
 
 def lines(ax):
-    return {line.get_label(): line for line in ax.get_lines()}
+    return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
 
 
 def test_lines_equal_the_data_and_the_histories(histories):
@@ -56,22 +57,64 @@ def test_lines_equal_the_data_and_the_histories(histories):
     assert reach.max() == pytest.approx(first["mean"] + first["std"])
     assert len(ax.collections) == 2  # a band each
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("round", "test accuracy (%)")
-    assert ax.get_title() == "Synthetic"
+    assert ax.get_title("left") == "Synthetic"
     figure, data = figures.learning_curves(histories[:1])  # one seed has no band
     assert not figure.axes[0].collections and data["std"].isna().all()
 
 
-def test_printed_values_stand_at_the_right_edge(histories):
-    printed = {"fedavg": 90.08, "fedadam": 89.97}
-    figure, _ = figures.learning_curves(histories, printed=printed, printed_rounds=1000)
+def labels(ax):
+    """What stands behind the lines' ends, from above; not what is below the title."""
+    texts = [text for text in ax.texts if text.get_position()[0] > 1]
+    return [text.get_text() for text in sorted(texts, key=lambda text: -text.get_position()[1])]
+
+
+def planted(run, algorithm, values, every=10, diverged=None):
+    """A run of these test accuracies."""
+    rounds = every * np.arange(len(values))
+    rows = {"round": rounds, "split": "test", "metric": "accuracy", "value": np.array(values) / 100}
+    config = dataclasses.replace(run.config, algorithm=algorithm, rounds=int(rounds[-1]))
+    meta = {**run.meta, "diverged": diverged}
+    return dataclasses.replace(run, frame=pd.DataFrame(rows), config=config, meta=meta)
+
+
+def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histories):
+    """Bold is the mean over the rounds that a table averages; every evaluation is faint."""
+    late = [50, 60, 60, 63] * 40
+    run = planted(histories[0], "fedavg", [0, *late])
+    figure, data = figures.learning_curves([run], printed={"fedavg": 90.08})
     (ax,) = figure.axes
-    for name, value in printed.items():
-        mark = lines(ax)[f"_printed {name}"]
-        assert list(mark.get_ydata()) == [value, value] and min(mark.get_xdata()) >= 1
-        assert mark.get_color() == style.look(name).color
-    assert ax.get_ylim()[1] > 90.08
-    texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts == ["FedAvg", "FedAdam", "printed (1000 rounds)"]
+    bold = lines(ax)["FedAvg"].get_ydata()
+    assert bold[-1] == pytest.approx(100 * run.final()) and bold[0] == 0 and bold[1] == 50
+    assert bold[60] == pytest.approx(np.mean(late[50:60]))  # the last 100 of 600 rounds
+    assert labels(ax) == [f"FedAvg {100 * run.final():.1f} [90.1]"]
+    faint = ax.get_lines()[0]
+    assert faint.get_alpha() < 0.5 and list(faint.get_ydata()) == [0, *late] == list(data["mean"])
+    assert ax.get_ylim()[0] > 40  # the initial model does not decide what the axis shows
+    last = figures.learning_curves([run], window=1)[0].axes[0]
+    assert labels(last) == ["FedAvg 63.0"] and len(last.get_lines()) == 2  # the line and its dot
+
+
+def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(histories):
+    ends = {"fedavg": 50.0, "fedprox": 50.2, "fedadam": 52.0, "fedyogi": 51.0, "scaffold": 10.0}
+    runs = [
+        planted(
+            histories[0],
+            name,
+            [0, *np.linspace(end / 2, end, 40)],
+            diverged=7 if end == 10 else None,
+        )
+        for name, end in ends.items()
+    ]
+    (ax,) = figures.learning_curves(runs, window=1)[0].axes
+    assert labels(ax) == [
+        *("FedAdam 52.0", "FedYogi 51.0", "FedAvg = FedProx 50.0", "SCAFFOLD diverged")
+    ]
+    heights = sorted(text.get_position()[1] for text in ax.texts if text.get_position()[0] > 1)
+    assert np.diff(heights).min() > 0.04
+    assert [line.get_marker() for line in ax.get_lines()].count("x") == 1
+    many = [planted(histories[0], name, [0, 1, 2]) for name in list(style.LOOKS)[:9]]
+    (ax,) = figures.learning_curves(many)[0].axes
+    assert not labels(ax) and len(ax.get_legend().get_texts()) == 9
 
 
 def test_a_missing_metric_or_no_runs_is_an_error(histories):

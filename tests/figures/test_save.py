@@ -1,4 +1,4 @@
-"""Saving: the picture, its numbers, where they come from, and the note in its corner."""
+"""Saving: the picture, its numbers, where they come from, and what its runs are in words."""
 
 import dataclasses
 import json
@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import figures
-from fedlib.figures.save import NOTE, corner, note, picture, render
+from fedlib.figures.save import NOTE, picture, render
+from fedlib.figures.scale import note, scale, small
 
 module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 
@@ -98,52 +99,41 @@ def test_what_cannot_be_saved(tmp_path):
         figures.save(Figure(), "a/b", pd.DataFrame(), caption="", histories=[])
 
 
-def in_corner(figure):
-    return [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
-
-
-def test_the_corner_has_data_scale_and_seeds_in_a_line(histories):
-    assert corner(histories[:1]) == "quick preset, 4 rounds, 1 seed"
-    fake = as_task(histories[0], stand_in=True, preset="paper")
-    assert corner([fake]) == "paper preset, stand-in data, 4 rounds, 1 seed"
-    mixed = corner([*histories, fake])
-    assert mixed.startswith("quick and paper preset, partly stand-in data, 4 rounds")
-    whole = as_task(histories[0], preset="paper")
-    whole.meta = {**whole.meta, "settings": {"rounds": 4}}
-    assert corner([whole]) == ""
-
-
-def test_the_corner_names_tasks_that_were_not_run(tmp_path, histories):
-    data = pd.DataFrame({"x": [1.0]})
-    runs = {"whole": histories, "cut": [as_task(run, preset="laptop") for run in histories]}
-    corners = {}
-    for name, of in runs.items():
-        common = {"caption": "", "histories": of, "missing": ["mnist", "cifar10"]}
-        path = figures.save(Figure(figsize=(2, 1)), f"a/{name}", data, root=tmp_path, **common)
-        corners[name] = json.loads(path.with_suffix(".json").read_text())["corner"]
-    assert corners["whole"].endswith("no runs: mnist, cifar10")
-    assert corners["cut"] == "laptop preset, 4 rounds, 2 seeds; no runs: mnist, cifar10"
-
-
-def test_the_note_tells_stand_ins_and_presets(histories):
-    assert note(histories) == "quick preset: 4 rounds, 10 clients"
-    fake = [as_task(h, stand_in=True) for h in histories]
-    assert note(fake).startswith("stand-in data, quick preset")
-    other = [as_task(h, name="another") for h in histories]
-    assert note([*fake, *other]).startswith("another: quick preset: 4 rounds, 10 clients; synth")
-    many = [as_task(histories[0], name=name) for name in "abcd"]
-    assert note(many) == note(histories)  # tasks that are reduced alike share the words
-    assert note(many[:3]).count("quick preset") == 3
-    mixed = note([as_task(many[0], stand_in=True), *many[1:]])  # one has to say so itself
-    assert mixed.startswith("a: stand-in data, quick") and mixed.count("quick") == 4
-    paper = [as_task(h, preset="paper") for h in histories]
-    for rounds, text in ((100, "4 of 100 rounds"), (4, "")):
-        for history in paper:  # what the task itself runs is stored with the run
-            history.meta = {**history.meta, "settings": {"rounds": rounds}}
-        assert note(paper) == text
-    narrow = as_task(paper[0], options={"width": 0.125})
-    assert note([narrow]) == "0.125 of the network's width"
-    figure = Figure()
+def test_missing_tasks_are_named_in_the_corner(tmp_path, histories):
+    data, figure = pd.DataFrame({"x": [1.0]}), Figure(figsize=(2, 1))
+    common = {"caption": "", "histories": histories, "missing": ["mnist", "cifar10"]}
+    path = figures.save(figure, "a/b", data, root=tmp_path, **common)
+    said = [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
+    assert said[0].split("runs:")[1].split() == ["MNIST;", "CIFAR-10"]
+    assert json.loads(path.with_suffix(".json").read_text())["missing"] == ["mnist", "cifar10"]
     for text in ("one", "another", ""):
         render(figure, text)
-        assert in_corner(figure) == ([text] if text else [])
+        said = [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
+        assert said == ([text] if text else [])
+
+
+def test_the_scale_tells_data_clients_rounds_and_seeds(histories):
+    """In words for under a title: of the paper's numbers too, where a run has others."""
+    assert scale(histories) == "small problem, 10 of 100 clients, 4 rounds, 2 seeds" and small(
+        histories
+    )
+    fake = [as_task(run, stand_in=True) for run in histories]
+    assert scale(fake[:1]).startswith("small problem on stand-in data, 10 of 100")
+    paper = [as_task(run, preset="paper") for run in histories]
+    assert scale(paper) == "10 of 100 clients, 4 of 1,000 rounds, 2 seeds" and not small(paper)
+    whole = {"clients": 10, "rounds": 4}
+    assert scale(paper, whole) == "10 clients, 4 rounds, 2 seeds"
+    odd = as_task(paper[0], options={"data": "femnist", "width": 0.125, "examples": 9000})
+    assert scale([odd], {"data": "emnist", "examples": 10000, **whole}) == (
+        "FEMNIST for EMNIST, 9,000 of 10,000 examples, 0.125 of the width, 4 rounds, 1 seed"
+    )
+    assert scale([as_task(paper[0], stand_in=True), paper[1]]).startswith("partly stand-in data")
+    other = dataclasses.replace(histories[0].config, algorithm="fedadam")
+    uneven = [*histories, dataclasses.replace(histories[0], config=other)]
+    assert scale(uneven).endswith("1 to 2 seeds")
+    own = as_task(histories[0], name="digits:task")
+    assert scale([own]) == "4 rounds, 1 seed" and not small([own])
+    assert note(histories) == scale(histories)
+    assert note([*paper, as_task(paper[0], name="mnist", options={"data": "mnist"})]) == (
+        "Synthetic: 10 of 100 clients, 4 of 1,000 rounds, 2 seeds; MNIST, 4 of 500 rounds, 1 seed"
+    )

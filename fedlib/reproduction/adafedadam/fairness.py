@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves, printed_key, shared_legend
+from fedlib.figures.curves import learning_curves
 from fedlib.figures.distributions import client_density
+from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
 from fedlib.reproduction.table import Table
@@ -33,48 +33,45 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
 def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """A row per setup that was run: average, worst 30 %, density of the final local accuracies.
 
-    Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand as
-    marks beside runs of the paper preset; in the density clients count alike.
+    Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand in
+    brackets after runs of the paper preset; in the density clients count alike.
     """
     shown = [t for t in tables.find("adafedadam", "Table 5") if of_task(histories, t.task)]
     if not shown:
         raise Error("adafedadam/figure_2: none of these runs is of its tasks")
-    frames, marked = [], []
-    with style.panels(len(shown), 3, (5.5, 0.6 + 1.9 * len(shown))) as (figure, panels):
+    frames = []
+    with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
         for (left, middle, right), table in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, table.task))
-            drawn = {"average": _curves(table, runs, "avg", "accuracy", left)}
+            drawn = {"average": _curves(table, runs, "avg", "accuracy", left, "average")}
             series = "accuracy_worst_30_weighted"
             # Runs that an earlier version stored do not have this series.
             recorded = [run for run in runs if (run.frame["metric"] == series).any()]
             if recorded:
-                drawn["worst 30 %"] = _curves(table, recorded, "worst30", series, middle)
+                drawn["worst 30 %"] = _curves(
+                    table, recorded, "worst30", series, middle, "worst 30 %"
+                )
             else:
                 middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
             drawn["clients"] = client_density(runs, legend=False, ax=right)[1]
-            for ax, word in ((left, "average"), (middle, "worst 30 %"), (right, "clients")):
-                ax.set(title=f"{table.label}: {word}", ylabel="")
-                ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            left.set(ylabel="test accuracy (%)")
-            right.set(xlabel="client accuracy (%)", ylabel="density")
+            style.titled(right, "all clients", "density of their final accuracies")
+            for ax in (left, middle):
+                ax.set_ylabel("test accuracy (%)" if ax is left else "")
+            right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
             frames += [frame.assign(panel=panel) for panel, frame in drawn.items()]
-            marked += [table.rounds] * _at_paper_scale(runs)
-        shared_legend(figure, *([printed_key(*marked)] if marked else []))
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]
     data = data[first + [name for name in data.columns if name not in first]]
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
 
 
-def _at_paper_scale(runs: Sequence[History]) -> bool:
-    return all(run.config.task["preset"] == "paper" for run in runs)
-
-
 def _curves(
-    table: Table, runs: Sequence[History], metric: str, series: str, ax: Axes
+    table: Table, runs: Sequence[History], metric: str, series: str, ax: Axes, word: str
 ) -> pd.DataFrame:
-    """Learning curves; at the paper's scale with its printed values of a metric as marks."""
-    if _at_paper_scale(runs):
-        return printed_curves(table, runs, metric, series=series, ax=ax)
-    data = learning_curves(runs, series, legend=False, ax=ax)[1]
+    """Learning curves; at the paper's scale with its printed values of a metric."""
+    title = f"{style.name(table.label)}: {word}"
+    if all(run.config.task["preset"] == "paper" for run in runs):
+        return printed_curves(table, runs, metric, series=series, title=title, window=1, ax=ax)
+    shown = scale(runs, {**table.options, "rounds": table.rounds})
+    data = learning_curves(runs, series, title=title, window=1, shown=shown, ax=ax)[1]
     return data.assign(printed=float("nan"), printed_rounds=None)

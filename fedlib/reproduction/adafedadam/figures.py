@@ -40,8 +40,8 @@ ENTRIES: tuple[Entry, ...] = (
         "adafedadam/figure_2",
         "A row per setup: average test accuracy and mean of the worst 30 % of the clients, both "
         "weighted by examples, and density of the clients' final accuracies with a kernel of 5 "
-        "points (AdaFedAdam, Figure 2). Marks at the right edge, beside runs at the paper's "
-        "settings: the values that Table 5 prints.",
+        "points (AdaFedAdam, Figure 2). In brackets, after runs at the paper's settings: the "
+        "values that Table 5 prints.",
         _SETUPS,
         adafedadam_figure_2,
         clients=True,

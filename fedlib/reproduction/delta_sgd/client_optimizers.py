@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves, printed_key, shared_legend
+from fedlib.figures.curves import label_ends, learning_curves
+from fedlib.figures.scale import note, scale, small
 from fedlib.reproduction.delta_sgd.runs import STATED, TABLE_1, THREE, client_of
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.metrics import METRICS
@@ -47,11 +49,7 @@ FIGURE_3: Profiles = {
 }
 # So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters.
 SPAN = 10.0
-ALPHAS = {
-    0.01: style.Look("α = 0.01", "#D55E00", "*", "-"),
-    0.1: style.Look("α = 0.1", "#0072B2", "X", "--"),
-    1.0: style.Look("α = 1", "#009E73", "^", ":"),
-}
+ALPHAS = dict(zip((0.01, 0.1, 1.0), style.tints(3), strict=True))
 
 
 def problem(run: History) -> str:
@@ -70,12 +68,15 @@ def _whole(histories: Sequence[History]) -> bool:
     return all(run.config.task["preset"] == "paper" for run in histories)
 
 
-def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) -> Drawing:
-    """Test accuracy over rounds (Figures 1 and 6), beside runs at the paper's settings Table 1's
-    numbers as marks; several seeds as means and bands of ± one standard deviation.
+def curves(
+    panels: Sequence[tuple[str, float]], histories: Sequence[History], *, apart: bool = False
+) -> Drawing:
+    """Test accuracy over rounds (Figures 1 and 6), after runs at the paper's settings Table 1's
+    numbers in brackets; several seeds as means and bands of ± one standard deviation.
 
     Args:
         panels: task and alpha of each; those without runs are left out.
+        apart: of one task that was run, a panel for each method, in colour before the others.
 
     Raises:
         Error: no panel has runs.
@@ -83,21 +84,52 @@ def curves(panels: Sequence[tuple[str, float]], histories: Sequence[History]) ->
     shown = [(*panel, runs) for panel in panels if (runs := _at(histories, *panel))]
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
-    frames, key = [], []
+    if apart and len(shown) == 1:
+        return _one_by_one(*shown[0])
+    frames = []
     with _panels(len(shown), 3.2) as (figure, axes):
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}"
-            options: dict[str, Any] = {"title": title, "by": client_label, "ax": ax}
+            options: dict[str, Any] = {"title": title, "by": client_label, "window": 1, "ax": ax}
             if _whole(runs):
                 column = f"alpha {alpha:g}"
                 data = printed_curves(TABLE_1[task], runs, "avg", column=column, **options)
-                key = [printed_key(*(TABLE_1[task].rounds for task, _, _ in shown))]
             else:
-                data = learning_curves(runs, legend=False, **options)[1]
+                data = learning_curves(runs, **options)[1]
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
             frames.append(data.assign(alpha=alpha))
-        shared_legend(figure, *key)
     return figure, pd.concat(frames, ignore_index=True)
+
+
+def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
+    """A panel a method, before the grey curves of the others: eight bands would hide each other."""
+    data = learning_curves(runs, by=client_label, window=1)[1].assign(alpha=alpha)
+    groups = dict(list(data.groupby("algorithm", sort=False)))
+    columns = style.columns(len(groups), 4)
+    rows = -(-len(groups) // columns)
+    size, told = (
+        (1.8 * columns, 1.5 * rows + 0.5),
+        f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}",
+    )
+    late = data.loc[data["round"] > 0.2 * data["round"].max(), "mean"]
+    limits = (late.quantile(0.1) - 2, late.max() + 2)
+    with style.panels(rows, columns, size, len(groups), sharex=True, sharey=True) as (figure, axes):
+        for ax, (key, part) in zip(axes, groups.items(), strict=True):
+            look, last = style.look(key), part.iloc[-1]
+            for other in groups.values():
+                ax.plot(other["round"], other["mean"], color="0.85", linewidth=0.6)
+            low, high = part["mean"] - part["std"], part["mean"] + part["std"]
+            ax.fill_between(part["round"], low, high, color=look.color, alpha=0.25, linewidth=0)
+            ax.plot(part["round"], part["mean"], color=look.color, label=look.label)
+            spread = "" if pd.isna(last["std"]) else f" ± {last['std']:.1f}"
+            style.titled(ax, look.label, f"{last['mean']:.1f}{spread}", small=small(runs))
+            ax.set(ylim=limits, xlim=(0, data["round"].max()))
+            ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+        figure.suptitle(told, fontsize=7, color="0.4")
+        for ax in axes[-columns:]:
+            ax.set_xlabel("round")
+        figure.supylabel("test accuracy (%)", fontsize=8)
+    return figure, data
 
 
 def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
@@ -110,22 +142,25 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no panel has runs.
     """
-    small = any(map(_small, histories))
+    tiny = any(map(_small, histories))
     shown = {
         title: places
-        for title, places in (_of_small(panels, histories) if small else panels).items()
+        for title, places in (_of_small(panels, histories) if tiny else panels).items()
         if any(_at(histories, *place) for place in places.values())
     }
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
-    sources = {"printed": "printed accuracy (%)", "ours": "our accuracy (%)"}
-    if small:
-        sources = {"ours": "test accuracy (%)"}
-    size = (max(4.5, 2.5 * len(shown)), 1.2 + 1.9 * len(sources))
-    with style.panels(len(sources), len(shown), size, sharex="col", sharey="col") as (figure, axes):
-        rows = axes.reshape(len(sources), -1)
-        for column, (title, places) in zip(rows.T, shown.items(), strict=True):
+    sources = ("ours",) if tiny else ("printed", "ours")
+    # What is printed stands beside ours where there is one panel, else above.
+    across, rows = (len(shown), len(sources)) if len(shown) > 1 else (len(sources), 1)
+    size, common = (max(4.5, 3.0 * across), 2.8 * rows), "col" if rows > 1 else "row"
+    with style.panels(rows, across, size, sharey=common) as (figure, axes):
+        grid = axes.reshape(len(sources), -1)
+        for column, (title, places) in zip(grid.T, shown.items(), strict=True):
+            runs = [run for place in places.values() for run in _at(histories, *place)]
+            known = TABLE_1[runs[0].config.task["name"]]
+            told = {"printed": f"printed in Table 1, {known.rounds} rounds", "ours": note(runs)}
             frame = _profile(places, histories)
             frame = frame[frame["source"].isin(sources)]
             for ax, source in zip(column, sources, strict=True):
@@ -135,14 +170,14 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                     ax.plot(part["place"], part["value"], label=look.label, **look.line())
                     low, high = part["value"] - part["std"], part["value"] + part["std"]
                     ax.fill_between(part["place"], low, high, color=look.color, alpha=0.12, lw=0)
-            column[0].set_title(title)
-            column[-1].set_xticks(range(len(places)), list(places))
-            column[-1].set_xlim(-0.2, len(places) - 0.8)
+                style.titled(ax, title, told[source], small=tiny)
+                ax.set_xticks(range(len(places)), list(places))
+                ax.set(xlim=(-0.2, len(places) - 0.9), xlabel="α" if "over α" in title else "")
             frame.insert(0, "panel", title)
             frames.append(frame)
-        for ax, source in zip(rows[:, 0], sources, strict=True):
-            ax.set_ylabel(sources[source])
-        shared_legend(figure)
+        for ax in axes:
+            label_ends(ax, alike=0.002)
+        axes[0].set_ylabel("final test accuracy (%)")
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -188,7 +223,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     frames = []
     with _panels(len(by_task), 2.7) as (figure, panels):
         for ax, table in zip(panels, tables, strict=True):
-            rows = []
+            rows, stated = [], {}
             for runs in settings(by_task[table.task]):
                 alpha, delta = option(runs[0], "alpha"), hyperparameter(runs[0], "delta")
                 cell = _cells(table.task, alpha).get("delta_sgd")
@@ -200,23 +235,25 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             columns = ["task", "alpha", "delta", "mean", "std", "seeds", "printed", "unclear"]
             frame = pd.DataFrame(rows, columns=columns).sort_values(["alpha", "delta"])
             for alpha, part in frame.groupby("alpha"):
-                look = ALPHAS.get(float(str(alpha)), style.look(f"α = {alpha}"))
-                ax.semilogx(part["delta"], part["mean"], label=look.label, **look.line())
-                marked = part.dropna(subset="printed")
-                ax.plot(marked["delta"], marked["printed"], "_", color=look.color, markersize=12)
+                color, label = ALPHAS.get(float(str(alpha)), "0.4"), f"α = {alpha:g}"
+                stated[label] = part["printed"].max()
+                ax.semilogx(part["delta"], part["mean"], "o-", color=color, label=label)
+                for delta, mean in zip(part["delta"], part["mean"], strict=True):
+                    above = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
+                    ax.annotate(f"{mean:.1f}", (delta, mean), (0, 5), color=color, **above)
                 low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                ax.fill_between(part["delta"], low, high, color=look.color, alpha=0.2, linewidth=0)
-            deltas = sorted(frame["delta"].unique())
-            ax.set(xlabel="δ", title=problem(by_task[table.task][0]))
+                ax.fill_between(part["delta"], low, high, color=color, alpha=0.2, linewidth=0)
+            deltas, runs = sorted(frame["delta"].unique()), by_task[table.task]
+            ax.set(xlabel="δ, which bounds how fast the step size grows")
+            style.titled(ax, problem(runs[0]), scale(runs), small=small(runs))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
             low, high = ax.get_ylim()
             room = max(0.0, SPAN - (high - low)) / 2
             ax.set_ylim(low - room, high + room)
+            label_ends(ax, stated, numbers=False)
             frames.append(frame)
         panels[0].set_ylabel("final test accuracy (%)")
-        known = [printed_key(*(table.rounds for table in tables))] if _whole(histories) else []
-        shared_legend(figure, *known)
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -226,9 +263,12 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     frames = []
     with _panels(len(by_alpha), 2.7) as (figure, panels):
         for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
-            _, data = learning_curves(runs, title=_titled(runs), legend=False, by=_epochs, ax=ax)
+            shades = dict(zip(sorted(set(map(_epochs, runs))), style.tints(3), strict=False))
+            looks = {name: style.Look(name, color) for name, color in shades.items()}
+            _, data = learning_curves(
+                runs, title=_titled(runs), by=_epochs, looks=looks, window=1, ax=ax
+            )
             frames.append(data.assign(alpha=alpha))
-        shared_legend(figure)
     data = pd.concat(frames, ignore_index=True).rename(columns={"algorithm": "epochs"})
     return figure, data
 
@@ -263,7 +303,7 @@ def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
 
 
 def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
-    return style.panels(1, count, (max(4.5, 2.5 * count), height))
+    return style.panels(1, count, (max(4.5, 3.1 * count), height))
 
 
 def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:

@@ -15,12 +15,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedlib.figures import style
+from fedlib.figures.curves import plain_log_ticks
 from fedlib.optimizers.client import DeltaSGD
 from fedlib.randomness import key, numpy_generator
 from fedlib.tasks import Task, load_task
 
 CLIENTS, SEED = 10, 0
 FULL_STEPS, ROUNDS, LOCAL_STEPS, BATCH = 100, 30, 10, 20
+SHOWN = 3  # rounds in the picture
 RULE = DeltaSGD()
 # The paper's colours of the conditions: green for the local smoothness, blue for the growth.
 LINES = {
@@ -50,7 +52,15 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
             for name, (label, color, width) in LINES.items():
                 ax.semilogy(path.index, path[name], color=color, linewidth=width, label=label)
             ax.set_ylim(path["eta"].min() / 2, 10 * path["growth"].max())
-            ax.set(ylabel="η", title=title)
+            ax.set(ylabel="η", xlim=(0, len(path) - 1))
+            told = "softmax regression on Synthetic, the largest client"
+            if len(path) > FULL_STEPS:  # of many rounds the first three, with their borders
+                ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
+                told += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
+                for border in range(1, SHOWN):
+                    ax.axvline(border * LOCAL_STEPS - 0.5, color="0.6", linewidth=0.6)
+            plain_log_ticks(ax)
+            style.titled(ax, title, told)
         panels[-1].set_xlabel("local step")
         handles = panels[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside upper center", ncols=len(LINES))

@@ -11,7 +11,6 @@ from fedlib import papers, tasks
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import plain_log_ticks, printed_key, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.fedopt import heat_maps, setups, tuning
@@ -27,7 +26,7 @@ ALONE = "emnist_cr"
 def convergence(histories: Sequence[History]) -> Drawing:
     """Figures 1 and 4: test metrics over rounds, a panel per task that was run.
 
-    What Table 1 prints is marked in panels whose runs have the paper's rounds.
+    What Table 1 prints stands in brackets in panels whose runs have the paper's rounds.
 
     Returns:
         the figure and what is drawn: see :func:`fedlib.reproduction.printed.printed_curves`; the
@@ -39,25 +38,20 @@ def convergence(histories: Sequence[History]) -> Drawing:
     shown = [table for table in TABLES_1.values() if of_task(histories, table.task)]
     if not shown:
         raise Error("none of these runs is of the figure's tasks")
-    columns = min(COLUMNS, len(shown))
+    columns = style.columns(len(shown), COLUMNS)
     rows = -(-len(shown) // columns)
-    size = (5.5, 3.4) if len(shown) == 1 else (2.9 * columns, 2.4 * rows + 0.8)
-    frames, marked = [], []
+    size = (5.5, 3.4) if len(shown) == 1 else (3.2 * columns, 2.5 * rows)
+    frames = []
     with style.panels(rows, columns, size, len(shown)) as (figure, panels):
         for ax, table in zip(panels, shown, strict=True):
             metric = table.cells[0].metric
             runs = of_task(histories, table.task)
-            if all(run.config.rounds == table.rounds for run in runs):
-                marked.append(table.rounds)
-            else:
+            if any(run.config.rounds != table.rounds for run in runs):
                 table = replace(table, cells=())
             data = printed_curves(table, runs, metric, series=metric, ax=ax)
             if METRICS[metric].smaller:
-                # Errors fall by orders of magnitude.
-                ax.set_yscale("log")
-                plain_log_ticks(ax)
+                ax.set_ylabel(f"{ax.get_ylabel()} (lower is better)")
             frames.append(data.assign(metric=metric))
-        shared_legend(figure, *([printed_key(*marked)] if marked else []))
     return figure, pd.concat(frames, ignore_index=True)
 
 
@@ -84,9 +78,10 @@ _METRIC = {"emnist_ae": "MSE", "stackoverflow_lr": "recall at 5"}
 
 def _curves(number: int, what: str, notebooks: dict[str, str]) -> Entry:
     caption = (
-        f"{what} (FedOpt, Figure {number}). "
-        "Mean and standard deviation over the seeds, each method at its tuned rates. Marks at the "
-        "right edge, where a run has the paper's rounds: what Table 1 prints; it has no SCAFFOLD."
+        f"{what} (FedOpt, Figure {number}), each method at its tuned rates. Bold and the numbers "
+        "at the right: means over the last rounds, as in Table 1, whose printed numbers stand in "
+        "brackets where the runs have the paper's rounds; it has no SCAFFOLD. Faint: every "
+        "evaluation."
     )
     return Entry(f"fedopt/figure_{number}", caption, notebooks, convergence)
 

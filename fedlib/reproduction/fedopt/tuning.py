@@ -17,7 +17,7 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import shared_legend
-from fedlib.figures.heat_map import readable
+from fedlib.figures.style import readable
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves, shared_legend
+from fedlib.figures.curves import learning_curves
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.mime.runs import LINES, PANELS
 from fedlib.results.reading import hyperparameter, hyperparameters
@@ -20,13 +19,11 @@ from fedlib.results.selection import best_setting
 _FEDAVG = style.look("fedavg")
 # Lines that do not look like their algorithm.
 LOOKS: dict[str, style.Look] = {
-    "fedavgm": style.Look("FedAvg", _FEDAVG.color, _FEDAVG.marker, "-"),
-    "mime_sgd": style.Look("Mime, no momentum", style.look("fedyogi").color, "v", ":"),
-    "fedavg": style.Look("FedAvg, no momentum", "#7F7F7F", "v", ":"),
+    "fedavgm": style.Look("FedAvg, momentum", style.look("fedavgm").color, "v", "-"),
+    "mime_sgd": style.Look("Mime, no momentum", style.look("mime").color, "v", ":"),
+    "fedavg": style.Look("FedAvg, no momentum", _FEDAVG.color, "v", ":"),
 }
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
-# From FedAvg's black to the strongest regularizer.
-SHADES = ("#000000", "#56B4E9", "#CC79A7", "#D55E00", "#E69F00", "#009E73")
 
 
 def line_of(history: History) -> str:
@@ -71,13 +68,11 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
         missing = sorted(set(PANELS["all methods"]) - set(best))
         raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
     frames = {}
-    size = ((2.6 if len(shown) == 1 else 0.6) + 1.9 * len(shown), 3.1)
-    with style.panels(1, len(shown), size, sharey=True) as (figure, panels):
+    size = (5.5 if len(shown) == 1 else 3.1 * len(shown), 2.9)
+    with style.panels(1, len(shown), size) as (figure, panels):
         for ax, (title, names) in zip(panels, shown.items(), strict=True):
-            frames[title] = _draw(ax, {name: best[name] for name in names}, line_of, LOOKS)
-            ax.set_title(title)
-            ax.label_outer()
-        shared_legend(figure)
+            part = {name: best[name] for name in names}
+            frames[title] = _draw(ax, part, line_of, LOOKS, title)
     return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
 
 
@@ -123,14 +118,13 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
         name, label = _mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
-        color, marker = SHADES[number % len(SHADES)], "osv^D<"[number % 6]
         best[name] = best_setting(by_mu[mu])
-        looks[name] = style.Look(label, color, marker, "-" if mu else "--")
+        shade = style.tints(len(by_mu))[number] if mu else _FEDAVG.color
+        looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
     frames = {}
-    with style.panels(1, 2, (5.5, 2.8)) as (figure, panels):
+    with style.panels(1, 2, (6.6, 2.8)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
-            frames[metric] = _draw(ax, best, _mu_line, looks, metric)
-        shared_legend(figure)
+            frames[metric] = _draw(ax, best, _mu_line, looks, f"test {metric}", metric)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 
@@ -148,15 +142,15 @@ def _draw(
     best: Mapping[str, Sequence[History]],
     by: Callable[[History], str],
     looks: Mapping[str, style.Look],
+    title: str,
     metric: str = "accuracy",
 ) -> pd.DataFrame:
     """Lines into some axes; what is drawn, with the settings."""
     every = [history for runs in best.values() for history in runs]
     percent = metric == "accuracy"
     _, data = learning_curves(
-        every, metric, percent=percent, legend=False, by=by, looks=looks, ax=ax
+        every, metric, title=title, percent=percent, by=by, looks=looks, ax=ax
     )
-    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
     for name in PLAIN & set(chosen):
         chosen[name]["momentum"] = 0.0

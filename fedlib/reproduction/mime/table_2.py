@@ -74,6 +74,7 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
                 percent=percent,
                 log_y=not percent,
                 legend=False,
+                window=1,
                 by=lambda run: LOOKS[row_of(run)[1]],
                 ax=ax,
             )

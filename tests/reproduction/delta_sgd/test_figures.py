@@ -59,7 +59,7 @@ def line(ax, label):
     return found
 
 
-def test_figure_1_has_the_panels_that_were_run_and_table_1s_marks(made):
+def test_figure_1_has_the_panels_that_were_run_and_table_1s_numbers(made):
     places = [("mnist", 0.01), ("cifar100_resnet50", 0.1), ("mnist", 1.0)]
     runs = [
         made(task, alpha, label, [0.1, 0.2, 0.3, 0.4, 0.5 + number / 100])
@@ -68,21 +68,20 @@ def test_figure_1_has_the_panels_that_were_run_and_table_1s_marks(made):
     ]
     figure, data = drawn("figure_1", runs)
     left, right = figure.axes
-    titles = [ax.get_title() for ax in (left, right)]
+    titles = [ax.get_title("left") for ax in (left, right)]
     assert titles == ["MNIST, α = 0.01", "CIFAR-100 ResNet-50, α = 0.1"]
     for number, label in enumerate(CLIENTS):
         values = line(left, style.look(label).label).get_ydata()
         assert np.allclose(values, [10, 20, 30, 40, 50 + number])
-    marks = {one.get_label(): one.get_ydata()[0] for one in left.get_lines()}
-    row = dict(dataset="MNIST", alpha=0.01)
-    assert marks["_printed sps"] == papers.printed("delta_sgd", "table1", optimizer="SPS", **row)
-    assert marks["_printed sgdm_decay"] == 94.0
+    said = [text.get_text() for text in left.texts]
+    printed = papers.printed("delta_sgd", "table1", optimizer="SPS", dataset="MNIST", alpha=0.01)
+    assert f"SPS 56.0 [{printed:.1f}]" in said and "SGDM (decay) 53.0 [94.0]" in said
     assert set(data["alpha"]) == {0.01, 0.1} and len(data) == 2 * 8 * (ROUNDS + 1)
     one = data[(data["task"] == "mnist") & (data["algorithm"] == "adam") & (data["round"] == 4)]
     assert one["printed"].item() == 80.8 and one["mean"].item() == pytest.approx(54)
 
 
-def test_figure_2_is_table_1_above_and_ours_below(made):
+def test_figure_2_is_table_1_beside_ours(made):
     ends = {0.01: 0.2, 0.1: 0.5, 1.0: 0.8}
     runs = [made("fashion_mnist", a, "delta_sgd", [0.1] * 4 + [end]) for a, end in ends.items()]
     runs += [made("fashion_mnist", 0.1, "sgd_decay", [0.1] * 4 + [0.6])]
@@ -99,22 +98,22 @@ def test_figure_2_is_table_1_above_and_ours_below(made):
     assert data["value"].notna().all() and len(data) == 23 + 4
 
 
-def test_runs_on_cut_data_have_the_papers_panels_and_no_marks(made):
-    """A mark at the edge is the accuracy after all rounds; a panel of its own may stand above."""
+def test_runs_on_cut_data_have_the_papers_panels_and_no_printed_ends(made):
+    """What is printed is the accuracy after all rounds; a panel of its own may stand beside it."""
     runs = [
         made(task, 0.01, label, [0.1, 0.2, 0.3, 0.4, 0.5], preset="laptop")
         for task in ("mnist", "fashion_mnist")
         for label in ("sgd", "delta_sgd")
     ]
     figure, data = drawn("figure_1", runs)
-    assert [ax.get_title() for ax in figure.axes] == ["MNIST, α = 0.01"]
+    assert [ax.get_title("left") for ax in figure.axes] == ["MNIST, α = 0.01"]
     assert "printed" not in data
     figure, data = drawn("figure_3", runs)
     above, below = figure.axes
-    assert above.get_title() == "CNN, α = 0.01"
-    assert [ax.get_ylabel() for ax in figure.axes] == [
-        *("printed accuracy (%)", "our accuracy (%)")
-    ]
+    assert above.get_title("left") == "CNN, α = 0.01"
+    assert above.get_ylabel() == "final test accuracy (%)"
+    told = [next(t.get_text() for t in ax.texts if "rounds" in t.get_text()) for ax in figure.axes]
+    assert told[0] == "printed in Table 1, 500 rounds" and told[1].count("rounds") == 2
     assert np.allclose(line(above, "Δ-SGD").get_ydata(), [97.5, 80.2])
     assert np.allclose(line(below, "Δ-SGD").get_ydata(), [50, 50])
 
@@ -127,11 +126,11 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     ]
     coarse = made("mnist", 0.01, "delta_sgd", [0.1, 0.2, 0.3, 0.4, 0.9], small="softmax")
     figure, data = drawn("figure_1", [coarse])
-    assert [ax.get_title() for ax in figure.axes] == ["softmax, 7x7 pixels, α = 0.01"]
+    assert [ax.get_title("left") for ax in figure.axes] == ["softmax, 7x7 pixels, α = 0.01"]
     assert "printed" not in data
     figure, data = drawn("figure_2", runs)
     (ax,) = figure.axes
-    assert ax.get_title() == "MLP, 7x7 pixels, over α" and set(data["source"]) == {"ours"}
+    assert ax.get_title("left") == "MLP, 7x7 pixels, over α" and set(data["source"]) == {"ours"}
     figure, data = drawn("figure_3", [*runs, coarse])
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
@@ -165,9 +164,8 @@ def test_figure_4_is_final_accuracy_over_delta(made):
     (ax,) = figure.axes
     points = line(ax, "α = 1").get_xydata()
     assert np.allclose(points, [(0.01, 50.1), (0.1, 51), (1.0, 60)])
-    marks = [one for one in ax.get_lines() if one.get_marker() == "_"]
-    assert sorted(float(one.get_ydata()[0]) for one in marks) == [31.6, 89.8]
-    assert all(list(one.get_xdata()) == [0.1] for one in marks)
+    said = [text.get_text() for text in ax.texts]
+    assert {"α = 0.01 [31.6]", "α = 1 [89.8]", "50.1", "60.0"} <= set(said)
     assert data["printed"].notna().sum() == 2
 
 
@@ -191,7 +189,7 @@ def test_figure_5_has_a_line_per_epochs_and_a_panel_per_alpha(made):
         for epochs in (1, 2, 3)
     ]
     figure, data = drawn("figure_5", runs)
-    assert [ax.get_title() for ax in figure.axes] == ["α = 0.01", "α = 1"]
+    assert [ax.get_title("left") for ax in figure.axes] == ["α = 0.01", "α = 1"]
     assert [line(figure.axes[1], f"E = {e}").get_ydata()[-1] for e in (1, 2, 3)] == [10, 20, 30]
     colors = {line(figure.axes[0], f"E = {e}").get_color() for e in (1, 2, 3)}
     assert len(colors) == 3 and set(data["epochs"]) == {"E = 1", "E = 2", "E = 3"}
@@ -205,10 +203,12 @@ def test_figure_6_and_table_7_are_means_and_deviations_over_seeds(made):
     ]
     runs += [made("fashion_mnist", 0.1, "sps", [0.1] * 5, seed=seed) for seed in range(2)]
     figure, data = drawn("figure_6", runs)
-    (ax,) = figure.axes
+    axes = figure.axes
+    assert [ax.get_title("left") for ax in axes] == ["Adam", "SPS"]
+    assert [ax.texts[0].get_text() for ax in axes] == ["56.0 ± 6.0", "10.0 ± 0.0"]
     last = data[(data["algorithm"] == "adam") & (data["round"] == 4)].squeeze()
     assert last["mean"] == pytest.approx(56) and last["std"] == pytest.approx(6)
-    assert len(ax.collections) == 2, "a band per optimizer"
+    assert all(len(ax.collections) == 1 and len(ax.get_lines()) == 3 for ax in axes)
     none, table = drawn("table_7", runs)
     assert none is None
     rows = table.set_index("method")
@@ -272,6 +272,6 @@ def test_a_client_alone_goes_where_the_engine_takes_it():
 def test_the_catalogue_draws_it_from_an_empty_store(tmp_path):
     store = Store(tmp_path / "runs", published=())
     made = draw.draw("delta_sgd/figure_7", store=store, root=tmp_path / "figures")
-    assert [ax.get_title() for ax in made.figure.axes] == made.data["panel"].unique().tolist()
+    assert [ax.get_title("left") for ax in made.figure.axes] == made.data["panel"].unique().tolist()
     assert list(made.data) == ["panel", "step", "local", "growth", "eta"]
     assert made.path.is_file()

@@ -80,46 +80,49 @@ def test_figure_1_has_all_tasks_but_emnist_cr(every):
     entry = draw.entry("fedopt/figure_1")
     runs = [run for run in every if run.config.task["name"] in entry.notebooks]
     figure, data = entry.draw(as_long_as_the_papers(runs))
-    titles = [ax.get_title() for ax in figure.axes]
+    titles = [ax.get_title("left") for ax in figure.axes]
     assert titles == [
         *("CIFAR-10", "CIFAR-100", "EMNIST AE", "Shakespeare"),
         *("StackOverflow LR", "StackOverflow NWP"),
     ]
     units = dict(zip(titles, (ax.get_ylabel() for ax in figure.axes), strict=True))
     assert units["StackOverflow LR"] == "test recall at 5 (%)"
-    assert units["EMNIST AE"] == "test MSE × 1000" and units["CIFAR-100"] == "test accuracy (%)"
+    assert (
+        units["EMNIST AE"] == "test MSE × 1000 (lower is better)"
+        and units["CIFAR-100"] == "test accuracy (%)"
+    )
     assert [ax.get_yscale() for ax in figure.axes] == ["linear"] * 2 + ["log"] + ["linear"] * 3
     assert set(data["task"]) == set(TABLES_1) - {"emnist_cr"}
     assert np.isfinite(data["mean"]).all() and set(data["algorithm"]) == set(METHODS)
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend[-2:] == ["SCAFFOLD", "printed (4000/3000/1500 rounds)"]
 
 
-def test_lines_are_the_runs_and_marks_the_printed_numbers(every):
+def test_lines_are_the_runs_and_labels_have_the_printed_numbers(every):
     runs = [run for run in every if run.config.task["name"] == "emnist_ae"]
     short, _ = draw.entry("fedopt/figure_1").draw(runs)
-    assert not [line for line in short.axes[0].get_lines() if "printed" in line.get_label()]
-    assert "printed" not in [text.get_text()[:7] for text in short.legends[0].get_texts()]
+    assert not [text for text in short.axes[0].texts if "[" in text.get_text()]
     figure, data = draw.entry("fedopt/figure_1").draw(as_long_as_the_papers(runs))
     lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    said = [text.get_text() for text in figure.axes[0].texts]
     assert lines["FedAvg"].get_ydata() == pytest.approx([0, METHODS.index("fedavg") / 10 + 0.1])
     for algorithm in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
         where = {"task": "EMNIST AE", "algorithm": algorithm}
         value = papers.printed("fedopt", "table1_validation", **where)
-        assert lines[f"_printed {algorithm.lower()}"].get_ydata()[0] == value
+        assert any(
+            text.startswith(algorithm) and f"[{style.short(value)}]" in text for text in said
+        )
         line = data[data["algorithm"] == algorithm.lower()]
         assert (line["printed"] == value).all() and (line["printed_rounds"] == 3000).all()
-    assert "_printed scaffold" not in lines
+    assert not [text for text in said if text.startswith("SCAFFOLD") and "[" in text]
     assert data.loc[data["algorithm"] == "scaffold", "printed"].isna().all()
 
 
 def test_panels_are_those_of_the_tasks_that_were_run(every):
     runs = [run for run in every if run.config.task["name"] == "emnist_cr"]
     figure, data = draw.entry("fedopt/figure_4").draw(runs)
-    assert [ax.get_title() for ax in figure.axes] == ["EMNIST CR"]
+    assert [ax.get_title("left") for ax in figure.axes] == ["EMNIST CR"]
     assert set(data["task"]) == {"emnist_cr"} and set(data["metric"]) == {"accuracy"}
     four = [run for run in every if run.config.task["name"] in list(TABLES_1)[:4]]
-    assert len(figures.convergence(four)[0].axes) == 4  # two places of the grid stay empty
+    assert len(figures.convergence(four)[0].axes) == 4
     with pytest.raises(fedlib.Error, match="none of these runs"):
         figures.convergence([])
 

@@ -1,0 +1,88 @@
+"""What some runs are, in words: data, clients, rounds of how many, seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from fedlib import tasks
+from fedlib.engine.history import History
+from fedlib.figures import style
+
+
+def small(histories: Collection[History]) -> bool:
+    """Whether runs are of a small problem in place of a paper's: of the quick preset."""
+    return any(_paper(run) and run.config.task["preset"] == "quick" for run in histories)
+
+
+def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) -> str:
+    """Data, clients, rounds and seeds of one task's runs in a line, for under a panel's title.
+
+    Args:
+        histories: runs of one task.
+        usual: the paper's options and rounds, where the task's own do not say them.
+
+    Returns:
+        for instance ``"FEMNIST for EMNIST, 105 of 3400 clients, 1000 of 3000 rounds, 1 seed"``;
+        clients only of the papers' tasks.
+    """
+    run, made_up = histories[0], [run.stand_in for run in histories]
+    config, words = run.config, []
+    full = {
+        **(tasks.preset_values(config.task["name"], "paper") if _paper(run) else {}),
+        **(usual or {}),
+    }
+    if small(histories):
+        words.append("small problem" + (" on stand-in data" if all(made_up) else ""))
+    elif any(made_up):
+        words.append("stand-in data" if all(made_up) else "partly stand-in data")
+    elif data := config.task["options"].get("data", ""):
+        named, meant = style.name(data), full.get("data")
+        meant = style.name(meant) if isinstance(meant, str) else named
+        words.append(named if named == meant else f"{named} for {meant}")
+    for option, word in (("clients", "clients"), ("examples", "examples")) if _paper(run) else ():
+        values = {each.config.task["options"].get(option) for each in histories} - {None, 0}
+        words += [f"{_of(values, full.get(option))} {word}"] if values else []
+    widths = {each.config.task["options"].get("width", 1.0) for each in histories} - {1.0}
+    words += [f"{_values(widths)} of the width"] if widths else []
+    rounds = {each.config.rounds for each in histories}
+    words.append(f"{_of(rounds, None if small(histories) else full.get('rounds'))} rounds")
+    seeds = _seeds(histories)
+    words.append(f"{_values(seeds, ' to ')} seed{'s' * (max(seeds) > 1)}")
+    return ", ".join(words)
+
+
+def note(histories: Sequence[History]) -> str:
+    """The scale of each task's runs, one after the other; with its name where there are several."""
+    by_task: dict[str, list[History]] = {}
+    for history in histories:
+        by_task.setdefault(history.config.task["name"], []).append(history)
+    if len(by_task) == 1:
+        return scale(histories)
+    parts = {style.name(task): scale(runs) for task, runs in by_task.items()}
+    return "; ".join(t if t.startswith(name) else f"{name}: {t}" for name, t in parts.items())
+
+
+def _paper(run: History) -> bool:
+    """Whether a run is of a paper's task, which alone have presets."""
+    return bool(tasks.TASKS.get(run.config.task["name"], ("", "", ""))[1])
+
+
+def _seeds(histories: Sequence[History]) -> set[int]:
+    """How many seeds the settings have: of these counts the smallest and the largest."""
+    groups: dict[str, set[int]] = {}
+    for run in histories:
+        options, config = run.config.task["options"], run.config
+        key = f"{config.algorithm} {config.method} {options} {config.rounds} {config.local_epochs}"
+        groups.setdefault(key, set()).add(config.seeds["init"])
+    counts = [len(seeds) for seeds in groups.values()]
+    return {min(counts), max(counts)}
+
+
+def _of(values: set[Any], full: Any) -> str:
+    text = _values(values)
+    return text if not isinstance(full, int) or set(values) == {full} else f"{text} of {full:,}"
+
+
+def _values(values: Iterable[Any], between: str = "/") -> str:
+    return between.join(f"{value:,}" for value in sorted(set(values)))
