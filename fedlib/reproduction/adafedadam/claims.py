@@ -133,7 +133,7 @@ def _table_7() -> Mapping[str, pd.DataFrame]:
 EVIDENCE = (
     Evidence(
         "ada-best",
-        {notebook: () for _, notebook, _ in SETUPS.values()},
+        {notebook: ("curves", "mu") for _, notebook, _ in SETUPS.values()},
         best,
         printed=_table_5,
         exceptions={
