@@ -1,5 +1,6 @@
 """AdaFedAdam's printed tables and the notebooks' plans: the paper's conditions, all its numbers."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -19,7 +20,9 @@ by_task = pytest.mark.parametrize("table", TABLE_5, ids=lambda table: table.task
 
 
 def paper(notebook, **numbers):
-    return plans.requests(notebook, "paper", **numbers)
+    """The runs of a plan, but for those on other splits of the clients' examples."""
+    requests = plans.requests(notebook, "paper", **numbers)
+    return [request for request in requests if request.part != "splits"]
 
 
 def rows(table, **where):
@@ -98,6 +101,15 @@ def test_all_seeds_have_one_split(notebook):
     requests = paper(notebook, seed=4)
     assert {one.task_options("paper")["seed"] for one in requests} == {4}
     assert {4, 5, 6} == {one.seed for one in requests}
+
+
+def test_two_more_splits_are_of_runs_that_have_the_first_one():
+    requests = plans.requests("23_fair_synthetic", "paper", seed=4)
+    splits = plans.select(requests, "splits")
+    assert Counter(one.options["seed"] for one in splits) == {5: 3, 6: 3}
+    curves = plans.select(requests, "curves")
+    for one in splits:
+        assert dataclasses.replace(one, part="curves", options={"seed": 4}) in curves
 
 
 def test_figure_3_varies_alpha_and_q_as_the_text_says():
@@ -201,6 +213,7 @@ def test_runs_that_other_notebooks_need_too_are_the_same(ours, others, preset):
         settings = {**one.settings(-1), "overrides": config.method}
         return one.task, str(sorted(options.items())), str(settings)
 
-    known = {key(one) for one in plans.requests(others, preset) if one.algorithm in FIVE}
+    known = plans.select(plans.requests(others, preset), "curves")
+    known = {key(one) for one in known if one.algorithm in FIVE}
     assert known <= {key(one) for one in plans.requests(ours, preset)}
     assert len(known) == len(FIVE) * 3
