@@ -19,7 +19,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "arguments",
         "paths",
         "files",
-        "locks",
         "process",
         "processor",
         "randomness",

@@ -15,7 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fedlib
+from fedlib import datasets
 from fedlib.datasets import download, sources
+from fedlib.reproduction import draw
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -246,10 +249,31 @@ def started(*words: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_pytorch_is_not_there_before_the_first_line() -> None:
-    """So that whatever comes meanwhile is handled."""
-    code = "import sys, fedlib.cli; sys.exit('torch' in sys.modules or 'typer' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["list"]], ids=" ".join)
+def test_help_and_list_do_without_pytorch(words: list[str]) -> None:
+    code = f"import sys; from fedlib import cli; sys.argv = ['fedlib', *{words}]\n"
+    code += "try: cli.main()\nfinally: assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_what_is_listed_is_what_is_declared(
+    command: Command, prepared: Callable[..., None], own_folders: Path
+) -> None:
+    """Though nothing of it is imported."""
+    prepared("cifar10")
+    listed = json.loads(command("list", "--json")[1])
+    names = {"tasks": fedlib.list_tasks(), "algorithms": fedlib.list_algorithms()}
+    names |= {"data": datasets.names(), "figures": [entry.id for entry in draw.entries()]}
+    assert {kind: sorted(entries) for kind, entries in listed.items()} == {
+        kind: sorted(known) for kind, known in names.items()
+    }
+    assert listed["data"]["cifar10"]["about"] == f"{datasets.info('cifar10')['title']} (prepared)"
+    assert listed["algorithms"]["fedadam"]["about"] and listed["tasks"]["synthetic"]["papers"]
+    folder = own_folders / "data" / "prepared" / "mine"
+    folder.mkdir()
+    (folder / "card.json").write_text("[" * 9)
+    assert command("list", "data")[1].count("mine") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -145,7 +145,7 @@ def program(path: Path, text: str) -> None:
 def test_slurm_gets_an_array_with_a_job_per_shard(
     command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a stand-in for sbatch; tests/test_slurm.py has a real one."""
+    """With a stand-in for sbatch."""
     monkeypatch.setenv("PATH", str(own_folders))  # a real Slurm stays out of it
     logs = own_folders / "data" / "runs" / ".slurm"
     status, script, _ = command(*WORDS, *SLURM, "--slurm", "exclusive=true", "--dry-run")

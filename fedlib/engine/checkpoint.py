@@ -6,18 +6,16 @@ Every draw is a function of the seed and the round, so the state holds tensors a
 from __future__ import annotations
 
 import hashlib
-import io
-import os
 import pickle
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
@@ -26,11 +24,10 @@ from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, Failure, first_line
 
 SECONDS = 60.0  # between checkpoints, unless rounds were asked for
-FORMAT = 3
-HASH_BYTES = 32  # SHA-256 of what follows it in the file
+FORMAT = 4
+HASH_BYTES = 32  # at the end of the file: SHA-256 of what is before it
+PART_BYTES = 2**24
 UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
-# Of a file without its tensors, and what a round adds to the record.
-FILE_BYTES, ROUND_BYTES = 2**16, 2**9
 
 
 class Stopped(KeyboardInterrupt):
@@ -65,38 +62,12 @@ class Checkpoint:
         self.path = folder / f"{file_stem(self.digests)}.pt"
         self.every = every
         self._last = time.monotonic()
-        self._file = files.Reserved(self.path)
 
     def due(self, done: int) -> bool:
         """Whether it is time to save, after ``done`` rounds."""
         if self.every is None:
             return time.monotonic() - self._last >= SECONDS
         return done % self.every == 0
-
-    @contextmanager
-    def reserved(self, snapshot: Snapshot, rounds: int) -> Iterator[None]:
-        """Have the space for a checkpoint inside, so that a disk that fills up cannot prevent it.
-
-        Args:
-            snapshot: as large as those that will be saved; rounds: still to be recorded.
-
-        Raises:
-            Error: there is no such space, or nothing can be written.
-        """
-        try:
-            self._file.take(_bytes(vars(snapshot)) + self._overhead(rounds))
-        except OSError as problem:
-            raise Error(
-                f"cannot write a checkpoint in {self.path.parent}: {files.reason(problem)}; "
-                "nothing has been trained"
-            ) from None
-        try:
-            yield
-        finally:
-            self._file.release()
-
-    def _overhead(self, rounds: int) -> int:
-        return FILE_BYTES + ROUND_BYTES * rounds * len(self.digests)
 
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot aside and put it in the place of the last one.
@@ -106,15 +77,14 @@ class Checkpoint:
         """
         content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
         try:
-            with self._file.replacing() as file:
-                written = _write(content, file)
-        except OSError as problem:
+            with files.replacing(self.path) as aside:
+                torch.save(content, aside)  # piece by piece: what clients remember may be large
+                with open(aside, "rb+") as file:
+                    file.write(hashlib.file_digest(file, "sha256").digest())
+        except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
             kept = "the one before is kept" if self.path.exists() else "there is none before"
-            raise Failure(
-                f"cannot write a checkpoint in {self.path.parent}: {files.reason(problem)}; {kept}"
-            ) from None
-        with suppress(OSError):  # a full disk takes no second one; then the next write tries again
-            self._file.take(written)
+            why = str(problem) if isinstance(problem, Failure) else first_line(problem)
+            raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
         self._last = time.monotonic()
 
     def load(self, device: torch.device) -> Snapshot | None:
@@ -123,26 +93,20 @@ class Checkpoint:
         Raises:
             Error: the file is not what was written, or of another run or format.
         """
-        old = self.path.with_suffix(".safetensors")  # format 1
-        if old.is_file():
-            raise self._refused(old, "belongs to another run or version")
         if not self.path.is_file():
             return None
         try:
             content = _read(self.path, device)
         except UNREADABLE as error:
-            raise self._refused(self.path, f"is damaged ({first_line(error)})") from None
-        if (content.pop("format", 1), content.pop("digests", [])) != (FORMAT, self.digests):
-            raise self._refused(self.path, "belongs to another run or version")
+            why = f"is damaged or of another version ({first_line(error)})"
+            raise Error(f"checkpoint {self.path} {why}; delete it to start again") from None
+        if (content.pop("format"), content.pop("digests")) != (FORMAT, self.digests):
+            why = "belongs to another run or version"
+            raise Error(f"checkpoint {self.path} {why}; delete it to start again")
         return Snapshot(**content)
-
-    @staticmethod
-    def _refused(path: Path, why: str) -> Error:
-        return Error(f"checkpoint {path} {why}; delete it to start again")
 
     def discard(self) -> None:
         """Remove the state of a finished run."""
-        self._file.release()
         files.remove(self.path)
         files.remove_if_empty(self.path.parent)
 
@@ -156,98 +120,23 @@ def read_digests(path: Path) -> list[str]:
     """Of the runs that a checkpoint is of; none if it cannot be read."""
     try:
         return [str(digest) for digest in _read(path, torch.device("cpu"))["digests"]]
-    except (
-        OSError,
-        EOFError,
-        RuntimeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        pickle.PickleError,
-    ):
+    except (*UNREADABLE, LookupError, TypeError):
         return []
 
 
-class _Hashed:
-    """Where torch writes a checkpoint piece by piece: what clients remember may be large."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._hash = file, hashlib.sha256()
-        self.problem: OSError | None = None
-
-    def write(self, part: bytes) -> int:
-        self._hash.update(part)
-        try:
-            return self._file.write(part)
-        except OSError as problem:  # torch makes another error of it
-            self.problem = problem
-            raise
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def digest(self) -> bytes:
-        return self._hash.digest()
-
-
-class _Behind(io.RawIOBase):
-    """A file as if it began behind the hash."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file = file
-        self._file.seek(HASH_BYTES)
-
-    def readinto(self, buffer: Any) -> int:
-        return self._file.readinto(buffer)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = HASH_BYTES if whence == os.SEEK_SET else 0
-        return self._file.seek(offset + start, whence) - HASH_BYTES
-
-    def tell(self) -> int:
-        return self._file.tell() - HASH_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-
-def _write(content: dict[str, Any], file: BinaryIO) -> int:
-    """Write the hash of what torch makes of some content, and that; returns the bytes."""
-    file.write(bytes(HASH_BYTES))
-    hashed = _Hashed(file)
-    try:
-        torch.save(content, hashed)  # type: ignore[arg-type]
-    except RuntimeError as problem:
-        raise hashed.problem or problem from None
-    size = file.tell()
-    file.seek(0)
-    file.write(hashed.digest())
-    file.seek(size)
-    return size
-
-
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
+    """What torch wrote, if the hash behind it is right."""
+    whole, size = hashlib.sha256(), path.stat().st_size - HASH_BYTES
     with open(path, "rb") as file:
-        expected = file.read(HASH_BYTES)
-        if hashlib.file_digest(file, "sha256").digest() != expected:
+        while size > 0:
+            part = file.read(min(size, PART_BYTES))
+            whole.update(part)
+            size -= len(part)
+        if file.read() != whole.digest():
             raise ValueError("its content has changed")
-        content: dict[str, Any] = torch.load(
-            _Behind(file),  # type: ignore[arg-type]
-            map_location=device,
-            weights_only=True,
-        )
+        file.seek(0)
+        content: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
     return content
-
-
-def _bytes(state: Any) -> int:
-    """Of the tensors in a state."""
-    if isinstance(state, torch.Tensor):
-        return state.numel() * state.element_size()
-    parts = state.values() if isinstance(state, dict) else state
-    return sum(map(_bytes, parts)) if isinstance(state, (dict, list, tuple)) else 0
 
 
 @contextmanager

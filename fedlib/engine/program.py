@@ -161,19 +161,18 @@ class Program:
                         f"stopped after round {now.done}; the state is in {checkpoint.path}"
                     )
 
-        with checkpoint.reserved(self.snapshot(now), self.config.rounds - now.done):
-            histories, now = self._run(progress, now, between)
-            if keep is not None:
-                try:
-                    keep(histories)
-                except BaseException as problem:
-                    checkpoint.save(self.snapshot(now))
-                    if isinstance(problem, Failure):
-                        raise Failure(
-                            f"{problem}; the trained state is in {checkpoint.path}, the same call "
-                            "goes on from there"
-                        ) from None
-                    raise
+        histories, now = self._run(progress, now, between)
+        if keep is not None:
+            try:
+                keep(histories)
+            except BaseException as problem:
+                checkpoint.save(self.snapshot(now))
+                if isinstance(problem, Failure):
+                    raise Failure(
+                        f"{problem}; the trained state is in {checkpoint.path}, the same call "
+                        "goes on from there"
+                    ) from None
+                raise
         checkpoint.discard()
         if asked and keep is not None:
             raise Stopped(f"stopped after round {now.done}, the last one; the run is stored")

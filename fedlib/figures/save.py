@@ -27,7 +27,7 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.scale import note
 from fedlib.figures.tables import drawn
-from fedlib.files import write_together
+from fedlib.files import write
 
 NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
@@ -94,9 +94,8 @@ def save(
         record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
-    write_together(
-        {target.with_name(f"{target.name}.{suffix}"): content for suffix, content in files.items()}
-    )
+    for suffix, content in files.items():
+        write(target.with_name(f"{target.name}.{suffix}"), content)
     return target.with_name(f"{target.name}.{'html' if figure is None else 'png'}")
 
 

@@ -30,8 +30,8 @@ OURS = ("array", "chdir", "error", "open-mode", "output", "parsable", "signal", 
 SCRIPT = """
 # As many threads as the job has cores, bound to them or not.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$SLURM_CPUS_ON_NODE}"
-trap 'kill "$run"; wait "$run"; exit' TERM
-trap 'kill "$run"; wait "$run"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
+trap 'kill "$!"; wait "$!"; exit' TERM
+trap 'kill "$!"; wait "$!"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
 """
 
 
@@ -101,7 +101,7 @@ def script(words: Sequence[str], jobs: int, store: Path, options: Mapping[str, s
         for key, value in given.items()
     ]
     command = shlex.join([sys.executable, "-m", "fedlib", *words])
-    run = f'{command} --shard "$SLURM_ARRAY_TASK_ID/{jobs}" &\nrun=$!\nwait "$run"\n'
+    run = f'{command} --shard "$SLURM_ARRAY_TASK_ID/{jobs}" &\nwait "$!"\n'
     return "\n".join(["#!/bin/bash", *lines]) + SCRIPT + run
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedlib import files, locks
+from filelock import FileLock
+
+from fedlib import files
 from fedlib.engine.history import History
-from fedlib.errors import Error
+from fedlib.errors import Error, Failure
 from fedlib.reproduction.answers import labelled
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.entry import Entry
@@ -136,5 +138,12 @@ def _write(path: Path, id: str, memory: Memory) -> None:
 @contextmanager
 def alone(store: Store, id: str) -> Iterator[None]:
     """Draw a figure while no other process does: two notebooks may add to it at the same time."""
-    with locks.locked(store.root / "figures" / f".{id.replace('/', '__')}{locks.LOCK}"):
+    folder = store.root / "figures"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f".{id.replace('/', '__')}.lock")
+        lock.acquire()
+    except OSError as problem:
+        raise Failure(f"cannot lock {folder}: {files.reason(problem)}") from None
+    with lock:
         yield

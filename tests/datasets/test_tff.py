@@ -7,10 +7,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from fedlib import datasets
-from fedlib.cli.app import app
 from fedlib.datasets import posts, sources, tff
 from fedlib.errors import Error
 from tests.datasets.conftest import tarred
@@ -282,13 +280,15 @@ def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
         assert not array.flags.writeable and isinstance(array.base, np.memmap)
 
 
-def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(tmp_path, prepare):
+def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(
+    tmp_path, prepare, command
+):
     prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     assert datasets.verify("stackoverflow", tmp_path)["kind"] == "posts"
     assert datasets.info("stackoverflow", tmp_path)["prepared"]
     assert [card["name"] for card in datasets.prepared(tmp_path)] == ["stackoverflow"]
-    shown = CliRunner().invoke(app, ["data", "list", "--json", "--data-root", str(tmp_path)])
-    listed = {card["name"]: card for card in json.loads(shown.stdout)}
+    _, shown, _ = command("data", "list", "--json", "--data-root", str(tmp_path))
+    listed = {card["name"]: card for card in json.loads(shown)}
     assert listed["stackoverflow"]["counts"]["train"] == 13
     for load in (datasets.load, datasets.load_text):
         with pytest.raises(Error, match=r"holds posts, not \w+: use load_posts"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import random
 import signal
@@ -131,7 +132,9 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path)
     file.write_bytes(whole[:100])
     with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
         execute([first], checkpoint=tmp_path)
-    (tmp_path / f"{file.stem}.safetensors").write_bytes(b"of an earlier format")
+    torch.save({"format": 1, "digests": []}, file)
+    with open(file, "rb+") as sealed:
+        sealed.write(hashlib.file_digest(sealed, "sha256").digest())
     with pytest.raises(fedlib.Error, match=r"belongs to another run or version; delete it"):
         execute([first], checkpoint=tmp_path)
     with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):

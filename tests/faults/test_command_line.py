@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib import engine
-from fedlib.cli.terminal import parse_value
+from fedlib.cli.commands import parse_value
 from fedlib.reproduction import reproduce
 from tests.faults.campaign import Count, examples
 

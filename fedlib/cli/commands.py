@@ -1,0 +1,886 @@
+"""The commands: what they are given, what they call, what they print."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import logging
+import math
+import os
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from fedlib import paths
+from fedlib.errors import Error, require, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedlib.reproduction.answers import RunGroup
+    from fedlib.results import Store
+    from fedlib.task import Task
+
+UsageError = typer.TyperException
+
+# ------------------------------------------------------- arguments and options of several commands
+
+HERE = "or MODULE:NAME of yours in this folder"
+TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {HERE}.")]
+AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Notebooks, e.g. 10; default all.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
+Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
+Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
+Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
+Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
+Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Hyperparameter, client_lr=0.03. Repeatable."),
+]
+TaskOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="Of the task, width=0.5. Repeatable."),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--parameter", metavar="KEY=VALUE", help="Notebook parameter. Repeatable."),
+]
+Parts = Annotated[
+    list[str] | None, typer.Option("--part", help="Only this part of the plans. Repeatable.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
+
+
+class Interrupted(Exception):
+    """Ctrl-C, with what there is to say about it, which Typer would not hand on."""
+
+
+class _Command(typer.core.TyperCommand):
+    """A command whose words are understood: only then what takes seconds is imported."""
+
+    imports_torch = True
+
+    def invoke(self, ctx: Any) -> Any:
+        if self.imports_torch:
+            import fedlib.engine  # noqa: F401
+        ctx.obj()  # from here on signals are handled
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(str(stop) or "interrupted") from None
+
+
+class _Light(_Command):
+    imports_torch = False
+
+
+app = typer.Typer(
+    help="Federated optimization in PyTorch, and four papers reproduced with it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+data = typer.Typer(help="Data sets: what is there, prepare, import, check.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+# -------------------------------------------------------------------------------- words and values
+
+
+def parse_value(text: str) -> Any:
+    """A number, true, false, none, a JSON list, or else the text itself.
+
+    >>> [parse_value(text) for text in ("1", "1e-3", "true", "None", "[1, 2]", "sgdm")]
+    [1, 0.001, True, None, [1, 2], 'sgdm']
+    """
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for convert in (int, float, json.loads):
+        try:
+            return convert(text)
+        except (ValueError, RecursionError):  # json: brackets nested by the thousand
+            continue
+    return text
+
+
+def parse_pairs(
+    pairs: list[str] | None, option: str, parse: Callable[[str], Any] = parse_value
+) -> dict[str, Any]:
+    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``.
+
+    Raises:
+        Error: not KEY=VALUE, or a key twice.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise Error(f"{option} {pair!r} is not KEY=VALUE; for instance {option} client_lr=0.03")
+        if key.strip() in values:
+            raise Error(f"{option} {key.strip()} is given twice; give it once")
+        values[key.strip()] = parse(value.strip())
+    return values
+
+
+def parse_axes(axes: list[str], fixed: Collection[str], names: Collection[str]) -> dict[str, Any]:
+    """``["client_lr=0.01,0.1"]`` -> ``{"client_lr": [0.01, 0.1]}``.
+
+    Args:
+        fixed: keys that have one value already.
+        names: of the settings that are no hyperparameters.
+
+    Raises:
+        Error: not KEY=V1,V2,..., a key twice or among the fixed ones, or a setting.
+    """
+    values: dict[str, Any] = {}
+    for axis in axes:
+        key, sign, listed = axis.partition("=")
+        if not sign or not key or not listed:
+            raise Error(f"axis {axis!r} is not KEY=V1,V2,...; for instance client_lr=0.01,0.1")
+        if key in values or key in fixed:
+            other = "axis" if key in values else "--set"
+            raise Error(f"axis {key} is given twice, the other time as {other}; give it once")
+        if key in names:
+            raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
+        values[key] = [parse_value(value) for value in listed.split(",")]
+    return values
+
+
+def show(value: Any, as_json: bool, text: str) -> None:
+    """Print a value for programs or its text for people."""
+    typer.echo(json.dumps(_plain(value), indent=2, default=str) if as_json else text)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can have it: numbers that are not finite become null."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def columns(rows: Sequence[Sequence[Any]]) -> str:
+    """Rows as aligned columns."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = (map(str.ljust, row, widths) for row in cells)
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def progress(as_json: bool) -> bool:
+    return not as_json and sys.stderr.isatty()
+
+
+def open_store(data_root: Path | None) -> Store:
+    """The store of runs under a data folder."""
+    from fedlib.results import Store
+
+    return Store(paths.data_root(data_root) / "runs")
+
+
+class Damage(logging.Handler):
+    """Collects the places of the damaged runs that are logged and left out inside."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.places: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.places |= {a.place: None for a in record.args or () if hasattr(a, "place")}
+
+    def __enter__(self) -> Damage:
+        logging.getLogger("fedlib").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("fedlib").removeHandler(self)
+
+    def tell(self) -> None:
+        """If there were any, how many and where, in a line; then the exit status is 1."""
+        if self.places:
+            many = f"{len(self.places)} damaged files of runs were left out: "
+            typer.echo("fedlib: " + many + "; ".join(self.places), err=True)
+            raise typer.Exit(1)
+
+
+# ------------------------------------------------------------------------------------ what there is
+
+
+@app.command("list", cls=_Light)
+def list_(
+    what: Annotated[str, typer.Argument(help="tasks, algorithms, data or figures.")] = "all",
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """What there is: tasks, algorithms, data sets, figures.
+
+    Read from where it is declared: to import that takes PyTorch, and seconds.
+    """
+    tasks = ast.literal_eval(_declaration("tasks", "TASKS"))
+    methods = [
+        str(ast.literal_eval(key)) for key in _declaration("algorithms", "METHODS").keys if key
+    ]
+    every: dict[str, dict[str, dict[str, str]]] = {
+        "tasks": {
+            name: {"papers": papers, "about": about} for name, (_, papers, about) in tasks.items()
+        },
+        "algorithms": {name: {"about": _first_line(name)} for name in methods},
+        "data": _data_sets(paths.data_root(data_root) / "prepared"),
+        "figures": _figures(),
+    }
+    if what != "all" and what not in every:
+        raise unknown("list", what, [*every, "all"])
+    chosen = every if what == "all" else {what: every[what]}
+    text = "\n\n".join(
+        f"{kind}\n{columns([(f'  {name}', each['about']) for name, each in entries.items()])}"
+        for kind, entries in chosen.items()
+    )
+    show(every if what == "all" else every[what], as_json, text)
+
+
+def _declaration(package: str, name: str) -> ast.Dict:
+    """The dict that a package declares under a name, unevaluated."""
+    tree = ast.parse(resources("fedlib").joinpath(package, "__init__.py").read_text("utf-8"))
+    found = [each for each in tree.body if isinstance(each, ast.AnnAssign)]
+    (value,) = (each.value for each in found if ast.unparse(each.target) == name)
+    assert isinstance(value, ast.Dict)
+    return value
+
+
+def _first_line(method: str) -> str:
+    """What the module of a method says it is; it is named after it."""
+    text = resources("fedlib").joinpath("algorithms", f"{method}.py").read_text("utf-8")
+    return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0].split(": ", 1)[-1]
+
+
+def _data_sets(prepared: Path) -> dict[str, dict[str, str]]:
+    """The catalogue's data sets and those that are prepared here, by name."""
+    text = resources("fedlib").joinpath("datasets", "catalogue.toml").read_text("utf-8")
+    known = {name: entry["title"] for name, entry in tomllib.loads(text).items()}
+    there = {}
+    for folder in prepared.glob("[!.]*/") if prepared.is_dir() else ():
+        try:
+            title = json.loads((folder / "card.json").read_text("utf-8"))["title"]
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            title = known.get(folder.name, "(its card is broken)")
+        there[folder.name] = f"{title} (prepared)"
+    return {name: {"about": about} for name, about in sorted((known | there).items())}
+
+
+def _figures() -> dict[str, dict[str, str]]:
+    """The papers' figures and tables, with the notebooks of this checkout that draw them."""
+    drawn: dict[str, list[str]] = {}
+    for path in sorted((paths.project_root() / "notebooks").glob("[!9]*.ipynb")):
+        ids = re.findall(r'\\"([a-z_]+/(?:figure|table)_\w+)\\"', path.read_text("utf-8"))
+        for id in dict.fromkeys(ids):
+            drawn.setdefault(id, []).append(path.stem)
+    return {id: {"about": f"by {', '.join(names)}"} for id, names in drawn.items()}
+
+
+# -------------------------------------------------------------------------------- fedlib data ...
+
+
+@data.command("list", cls=_Command)
+def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
+    """Known data sets, which of them are prepared, their size on disk, and the tasks they serve."""
+    from fedlib import datasets
+
+    there = {card["name"]: card for card in datasets.prepared(data_root)}
+    cards: list[dict[str, Any]] = []
+    rows = [("name", "prepared", "size", "get it by", "title", "tasks")]
+    for name in datasets.names(data_root):
+        downloads = [file.name for file in getattr(datasets.SOURCES.get(name), "files", ())]
+        card = {**datasets.info(name, data_root), **there.get(name, {}), "downloads": downloads}
+        cards.append(card)
+        state = "stand-in" if card.get("stand_in_is") else "no"
+        state = "broken" if "error" in card else "yes" if name in there else state
+        size = f"{card['bytes'] / 1e6:.1f} MB" if "bytes" in card else "-"
+        tasks = ", ".join(card.get("tasks", ())) or "-"
+        way = "prepare" if downloads else "import"
+        rows.append((name, state, size, way, card.get("title", ""), tasks))
+    show(cards, as_json, columns(rows))
+
+
+@data.command("prepare", cls=_Command)
+def data_prepare(
+    name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
+    overwrite: Overwrite = False,
+    from_folder: Annotated[
+        Path | None, typer.Option("--from", help="Folder of official files, downloaded by hand.")
+    ] = None,
+    keep_raw: Annotated[
+        bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
+    ] = True,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="sent140: min_tweets=10.")
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Download a data set from its official source, check its SHA-256, and prepare it.
+
+    A download that was interrupted goes on where it stopped when the command is given again.
+    """
+    from fedlib import datasets
+
+    options = parse_pairs(option, "--option")
+    for key, parameter in inspect.signature(datasets.prepare).parameters.items():
+        if key in options and parameter.kind is not parameter.VAR_KEYWORD:
+            raise Error(f"--option {key} is not an option of a data set; see --help")
+    how = {"overwrite": overwrite, "keep_raw": keep_raw, "progress": progress(as_json)}
+    card = datasets.prepare(name, data_root, from_folder=from_folder, **how, **options)
+    counts = ", ".join(f"{count:,} {what}" for what, count in card["counts"].items())
+    counts = counts.replace("_", " ")
+    show(card, as_json, f"prepared {name}: {counts}, sha256 {card['fingerprint'][:16]}...")
+
+
+@data.command("import", cls=_Command)
+def data_import(
+    name: Annotated[str, typer.Argument(help="Name for it, e.g. cifar10 or one of your own.")],
+    file: Annotated[Path, typer.Argument(help=".npz (arrays) or .jsonl (texts); data/README.md.")],
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Import a copy of a data set; a bad file is refused whole."""
+    from fedlib import datasets
+
+    card = datasets.import_file(name, file, data_root, overwrite=overwrite)
+    show(card, as_json, f"imported {name} from {file.name}: sha256 {card['fingerprint'][:16]}...")
+
+
+@data.command("verify", cls=_Command)
+def data_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="Default all prepared ones.")] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Hash prepared data again and compare with its card."""
+    from fedlib import datasets
+
+    names = names or [card["name"] for card in datasets.prepared(data_root)]
+    for name in names:
+        datasets.verify(name, data_root)
+        if not as_json:
+            typer.echo(f"{name}: unchanged")
+    show({"verified": names}, as_json, f"{len(names)} data sets verified")
+
+
+# ------------------------------------------------------------------------------------ run and grid
+
+
+@app.command(cls=_Command)
+def run(
+    task: TaskName,
+    algorithm: AlgorithmName,
+    preset: Preset = "quick",
+    rounds: Rounds = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    backend: Backend = "auto",
+    dtype: Dtype = "float32",
+    eval_every: Annotated[int, typer.Option(help="Rounds between evaluations.")] = 1,
+    clients_per_round: Cohort = None,
+    set_: Set = None,
+    option: TaskOptions = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Train again, stored or not.")] = False,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Train one algorithm on one task and store the run; a stored run is answered from disk."""
+    settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "eval_every": eval_every}
+    settings |= {"device": device, "backend": backend, "dtype": dtype, "refresh": refresh}
+    settings |= {"clients_per_round": clients_per_round, "progress": progress(as_json)}
+    _look_here(task, algorithm)
+    settings["overrides"] = parse_pairs(set_, "--set")
+    loaded = _load(task, preset, seed, data_root, option, as_json)
+    history = open_store(data_root).run(loaded, algorithm, **settings)
+    last, final = {}, {}
+    for split, metric in history.frame[["split", "metric"]].drop_duplicates().to_numpy():
+        last[f"{split} {metric}"] = history.series(metric, split).iloc[-1]
+        final[f"{split} {metric}"] = history.final(metric, split)
+    config, seconds = history.config, history.meta["seconds"]
+    result: dict[str, Any] = {"task": task, "algorithm": algorithm, "digest": config.digest}
+    result |= {"stand_in": history.stand_in, "rounds": config.rounds, "diverged": history.diverged}
+    result |= {"seconds": seconds, "last": last, "final": final}
+    rows = [("", "last", f"last {history.window()} rounds")]
+    rows += [(name, f"{value:.4f}", f"{final[name]:.4f}") for name, value in last.items()]
+    state = f"diverged in round {history.diverged}" if history.diverged else "done"
+    took = f"{config.rounds} rounds in {seconds:.1f} s"
+    text = f"{algorithm} on {task}: {state}, {took}, run {config.digest}\n{columns(rows)}"
+    show(result, as_json, text)
+
+
+@app.command(cls=_Command)
+def grid(
+    task: TaskName,
+    algorithm: AlgorithmName,
+    axes: Annotated[list[str], typer.Argument(help="KEY=V1,V2,... each, client_lr=0.01,0.1.")],
+    preset: Preset = "quick",
+    rounds: Rounds = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    backend: Backend = "auto",
+    dtype: Dtype = "float32",
+    clients_per_round: Cohort = None,
+    set_: Set = None,
+    option: TaskOptions = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Train all combinations of hyperparameters as one batched program, and store every run."""
+    from fedlib import engine
+
+    settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "device": device}
+    settings |= {"backend": backend, "dtype": dtype, "progress": progress(as_json)}
+    _look_here(task, algorithm)
+    overrides = parse_pairs(set_, "--set")
+    settings |= {"clients_per_round": clients_per_round, "overrides": overrides}
+    own = (*inspect.signature(engine.grid).parameters, "keep_params", "refresh")
+    parsed = parse_axes(axes, overrides, own)
+    loaded = _load(task, preset, seed, data_root, option, as_json)
+    frame = open_store(data_root).grid(loaded, algorithm, **settings, **parsed)
+    last = frame[(frame["split"] == "test") & (frame["round"] == frame["round"].max())]
+    metric = "accuracy" if "accuracy" in set(last["metric"]) else "loss"
+    names = list(parsed)
+    cells = last[last["metric"] == metric].set_index(names)["value"]
+    table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
+    text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
+    show(frame.to_dict("records"), as_json, text)
+
+
+def _look_here(*names: str) -> None:
+    """Find ``MODULE:NAME`` from the current folder, as ``python -m`` does."""
+    if any(":" in name for name in names) and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def _load(
+    name: str, preset: str, seed: int, data_root: Path | None, option: list[str] | None, quiet: bool
+) -> Task:
+    """The task, which people are told about."""
+    from fedlib.tasks import load_task
+
+    given = parse_pairs(option, "--option")
+    for key in inspect.signature(load_task).parameters:
+        if key in given:
+            raise Error(f"--option {key} is no option of a task; use --{key.replace('_', '-')}")
+    task = load_task(name, preset, seed, data_root, **given)
+    if not quiet:
+        typer.echo(repr(task))
+    return task
+
+
+# -------------------------------------------------------- the notebooks' runs, computed and packed
+
+
+@app.command(cls=_Command)
+def sweep(
+    names: Names = None,
+    preset: Preset = "quick",
+    seed: Seed = 0,
+    parameter: Parameters = None,
+    part: Parts = None,
+    shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N shares only.")] = None,
+    executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes, a shard each.")] = None,
+    slurm: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of sbatch, partition=gpu.")
+    ] = None,
+    device: Device = "auto",
+    backend: Backend = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, or print the script.")] = False,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Compute the missing runs of the notebooks' plans.
+
+    Stopped at any moment, the same command goes on where it was. Runs that train together stay in
+    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores; with
+    --executor slurm each job of an array does.
+    """
+    from fedlib.reproduction import executors, sweep
+    from fedlib.reproduction.answers import dealt, survey
+
+    number, of = _shard(shard)
+    if executor not in ("local", "slurm"):
+        raise unknown("executor", executor, ("local", "slurm"))
+    if slurm and executor == "local":
+        raise Error("--slurm belongs to --executor slurm; add it, or leave --slurm out")
+    if shard and (jobs or executor == "slurm"):
+        raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
+    gpus = _gpus(device, jobs) if executor == "local" and not shard else 0
+    given = parse_pairs(parameter, "--parameter")
+    plans = sweep.plans(names or (), preset, seed, given, part or ())
+    requests = [request for requests in plans.values() for request in requests]
+    store = open_store(data_root)
+    groups = survey(store, requests, preset, data_root)
+    shards = min(jobs or gpus or 1, len(groups))
+    words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
+    words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
+    words += [f"--{key}={each}" for key, all_of in (("parameter", parameter), ("part", part))
+              for each in all_of or ()]  # fmt: skip
+    if executor == "slurm":
+        text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
+        return _submit(text, shards, groups, store, dry_run, as_json)
+    failed: list[str] = []
+    ended_well = True
+    if not dry_run and shards > 1:
+        ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
+    elif not dry_run:
+        mine, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
+        failed = sweep.train(store, mine, preset, data_root, as_json, **execution)
+    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
+    facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
+    show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
+    if failed:
+        typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
+    if failed or not ended_well:
+        raise typer.Exit(1)
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text or "1/1")
+    number, of = (int(match[1]), int(match[2])) if match else (0, 0)
+    require(1 <= number <= of, "--shard", text, "I/N with 1 <= I <= N, for instance 1/8")
+    return number, of
+
+
+def _gpus(device: str, jobs: int | None) -> int:
+    """How many GPUs compute a shard each; 0: this process does, or the cores do."""
+    import torch
+
+    from fedlib.engine.device import resolve_device
+
+    resolve_device(device)
+    there = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    if jobs and there and jobs > there:
+        raise Error(f"--jobs is {jobs}, but here are {there} GPUs; give less, or --device cpu")
+    return (jobs or there) if there else 0
+
+
+def _submit(
+    text: str, jobs: int, groups: Sequence[RunGroup], store: Store, dry_run: bool, as_json: bool
+) -> None:
+    """Hand the script of a Slurm array to Slurm, if a run is missing."""
+    from fedlib.reproduction import executors
+
+    missing = sum(group.missing for group in groups)
+    told = {"jobs": jobs, "missing": missing, "script": text}
+    if missing and not dry_run:
+        told["job"] = executors.submit(text, store.root)
+        text = f"job {told['job']}: an array of {jobs} for {missing} runs; logs in "
+        text += str(store.root / ".slurm")
+    show(told, as_json, text if missing or dry_run else "nothing to submit: no run is missing")
+
+
+def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
+    """Programs and runs by task, and all of them in the last row."""
+    import pandas as pd
+
+    columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
+    rows = [
+        (each.requests[0].task, 1, int(each.missing > 0), len(each.digests), sum(each.stored))
+        for each in groups
+    ]
+    counts = pd.DataFrame(rows, columns=columns[:-1]).groupby("task", sort=False).sum()
+    counts["missing"] = counts["runs"] - counts["stored"]
+    counts.loc["all"] = counts.sum()
+    return counts
+
+
+@app.command(cls=_Command)
+def publish(
+    names: Annotated[list[str], typer.Argument(help="Notebooks, e.g. 10_cifar10 or 10.")],
+    preset: Preset = "quick",
+    seed: Seed = 0,
+    parameter: Parameters = None,
+    part: Parts = None,
+    name: Annotated[str | None, typer.Option(help="Of the file; default the notebook's.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder; default data/results.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Though runs are missing.")] = False,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Pack the stored runs of notebooks' plans, and what figures were drawn from, for git.
+
+    Of a notebook without a plan, what its figures were drawn from.
+    """
+    from fedlib.reproduction import experiments, sweep
+    from fedlib.reproduction.answers import survey
+    from fedlib.reproduction.reproduce import named, notebooks
+
+    store, results = open_store(data_root), to or paths.project_root() / "data" / "results"
+    planned = experiments.planned()
+    chosen = named(names, sorted({*planned, *(path.stem for path in notebooks())}))
+    if name is not None and (len(chosen) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
+        raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
+    with_plan = [notebook for notebook in chosen if notebook in planned]
+    given = parse_pairs(parameter, "--parameter")
+    plans = sweep.plans(with_plan, preset, seed, given, part or ()) if with_plan else {}
+    made = []
+    for notebook in (each for each in chosen if each in plans or each not in planned):
+        requests = plans.get(notebook, [])
+        groups = survey(store, requests, preset, data_root)
+        file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
+        parts = sweep.stored_parts(store, requests, preset, data_root) if partial else {}
+        how = (notebook, file, groups, preset, partial, parts)
+        made.append(sweep.publish(store, results, *how))
+    lines = []
+    for each in made:
+        left = f" ({each['missing']} missing)" if each["missing"] else ""
+        size = f"{each['runs']} runs, {each['bytes'] / 1e3:.0f} kB"
+        lines.append(f"{each['notebook']}: {size}, {each['path']}{left}")
+    show(made, as_json, "\n".join(lines))
+
+
+@app.command(cls=_Command)
+def restore(
+    names: Annotated[list[str] | None, typer.Argument(help="Files, e.g. 24; default all.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Folder; default data/results.")
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Put published runs into the store, for notebooks and sweeps to go on from.
+
+    They are stored without parameters: what needs those is trained again.
+    """
+    from fedlib.reproduction.reproduce import named
+    from fedlib.results import published, store
+
+    folder = source or paths.project_root() / "data" / "results"
+    store.refuse_old(folder)
+    there = {path.stem: path for path in store.run_files(folder)}
+    if not there:
+        raise Error(f"no published runs in {folder}")
+    restored, lines = [], []
+    for name in named(names or (), there, "archive"):
+        new, runs = published.restore(there[name], paths.data_root(data_root) / "runs")
+        restored.append({"archive": name, "restored": new, "runs": runs})
+        lines.append(f"{name}: {new} of {runs} runs restored")
+    show(restored, as_json, "\n".join(lines))
+
+
+# ------------------------------------------------- notebooks, figures, and the papers beside ours
+
+
+@app.command(cls=_Command)
+def reproduce(
+    names: Names = None,
+    preset: Preset = "quick",
+    parameter: Parameters = None,
+    output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what they print.")] = False,
+    jobs: Annotated[int, typer.Option(help="Notebooks at once, then of one thread each.")] = 1,
+) -> None:
+    """Execute the notebooks with papermill; figures land in figures/."""
+    from fedlib.reproduction import reproduce as runner
+
+    given = parse_pairs(parameter, "--parameter")
+    total = len(runner.notebooks(names or ()))
+    failed = []
+    series = runner.reproduce(names or (), preset, given, output, log=verbose, jobs=jobs)
+    for count, done in enumerate(series, 1):
+        state = f"FAILED: {done.error}" if done.error else "ok"
+        typer.echo(f"[{count}/{total}] {done.name}  {done.seconds:.1f} s  {state}")
+        if done.error:
+            failed.append(done.name)
+            typer.echo(f"        see {done.output}", err=True)
+    if failed:
+        typer.echo(f"{len(failed)} of {total} notebooks failed: {', '.join(failed)}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command(cls=_Command)
+def figures(
+    ids: Annotated[list[str] | None, typer.Argument(help="fedopt/figure_1; default all.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Default for each figure laptop or paper, whichever has runs of more of its "
+            "tasks, and quick where neither has any."
+        ),
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Redraw figures and tables from stored runs; never trains."""
+    from fedlib.reproduction import draw
+
+    with Damage() as damage:
+        drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
+    show(drawn, as_json, "\n".join(drawn))
+    damage.tell()
+
+
+@app.command(cls=_Command)
+def compare(
+    paper: Annotated[
+        str | None, typer.Argument(help="fedopt, mime, adafedadam, delta_sgd; default all.")
+    ] = None,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """Every printed number beside ours, from stored runs."""
+    from fedlib.reproduction import compare as comparison
+
+    with Damage() as damage:
+        frame = comparison.compare(open_store(data_root))
+    if paper is not None:
+        if paper not in set(frame["paper"]):
+            raise unknown("paper", paper, frame["paper"].unique())
+        frame = frame[frame["paper"] == paper]
+    how = {"index": False, "na_rep": "-"}
+    shown = frame.drop(columns=["runs"]).to_string(float_format="{:.2f}".format, **how)
+    totals = comparison.summary(frame).to_string(**how)
+    show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
+    damage.tell()
+
+
+@app.command(cls=_Command)
+def claims(
+    ids: Annotated[list[str] | None, typer.Argument(help="fedopt-cifar10; default all.")] = None,
+    preset: Preset = "quick",
+    stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
+    device: Device = "auto",
+    on_print: Annotated[
+        bool, typer.Option("--printed", help="Judge the papers' printed numbers, not runs.")
+    ] = False,
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """What the papers claim, with verdicts: holds, does not hold, not resolved, not run.
+
+    The quick preset trains what is missing; the others' runs are long, and must be stored already.
+    """
+    from fedlib.reproduction.claims import chosen, judge, printed
+
+    store = open_store(data_root)
+    with Damage() as damage:
+        if on_print:
+            verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
+        else:
+            how: dict[str, Any] = {"device": device, "progress": not as_json}
+            train = preset == "quick" and not stored
+            verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
+    counts = Counter(each.verdict for each in verdicts)
+    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    lines = [line for each in verdicts for line in (*each.words(), "")]
+    text = "\n".join([*lines, f"{len(verdicts)} claims: {total}"])
+    show([each.as_dict() for each in verdicts], as_json, text)
+    damage.tell()
+
+
+# ------------------------------------------------------------------------------------------ doctor
+
+
+@app.command(cls=_Command)
+def doctor(
+    clean: Annotated[bool, typer.Option("--clean", help="Remove what was left behind.")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
+    data_root: DataRoot = None,
+) -> None:
+    """What fedlib finds here: versions, device, threads, execution, data, stored runs.
+
+    Reads every stored and published run; the exit status is 1 if one is damaged.
+    """
+    import platform
+    from importlib.metadata import version
+
+    import torch
+
+    from fedlib import datasets
+    from fedlib.engine.device import resolve_device
+    from fedlib.processor import bfloat16_arithmetic
+
+    where = resolve_device(device)
+    left = _left_behind(data_root, clean)
+    store = open_store(data_root)
+    with Damage() as damage:
+        store.check()
+    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas", "papermill")
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
+    instructions = bfloat16_arithmetic()
+    facts: dict[str, Any] = {
+        **{name: version(name) for name in packages},
+        "python": platform.python_version(),
+        "cuda": gpu,
+        "threads": torch.get_num_threads(),
+        "processors": os.cpu_count(),
+        "bfloat16": BFLOAT16.get(instructions, f"{instructions}: {FASTER}"),
+        "execution": _execution(where.type),
+        "data root": str(paths.data_root(data_root)),
+        "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
+        "stored runs": len(store.stored()),
+        "damaged runs": len(damage.places),
+        "figures": str(paths.figures_root()),
+        "left behind by killed processes": f"{len(left)}: --clean removes them" if left else 0,
+    }
+    if clean:
+        facts |= {"left behind by killed processes": 0, "removed": list(map(str, left))}
+    lines = [columns([*(facts | {"removed": ""} if clean else facts).items()])]
+    lines += [f"  {path}" for path in left] if clean else []
+    show(facts, as_json, "\n".join(lines))
+    damage.tell()
+
+
+# What the processor's instructions for products in bfloat16 mean for a user.
+FASTER = "large networks train faster with --dtype bfloat16"
+BFLOAT16 = {
+    "none": "not in this processor: --dtype bfloat16 saves no time",
+    "unknown": "the system does not say whether this processor has it",
+}
+
+
+def _execution(device: str) -> str:
+    """How models are executed on a kind of device, in a line."""
+    from fedlib.engine.strategy import LIMITS, STACKED_SIZE
+
+    limits = LIMITS[device]
+    rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
+    if device == "cuda":
+        return rows
+    rows += f"; one thread up to {limits.one_thread_numbers:,}"
+    parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
+    return f"{rows}; else clients in parallel {parallel}"
+
+
+def _left_behind(data_root: Path | None, clean: bool) -> list[Path]:
+    """What killed processes left in the folders that fedlib writes to; removed if asked."""
+    from fedlib import files
+    from fedlib.datasets import preparing
+
+    store, project = open_store(data_root), paths.project_root()
+    roots = [paths.data_root(data_root), paths.figures_root()]
+    roots += [project / "data" / "results", project / "build" / "executed"]
+    left: dict[Path, None] = {}
+    for root in roots:
+        for folder, inside, _ in os.walk(root):
+            place = Path(folder)
+            asides = files.clean(place) if clean else files.remains(place)
+            inside[:] = [name for name in inside if not files.ASIDE.fullmatch(name)]
+            left |= dict.fromkeys(path.resolve() for path in asides)
+    finished = store.finished_checkpoints()
+    for path in finished if clean else ():
+        files.remove(path)
+    return [*left, *finished, *preparing.remains(data_root, clean)]
