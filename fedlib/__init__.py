@@ -7,6 +7,8 @@
 ['round', 'split', 'metric', 'value']
 """
 
+# ruff: noqa: F401 (type checkers read the imports)
+
 from __future__ import annotations
 
 import importlib
@@ -54,111 +56,40 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "SGD",
-    "SGDM",
-    "SPS",
-    "AdaAlter",
-    "AdaFedAdam",
-    "Algorithm",
-    "Centralized",
-    "ClientData",
-    "DeltaSGD",
-    "Error",
-    "FedNova",
-    "FedOpt",
-    "History",
-    "LocMime",
-    "Lookahead",
-    "Mime",
-    "MimeLite",
-    "MimeLiteMVR",
-    "MimeMVR",
-    "Moon",
-    "NAccAdam",
-    "Objective",
-    "Proximal",
-    "QFedAvg",
-    "RunConfig",
-    "Scaffold",
-    "ServerOnly",
-    "Task",
-    "base",
-    "client",
+# Where the public names are. They are imported when they are asked for, so that the command line
+# can answer, and be interrupted, before PyTorch is there.
+_NAMES = {
+    "algorithms": "AdaAlter AdaFedAdam Algorithm Centralized FedNova FedOpt LocMime Lookahead Mime "
+    "MimeLite MimeLiteMVR MimeMVR Moon NAccAdam Objective Proximal QFedAvg Scaffold ServerOnly "
     "clients_for_budget",
-    "grid",
-    "image_task",
-    "list_algorithms",
-    "list_tasks",
-    "load_task",
-    "partition",
-    "plot",
-    "quadratic_task",
-    "run",
-    "server",
-    "text_task",
-    "torch_optim",
-]
-
-
-# Where the public names are, ``module:attribute``. They are imported when they are asked for, so
-# that the command line can answer, and be interrupted, before PyTorch is there.
-_PLACES = {
-    "AdaAlter": "fedlib.algorithms:AdaAlter",
-    "AdaFedAdam": "fedlib.algorithms:AdaFedAdam",
-    "Algorithm": "fedlib.algorithms:Algorithm",
-    "Centralized": "fedlib.algorithms:Centralized",
-    "ClientData": "fedlib.tasks:ClientData",
-    "DeltaSGD": "fedlib.optimizers.client:DeltaSGD",
-    "Error": "fedlib.errors:Error",
-    "FedNova": "fedlib.algorithms:FedNova",
-    "FedOpt": "fedlib.algorithms:FedOpt",
-    "History": "fedlib.engine:History",
-    "LocMime": "fedlib.algorithms:LocMime",
-    "Lookahead": "fedlib.algorithms:Lookahead",
-    "Mime": "fedlib.algorithms:Mime",
-    "MimeLite": "fedlib.algorithms:MimeLite",
-    "MimeLiteMVR": "fedlib.algorithms:MimeLiteMVR",
-    "MimeMVR": "fedlib.algorithms:MimeMVR",
-    "Moon": "fedlib.algorithms:Moon",
-    "NAccAdam": "fedlib.algorithms:NAccAdam",
-    "Objective": "fedlib.algorithms:Objective",
-    "Proximal": "fedlib.algorithms:Proximal",
-    "QFedAvg": "fedlib.algorithms:QFedAvg",
-    "RunConfig": "fedlib.engine:RunConfig",
-    "SGD": "fedlib.optimizers.client:SGD",
-    "SGDM": "fedlib.optimizers.client:SGDM",
-    "SPS": "fedlib.optimizers.client:SPS",
-    "Scaffold": "fedlib.algorithms:Scaffold",
-    "ServerOnly": "fedlib.algorithms:ServerOnly",
-    "Task": "fedlib.tasks:Task",
-    "base": "fedlib.optimizers.mime:",
-    "client": "fedlib.optimizers.client:",
-    "clients_for_budget": "fedlib.algorithms:clients_for_budget",
-    "grid": "fedlib.engine:grid",
-    "image_task": "fedlib.tasks:image_task",
-    "load_task": "fedlib.tasks:load_task",
-    "partition": "fedlib.partitioners:",
-    "plot": "fedlib.figures:plot",
-    "quadratic_task": "fedlib.tasks:quadratic_task",
-    "run": "fedlib.engine:run",
-    "server": "fedlib.optimizers.server:",
-    "text_task": "fedlib.tasks:text_task",
-    "torch_optim": "fedlib.optimizers.torch:",
+    "engine": "History RunConfig grid run",
+    "errors": "Error",
+    "figures": "plot",
+    "optimizers.client": "DeltaSGD SGD SGDM SPS",
+    "tasks": "ClientData Task image_task load_task quadratic_task text_task",
 }
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {
+    "base": "optimizers.mime",
+    "client": "optimizers.client",
+    "partition": "partitioners",
+    "server": "optimizers.server",
+    "torch_optim": "optimizers.torch",
+}
+__all__ = sorted([*_PLACES, *_MODULES, "list_algorithms", "list_tasks"])
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    place, _, attribute = _PLACES.get(name, f"{__name__}.{name}:").partition(":")
+    place = f"{__name__}.{_PLACES.get(name) or _MODULES.get(name, name)}"
     try:
         module = importlib.import_module(place)
     except ModuleNotFoundError as problem:
         if problem.name != place:
             raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(module, attribute) if attribute else module
+    value = globals()[name] = getattr(module, name) if name in _PLACES else module
     return value
 
 

@@ -1,60 +1,52 @@
 """Arguments of public functions and classes, checked against their annotations in one place.
 
-Pydantic compares; what is wrong becomes one line of :class:`fedlib.Error` that names the argument,
-its value and what is allowed. Values are passed on as they are, never converted, and their ranges
-are checked where they are used.
+What is wrong becomes one line of :class:`fedlib.Error` that names the argument, its value and what
+is allowed. Values are passed on as they are, never converted, and their ranges are checked where
+they are used.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
 import pkgutil
 import reprlib
 import traceback
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
-from torch import Tensor
 
 from fedlib.errors import Error, first_line, unknown
 
 
-def _array(value: Any, kinds: str = "biufcSU") -> Any:
-    """Require what NumPy takes for an array, with elements of these kinds."""
+def _array(value: Any, kinds: str = "biufcSU") -> bool:
+    """Whether NumPy takes a value for an array, with elements of these kinds."""
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(str(error)) from None
-    if array.dtype.kind not in kinds or array.ndim == 0:
-        raise ValueError("no array of these kinds")
-    return value
+    except (ValueError, TypeError, RuntimeError):
+        return False
+    return array.dtype.kind in kinds and array.ndim > 0
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: Any) -> bool:
     return _array(value, "biuf")
+
+
+def _natural(value: int) -> bool:
+    return value >= 0
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, _natural]
 # What NumPy takes for an array of real numbers.
-Numbers = Annotated[Any, AfterValidator(_numbers)]
+Numbers = Annotated[Any, _numbers]
 # How an error says what is allowed, where the annotation itself does not.
 WORDS = {
     "Seed": "a whole number >= 0",
@@ -152,81 +144,58 @@ def check_fields(instance: Any) -> None:
 
 
 def _check(owner: Any, argument: str, value: Any, label: str) -> None:
-    known = _adapters(owner).get(argument)
-    if known is None:
-        return
-    adapter, allowed = known
-    try:
-        adapter.validate_python(value)
-    except ValidationError:
-        raise Error(f"{label} is {shown(value)}; allowed: {allowed}") from None
+    known = _hints(owner).get(argument)
+    if known is not None and not _fits(value, known[0]):
+        raise Error(f"{label} is {shown(value)}; allowed: {known[1]}")
 
 
 def shown(value: Any) -> str:
     """A value in a few words, on one line."""
-    if isinstance(value, (Tensor, np.ndarray)) and value.ndim:
+    if hasattr(value, "dtype") and getattr(value, "ndim", False):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     return " ".join(reprlib.repr(value).split())
 
 
 @functools.cache
-def _adapters(owner: Any) -> dict[str, tuple[TypeAdapter[Any], str]]:
-    """For each argument what checks it, and what an error says is allowed."""
-    hints = typing.get_type_hints(owner, include_extras=True)
+def _hints(owner: Any) -> dict[str, tuple[Any, str]]:
+    """For each argument its type, and what an error says is allowed."""
     texts = owner.__annotations__
     if inspect.isclass(owner):
         texts = {field.name: field.type for field in fields(typing.cast(Any, owner))}
-    config = ConfigDict(strict=True)
-    adapters = {}
-    for name, hint in hints.items():
-        if (
-            name not in texts
-            or name == "return"
-            or hint is Any
-            or get_origin(hint) is typing.Unpack
-        ):
-            continue
-        text = str(texts[name])
-        adapter: TypeAdapter[Any] = TypeAdapter(_loosened(hint), config=config)
-        adapters[name] = adapter, " | ".join(WORDS.get(word, word) for word in text.split(" | "))
-    return adapters
+    hints = {}
+    for name, hint in typing.get_type_hints(owner, include_extras=True).items():
+        if name in texts and name != "return" and get_origin(hint) is not typing.Unpack:
+            words = str(texts[name]).split(" | ")
+            hints[name] = hint, " | ".join(WORDS.get(word, word) for word in words)
+    return hints
 
 
-def _loosened(hint: Any) -> Any:
-    """An annotation that takes NumPy's numbers for Python's, and arrays for sequences."""
-    if hint == ArrayLike:
-        return Annotated[Any, AfterValidator(_array)]
-    if hint in (int, float, bool, str):
-        return Annotated[hint, BeforeValidator(_plain)]
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type, with NumPy's numbers for Python's, and arrays for sequences."""
     origin, parts = get_origin(hint), get_args(hint)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if hint is Any:
+        return True
+    if hint == ArrayLike:
+        return _array(value)
     if origin in (Union, UnionType):
-        return Union[tuple(_loosened(part) for part in parts)]  # noqa: UP007
+        return any(_fits(value, part) for part in parts)
     if origin is Annotated:
-        return Annotated[(_loosened(parts[0]), *parts[1:])]
-    if origin is type:
-        return _instance(type)  # of which class is said where it is made
-    if origin in (os.PathLike, Callable):
-        return _instance(origin)
-    if origin is None or not parts:
-        return _instance(hint) if inspect.isclass(hint) and hint not in (Any, NoneType) else hint
-    loosened = hint.__origin__[tuple(part if part is ... else _loosened(part) for part in parts)]
-    return Annotated[loosened, BeforeValidator(_listed)] if origin is Sequence else loosened
-
-
-def _instance(kind: Any) -> Any:
-    """What pydantic would otherwise look into, where it is a dataclass."""
-
-    def check(value: Any) -> Any:
-        if not (callable(value) if kind is Callable else isinstance(value, kind)):
-            raise ValueError(f"no {kind.__name__}")
-        return value
-
-    return Annotated[Any, AfterValidator(check)]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, np.ndarray) and value.ndim else value
+        return _fits(value, parts[0]) and all(check(value) for check in parts[1:])
+    if hint in (int, float):
+        kinds = (int, float) if hint is float else int
+        return isinstance(value, kinds) and not isinstance(value, bool)
+    if origin is Callable:
+        return callable(value)
+    if origin is Sequence and isinstance(value, np.ndarray) and value.ndim:
+        value = list(value)
+    if not isinstance(value, origin or hint) or (origin is Sequence and isinstance(value, str)):
+        return False  # of which class a type is, is said where it is made
+    if isinstance(value, Mapping) and parts:
+        return all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
+    if origin is tuple and parts[1:] != (...,):
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    if isinstance(value, (list, tuple, Sequence)) and parts:
+        return all(_fits(each, parts[0]) for each in value)
+    return True

@@ -66,27 +66,6 @@ def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys() -> None:
     assert torch.equal(randomness.bits(keys, 4)[1], randomness.bits(torch.tensor(6), 4))
 
 
-@pytest.mark.parametrize("p", [0.25, 0.5])
-def test_dropout_keeps_the_right_share_and_scales_it(p: float) -> None:
-    x = torch.ones(4, 50, 200)
-    with randomness.masks(torch.arange(4)):
-        y = randomness.dropout(x, p)
-    kept = y != 0
-    assert torch.allclose(y[kept], torch.tensor(1 / (1 - p)))
-    assert abs(float(kept.float().mean()) - (1 - p)) < 5 * math.sqrt(p * (1 - p) / y.numel())
-
-
-def test_dropout_masks_are_shared_by_a_clients_configurations_only() -> None:
-    x = torch.ones(6, 8, 5)
-    with randomness.masks(torch.tensor([1, 2])):
-        first, second = randomness.dropout(x, 0.5), randomness.dropout(x, 0.5)
-    assert torch.equal(first[0], first[2]) and torch.equal(first[3], first[5])
-    assert not torch.equal(first[0], first[3])
-    assert not torch.equal(first, second)
-    with randomness.masks(torch.tensor(2)):
-        assert torch.equal(randomness.dropout(x[0], 0.5), first[3])
-
-
 def test_dropout_outside_a_round_is_torchs() -> None:
     torch.manual_seed(0)
     ours = randomness.dropout(torch.ones(100), 0.3)

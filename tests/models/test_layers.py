@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedlib import randomness
 from fedlib.errors import Error
 from fedlib.models import convolution, layers
+from tests.models.oracles import put
 
 # (R, G): one row; one configuration on several clients; several configurations on several clients;
 # and several configurations on one client.
@@ -39,13 +40,6 @@ def row_parameters(
         for part, (name, shape) in zip(parts, shapes.items(), strict=True)
     }
     return named, [flat]
-
-
-def put(module: nn.Module, named: dict[str, Tensor]) -> None:
-    """Replace parameters in place, as the engine does."""
-    for name, value in named.items():
-        owner, _, leaf = name.rpartition(".")
-        module.get_submodule(owner)._parameters[leaf] = value  # type: ignore[assignment]
 
 
 def loop(oracle: Oracle, named: dict[str, Tensor], rows: int, x: Tensor) -> Tensor:
