@@ -111,7 +111,7 @@ def shown(id: str, claims: pd.DataFrame, figures: Path) -> dict[str, Any]:
     return about | {
         "name": f"{name.split('_')[0].title()} {name.split('_')[1]}",
         "anchor": anchor,
-        "table": "".join(parts).replace("T_fedlib", f"T_{anchor}"),
+        "table": "".join(parts),
         "notebooks": dict.fromkeys(draw.entry(id).notebooks.values()),
         "claims": own.drop(columns=["source", "where"]).to_dict("records"),
         "badges": counted(own),

@@ -85,7 +85,8 @@ def save(
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
         # A comparison says at its cells how the runs depart from the paper's.
-        text = " ".join(filter(None, (caption, "" if "note" in data else about["note"], corner)))
+        said = (caption.rstrip("."), "" if "note" in data else about["note"], corner)
+        text = ". ".join(filter(None, said)) + "."
         files["html"] = drawn(data, caption=text).to_html(doctype_html=True).encode()
     else:
         files["png"] = _saved[figure] = render(figure, corner)

@@ -86,7 +86,7 @@ NAMES = {
     **{"cifar100_resnet50": "CIFAR-100, ResNet-50", "ag_news": "AG News", "dbpedia": "DBpedia"},
     **{"mse_x1000": "MSE × 1000", "last_accuracy": "accuracy", "last_recall_at_5": "recall at 5"},
     **{"avg": "average", "std": "spread", "worst30": "worst 30 %", "reported": "accuracy"},
-    **{"client_lr": "client rate", "server_lr": "server rate", "tau": "τ"},
+    **{"Delta-SGD": "Δ-SGD", "client_lr": "client rate", "server_lr": "server rate", "tau": "τ"},
 }
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"

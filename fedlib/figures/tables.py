@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -11,24 +12,33 @@ from pandas.io.formats.style import Styler
 
 from fedlib.arguments import checked
 from fedlib.errors import Error
+from fedlib.figures import style
 
 COMPARED = ("task", "method", "printed", "ours")
-CELLS = "Each cell: ours ± standard deviation over the seeds; below it the printed number."
+CELLS = (
+    "Each cell: ours ± standard deviation over the seeds; in grey the printed number. Bold: the "
+    "best of a column."
+)
+ABOUT = ("seeds", "rounds", "data", "preset")  # said once where all rows have the same
+SMALLER = ("mse_x1000", "std")  # metrics of which little is good
 
 
 @checked
 def table(
-    frame: pd.DataFrame, *, caption: str = "", footnotes: Sequence[str] = ("note", "unclear")
+    frame: pd.DataFrame,
+    *,
+    caption: str = "",
+    footnotes: Sequence[str] = ("note", "unclear"),
+    digits: int = 2,
 ) -> Styler:
     """A frame as a compact HTML table: numbers right-aligned, missing ones as a dash.
 
-    Floats have two digits after the point.
-
     Args:
         frame: as it should be shown.
-        caption: above the table.
-        footnotes: columns whose texts are said once, under the caption, each with a number; a
+        caption: below the table.
+        footnotes: columns whose texts are said once, after the caption, each with a number; a
             column of numbers takes their place.
+        digits: of floats, after the point.
 
     Returns:
         a pandas Styler; a notebook shows it, ``.to_html()`` gives text that is the same for the
@@ -43,11 +53,12 @@ def table(
     frame, said = _with_footnotes(frame.reset_index(drop=True), footnotes)
     lines = [escape(caption), *(f"<sup>{n}</sup> {escape(text)}" for n, text in enumerate(said, 1))]
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
-    styler = frame.style.hide(axis="index").set_uuid("fedlib").set_caption("<br>".join(lines))
-    styler = styler.format(dict.fromkeys(floats, "{:.2f}".format), na_rep="–", escape="html")
-    numbers = [n for n in frame.columns if pd.api.types.is_numeric_dtype(frame[n])]
-    styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
-    return _compact(styler)
+    numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
+    styler = _compact(frame.style.hide(axis="index"), "<br>".join(lines))
+    styler = styler.format(
+        dict.fromkeys(floats, f"{{:.{digits}f}}".format), na_rep="–", escape="html"
+    )
+    return styler.set_properties(subset=numbers, **{"text-align": "right"})
 
 
 @checked
@@ -59,12 +70,12 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
             ``column`` and ``metric`` (of the printed table), ``ours_std``, ``note`` (how ours
             departs) and ``unclear`` (of the printed number) are shown if they are there, other
             columns are not.
-        caption: above the table.
+        caption: below the table.
 
     Returns:
-        a pandas Styler: a row a method, a column for each task, printed column and metric. What
-        departs from the paper is said once, with a number at the task or the cell; how unclear
-        printed numbers were read is folded away.
+        a pandas Styler: a row a method, a column for each task, printed column and metric; the best
+        number of each is bold, ours and the printed one. What departs from the paper is said once,
+        with a number at the task or the cell; how unclear printed numbers were read is folded away.
 
     Raises:
         Error: a column is missing, or there are no rows.
@@ -88,8 +99,8 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     if read:
         how = "<br>".join(_listed(read))
         text += f"<details><summary>How unclear printed numbers were read</summary>{how}</details>"
-    styler = shown.style.set_uuid("fedlib").set_caption(text).format(na_rep="–")
-    return _compact(styler.set_properties(**{"white-space": "nowrap"}))
+    styler = _compact(shown.style, text).format(na_rep="–")
+    return styler.set_properties(**{"white-space": "nowrap"})
 
 
 def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
@@ -100,20 +111,32 @@ def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
         every = _shared(of_task["note"])
-        head = escape(str(task)) + _raised(_marks(["; ".join(every)], said))
+        head = escape(style.name(str(task))) + _raised(_marks(["; ".join(every)], said))
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in every]
-            below = [escape(str(column)), escape(str(metric))]
+            worse = " (lower is better)" if metric in SMALLER else ""
+            below = [escape(str(column)), escape(style.name(str(metric)) + worse)]
             below[lowest] += _raised(_marks(alike, said))
+            best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]
             cells[head, *below] = {
-                escape(str(row["method"])): _cell(row, [*every, *alike], said, read)
+                _method(row["method"]): _cell(row, [*every, *alike], said, read, best)
                 for row in part.to_dict("records")
             }
-    shown = pd.DataFrame(cells, index=pd.unique(frame["method"].map(str).map(escape)))
+    shown = pd.DataFrame(cells, index=pd.unique(frame["method"].map(_method)))
     for level in reversed(range(3)):
         if shown.columns.nlevels > 1 and len(shown.columns.unique(level)) == 1:
             shown.columns = shown.columns.droplevel(level)
     return shown, said, read
+
+
+def _method(label: object) -> str:
+    return escape(style.name(str(label)))
+
+
+def _best(numbers: pd.Series, smaller: bool) -> float:
+    """The best of several numbers; NaN of one alone."""
+    known = pd.to_numeric(numbers).dropna()
+    return float("nan") if len(known) < 2 else float(known.min() if smaller else known.max())
 
 
 def _listed(marks: Mapping[str, str]) -> list[str]:
@@ -123,16 +146,23 @@ def _listed(marks: Mapping[str, str]) -> list[str]:
 @checked
 def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     """A frame as :func:`comparison` if it holds ours and printed numbers by method, else as
-    :func:`table`.
+    :func:`table` with one digit; what all its rows share stands in the caption.
 
     Example:
         >>> import pandas as pd
         >>> from fedlib import figures
-        >>> "0.50" in figures.drawn(pd.DataFrame({"accuracy": [0.5]})).to_html()
+        >>> "0.5" in figures.drawn(pd.DataFrame({"accuracy": [0.5]})).to_html()
         True
     """
-    compared = set(COMPARED) <= set(frame) and not frame.empty
-    return comparison(frame, caption=caption) if compared else table(frame, caption=caption)
+    if set(COMPARED) <= set(frame) and not frame.empty:
+        return comparison(frame, caption=caption)
+    said = [caption]
+    for name in (name for name in ABOUT if name in frame and frame[name].nunique() == 1):
+        said.append(f"{name.capitalize()}: {frame[name].iloc[0]}.")
+        frame = frame.drop(columns=name)
+    words = [name for name in ("task", "method", "algorithm") if name in frame]
+    frame = frame.assign(**{name: frame[name].map(style.name) for name in words})
+    return table(frame, caption=" ".join(said), digits=1)
 
 
 def _clauses(note: str) -> list[str]:
@@ -163,24 +193,43 @@ def _letters(number: int) -> str:
 
 
 def _cell(
-    row: Mapping[str, Any], known: Sequence[str], said: dict[str, str], read: dict[str, str]
+    row: Mapping[str, Any],
+    known: Sequence[str],
+    said: dict[str, str],
+    read: dict[str, str],
+    best: Sequence[float],
 ) -> str:
     """Ours with its spread and marks of what is not known already, below it the printed number."""
-    ours = "–" if pd.isna(row["ours"]) else f"{row['ours']:.1f}"
+    ours, printed = (
+        "–" if pd.isna(value) else f"<b>{value:.1f}</b>" if value == top else f"{value:.1f}"
+        for value, top in zip((row["ours"], row["printed"]), best, strict=True)
+    )
     spread = row.get("ours_std", float("nan"))
     spread = "" if pd.isna(spread) else f" ± {spread:.1f}"
     particular = [text for text in _clauses(row["note"]) if text not in known]
-    raised = _raised([*_marks(particular, said), *_marks([row["unclear"]], read, _letters)])
-    printed = "–" if pd.isna(row["printed"]) else f"{row['printed']:g}"
-    return f"{ours}{spread}{raised}<br><span style='color: #777'>{printed}</span>"
+    ours += spread + _raised(_marks(particular, said))
+    printed += _raised(_marks([row["unclear"]], read, _letters))
+    return f"{ours}<br><span style='color: #777'>{printed}</span>"
 
 
-def _compact(styler: Styler) -> Styler:
+def _compact(styler: Styler, caption: str) -> Styler:
+    """The house's look, under an id of the table's own: styles of one must not reach another."""
+    content = caption + styler.data.to_csv()  # type: ignore[attr-defined]
+    styler = styler.set_uuid(hashlib.sha256(content.encode()).hexdigest()[:10])
+    # A negative margin keeps a caption of fixed width from stretching a narrow table.
+    wide = "width: 46rem; max-width: 92vw; margin-right: -46rem"
+    styler = styler.set_caption(f"<div style='{wide}'>{caption}</div>" if caption else "")
+    rule = "1px solid #888"
     return styler.set_table_styles(
         [
-            {"selector": "caption", "props": "text-align: left; padding: 0.4em 0; font-size: 90%"},
-            {"selector": "th", "props": "text-align: left; border-bottom: 1px solid #888"},
-            {"selector": "td, th", "props": "padding: 0.15em 0.4em; font-size: 85%"},
+            {"selector": "", "props": "font-family: sans-serif; border-collapse: collapse"},
+            {
+                "selector": "caption",
+                "props": "caption-side: bottom; text-align: left; padding: 0.6em 0",
+            },
+            {"selector": "caption", "props": "font-size: 85%"},
+            {"selector": "th", "props": f"text-align: left; border-bottom: {rule}"},
+            {"selector": "td, th", "props": "padding: 0.2em 0.5em; font-size: 85%"},
         ]
     )
 

@@ -7,50 +7,66 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.figures import style
+from fedlib.reproduction.compare import TOLERANCE
 from fedlib.reproduction.metrics import METRICS
 
 TITLES = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
-LABELLED = 3  # of the numbers that do not agree, those furthest from the printed ones
+# The kinds of runs, in the order in which they are drawn: colour and size of a dot.
+KINDS = {
+    "small problem on stand-in data: not comparable": ("#C9C2AC", 1.5),
+    "real data, fewer rounds or clients or a smaller network": ("#56B4E9", 2.5),
+    "the paper's settings": ("#D55E00", 3.5),
+}
+LABELLED = 2  # of the numbers that do not agree, those furthest from the printed ones
 
 
 def paper_against_ours(frame: pd.DataFrame) -> Figure:
-    """Ours over the printed numbers, those in percent.
+    """Ours over the printed numbers, those in percent, in the colours of :data:`KINDS`.
 
-    Full markers: numbers that are compared with the paper (``fair``); of those that do not agree
-    the three furthest from it are named. Grey rings: other settings, rounds or data.
+    Of the numbers at the paper's settings that do not agree the two furthest off are named.
 
     Args:
         frame: from :func:`fedlib.reproduction.compare.compare`.
     """
     percent = frame["metric"].map(lambda name: METRICS[name].factor == 100)
     shown = frame[percent & frame["ours"].notna() & frame["printed"].notna()]
-    with style.context():
-        figure = Figure(figsize=(7, 6.6), layout="constrained")
-        for ax, (paper, title) in zip(figure.subplots(2, 2).flat, TITLES.items(), strict=True):
+    with style.panels(1, len(TITLES), (8.5, 2.9), sharey=True) as (figure, panels):
+        for ax, (paper, title) in zip(panels, TITLES.items(), strict=True):
             _panel(ax, shown[shown["paper"] == paper], title)
-        figure.supxlabel("printed (%)")
-        figure.supylabel("ours (%)")
+        panels[0].set_ylabel("ours (%)")
+        handles = panels[-1].get_lines()[-len(KINDS) :]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(KINDS))
     return figure
 
 
 def _panel(ax: Axes, part: pd.DataFrame, title: str) -> None:
     fair = part[part["fair"]]
-    ax.plot([0, 100], [0, 100], color="0.8", linewidth=1)
-    other = part[~part["fair"]]
-    ax.plot(other["printed"], other["ours"], "o", color="0.7", markerfacecolor="none", markersize=3)
-    for row in fair.itertuples():
-        look = style.look(str(row.algorithm))
-        ax.plot([row.printed], [row.ours], look.marker, color=look.color)  # type: ignore[list-item]
+    ax.fill_between(
+        [0, 100], [-TOLERANCE, 100 - TOLERANCE], [TOLERANCE, 100 + TOLERANCE], color="0.9"
+    )
+    ax.plot([0, 100], [0, 100], color="0.6", linewidth=0.6)
+    small = (part["data"] == "stand-in") | (part["preset"] == "quick")
+    groups = (part[small & ~part["fair"]], part[~small & ~part["fair"]], fair)
+    for (kind, (color, size)), group in zip(KINDS.items(), groups, strict=True):
+        ax.plot(group["printed"], group["ours"], "o", color=color, markersize=size, label=kind)
     apart = fair[~fair["agrees"]]
     furthest = apart["difference"].abs().nlargest(LABELLED).index
-    for row in apart.loc[furthest].itertuples():
-        name = ", ".join(filter(None, (str(row.row), str(row.column), str(row.metric))))
-        ax.annotate(
-            name,
+    for place, row in enumerate(apart.loc[furthest].itertuples()):
+        name = ", ".join(filter(None, (style.name(str(row.row)), str(row.column))))
+        left = float(row.printed) > 50  # type: ignore[arg-type]
+        text = ax.annotate(
+            f"{name}: {row.ours:.0f}",
             (row.printed, row.ours),  # type: ignore[arg-type]
-            (6, -10),
+            (-3 if left else 3, -6 if place else 6),
             textcoords="offset points",
-            fontsize=6,
+            ha="right" if left else "left",
+            va="center",
+            fontsize=5.5,
         )
-    counted = f"{len(fair)} compared, {int(fair['agrees'].sum())} agree"
-    ax.set(xlim=(0, 100), ylim=(0, 100), aspect="equal", title=f"{title}: {counted}")
+        text.set_in_layout(False)
+    agree = int(fair["agrees"].sum())
+    told = f"{agree} of {len(fair)} comparable agree" if len(fair) else "no number is comparable"
+    style.titled(ax, title, told)
+    ticks = (0, 50, 100)
+    ax.set(xlim=(-2, 102), ylim=(-2, 102), aspect="equal", xlabel="printed (%)")
+    ax.set(xticks=ticks, yticks=ticks)

@@ -37,7 +37,7 @@ def shown():
 
 def test_methods_are_rows_and_tasks_with_their_columns_stand_beside_each_other(shown):
     tasks, columns, *rows = shown[1]
-    assert [task.split("|")[0] for task in tasks if task.strip("\xa0")] == ["mnist", "cifar"]
+    assert [task.split("|")[0] for task in tasks if task.strip("\xa0")] == ["MNIST", "cifar"]
     heads = [head.split("|")[0] for head in columns if head.strip("\xa0")]
     assert heads == ["alpha 1", "alpha 0.1", "alpha 1"]
     assert [row[0] for row in rows] == ["SGD", "Adam"]
@@ -45,15 +45,15 @@ def test_methods_are_rows_and_tasks_with_their_columns_stand_beside_each_other(s
 
 def test_a_cell_has_ours_with_its_spread_over_the_printed_number(shown):
     sgd, adam = shown[1][2:]
-    assert sgd[1] == "76.0 ± 1.1|98.3" and sgd[3] == "88.1|87.7"  # one seed has no spread
-    assert adam[2] == "–|b|–" and adam[3] == "–"  # run without a number, and not run
+    assert sgd[1] == "76.0| ± 1.1|98.3" and sgd[3] == "88.1|87.7"  # one seed has no spread
+    assert adam[2] == "–|–|b" and adam[3] == "–"  # run without a number, and not run
 
 
 def test_a_caveat_is_said_once_where_it_belongs(shown):
     """Of all cells of a task at the task, of all of a column there, else at the cell."""
     html, _ = shown
     assert html.count("quick preset") == 2  # of mnist, and with its other note of cifar
-    assert "mnist<sup>1</sup>" in html and "<sup>1</sup> quick preset<br>" in html
+    assert "MNIST<sup>1</sup>" in html and "<sup>1</sup> quick preset<br>" in html
     assert "alpha 1<sup>2</sup>" in html and "<sup>2</sup> 40 of 500 rounds<br>" in html
     assert "<sup>3</sup> quick preset; untuned" in html and "cifar<sup>3</sup>" in html
     assert "Cap &amp; co." in html and "<sup>a</sup> read &lt;it&gt;" in html
@@ -63,7 +63,27 @@ def test_a_caveat_is_said_once_where_it_belongs(shown):
 def test_only_frames_of_printed_numbers_by_method_are_laid_out_so():
     assert figures.drawn(LONG).to_html() == figures.comparison(LONG).to_html()
     plain = LONG.drop(columns="method")
-    assert figures.drawn(plain).to_html() == figures.table(plain).to_html()
+    text = figures.drawn(plain.assign(seeds=3)).to_html()
+    assert "Seeds: 3." in text and ">seeds<" not in text and "76.0" in text and "76.04" not in text
+
+
+def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
+    html = figures.comparison(LONG.assign(metric="avg")).to_html()
+    assert "<b>76.0</b>" in html and "<b>98.3</b>" in html and html.count("<b>") == 2
+    both = pd.concat([LONG.assign(metric="avg"), LONG.assign(metric="mse_x1000")])
+    html = figures.comparison(both).to_html()
+    assert "<b>68.6</b>" in html and "MSE × 1000 (lower is better)" in html
+
+
+def test_styles_of_one_table_do_not_reach_another():
+    """Tables in one notebook: each has an id of its own, the same for the same table."""
+    frames = [LONG[["task", "printed"]], LONG[["printed", "task"]]]
+    ids = [BeautifulSoup(figures.table(f).to_html(), "html.parser").table["id"] for f in frames]
+    again = BeautifulSoup(figures.table(frames[0]).to_html(), "html.parser").table["id"]
+    other = BeautifulSoup(figures.table(frames[0], caption="x").to_html(), "html.parser").table[
+        "id"
+    ]
+    assert len({*ids, other}) == 3 and again == ids[0]
 
 
 def test_a_frame_that_holds_no_comparison_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,26 +11,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import shared_legend
+from fedlib.figures.curves import label_ends
+from fedlib.figures.scale import scale, small
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.fairness import best_fedprox
 from fedlib.results.reading import hyperparameter
 
+# The curves are drawn for what comes after this share of the rounds.
+LATE = 0.05
 # Test metrics: mean error, and standard deviation of the clients' accuracies: around the mean of
 # all examples, weighted by them, or with the clients alike.
 WEIGHTED = ("accuracy", "accuracy_std_weighted")
 ALIKE = ("accuracy_unweighted", "accuracy_std")
-# Where the label of a point stands.
-_SIDES: tuple[dict[str, Any], ...] = (
-    {"xytext": (4, 4), "ha": "left"},
-    {"xytext": (4, -9), "ha": "left"},
-    {"xytext": (-4, -9), "ha": "right"},
-)
 
 
 def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
@@ -92,20 +90,24 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
     curves = _curves(adafedadam)
     table = tradeoff(histories)
-    with style.panels(1, 3, (5.5, 2.7)) as (figure, (left, middle, right)):
+    runs, whole = list(histories), all(h.config.task["preset"] == "paper" for h in histories)
+    with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):
         colors = _colors(curves["setting"].unique())
-        for alpha, part in curves.groupby("setting"):
-            for ax, name in ((left, "error"), (middle, "rsd")):
-                ax.plot(part["round"], part[name], color=colors[alpha], label=f"α = {alpha:g}")
-        left.set(xlabel="round", ylabel="mean test error (%)", title="error", yscale="log")
-        ticks = [tick for tick in (2, 5, 10, 20, 50, 100) if tick >= curves["error"].min()]
-        left.set_yticks(ticks, [str(tick) for tick in ticks])
-        left.set_yticks([], minor=True)
-        middle.set(xlabel="round", ylabel="RSD of the clients' errors", title="RSD")
-        full = all(history.config.task["preset"] == "paper" for history in histories)
-        _front(right, table, colors, full)
-        printed = Line2D([], [], label="printed (Table 5)", **_hollow("0.4", "o"))
-        shared_legend(figure, *([printed] if full else []))
+        titles = {"error": "mean error", "rsd": "relative spread (RSD)"}
+        for ax, (name, title) in zip(axes, titles.items(), strict=False):
+            for alpha, part in curves.groupby("setting"):
+                label = f"α = {alpha:g}"
+                ax.plot(part["round"], part[name], color=colors[alpha], label=label)
+            late = curves.loc[curves["round"] > LATE * curves["round"].max(), name]
+            ax.set(xlabel="round", xlim=(0, curves["round"].max()), ylim=_around(late))
+            ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+            style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(runs))
+            label_ends(ax, alike=0.0, numbers=False)
+        axes[0].set_ylabel("mean test error (%)")
+        axes[1].set_ylabel("RSD of the clients' errors")
+        _front(axes[2], table, colors, whole)
+        told = "shaded: dominated by AdaFedAdam; line: from ours to the printed point (hollow)"
+        style.titled(axes[2], "trade-off", told if whole else told[:31], small=small(runs))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
     first = ["panel", "algorithm", "setting", "round"]
@@ -144,38 +146,41 @@ def _colors(alphas: Sequence[float]) -> dict[float, tuple[float, float, float, f
     return {alpha: tuple(shade) for alpha, shade in zip(sorted(alphas), shades, strict=True)}
 
 
-def _hollow(color: str, marker: str) -> dict[str, Any]:
-    """How a printed point is drawn."""
-    return {"color": color, "marker": marker, "markerfacecolor": "white", "linestyle": ""}
+def _around(values: pd.Series) -> tuple[float, float]:
+    """Limits of an axis that shows some values."""
+    room = 0.05 * (values.max() - values.min())
+    return values.min() - room, values.quantile(0.99) + room
 
 
 def _front(
     ax: Axes,
     table: pd.DataFrame,
     colors: dict[float, tuple[float, float, float, float]],
-    full: bool,
+    whole: bool,
 ) -> None:
     """AdaFedAdam's points and what they dominate (shaded), and the other algorithms; at the paper's
-    scale also what is printed.
+    scale a thin line from each to what is printed.
     """
     ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
-    ax.plot(ours["error"], ours["rsd"], color=style.look("adafedadam").color, zorder=1)
-    for row in ours.to_dict("records"):
-        ax.plot(row["error"], row["rsd"], "*", color=colors[row["setting"]], markersize=7)
-    for name, part in table[table["algorithm"] != "adafedadam"].groupby("algorithm", sort=False):
-        look = style.look(str(name))
-        ax.plot(part["error"], part["rsd"], label=look.label, **look.line())
-        # The points of several q lie close together: their labels stand around them.
-        for side, row in zip(
-            _SIDES, part.dropna(subset="setting").to_dict("records"), strict=False
-        ):
-            place: dict[str, Any] = {**side, "textcoords": "offset points", "fontsize": 6}
-            ax.annotate(f"q={row['setting']:g}", (row["error"], row["rsd"]), **place)
-    for row in table.dropna(subset="printed_error").to_dict("records") if full else ():
-        look = style.look(row["algorithm"])
-        hollow = _hollow(look.color, look.marker)
-        ax.plot(row["printed_error"], row["printed_rsd"], zorder=0.5, **hollow)
-    ax.margins(0.12)
+    ax.plot(ours["error"], ours["rsd"], color=style.look("adafedadam").color, lw=0.6, zorder=1)
+    by_error = ours.sort_values("error")["setting"].tolist()
+    for row in table.to_dict("records"):
+        look, point = style.look(row["algorithm"]), (row["error"], row["rsd"])
+        color = colors.get(row["setting"], look.color) if look.marker == "*" else look.color
+        ax.plot(*point, look.marker, color=color, markersize=7 if look.marker == "*" else 4)
+        if whole and not math.isnan(row["printed_error"]):
+            theirs = (row["printed_error"], row["printed_rsd"])
+            ax.plot(*zip(point, theirs, strict=True), color=look.color, linewidth=0.5, zorder=0.5)
+            ax.plot(*theirs, look.marker, color=look.color, markerfacecolor="white", zorder=0.6)
+        setting = {"adafedadam": "α", "qfedavg": "q"}.get(row["algorithm"])
+        name = f"{setting} = {row['setting']:g}" if setting else look.label
+        name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name
+        # AdaFedAdam's points lie close together: their names stand left and right in turn.
+        left = setting == "α" and by_error.index(row["setting"]) % 2 == 0
+        below = {"FedProx": -8, "q-FedAvg, q = 1": 4}.get(name, -2)
+        side: dict[str, Any] = {"ha": "right" if left else "left", "fontsize": 5.5, "color": color}
+        ax.annotate(name, point, (-5 if left else 5, below), textcoords="offset points", **side)
+    ax.margins(0.16)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd of those with at most this error.
     ordered = ours.sort_values("error")
@@ -183,4 +188,4 @@ def _front(
     x = np.append(ordered["error"].to_numpy(), high)
     ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="C0", alpha=0.12, lw=0)
     ax.set(xlim=(low, high), ylim=(bottom, top))
-    ax.set(xlabel="mean test error (%)", ylabel="RSD of the clients' errors", title="trade-off")
+    ax.set(xlabel="mean test error (%)", ylabel="RSD of the clients' errors")

@@ -22,7 +22,12 @@ _PRINTED = (
         *("Table 1", "table", ", with step sizes tuned for CIFAR-10, ResNet-18 and alpha 0.1 only"),
         " Many printed cells are damaged in the text; see unclear.",
     ),
-    ("Table 2a", "table", " on text, with the step sizes tuned for CIFAR-10", ""),
+    (
+        "Table 2a",
+        "table",
+        " on text, with the step sizes tuned for CIFAR-10",
+        " Guessing is right in 25.0 on AG News and in 7.1 on DBpedia.",
+    ),
     (
         *("Table 2b", "fedprox", " with FedProx' loss, alpha 0.01"),
         " Its mu is not printed; 0.01 is that of the authors' commands.",

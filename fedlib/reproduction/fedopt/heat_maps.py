@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
+from matplotlib.patches import Rectangle
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import figure_of, plain_log_ticks
+from fedlib.figures.curves import plain_log_ticks
 from fedlib.figures.heat_map import draw_cells
+from fedlib.figures.scale import scale
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
 
-# Up to so many cells a map has its numbers written into them.
-WITH_NUMBERS = 24
 AXES = ["server_lr", "client_lr"]
+# The colours tell points of percent apart down to so many below the best, errors up to its double.
+POINTS, DOUBLE = 15.0, 2.0
+# Of a figure, in inches; of a number's four letters, in ems; the smallest that can be read.
+WIDTH, FOUR, LEAST = 7.5, 2.6, 3.8
 
 
 def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
-    """The drawing of one task's heat maps, a column per algorithm, all on one scale.
+    """The drawing of one task's heat maps, a panel per algorithm, all on one scale.
 
-    Above is the printed metric, as in the paper; below the test loss, which the paper does not
-    show, unless the metric is the loss (the autoencoder's error). Bright is good in both; means
-    over the seeds. Hatched, and without a colour, is what diverged or left the test loss above the
-    untrained model's.
+    They show the printed metric; bright is good, means over the seeds. The scale ends 15 points
+    below the best cell of all (an error's at its double), so that methods which differ by a point
+    can be told apart; each method's best cell is framed. Hatched, and without a colour, is what
+    diverged or left the test loss above the untrained model's.
     """
 
     def draw(histories: Sequence[History]) -> Drawing:
@@ -40,50 +45,48 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         if frame.duplicated(["algorithm", *AXES]).any():
             raise Error("heat maps: several runs for one pair of rates; choose one tau")
         frame["hatched"] = outcomes.useless(frame)
-        columns = (
-            ["performance"] if frame["metric"].iloc[0] == "mse_x1000" else ["performance", "loss"]
-        )
-        spaces = dict(left=0.09, right=0.89, wspace=0.12, hspace=0.12)
-        spaces |= dict(bottom=0.2, top=0.93) if len(columns) == 2 else dict(bottom=0.32, top=0.88)
-        how: dict[str, Any] = {"sharex": True, "sharey": True, "gridspec_kw": spaces}
-        size = (5.5, 3.4 if len(columns) == 2 else 2.1)
-        with style.panels(len(columns), len(shown), size, **how) as (figure, panels):
-            # Placed by hand: the automatic layout of so many panels takes longer than drawing them.
-            figure.set_layout_engine("none")
-            rows = panels.reshape(len(columns), -1)
-            for axes, column in zip(rows, columns, strict=True):
-                _row(axes, frame, shown, column)
-                axes[0].set_ylabel("server rate")
-            for ax, name in zip(rows[0], shown, strict=True):
-                ax.set_title(style.look(name).label, fontsize=8)
-            rows[-1][len(shown) // 2].set_xlabel("client learning rate")
+        smaller = outcomes.smaller_is_better(frame, "performance")
+        useful = frame.loc[~frame["hatched"], "performance"]
+        best = useful.min() if smaller else useful.max()
+        limits = (best, DOUBLE * best) if smaller else (max(useful.min(), best - POINTS), best)
+        with style.panels(1, len(shown), (WIDTH, 2.3), sharey=True) as (figure, panels):
+            for ax, name in zip(panels, shown, strict=True):
+                image = _map(ax, frame[frame["algorithm"] == name], smaller, limits, len(shown))
+                ax.set(xlabel="", ylabel="server rate" if ax is panels[0] else "")
+            clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
+            extend = "neither" if not clipped else "max" if smaller else "min"
+            bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
+            bar.set_label(outcomes.label(frame, "performance"), fontsize=7)
+            if isinstance(image.norm, LogNorm):
+                plain_log_ticks(bar.ax)
+            bar.ax.tick_params(labelsize=6)
+            figure.supxlabel("client learning rate", fontsize=8)
+            figure.suptitle(scale(histories), fontsize=7, color="0.4", x=0.01, ha="left")
         return figure, frame
 
     return draw
 
 
-def _row(axes: np.ndarray, frame: pd.DataFrame, algorithms: Sequence[str], column: str) -> None:
-    """The maps of one column of ``frame``, and their colour bar."""
-    colours = frame.loc[~frame["hatched"], column]
-    limits = (None, None) if colours.empty else (colours.min(), colours.max())
-    for ax, name in zip(axes, algorithms, strict=True):
-        cells = frame[frame["algorithm"] == name].pivot(index=AXES[0], columns=AXES[1])
-        image = draw_cells(
-            ax,
-            cells[column],
-            cells["hatched"].to_numpy(bool),
-            numbers=cells[column].size <= WITH_NUMBERS,
-            smaller=outcomes.smaller_is_better(frame, column),
-            limits=limits,
-        )
-        for text in ax.texts:
-            text.set_fontsize(4.5)
-        ax.tick_params(labelsize=6, length=2)
-        ax.tick_params(axis="x", labelrotation=90)
-        ax.set(xlabel="", ylabel="")
-    figure, place = figure_of(axes[-1]), axes[-1].get_position()
-    bar = figure.colorbar(image, cax=figure.add_axes((0.905, place.y0, 0.015, place.height)))
-    bar.set_label(outcomes.label(frame, column), fontsize=7)
-    if isinstance(image.norm, LogNorm):
-        plain_log_ticks(bar.ax)
-    bar.ax.tick_params(labelsize=6)
+def _map(
+    ax: Axes, part: pd.DataFrame, smaller: bool, limits: tuple[float, float], panels: int
+) -> ScalarMappable:
+    """One algorithm's map, its best cell framed."""
+    cells = part.pivot(index=AXES[0], columns=AXES[1])
+    values, gone = cells["performance"], cells["hatched"].to_numpy(bool)
+    size = 72 * 0.82 * WIDTH / panels / values.shape[1] / FOUR
+    numbers = bool(size >= LEAST)
+    image = draw_cells(ax, values, gone, numbers=numbers, smaller=smaller, limits=limits)
+    for text in ax.texts:
+        text.set_fontsize(min(6.5, size))
+    known = values.to_numpy(float)
+    useful = np.where(gone | ~np.isfinite(known), np.nan, known)
+    title = style.look(str(part["algorithm"].iloc[0])).label
+    if np.isfinite(useful).any():
+        place = np.nanargmin(useful) if smaller else np.nanargmax(useful)
+        row, column = map(int, np.unravel_index(int(place), useful.shape))
+        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor="#D55E00", linewidth=1.5))
+        title += f": {style.short(useful[row, column])}"
+    ax.set_title(title, fontsize=8, fontweight="bold")
+    ax.tick_params(labelsize=6, length=2)
+    ax.tick_params(axis="x", labelrotation=90 if values.shape[1] > 5 else 0)
+    return image

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,14 +16,18 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import shared_legend
+from fedlib.figures.curves import label_ends, shared_legend
+from fedlib.figures.scale import scale, small
 from fedlib.figures.style import readable
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import TASKS
+from fedlib.reproduction.printed import of_task
 
-# Lines that lie on each other stay visible: a factor between neighbours.
+# Bars beside each other stay visible: a factor between neighbours.
 APART = 10**0.06
+# So near to the best a server rate is as good: points of percent, a share of an error.
+POINTS, SHARE = 1.0, 0.05
 
 
 def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
@@ -33,7 +37,7 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
         rule: how the learning rates are chosen for every tau: ``"train_loss"`` (the captions of
             Figures 3 and 13) or ``"test"``, the best afterwards (the text about Figure 13, E.5).
     """
-    by = "train_loss" if rule == "train_loss" else "performance"
+    rules = {"train_loss": "train_loss", "test": "performance"}
 
     def draw(histories: Sequence[History]) -> Drawing:
         frame = outcomes.collect(histories)
@@ -41,54 +45,70 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
         if frame.empty:
             raise Error("performance against tau: no run of an adaptive optimizer")
         chosen = []
-        with _panels(frame) as (figure, panels):
+        with _panels(frame, histories) as (figure, panels):
             for ax, part in panels:
-                lines = outcomes.tuned(part, by, "algorithm", "tau").groupby(
-                    "algorithm", sort=False
-                )
-                for place, (name, line) in enumerate(lines):
-                    look, spread = style.look(str(name)), line.groupby("tau")["performance"]
-                    data = spread.agg(["mean", "std"]).fillna({"std": 0.0})
-                    x = data.index.to_numpy() * APART ** (place - 1)
-                    ax.errorbar(x, data["mean"], data["std"], label=look.label, **look.line())
-                    chosen.append(line)
-                ax.set(xscale="log", xlabel="tau", ylabel=outcomes.label(part, "performance"))
-                ax.set_xticks(sorted(part["tau"].unique())[::2])
+                for by in sorted(rules, key=rule.__eq__):  # the figure's own last
+                    runs = outcomes.tuned(part, rules[by], "algorithm", "tau")
+                    for name, line in runs.groupby("algorithm", sort=False):
+                        look, means = style.look(str(name)), line.groupby("tau")["performance"]
+                        if by != rule:
+                            ax.plot(means.mean(), ":", color=look.color, alpha=0.5, label="_other")
+                            continue
+                        ax.plot(means.mean(), label=look.label, **look.line())
+                        low, high = means.mean() - means.std(), means.mean() + means.std()
+                        ax.fill_between(low.index, low, high, color=look.color, alpha=0.15, lw=0)
+                        chosen.append(line)
+                taus = sorted(part["tau"].unique())
+                ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part, "performance"))
+                ax.set_xticks(taus, [readable(tau) for tau in taus])
+                ax.set_xticks([], minor=True)
                 if outcomes.smaller_is_better(part, "performance"):
                     ax.invert_yaxis()  # above is good in every panel
-            shared_legend(figure)
+                label_ends(ax)
         return figure, pd.concat(chosen, ignore_index=True)
 
     return draw
 
 
 def server_against_client(histories: Sequence[History]) -> Drawing:
-    """Figure 12: the best server rate for every client rate, a panel per task."""
+    """Figure 12: the best server rate for every client rate, a panel per task.
+
+    A bar spans the server rates that are as good as the best, within a point.
+    """
     frame = outcomes.over_seeds(outcomes.collect(histories))
     best = outcomes.best_server_rates(frame)
     if best.empty:
         raise Error("server against client rates: no run lowered the test loss by 10 %")
-    with _panels(frame) as (figure, panels):
+    with _panels(frame, histories) as (figure, panels):
         for ax, part in panels:
             points = best[best["task"] == part["task"].iloc[0]]
+            ax.set(xscale="log", yscale="log", xlabel="client rate", ylabel="best server rate")
             for place, name in enumerate(part["algorithm"].unique()):
                 line = points[points["algorithm"] == name].sort_values("client_lr")
-                look, shift = style.look(name), APART ** (place - 2)
-                ax.plot(
-                    line["client_lr"], line["server_lr"] * shift, label=look.label, **look.line()
-                )
+                look, x = style.look(name), line["client_lr"] * APART ** (place - 2)
+                ax.plot(x, line["server_lr"], look.marker, color=look.color, label=look.label)
+                ax.plot(x, line["server_lr"], color=look.color, linewidth=0.5, alpha=0.5)
+                for at, row in zip(x, line.to_dict("records"), strict=True):
+                    low, high = _as_good(part[part["algorithm"] == name], row)
+                    ax.plot([at, at], [low, high], color=look.color, linewidth=3, alpha=0.3)
             if points.empty:
                 ax.text(0.5, 0.5, "nothing trained", transform=ax.transAxes, ha="center")
-            ax.set(xscale="log", yscale="log", xlabel="client rate", ylabel="best server rate")
-            for limits, axis, name in (
-                (ax.set_xlim, ax.xaxis, "client_lr"),
-                (ax.set_ylim, ax.yaxis, "server_lr"),
-            ):
-                limits(part[name].min() / 2, part[name].max() * 2)
+            for axis, name in ((ax.xaxis, "client_lr"), (ax.yaxis, "server_lr")):
+                axis.set_ticks(sorted(part[name].unique()))
                 axis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
                 axis.set_minor_formatter(NullFormatter())
+                axis.set_ticks([], minor=True)
         shared_legend(figure)
     return figure, best
+
+
+def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, float]:
+    """The smallest and the largest server rate that are as good as the best at its client rate."""
+    same = runs[(runs["client_lr"] == best["client_lr"]) & outcomes.trained(runs)]
+    top = best["performance"]
+    near = SHARE * top if outcomes.smaller_is_better(runs, "performance") else POINTS
+    rates = same.loc[(same["performance"] - top).abs() <= near, "server_lr"]
+    return rates.min(), rates.max()
 
 
 def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
@@ -124,14 +144,18 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
 
 
 @contextmanager
-def _panels(frame: pd.DataFrame) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
+def _panels(
+    frame: pd.DataFrame, histories: Sequence[History]
+) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """A panel per task, at most four in a row, and its part of the frame."""
     groups = list(frame.groupby("task", sort=False))
-    columns = min(4, len(groups))
+    columns = style.columns(len(groups), 4)
     rows = -(-len(groups) // columns)
-    with style.panels(rows, columns, (5.5, 1.0 + 1.4 * rows), len(groups)) as (figure, axes):
+    size = (5.5, 2.9) if len(groups) == 1 else (2.2 * columns, 0.6 + 1.9 * rows)
+    with style.panels(rows, columns, size, len(groups)) as (figure, axes):
         for ax, (task, _) in zip(axes, groups, strict=True):
-            ax.set_title(TASKS[task], fontsize=8)
+            runs = of_task(histories, str(task))
+            style.titled(ax, TASKS[task], scale(runs), small=small(runs))
             ax.tick_params(labelsize=6)
             for axis in (ax.xaxis, ax.yaxis):
                 axis.label.set_size(7)

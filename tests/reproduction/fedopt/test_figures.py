@@ -266,26 +266,29 @@ def images(figure):
 def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     runs = planted(gone=("fedavg", 1.0, 1.0))
     figure, data = heat_maps.grids("fedavg", "fedadam")(runs)
-    shown = images(figure)[:4]  # two rows of two panels; then the colour bars
-    order = [("performance", "fedavg"), ("performance", "fedadam"), ("loss", "fedavg")]
-    for image, (column, algorithm) in zip(shown, order, strict=False):
+    shown = images(figure)[:2]  # then the colour bar
+    for image, ax, algorithm in zip(shown, figure.axes, ("fedavg", "fedadam"), strict=False):
         part = data[data["algorithm"] == algorithm]
-        kept = part.assign(shown=part[column].mask(part["hatched"]))
+        kept = part.assign(shown=part["performance"].mask(part["hatched"]))
         wanted = kept.pivot(index="server_lr", columns="client_lr", values="shown")
         colours = np.ma.filled(image.get_array(), np.nan).reshape(wanted.shape)
         np.testing.assert_array_equal(colours, wanted)
-    hatched = [[p for p in ax.patches if p.get_hatch()] for ax in figure.axes[:4]]
+        (frame,) = [patch for patch in ax.patches if not patch.get_hatch()]
+        best = wanted.to_numpy()[int(frame.get_y()), int(frame.get_x())]
+        assert best == np.nanmax(wanted) and ax.get_title().endswith(f": {style.short(best)}")
+        assert len(ax.texts) == wanted.notna().to_numpy().sum()  # the numbers fit
+    hatched = [[p for p in ax.patches if p.get_hatch()] for ax in figure.axes[:2]]
     # The one that diverged, and the one whose loss rose from 2.0 to 2.6.
-    assert [len(patches) for patches in hatched] == [2, 0, 2, 0]
+    assert [len(patches) for patches in hatched] == [2, 0]
     corner, ax = hatched[0][1], figure.axes[0]
     assert (corner.get_x() + 0.5, corner.get_y() + 0.5) == (ax.get_xticks()[2], ax.get_yticks()[2])
-    # One scale per row; bright is good in both rows.
-    assert shown[0].get_clim() == shown[1].get_clim() and shown[2].get_clim() == (0.5, 1.9)
+    # One scale, which ends at the best and at most 15 points below; bright is good.
+    useful = data.loc[~data["hatched"], "performance"]
+    low, high = shown[0].get_clim()
+    assert shown[1].get_clim() == (low, high) and high == useful.max()
+    assert low == max(useful.min(), high - 15)
     assert sum(shown[0].cmap(1.0)[:3]) > sum(shown[0].cmap(0.0)[:3])
-    assert sum(shown[2].cmap(1.0)[:3]) < sum(shown[2].cmap(0.0)[:3])
-    assert [ax.get_title() for ax in figure.axes[:2]] == ["FedAvg", "FedAdam"]
-    bars = [ax.get_ylabel() for ax in figure.axes[4:]]
-    assert bars == ["test accuracy (%)", "test loss"]
+    assert [ax.get_ylabel() for ax in figure.axes[2:]] == ["test accuracy (%)"]
     assert render(figure, note(runs))[:4] == b"\x89PNG"
 
 
@@ -302,13 +305,11 @@ def test_losses_above_the_start_are_hatched_and_outside_the_colours():
     runs = planted(algorithms=("fedavg",))
     last(runs[0], "test", 1e30)
     figure, data = heat_maps.grids("fedavg")(runs)
-    above, below = figure.axes[:2]
-    assert images(figure)[1].get_clim() == (0.5, 1.9)
+    ax = figure.axes[0]
     assert data["hatched"].tolist() == [True] + [False] * 8
-    for ax in (above, below):
-        assert np.isnan(np.ma.filled(ax.collections[0].get_array(), np.nan).ravel()[0])
-        assert [patch.get_xy() for patch in ax.patches if patch.get_hatch()] == [(0, 0)]
-    assert [text.get_text() for text in below.get_xticklabels()] == ["0.01", "0.1", "1"]
+    assert np.isnan(np.ma.filled(ax.collections[0].get_array(), np.nan).ravel()[0])
+    assert [patch.get_xy() for patch in ax.patches if patch.get_hatch()] == [(0, 0)]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0.01", "0.1", "1"]
 
 
 def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
@@ -369,13 +370,14 @@ def test_tau_figures_choose_the_rates_by_their_own_rule(number, server, level):
     figure, data = draw.entry(f"fedopt/figure_{number}").draw(taus("cifar10", "shakespeare"))
     assert set(data["server_lr"]) == {server}
     panels = [ax for ax in figure.axes if ax.lines]
-    assert [ax.get_title() for ax in panels] == ["CIFAR-10", "Shakespeare"]
+    assert [ax.get_title("left") for ax in panels] == ["CIFAR-10", "Shakespeare"]
     for ax in panels:
-        assert len(ax.lines) == 2 and ax.get_ylabel() == "test accuracy (%)"
-        for line in ax.lines:
-            assert line.get_xdata() == pytest.approx([1e-3, 1e-1], rel=0.2)
+        own = [line for line in ax.lines if line.get_label()[0] != "_"]
+        assert len(own) == 2 and len(ax.lines) == 4 and ax.get_ylabel() == "test accuracy (%)"
+        for line in own:
+            assert line.get_xdata() == pytest.approx([1e-3, 1e-1])
             assert line.get_ydata() == pytest.approx([-100 * (level - 0.3), -100 * (level - 0.1)])
-        assert to_hex(ax.lines[0].get_color()) == style.look("fedadagrad").color.lower()
+        assert to_hex(own[0].get_color()) == style.look("fedadagrad").color.lower()
 
 
 def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
@@ -384,9 +386,11 @@ def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
     best = data.set_index(["algorithm", "client_lr"])["server_lr"]
     assert best["fedadam"].to_dict() == dict.fromkeys(RATES, 0.1)
     assert best["fedavg"].to_dict() == {0.1: 1.0, 1.0: 0.1, 0.01: 1.0}
-    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    every = {line.get_label(): line for line in figure.axes[0].lines}
+    lines = {label: line for label, line in every.items() if label[0] != "_"}
     assert set(lines) == {"FedAdam", "FedAvg"}
-    assert lines["FedAvg"].get_ydata() == pytest.approx([1, 1, 0.1], rel=tuning.APART**2 - 1)
+    assert lines["FedAvg"].get_ydata() == pytest.approx([1, 1, 0.1])
+    assert lines["FedAvg"].get_xdata() == pytest.approx(RATES, rel=tuning.APART**2 - 1)
     # At 0.01 FedAvg's best loss is 1.2; with 1.9 instead the point goes.
     runs = planted()
     for run in runs:
@@ -399,6 +403,21 @@ def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
     assert "nothing trained" in {text.get_text() for text in figure.axes[0].texts}
     with pytest.raises(fedlib.Error, match="lowered the test loss"):
         figure_12(nothing)
+
+
+def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
+    """A plateau has no best server rate: a bar spans what lies within a point, where it trained."""
+    runs = [
+        made("cifar10", "fedavg", test, score=score, client_lr=1.0, server_lr=server)
+        for server, score, test in (
+            *((0.01, 0.40, (2.0, 1.0)), (0.1, 0.50, (2.0, 1.0)), (1.0, 0.495, (2.0, 1.0))),
+            *((10.0, 0.5, (2.0, 1.95)), (100.0, 0.2, (2.0, 1.0))),
+        )
+    ]
+    figure, data = draw.entry("fedopt/figure_12").draw(runs)
+    assert data["server_lr"].tolist() == [0.1]
+    bars = [line for line in figure.axes[0].lines if line.get_linewidth() == 3]
+    assert [list(bar.get_ydata()) for bar in bars] == [[0.1, 1.0]]
 
 
 def test_tables_8_and_9_set_the_selected_values_beside_the_printed_ones():
