@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -146,25 +145,6 @@ def test_masked_steps_carry_state_and_output_on(
         torch.testing.assert_close(same, expected, rtol=0, atol=1e-10)
 
 
-def test_masks_against_a_numpy_loop(program: str) -> None:
-    """One unit, one input, by scalar arithmetic."""
-    layer = LSTM(1, 1).double()
-    weight_ih, weight_hh, bias = (p.detach().numpy().ravel() for p in layer.parameters())
-    bias += np.random.default_rng(0).normal(size=4)
-    xs, counts = [0.3, -1.2, 0.5, 2.0, -0.7], [True, False, True, True, False]
-    h = c = 0.0
-    expected = []
-    for x, counted in zip(xs, counts, strict=True):
-        if counted:
-            i, f, g, o = weight_ih * x + weight_hh * h + bias
-            c = c / (1 + math.exp(-f)) + math.tanh(g) / (1 + math.exp(-i))
-            h = math.tanh(c) / (1 + math.exp(-o))
-        expected.append(h)
-    got = layer(torch.tensor(xs, dtype=torch.float64).view(1, 5, 1), torch.tensor([counts]))
-    np.testing.assert_allclose(got.detach().numpy().ravel(), expected, rtol=0, atol=1e-12)
-    assert expected[0] == expected[1] and expected[3] == expected[4]
-
-
 def test_an_lstm_without_rows_is_an_ordinary_module(program: str) -> None:
     layer = LSTM(INPUTS, UNITS).double()
     x = normal(2, BATCH, STEPS, INPUTS)
@@ -295,23 +275,6 @@ def test_embedding_without_rows() -> None:
     assert torch.equal(frozen(ids), values[ids.long()])
     with pytest.raises(Error, match=r"shape of weight .* allowed: \(8, 3\)"):
         Embedding(8, 3, values)
-
-
-@pytest.mark.parametrize("shape", [(BATCH, 6), (BATCH, STEPS, 6)])
-@pytest.mark.parametrize(("rows", "groups"), ROWS)
-def test_layer_norm_rows_equal_a_loop_of_torchs(
-    rows: int, groups: int, shape: tuple[int, ...]
-) -> None:
-    layer = LayerNorm(6, eps=1e-3)
-    leaves = with_rows(layer, rows)
-    x = normal(groups, *shape).requires_grad_()
-    expected = [
-        F.layer_norm(x[row // (rows // groups)], (6,), *(p[row] for p in leaves), 1e-3)
-        for row in range(rows)
-    ]
-    compare(layer(x), torch.stack(expected), [*leaves, x])
-    plain = LayerNorm(6, eps=1e-3).double()
-    torch.testing.assert_close(plain(x[0]), F.layer_norm(x[0], (6,), eps=1e-3))
 
 
 def test_errors_name_the_layer_and_what_to_do() -> None:
