@@ -20,7 +20,8 @@ from fedlib.task import ClientData, Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000
-# Chunks are multiples of this, so that models with batch statistics see Delta-SGD's test batches.
+# Chunks are multiples of this, so that models with batch statistics see Delta-SGD's test batches;
+# models that look across a batch in another way see chunks of this.
 BATCH = 128
 
 
@@ -91,7 +92,7 @@ class Evaluator:
         views = self.model.views(x)
         configurations = len(x)
         sums: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.functions}
-        size = self._chunk(views, configurations)
+        size = BATCH if self.model.mixes else self._chunk(views, configurations)
         for start in range(0, len(self.index), size):
             part = slice(start, start + size)
             y = self.y[self.index[part].to(self.device)]

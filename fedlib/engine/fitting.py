@@ -11,11 +11,13 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from fedlib import losses, process
 from fedlib.errors import Error, first_line
+from fedlib.models import layers
 from fedlib.task import ClientData, Task
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
@@ -31,7 +33,7 @@ def spare(model: nn.Module) -> nn.Module:
         return model
 
 
-def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
+def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
     """Try a model on examples of the training and the test data, and look at all labels.
 
     The model is called in training mode on the first example, and on those with the smallest and
@@ -42,6 +44,10 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         model: a spare one; see :func:`spare`.
         dtype: of its parameters.
 
+    Returns:
+        whether outputs change with padding beside their examples, as those of torch's batch
+        normalisation do. Not tried of the catalogue's tasks, whose layers see to it.
+
     Raises:
         Error: what does not fit, with the client, the example and the value; or a module whose
             buffers change in its forward pass.
@@ -49,7 +55,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
     with process.alone():
         process.seed(0)
         trial = Trial(task, model.to(dtype), dtype)
-        buffers = _buffers(model)
+        buffers, mixes = _buffers(model), False
         for split, data in (("train", task.train), ("test", task.test)):
             model.train(split == "train")
             outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
@@ -59,6 +65,8 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
                 _require_constant(task, model, buffers, after)
             if outputs:
                 trial.check_loss(split, data, outputs[0])
+                mixes = mixes or (not task.described and trial.mixes(data))
+    return mixes
 
 
 class Trial:
@@ -105,6 +113,31 @@ class Trial:
             )
         return outputs
 
+    def mixes(self, data: ClientData) -> bool:
+        """Whether outputs for two examples change with a third one that is padding.
+
+        Raises:
+            Error: they do, and the model does not take a batch of one example.
+        """
+        places = np.linspace(0, data.sizes.sum() - 1, 3).astype(int)
+        x = data.x[data.places(data.all_places())[places]].to(self.device)
+        keys = torch.zeros(1, 3, dtype=torch.int64, device=self.device)
+        x = self.task.transform(x.unsqueeze(0), keys if self.model.training else None).squeeze(0)
+        x = x.to(self.dtype) if x.is_floating_point() else x
+        other = x.clone()
+        other[-1] = 2 * x[0] + 1 if x.is_floating_point() else x[0]
+        real = torch.tensor([True, True, False], device=self.device)
+        outputs = []
+        for batch in (x, other):
+            process.seed(0)
+            with layers.real_examples(real):
+                outputs.append(self.model(batch)[:2])
+        if torch.allclose(*outputs, rtol=1e-5, atol=1e-6, equal_nan=True):
+            return False
+        whole = f"{_model(self.task, self.model)} looks across its batch and does not take one of"
+        _called(f"{whole} one example, as a client's last may be", self.model, x[:1])
+        return True
+
     def check_loss(self, split: str, data: ClientData, outputs: Tensor) -> None:
         """Require labels that fit the outputs ``[2, ...]``, and a loss and metrics of them."""
         kind = getattr(self.task.loss, "targets", None)
@@ -113,6 +146,7 @@ class Trial:
         example = _where(data, 0)[1]
         y = data.y[[example, example]].to(outputs.device).unsqueeze(0)
         rows = outputs.unsqueeze(0)
+        other = torch.cat([rows[:, :1], 0.5 * rows[:, 1:] + 0.25], 1).to(rows.dtype)
         named = {"loss": self.task.loss, **(self.task.metrics if split == "test" else {})}
         for name, function in named.items():
             what = f"task {self.task.name}: {name}" + ("" if name == "loss" else " (a metric)")
@@ -122,6 +156,11 @@ class Trial:
                 rows,
                 y,
             )
+            if not self.task.described and not _same(_first(value), _first(function(other, y))):
+                raise Error(
+                    f"{what} of an example changes with the others' outputs, so that padding would "
+                    "count in it; it must be of each example alone"
+                )
             pair = value if isinstance(value, tuple) and name != "loss" else (value,)
             for part in pair:
                 if not isinstance(part, Tensor) or part.shape != (1, 2) or part.is_complex():
@@ -217,6 +256,13 @@ def _require_constant(
                     f"{_model(task, model)}: its forward pass changes the buffer {name!r}, which "
                     "rows and clients cannot share; keep it constant, or compute it from the batch"
                 )
+
+
+def _first(value: Any) -> Tensor:
+    """A loss or metric of the first example; nothing where it is not ``[1, 2]``."""
+    value = value[0] if isinstance(value, tuple) else value
+    good = isinstance(value, Tensor) and value.shape == (1, 2)
+    return value[0, :1] if good else torch.zeros(0)
 
 
 def _same(left: Tensor, right: Tensor) -> bool:

@@ -70,8 +70,8 @@ class Program:
         _check_features(model, method)
         trial = fitting.spare(model)
         self.model = FlatModel(model, self.dtype, device)
-        for task in self.replicas.distinct:
-            fitting.require_fit(task, trial, self.dtype)
+        if any([fitting.require_fit(task, trial, self.dtype) for task in self.replicas.distinct]):
+            self.model.see_real_examples_only()
         first = [self.model.initial(), *(self.model.initial_of(other) for other in others)]
         self.initial = torch.stack(first)
         self.model.forward_context = partial(precision.computing, config.dtype, device)

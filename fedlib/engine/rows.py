@@ -219,8 +219,13 @@ class FlatModel:
         self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
         self._statistics = Statistics(self.model)
         self.tracked = self._statistics.size
+        self.mixes = False
         if any(isinstance(module, BatchNorm2d) for module in self.model.modules()):
             self._vmaps = False  # its padding and its statistics have rows of their own
+
+    def see_real_examples_only(self) -> None:
+        """Give the model no padding: it looks across its batch. Its rows then go one by one."""
+        self.mixes, self.carries_rows, self._vmaps = True, False, False
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -451,6 +456,11 @@ class FlatModel:
 
     def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         """A pass; torch's own random numbers are functions of a single row's key."""
+        if self.mixes:
+            return _of_real_examples(partial(self._seeded, function), x)
+        return self._seeded(function, x)
+
+    def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         keyed = randomness.masks.active()
         single = keyed is not None and keyed.keys.dim() == 0 and not keyed.vmapped
         if not single or self.carries_rows or not self.model.training or self._draws is False:

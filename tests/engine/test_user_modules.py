@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 import fedlib
+from fedlib.losses import cross_entropy
 
 
 class Square(torch.autograd.Function):
@@ -140,14 +142,32 @@ DRAWING: dict[str, Callable[[], nn.Module]] = {
     "RReLU": lambda: Net(inner, nn.RReLU()),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True), False),
 }
-EVERY = {**MODELS, **{f"drawing {name}": model for name, model in DRAWING.items()}}
+# Forward passes that look across their batch: they see no padding.
+MIXING: dict[str, Callable[[], nn.Module]] = {
+    "BatchNorm2d": lambda: Net(image, nn.BatchNorm2d(2, track_running_stats=False)),
+    "mean": lambda: Net(lambda net, x: x - x.mean(0)),
+    "largest": lambda: Net(lambda net, x: x / x.abs().amax()),
+    "softmax": lambda: Net(lambda net, x: x.softmax(0)),
+    "order": lambda: Net(lambda net, x: x.sort(0).values),
+    "similarities": lambda: Net(lambda net, x: (x @ x.T).softmax(-1) @ x),
+    "first": lambda: Net(lambda net, x: x + x[-1:]),
+    "and dropout": lambda: Net(lambda net, x: F.dropout(x - x.mean(0), 0.3, net.training)),
+    "attention": lambda: Sequence(nn.MultiheadAttention(4, 2), True),
+}
+EVERY = {**MODELS, **MIXING, **{f"drawing {name}": model for name, model in DRAWING.items()}}
+
+
+def examples(count: int) -> tuple[Tensor, Tensor]:
+    x = torch.randn(count, 6, generator=torch.Generator().manual_seed(0)).abs()
+    return x, (x[:, 0] > 0.6).long()
+
+
+PARTS = [np.arange(0, 8), np.arange(8, 15), np.arange(15, 20)]  # last batches of 2, 1 and 2
+DATA, MANY = fedlib.ClientData(*examples(20), PARTS), examples(300)
 
 
 def task(model: Callable[[], nn.Module]) -> fedlib.Task:
-    x = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)).abs()
-    parts = [np.arange(0, 8), np.arange(8, 15), np.arange(15, 20)]  # last batches of 2, 1 and 2
-    data = fedlib.ClientData(x, (x[:, 0] > 0.6).long(), parts)
-    return fedlib.Task("modules", model, data, data, batch_size=3)
+    return fedlib.Task("modules", model, DATA, DATA, batch_size=3)
 
 
 def trained(model: Callable[[], nn.Module], lr: float = 0.1, **given: str) -> dict[str, Tensor]:
@@ -212,6 +232,36 @@ def test_a_grid_of_them_is_their_runs(name: str) -> None:
         assert value == pytest.approx(alone.series("loss").iloc[-1], rel=1e-10)
 
 
+@pytest.mark.parametrize("name", ["mean", "BatchNorm2d"])
+def test_evaluation_across_a_batch_depends_on_no_other_run(name: str) -> None:
+    task = fedlib.Task("m", MIXING[name], DATA, fedlib.ClientData(*MANY, [range(300)]))
+    rates = [0.1 * n for n in range(1, 12)]
+    frame = fedlib.grid(task, "fedavg", rounds=1, client_lr=rates)
+    alone = fedlib.run(task, "fedavg", rounds=1, overrides={"client_lr": 0.1}).frame
+    alone = alone[(alone["split"] == "test") & (alone["metric"] == "loss")]
+    own = frame[(frame["client_lr"] == 0.1) & (frame["metric"] == "loss")]
+    own = own[own["split"] == "test"]
+    assert own["value"].tolist() == pytest.approx(alone["value"].tolist(), rel=1e-6)
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "contrastive": lambda o, y: (o @ o.mT).logsumexp(-1) - o.square().sum(-1),
+    "centred": lambda o, y: (o - o.mean(1, keepdim=True)).square().sum(-1),
+    "normalised": lambda o, y: cross_entropy(o, y) / cross_entropy(o, y).sum(),
+    "mean": lambda o, y: cross_entropy(o, y).mean().expand(y.shape),
+    "hardest": lambda o, y: cross_entropy(o, y) * (o == o.amax((1, 2), keepdim=True)).any(-1),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_metrics_across_a_batch_are_refused(name: str) -> None:
+    for given in ({"loss": LOSSES[name]}, {"metrics": {"mine": LOSSES[name]}}):
+        net = nn.Linear(6, 2)
+        task = fedlib.Task("m", net, DATA, DATA, **given)  # type: ignore[arg-type]
+        with pytest.raises(fedlib.Error, match="changes with the others' outputs"):
+            fedlib.run(task, "fedavg", rounds=1)
+
+
 def test_the_row_of_padding_stays_as_it_is() -> None:
     params = trained(MODELS["padding"])
     assert (params["embedding.weight"][0] == 0).all()
@@ -223,6 +273,10 @@ def test_the_row_of_padding_stays_as_it_is() -> None:
     [
         (lambda: nn.Sequential(nn.LazyLinear(2)), r"0 \(LazyLinear\) has no parameters yet"),
         (lambda: torch.jit.script(nn.Linear(6, 2)), "is scripted"),
+        (
+            lambda: Net(inner, nn.BatchNorm1d(8, track_running_stats=False)),
+            "looks across its batch and does not take one of one example.*: Expected more than 1",
+        ),
         (
             lambda: Net(inner, parametrizations.spectral_norm(nn.Linear(8, 8))),
             "changes the buffer 'inner.0.parametrizations.weight.0._u'",
