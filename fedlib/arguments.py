@@ -31,7 +31,9 @@ def _array(value: Any, kinds: str = "biufcSU") -> bool:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError):
         return False
-    return array.dtype.kind in kinds and array.ndim > 0
+    words = array.dtype == object and "U" in kinds  # a column of pandas
+    kind = words and all(isinstance(one, str) for one in array.flat)
+    return (kind or array.dtype.kind in kinds) and array.ndim > 0
 
 
 def _numbers(value: Any) -> bool:

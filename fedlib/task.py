@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fedlib import process
@@ -23,6 +25,8 @@ from fedlib.losses import correct, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
+# Aggregation weights that float32 holds, and their sums.
+WEIGHTS = 1e-30, 1e30
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
 PerExample = Callable[[Tensor, Tensor], Tensor]
 # A metric: per-example values, or a pair (numerators, denominators) that are summed apart.
@@ -50,11 +54,13 @@ class ClientData:
 
     Args:
         x: inputs ``[N, ...]`` of any dtype; the task's transform makes them what the model takes.
+            Neither these nor the targets are copied.
         y: targets ``[N, ...]``.
         parts: for each client the indices of its examples, in its own order.
-        ids: names of the clients; default ``"0"``, ``"1"``, ...
-        weights: aggregation weight of each client, finite, >= 0 and not all 0; default its number
-            of examples.
+        ids: names of the clients, each another (text or numbers, also a column of pandas); default
+            ``"0"``, ``"1"``, ...
+        weights: aggregation weight of each client, 0 or 1e-30 to 1e30 and not all 0; default its
+            number of examples.
 
     Raises:
         Error: parts that are no indices of examples, or numbers that do not fit; names the client.
@@ -68,7 +74,7 @@ class ClientData:
     x: Tensor
     y: Tensor
     parts: Sequence[Any] = field(repr=False)
-    ids: Sequence[str] = field(default=(), repr=False)
+    ids: ArrayLike = field(default=(), repr=False)
     weights: Numbers | None = field(default=None, repr=False)
     sizes: np.ndarray = field(init=False, repr=False)
     index: Tensor | None = field(init=False, repr=False)
@@ -76,9 +82,7 @@ class ClientData:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, tensor in (("x", self.x), ("y", self.y)):
-            if not tensor.dim():
-                raise Error(f"client data: {name} is one number; its first axis is the examples'")
+        self._set(x=_plain("x", self.x), y=_plain("y", self.y))
         if len(self.x) != len(self.y):
             raise Error(
                 f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
@@ -94,24 +98,29 @@ class ClientData:
                 f"client data: client {client} has example {index[outside[0]]}, outside "
                 f"0..{len(self.x) - 1}; check the partition"
             )
-        names = list(self.ids)
+        names = [str(name) for name in np.asarray(self.ids).tolist()]
+        if twice := next((name for name, count in Counter(names).items() if count > 1), None):
+            raise Error(f"client data: two clients have the id {twice!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
                 raise Error(
                     f"client data: {len(given)} {name} for {len(sizes)} clients; need one each"
                 )
         if self.weights is not None:
-            weights = np.asarray(self.weights, dtype=np.float64)
+            weights = np.array(self.weights, dtype=np.float64)
             if weights.ndim != 1:
                 raise Error(f"client data: weights of shape {weights.shape}; need one number each")
-            wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+            low, high = WEIGHTS
+            wrong = np.flatnonzero(~((weights == 0) | ((weights >= low) & (weights <= high))))
             if len(wrong):
                 value = weights[wrong[0]]
                 raise Error(
-                    f"client data: client {wrong[0]} has weight {value}; allowed: finite and >= 0"
+                    f"client data: client {wrong[0]} has weight {value}; allowed: 0, or {low:g} to "
+                    f"{high:g}"
                 )
             if len(weights) and not weights.sum() > 0:
                 raise Error("client data: all weights are 0; at least one must be positive")
+            self._set(weights=weights)
         self._set(
             sizes=sizes,
             index=torch.from_numpy(index),
@@ -125,7 +134,7 @@ class ClientData:
         arrays = (self.starts, self.sizes, self.client_weights())
         index = () if self.index is None else (self.index,)
         hashed = tensors_digest((self.x, self.y, *map(torch.tensor, arrays), *index))
-        return hashlib.sha256(repr((hashed, list(self.ids))).encode()).hexdigest()
+        return hashlib.sha256(repr((hashed, self.ids)).encode()).hexdigest()
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -139,7 +148,7 @@ class ClientData:
         y: Tensor,
         starts: Numbers,
         sizes: Numbers,
-        ids: Sequence[str] = (),
+        ids: ArrayLike = (),
         weights: Numbers | None = None,
     ) -> ClientData:
         """Clients whose examples follow each other: client i owns ``sizes[i]`` from ``starts[i]``.
@@ -211,6 +220,29 @@ class ClientData:
     def client_weights(self) -> np.ndarray:
         """float64 ``[clients]``: what each client counts in the aggregation."""
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
+
+
+def _plain(name: str, tensor: Tensor) -> Tensor:
+    """Inputs or targets as a dense tensor without a graph, whole numbers with a sign.
+
+    Raises:
+        Error: one of another kind.
+    """
+    kinds = {
+        "sparse": tensor.layout != torch.strided,
+        "nested": tensor.is_nested,
+        "quantized": tensor.is_quantized,
+        "without values (device 'meta')": tensor.is_meta,
+    }
+    for kind, given in kinds.items():
+        if given:
+            raise Error(f"client data: {name} is {kind}; give a dense tensor")
+    if not tensor.dim():
+        raise Error(f"client data: {name} is one number; its first axis is the examples'")
+    with torch.inference_mode(False):
+        if tensor.dtype in (torch.uint16, torch.uint32, torch.uint64):
+            tensor = tensor.long()  # torch computes little with these
+        return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
 def tensors_digest(tensors: Iterable[Tensor]) -> str:
@@ -442,8 +474,10 @@ class Task:
         for name in self.metrics:
             if name in RESERVED or name.endswith("_unweighted"):
                 raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")
-        if not len(self.train):
-            raise Error(f"task {self.name}: no training clients; the partition is empty")
+        if not self.train.sizes.sum():
+            lacking = f"none of the {len(self.train)} training clients has examples"
+            lacking = lacking if len(self.train) else "no training clients"
+            raise Error(f"task {self.name}: {lacking}; check the partition")
         if not self.test.sizes.sum():
             raise Error(f"task {self.name}: no test examples; nothing could be evaluated")
 

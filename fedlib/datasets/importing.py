@@ -35,7 +35,8 @@ def import_file(
 
     ``.npz``: ``train_x, train_y, test_x, test_y``, and if known ``train_client, test_client,
     train_coarse, test_coarse, classes``. Images or features are uint8 (other integers only from 0
-    to 255) or floating point, stored as float32; labels and codes are integers, 0 or more.
+    to 255) or floating point, stored as float32, channels last; labels and codes are integers, 0 or
+    more, and labels and clients may be words.
 
     ``.jsonl``: an object a line with ``client``, ``split`` (``"train"`` or ``"test"``), ``text``,
     and on all lines ``label`` (an integer; or a word: the classes are then the words, sorted), on
@@ -100,9 +101,16 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
         if missing:
             raise Error(f"{path.name} lacks {', '.join(missing)}")
         classes = _classes(archive, path, known)
+        words = {} if known else _words(archive, path)
+        classes = classes or words.get("y")
+        if "client" in words:
+            npy.save_json(folder, "client_names", words["client"])
         for key in (*REQUIRED, *OPTIONAL):
             if key in archive:
-                values = _checked(_read(archive, key, path), f"{path.name}: {key}")
+                values = _read(archive, key, path)
+                if (field := key.split("_")[1]) in words:
+                    values = np.searchsorted(words[field], values)
+                values = _checked(values, f"{path.name}: {key}")
                 stored[key] = values.shape, values.dtype
                 x = f"{key.split('_')[0]}_x"
                 if len(values) != stored[x][0][0]:
@@ -134,8 +142,8 @@ def _whole(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise Error(
-            f"{what} is damaged, or holds Python objects, which would have to be unpickled: "
-            f"{first_line(error)}"
+            f"{what} is damaged, or holds Python objects, which would have to be unpickled (save "
+            f"words as array.astype(str)): {first_line(error)}"
         ) from None
 
 
@@ -145,6 +153,17 @@ def _read(archive: Any, key: str, path: Path) -> np.ndarray:
     if not isinstance(values, np.ndarray):
         raise Error(f"{path.name}: {key!r} is not a NumPy array")
     return values
+
+
+def _words(archive: Any, path: Path) -> dict[str, list[str]]:
+    """Labels and clients that are words in all splits, ascending: what their numbers stand for."""
+    words = {}
+    for field in ("y", "client"):
+        keys = [key for key in archive.files if key.endswith(f"_{field}")]
+        columns = [_read(archive, key, path) for key in keys]
+        if columns and all(column.dtype.kind == "U" for column in columns):
+            words[field] = np.unique(np.concatenate(columns)).tolist()
+    return words
 
 
 def _checked(values: np.ndarray, where: str) -> np.ndarray:
@@ -158,8 +177,13 @@ def _checked(values: np.ndarray, where: str) -> np.ndarray:
     if not values.size:
         raise Error(f"{where} is empty (shape {values.shape})")
     if values.dtype.kind not in ("biuf" if is_x else "iu"):
-        needed = "uint8 or floating point" if is_x else "integers"
+        needed = "uint8 or floating point" if is_x else "integers, or words in both splits"
         raise Error(f"{where} is {values.dtype}; needed: {needed}")
+    if values.ndim == 4 and values.shape[1] in (1, 3, 4) and values.shape[3] > 4:
+        raise Error(
+            f"{where} has shape {values.shape}, so its channels seem to come first; give height, "
+            "width and channels: x.transpose(0, 2, 3, 1)"
+        )
     if values.dtype.kind == "f":
         # Values beyond float32 become infinite here, and are then refused.
         with np.errstate(over="ignore"):

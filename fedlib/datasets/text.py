@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,12 @@ SEQUENCE = 80  # characters that a model reads at once
 _TWEET = re.compile(r"[\w']+|[.,!?;]")
 # Words keep inner apostrophes, hyphens, dots and plus signs (don't, e-mail, os.path, c++).
 _POST = re.compile(r"[a-z0-9_]+(?:['’.\-][a-z0-9_]+|\+\+|#)*|[.,!?;:()\"]")
+# The same for letters of all scripts. Those written without spaces are words of their own.
+_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_MARKS = "\u0080-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u060c\u061b\u061f\u06d4\u0964\u0965"
+_MARKS += "\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20"
+_LETTER = rf"(?:[a-z0-9_]|[^\x00-\x7f\s{_ALONE}{_MARKS}])"
+_WORD = re.compile(rf"{_LETTER}+(?:['’.\-]{_LETTER}+|\+\+|#)*|[{_ALONE}]|[.,!?;:()\"。，！？、؟،।]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 
@@ -87,6 +94,15 @@ def post_words(text: str) -> list[str]:
     return _POST.findall(text.lower())
 
 
+def any_words(text: str) -> list[str]:
+    """Like :func:`post_words`, but of all scripts; the letters of some (Chinese, Thai) one by one.
+
+    >>> any_words("Très bien! Очень хорошо, 很好")
+    ['très', 'bien', '!', 'очень', 'хорошо', ',', '很', '好']
+    """
+    return _WORD.findall(unicodedata.normalize("NFC", text).lower())
+
+
 def sentences(text: str) -> list[str]:
     """A post's sentences: cut after ``. ! ?`` before white space, and at blank lines.
 
@@ -127,6 +143,9 @@ def word_rows(
     return out
 
 
+Split = Callable[[str], list[str]]
+
+
 class WordTokenizer:
     """Texts as rows of word numbers, for transformers trained from scratch.
 
@@ -134,19 +153,21 @@ class WordTokenizer:
 
     Args:
         words: the vocabulary, without the four special tokens.
+        split: a text's words.
     """
 
     SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], split: Split = post_words) -> None:
+        self.split = split
         self.numbers = {word: number for number, word in enumerate(words, len(self.SPECIAL))}
 
     @classmethod
-    def fit(cls, texts: Iterable[str], size: int) -> WordTokenizer:
+    def fit(cls, texts: Iterable[str], size: int, split: Split = post_words) -> WordTokenizer:
         """The tokenizer of the most frequent words, ``size`` tokens in all."""
         require(size > len(cls.SPECIAL), "vocabulary size", size, f"> {len(cls.SPECIAL)}")
-        words = (word for text in texts for word in post_words(text))
-        return cls(most_frequent(words, size - len(cls.SPECIAL)))
+        words = (word for text in texts for word in split(text))
+        return cls(most_frequent(words, size - len(cls.SPECIAL)), split)
 
     def __len__(self) -> int:
         return len(self.SPECIAL) + len(self.numbers)
@@ -154,7 +175,7 @@ class WordTokenizer:
     def __call__(self, texts: Iterable[str], length: int) -> np.ndarray:
         """int32 ``[texts, length]``, truncated or padded at the end."""
         require(length >= 3, "length", length, "a whole number >= 3")
-        marked = (["[CLS]", *post_words(text)[: length - 2], "[SEP]"] for text in texts)
+        marked = (["[CLS]", *self.split(text)[: length - 2], "[SEP]"] for text in texts)
         return word_rows(marked, {**self.numbers, "[CLS]": 2, "[SEP]": 3}, length, unknown=1)
 
 

@@ -56,8 +56,9 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
         process.seed(0)
         trial = Trial(task, model.to(dtype), dtype)
         buffers, mixes = _buffers(model), False
-        for split, data in (("train", task.train), ("test", task.test)):
+        for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
             model.train(split == "train")
+            _require_finite(task, split, data, dtype)
             outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
             if split == "train" and outputs:
                 after = _buffers(model)
@@ -97,6 +98,8 @@ class Trial:
         if not isinstance(x, Tensor) or x.shape[:2] != (1, 2):
             given = _told(x) if isinstance(x, Tensor) else type(x).__name__
             raise Error(f"task {self.task.name}: the transform gives {given}; need [1, 2, ...]")
+        if x.is_floating_point() and not torch.isfinite(x).all():
+            raise Error(f"task {self.task.name}: the transform gives NaN or infinity for {what}")
         inputs = x.squeeze(0).to(self.dtype) if x.is_floating_point() else x.squeeze(0)
         named = f"{_model(self.task, self.model)} in {'training' if training else 'evaluation'}"
         forward = _repeatable(named, self.model, "torch" if training else "")
@@ -132,7 +135,7 @@ class Trial:
             process.seed(0)
             with layers.real_examples(real):
                 outputs.append(self.model(batch)[:2])
-        if torch.allclose(*outputs, rtol=1e-5, atol=1e-6, equal_nan=True):
+        if torch.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-6, equal_nan=True):
             return False
         whole = f"{_model(self.task, self.model)} looks across its batch and does not take one of"
         _called(f"{whole} one example, as a client's last may be", self.model, x[:1])
@@ -146,7 +149,10 @@ class Trial:
         example = _where(data, 0)[1]
         y = data.y[[example, example]].to(outputs.device).unsqueeze(0)
         rows = outputs.unsqueeze(0)
-        other = torch.cat([rows[:, :1], 0.5 * rows[:, 1:] + 0.25], 1).to(rows.dtype)
+        first, last = rows.split(1, 1)
+        # Larger and smaller, and probabilities still.
+        changed = 0.5 * last + 0.5, torch.min(last / 2, 2 * last)
+        others = [torch.cat([first, each], 1) for each in changed]
         named = {"loss": self.task.loss, **(self.task.metrics if split == "test" else {})}
         for name, function in named.items():
             what = f"task {self.task.name}: {name}" + ("" if name == "loss" else " (a metric)")
@@ -156,7 +162,9 @@ class Trial:
                 rows,
                 y,
             )
-            if not self.task.described and not _same(_first(value), _first(function(other, y))):
+            if not self.task.described and not all(
+                _same(_first(value), _first(function(other, y))) for other in others
+            ):
                 raise Error(
                     f"{what} of an example changes with the others' outputs, so that padding would "
                     "count in it; it must be of each example alone"
@@ -202,7 +210,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
     if task.described and y.numel() > READ_AGAIN:
         return
     if classes:
-        bad = (y < 0) | (y >= count) if y.dtype != torch.bool else y >= count
+        bad = (y < 0) | (y.long() >= count)  # which may be beyond eight bits
     elif kind == losses.VALUES:
         bad = ~torch.isfinite(y)
     else:
@@ -212,6 +220,26 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         places = wrong[data.places(data.all_places())].nonzero()
         if len(places):  # else nobody has those examples
             refuse(int(places[0]))
+
+
+def _require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
+    """Require inputs that are finite in the run's type; whole data are read once a run."""
+    x = data.x
+    if task.described or not x.is_floating_point() or not x.numel():
+        return
+    if torch.isfinite(torch.stack(x.aminmax()).to(dtype)).all():
+        return
+    wrong = ~torch.isfinite(x.to(dtype)).flatten(1).all(1)
+    places = wrong[data.places(data.all_places())].nonzero()
+    if len(places):
+        client, example = _where(data, int(places[0]))
+        values = x[example].flatten()
+        value = values[~torch.isfinite(values.to(dtype))][0].item()
+        raise Error(
+            f"task {task.name}: {split} client {client}'s example {example} has the input {value}, "
+            f"no finite {str(dtype).removeprefix('torch.')}; clean the data (torch.nan_to_num), or "
+            "leave the example out"
+        )
 
 
 def _places(task: Task, data: ClientData) -> list[int]:

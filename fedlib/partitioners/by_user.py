@@ -14,7 +14,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
     """Group example indices by user.
 
     Args:
-        user_codes: ``[N]`` integers (or strings), the user of each example.
+        user_codes: ``[N]`` integers or strings, the user of each example; also a column of pandas.
 
     Returns:
         One int64 array of ascending indices per distinct user, in the order of
@@ -29,6 +29,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
         [[1], [0, 2]]
     """
     codes = np.asarray(user_codes)
+    codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
         raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
     if codes.size == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,10 @@ from fedlib.errors import Error, require
 
 # The largest count: what a 32-bit integer holds.
 MOST = 2**31 - 1
+# Of so many classes it is asked whether they are classes.
+FEW_LABELS = 1000
+# What numbers of a Dirichlet distribution can be drawn without becoming 0, infinite or NaN.
+CONCENTRATIONS = 1e-6, 1e6
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -24,9 +27,10 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def positive(name: str, value: Any) -> float:
-    """``value`` as a float, finite and above 0; Error otherwise."""
-    good = isinstance(value, (int, float, np.number)) and 0 < value < math.inf
-    require(bool(good), name, value, "a finite number above 0")
+    """A concentration as a float; Error where it is out of range."""
+    low, high = CONCENTRATIONS
+    good = isinstance(value, (int, float, np.number)) and low <= value <= high
+    require(bool(good), name, value, f"a finite number above 0, {low:g} to {high:g}")
     return float(value)
 
 
@@ -37,6 +41,13 @@ def labels(name: str, values: ArrayLike) -> np.ndarray:
         raise Error(f"{name} must be one-dimensional integers, not {y.dtype} of shape {y.shape}")
     if y.size and y.min() < 0:
         raise Error(f"{name} must be 0 or more; the smallest is {y.min()}")
+    if y.size and y.max() >= FEW_LABELS:
+        different = len(np.unique(y))
+        if different < y.max() // 10 or different > y.size // 2:
+            raise Error(
+                f"{name} look like ids: {different} different ones in {y.size} examples, up to "
+                f"{y.max()}; number the classes, np.unique(labels, return_inverse=True)[1]"
+            )
     return y
 
 

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fedlib import datasets, partitioners
 from fedlib.arguments import Seed, checked
 from fedlib.datasets import Dataset, TextDataset
+from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.store import Root
-from fedlib.datasets.text import WordTokenizer
+from fedlib.datasets.text import WordTokenizer, any_words, post_words
 from fedlib.errors import Error, require, unknown
 from fedlib.models import AttentionClassifier, SmallCNN
+from fedlib.partitioners import checks
 from fedlib.task import ClientData, Fixed, Task, Transform
 from fedlib.tasks import images
 
@@ -78,7 +81,7 @@ def image_task(
         raise Error(
             f"data set {data!r} holds {shape[0]} numbers an example, no images; make a fedlib.Task"
         )
-    labels = np.asarray(dataset.train_y)
+    labels, _ = _labels(dataset.train_y, dataset.test_y)
     parts, ids = _divided(data, labels, dataset.train_client, dataset.clients, clients, alpha, seed)
     owners = dataset.test_client if clients is None else None
     tests, test_ids = _tested(len(dataset.test_y), owners, dataset.clients)
@@ -141,7 +144,7 @@ def text_task(
     require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
     require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
     dataset = datasets.load_text(data, data_root)
-    labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
+    labels, test_labels = _labels(dataset.labels("train"), dataset.labels("test"))
     names = dataset.clients
     owners, test_owners = dataset.client("train"), dataset.client("test")
     parts, ids = _divided(data, labels, owners, names, clients, alpha, seed)
@@ -149,7 +152,9 @@ def text_task(
     train_texts, test_texts = (
         [dataset.text(split, i) for i in range(dataset.size(split))] for split in ("train", "test")
     )
-    tokenizer = WordTokenizer.fit(train_texts, words)
+    # The papers' words are in ASCII.
+    split = post_words if data in CATALOGUE else any_words
+    tokenizer = WordTokenizer.fit(train_texts, words, split)
     x, test_x = (torch.from_numpy(tokenizer(texts, length)) for texts in (train_texts, test_texts))
     classes = int(max(labels.max(), test_labels.max())) + 1
     made = model
@@ -189,6 +194,10 @@ def _task(
     return Task(**{**said, **fields}, model=model, train=train, test=test)
 
 
+def _labels(train: ArrayLike, test: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    return checks.labels("labels", train), checks.labels("test labels", test)
+
+
 def _divided(
     data: str,
     labels: np.ndarray,
@@ -199,6 +208,11 @@ def _divided(
     seed: int,
 ) -> tuple[list[np.ndarray], list[str]]:
     """The clients' training examples, and the clients' names."""
+    if len(labels) < (clients or 0):
+        raise Error(
+            f"{data} has {len(labels)} training examples for {clients} clients: some would have "
+            "none; take fewer clients"
+        )
     if clients is None:
         if alpha is not None:
             raise Error(f"alpha is {alpha}, but of how many clients? give clients too")

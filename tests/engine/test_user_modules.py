@@ -256,8 +256,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_and_metrics_across_a_batch_are_refused(name: str) -> None:
     for given in ({"loss": LOSSES[name]}, {"metrics": {"mine": LOSSES[name]}}):
-        net = nn.Linear(6, 2)
-        task = fedlib.Task("m", net, DATA, DATA, **given)  # type: ignore[arg-type]
+        task = fedlib.Task("m", lambda: nn.Linear(6, 2), DATA, DATA, **given)  # type: ignore[arg-type]
         with pytest.raises(fedlib.Error, match="changes with the others' outputs"):
             fedlib.run(task, "fedavg", rounds=1)
 

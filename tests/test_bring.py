@@ -1,0 +1,251 @@
+"""Data as people have them: taken right, or refused in one line that says what and where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib import datasets, partition
+
+X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(12) % 3
+PARTS = [[0, 1, 2, 3], [11, 10, 9], [4, 5]]
+NAN, INF = float("nan"), float("inf")
+DATA = fedlib.ClientData(X, Y, PARTS)
+
+
+def run(**changed: Any) -> fedlib.History:
+    """A round on these data, of clients and tested."""
+    given = {"x": X, "y": Y, "parts": PARTS, "model": lambda: nn.Linear(4, 3), **changed}
+    own = {key: given.pop(key) for key in ("x", "y", "parts", "ids", "weights") if key in given}
+    tested = given.pop("test", DATA)
+    task = fedlib.Task("mine", given.pop("model"), fedlib.ClientData(**own), tested, **given)
+    return fedlib.run(task, "fedavg", rounds=1)
+
+
+def with_(value: float, example: int) -> torch.Tensor:
+    x = X.clone()
+    x[example, 2] = value
+    return x
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
+    "infinite": ({"x": with_(-INF, 4)}, "train client 2's example 4 has the input -inf"),
+    "beyond float32": (
+        {"x": with_(0, 0).double() * 1e200},
+        "0's example 0 .*no finite fl",
+    ),
+    "a test set of NaN": (
+        {"test": fedlib.ClientData(X * NAN, Y, [[3, 4]])},
+        "test client 0's example 3 has the input nan",
+    ),
+    "more data of NaN": (
+        {"evaluated": {"local": fedlib.ClientData(with_(NAN, 7), Y, [[1], [7]])}},
+        "local client 1's example 7 has the input nan",
+    ),
+    "a scale of 0": ({"transform": lambda x, keys: (x - x) / (x - x)}, "the transform gives NaN"),
+    "sparse": ({"x": X.to_sparse()}, "x is sparse"),
+    "nested": ({"x": torch.nested.nested_tensor([X[0], X[1]])}, "x is nested"),
+    "quantized": ({"x": torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)}, "x is quantized"),
+    "meta": ({"y": Y.to("meta")}, "y is without values"),
+    "a sparse row format": ({"x": X.to_sparse_csr()}, "x is sparse"),
+    "ids twice": ({"ids": ["ann", "bob", "ann"]}, "two clients have the id 'ann'"),
+    "ids alike": ({"ids": [1, "1", 2]}, "two clients have the id '1'"),
+    "nobody has anything": ({"parts": [[], []]}, "none of the 2 training clients has examples"),
+    "large weights": ({"weights": [1, 1e200, 1]}, "client 1 has weight 1e\\+200; allowed: 0, or"),
+    "small weights": ({"weights": [1, 1, 1e-300]}, "client 2 has weight 1e-300"),
+    "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
+    "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_right_is_one_line(name: str) -> None:
+    changed, message = REFUSED[name]
+    with pytest.raises(fedlib.Error, match=message) as caught:
+        run(**changed)
+    assert "\n" not in str(caught.value)
+
+
+def inferred() -> torch.Tensor:
+    with torch.inference_mode():
+        return X.clone()
+
+
+USERS = pd.Series(["ann", "bob", "cy"])
+TAKEN: dict[str, dict[str, Any]] = {
+    **{str(kind): {"y": Y.to(kind)} for kind in (torch.int8, torch.uint8, torch.int16)},
+    **{str(kind): {"y": Y.to(kind)} for kind in (torch.uint16, torch.uint32, torch.uint64)},
+    "inference": {"x": inferred()},
+    "a graph": {"x": X.clone().requires_grad_() * 1},
+    "a parameter": {"x": nn.Parameter(X.clone())},
+    "NaN of nobody": {"x": with_(NAN, 8)},
+    "names": {"ids": USERS},
+    "categories": {"ids": USERS.astype("category").unique()},
+    "numbers": {"ids": [17, 42, 3]},
+    "text of pandas": {"ids": USERS.astype("string").to_numpy()},
+    "an index": {"ids": pd.Index(["a", "b", "c"])},
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_right_trains_as_ever(name: str) -> None:
+    history, usual = run(**TAKEN[name]), run()
+    assert history.frame.equals(usual.frame)
+    assert history.params["weight"].grad_fn is None
+
+
+def test_many_classes_in_eight_bits() -> None:
+    """127 is the largest int8, but not the largest class that a network may have."""
+    history = run(y=Y.to(torch.int8), model=lambda: nn.Linear(4, 300))
+    assert history.diverged is None
+
+
+def test_weights_are_copied() -> None:
+    weights = np.array([1.0, 2.0, 3.0])
+    data = fedlib.ClientData(X, Y, PARTS, weights=weights)
+    weights[:] = 0
+    assert data.client_weights().tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(["bob", "ann", "bob"]),
+        pd.Series(["bob", "ann", "bob"]).astype("category"),
+        pd.Series(["bob", "ann", "bob"], dtype="string"),
+        pd.Series([7, 3, 7]),
+        np.array(["bob", "ann", "bob"], dtype=object),
+        pd.Index(["bob", "ann", "bob"]),
+    ],
+    ids=lambda column: str(column.dtype),
+)
+def test_a_column_of_users_is_a_partition(column: Any) -> None:
+    assert [part.tolist() for part in partition.by_user(column)] == [[1], [0, 2]]
+
+
+IDS = [0, 10**9, 0, 7]
+MANY = np.arange(5000)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda labels: partition.dirichlet(labels, 2, 0.5, 1, 0),
+        lambda labels: partition.dirichlet_overlapping(labels, 2, 0.5, 1, 0),
+        lambda labels: partition.silos(labels, 2, 0.5, 0),
+        lambda labels: partition.label_counts(labels, [[0], [1]]),
+        lambda labels: partition.total_variation(labels, [[0], [1]]),
+        lambda labels: partition.pachinko(labels, labels, 2, 1, 0.5, 0.5, 0),
+    ],
+)
+@pytest.mark.parametrize("labels", [IDS, MANY, MANY * 10])
+def test_labels_that_are_ids_are_refused(call: Callable[..., Any], labels: Any) -> None:
+    with pytest.raises(fedlib.Error, match=r"look like ids.*np\.unique"):
+        call(np.array(labels))
+
+
+@pytest.mark.parametrize("alpha", [1e-320, 1e-9, 1e12, 1e308])
+def test_extreme_concentrations_are_refused_with_the_range(alpha: float) -> None:
+    with pytest.raises(fedlib.Error, match=r"alpha is .*; allowed: .* 1e-06 to 1e\+06"):
+        partition.dirichlet(np.arange(20) % 2, 2, alpha, 5, 0)
+
+
+def pictures(**changed: Any) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(0)
+    labels = {"train_y": np.arange(60) % 3, "test_y": np.arange(30) % 3}
+    sizes = {"train_x": 60, "test_x": 30}
+    images = {key: draw.integers(0, 256, (n, 8, 8), dtype=np.uint8) for key, n in sizes.items()}
+    return {**images, **labels, **changed}
+
+
+def image_task(folder: Path, arrays: dict[str, np.ndarray], **given: Any) -> fedlib.Task:
+    np.savez(folder / "i.npz", **arrays)
+    datasets.import_file("few", folder / "i.npz", folder, overwrite=True)
+    return fedlib.image_task("few", data_root=folder, **given)
+
+
+WORDS = np.array(["dog", "ant", "cat"])
+FIRST = np.zeros((60, 3, 32, 32), np.uint8)
+ARRAYS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "skewed": ({}, {"clients": 61, "alpha": 0.1}, "60 training examples for 61 clients"),
+    "at random": ({}, {"clients": 100}, "60 training examples for 100 clients"),
+    "ids": ({"train_y": np.arange(60) * 10**6}, {"clients": 2}, "look like ids"),
+    "tested by ids": ({"test_y": np.arange(30) * 10**7}, {"clients": 2}, "test labels look like"),
+    "channels first": ({"train_x": FIRST, "test_x": FIRST[:30]}, {"clients": 2}, "transpose"),
+    "one channel first": ({"train_x": FIRST[:, :1]}, {"clients": 2}, "transpose"),
+    "channels first as numbers": (
+        {"train_x": FIRST / 2.0, "test_x": FIRST[:30] / 2.0},
+        {"clients": 2},
+        "transpose",
+    ),
+    "words in one split": ({"train_y": WORDS[np.arange(60) % 3]}, {"clients": 2}, "words in both"),
+    "objects": ({"train_y": WORDS.astype(object)}, {"clients": 2}, r"array.astype\(str\)"),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_cannot_be_right_are_one_line(name: str, tmp_path: Path) -> None:
+    changed, given, message = ARRAYS[name]
+    with pytest.raises(fedlib.Error, match=message):
+        image_task(tmp_path, pictures(**changed), **given)
+
+
+def test_labels_and_clients_may_be_words(tmp_path: Path) -> None:
+    users = np.array(["ömer", "ann"])
+    task = image_task(
+        tmp_path,
+        pictures(
+            **{"train_y": WORDS[np.arange(60) % 3], "test_y": WORDS[np.arange(30) % 2]},
+            **{"train_client": users[np.arange(60) % 2], "test_client": users[[0] * 30]},
+        ),
+    )
+    assert task.classes == ("ant", "cat", "dog") and task.train.ids == ["ann", "ömer"]
+    assert task.train.y[:3].tolist() == [2, 0, 1] and task.test.ids == ["ömer"]
+    assert task.train.index is not None and task.train.index[0] == 1
+
+
+TEXTS = {
+    "Chinese": ["很好喜欢", "太差退货"],
+    "Russian": ["очень хороший", "ужасное качество"],
+    "Arabic": ["رائع جدا", "سيئة للغاية"],
+    "Hindi": ["अच्छा", "बुरा"],
+    "Greek": ["πολύ καλό", "χάλια"],
+    "Korean": ["좋아요", "싫어요"],
+    "Japanese": ["とても良い", "悪いです"],
+    "Thai": ["ดีมาก", "แย่มาก"],
+    "Hebrew": ["טוב מאוד", "גרוע"],
+    "accents": ["é", "ü"],
+    "emoji": ["😀", "😡"],
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_no_letters_of_a_text_are_lost(language: str, tmp_path: Path) -> None:
+    lines = [
+        {"client": f"u{i % 4}", "split": "test" if i % 4 == 3 else "train", "label": i // 4 % 2}
+        | {"text": TEXTS[language][i // 4 % 2]}
+        for i in range(16)
+    ]
+    text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    (tmp_path / "t.jsonl").write_text(text, encoding="utf-8")
+    datasets.import_file("texts", tmp_path / "t.jsonl", tmp_path)
+    task = fedlib.text_task("texts", data_root=tmp_path)
+    good, poor = (set(map(tuple, task.train.x[task.train.y == c].tolist())) for c in (0, 1))
+    assert good != poor and all(1 not in row and row[1] >= 4 for row in good | poor)
+    assert task.test.x.max() == task.train.x.max()
+
+
+def test_texts_in_ascii_have_the_words_they_had() -> None:
+    for text in ("Don't use os.path; see C++ (or C#)!", 'a_b e-mail ~ 3.14 "x" <y> ‘\'s', "\t\n"):
+        assert datasets.text.any_words(text) == datasets.text.post_words(text)
