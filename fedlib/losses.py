@@ -8,14 +8,17 @@ with what the model gives before a run's first step; those of a loss that declar
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedlib.errors import unknown
+from fedlib.errors import Error, unknown
 
 # What targets a loss may need, for outputs [..., K]: whole numbers [...] in 0..K-1; finite numbers
 # of the outputs' shape; the same between 0 and 1.
@@ -39,6 +42,82 @@ def needs(kind: str) -> Callable[[Loss], Loss]:
         return loss
 
     return declare
+
+
+def of_classes(outputs: Tensor, targets: Tensor) -> bool:
+    """Whether ``outputs [B, ..., K]`` are scores of the K > 1 classes that targets ``[N, ...]``
+    name.
+    """
+    whole = not (targets.is_floating_point() or targets.is_complex())
+    return whole and outputs.shape[1:-1] == targets.shape[1:] and outputs.shape[-1] > 1
+
+
+def of_torch(loss: Any) -> bool:
+    """Whether a loss reduces a batch as torch's do: a module or function with ``reduction``."""
+    if isinstance(loss, nn.Module):
+        return hasattr(loss, "reduction")
+    try:
+        return "reduction" in inspect.signature(loss).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+class OfTorch:
+    """One of torch's losses, or one made like them, of each example: ``[R, B]``.
+
+    Further axes are averaged, or with ``reduction`` "sum" or "batchmean" summed. Weights of classes
+    multiply the examples' losses, which are then averaged over their number, not their weight.
+    Targets ``[R, B]`` stand for outputs ``[R, B, 1]``, too.
+
+    Args:
+        loss: a module or function with ``reduction``, of a batch ``[B, ...]``.
+
+    Example:
+        >>> smoothed = OfTorch(nn.CrossEntropyLoss(label_smoothing=0.1))
+        >>> smoothed(torch.zeros(1, 2, 4), torch.tensor([[0, 3]])).shape
+        torch.Size([1, 2])
+    """
+
+    def __init__(self, loss: Any) -> None:
+        self.loss, self.placed = loss, torch.zeros(0)
+        self.__name__ = getattr(getattr(loss, "func", loss), "__name__", type(loss).__name__)
+        reduction: Any = getattr(loss, "reduction", None)
+        if isinstance(loss, nn.Module):
+            self.loss = copy.deepcopy(loss)
+            self.loss.reduction = "none"
+        else:
+            reduction = inspect.signature(loss).parameters["reduction"].default
+            self.loss = functools.partial(loss, reduction="none")
+        self.sums = reduction in ("sum", "batchmean")
+
+    def kind(self, outputs: Tensor, targets: Tensor) -> str | None:
+        """The kind of targets, see :func:`needs`, where that is known."""
+        ignored = getattr(self.loss, "ignore_index", -100)
+        known = "CrossEntropy" in self.__name__ or "NLL" in self.__name__
+        known = known or self.__name__ in ("cross_entropy", "nll_loss")
+        known = known and of_classes(outputs, targets) and outputs.dim() == 2
+        return CLASSES if known and not (targets == ignored).any() else None
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        o, y = outputs.flatten(0, 1), targets.flatten(0, 1)
+        if o.dim() == y.dim() + 1 and o.shape[-1] == 1:
+            o = o.squeeze(-1)
+        if o.dim() == y.dim() + 1:
+            y = y.long()
+            if o.shape[1:-1] == y.shape[1:]:
+                o = o.movedim(-1, 1)  # torch has the classes first
+        elif o.shape == y.shape:
+            y = y.to(o.dtype)
+        else:
+            raise Error(f"{self.__name__} has outputs {[*o.shape]}, targets {[*y.shape]} a batch")
+        if isinstance(self.loss, nn.Module) and (self.placed.dtype, self.placed.device) != (
+            o.dtype,
+            o.device,
+        ):
+            self.loss, self.placed = self.loss.to(o.device, o.dtype), o.new_zeros(0)
+        each = self.loss(o, y)
+        each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)
+        return (each.sum(-1) if self.sums else each.mean(-1)).view(targets.shape[:2])
 
 
 # On a CPU torch's log_softmax is slow along a short last axis. Forward and backward at 10 classes,

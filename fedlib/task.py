@@ -18,7 +18,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from fedlib import process
+from fedlib import losses, process
 from fedlib.arguments import Numbers, check_fields, checked
 from fedlib.errors import Error, first_line, require
 from fedlib.losses import correct, cross_entropy
@@ -285,6 +285,8 @@ RESERVED = (
     "error_rsd",
 )
 
+# The metric of a task that names none, if its targets are classes.
+ACCURACY: Mapping[str, Metric] = {"accuracy": correct}
 # What of a task decides its numbers.
 PARTS = {
     *("model", "train", "test", "loss", "metrics", "transform", "reduction", "l2"),
@@ -334,10 +336,13 @@ class Task:
             ``carries_rows`` (see :mod:`fedlib.models`) is much faster. A module in place of the
             function, or one that it gives again, stays as it is: copies of it train.
         train, test: the clients' data. ``test`` may be one client that holds everything.
-        loss: per-example loss.
+        loss: per-example loss, or one of torch's (``nn.CrossEntropyLoss(weight=...)``,
+            ``F.mse_loss``), of which each example's own is taken; see
+            :class:`fedlib.losses.OfTorch`.
         metrics: per-example values that are averaged over examples and, where the test data has
             clients, over clients; or pairs (numerators, denominators) that are summed over examples
-            apart and divided. The loss is always reported.
+            apart and divided. Default the accuracy, where outputs are scores of classes. The loss
+            is always reported.
         transform: raw inputs to model inputs, with augmentation keyed per example in training;
             one without any is faster as :class:`fedlib.task.Fixed`.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
@@ -380,7 +385,7 @@ class Task:
     train: ClientData
     test: ClientData
     loss: PerExample = cross_entropy
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": correct})
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: ACCURACY)
     transform: Transform = identity
     reduction: str = "mean"
     l2: float = 0.0
@@ -420,6 +425,8 @@ class Task:
         if name == "model":  # a module stands for its copies
             value = partial(copy.deepcopy, value) if isinstance(value, nn.Module) else value
             self._shares = None
+        if name == "loss" and losses.of_torch(value):
+            value = losses.OfTorch(value)
         super().__setattr__(name, value)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import fedlib
-from fedlib import datasets, partition
+from fedlib import datasets, losses, partition
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(12) % 3
@@ -173,6 +175,106 @@ def image_task(folder: Path, arrays: dict[str, np.ndarray], **given: Any) -> fed
     np.savez(folder / "i.npz", **arrays)
     datasets.import_file("few", folder / "i.npz", folder, overwrite=True)
     return fedlib.image_task("few", data_root=folder, **given)
+
+
+T = torch.tensor([1.0, 2.0, 3.0])
+ONE, MANY_TAGS = (Y > 0).float()[:, None], F.one_hot(Y, 3).float()
+# Torch's loss, the same with each example's own, labels, and outputs of the model.
+LOSSES: dict[str, tuple[Any, Callable[..., torch.Tensor], torch.Tensor, int]] = {
+    "CrossEntropyLoss": (nn.CrossEntropyLoss(), F.cross_entropy, Y, 3),
+    "of weights": (
+        nn.CrossEntropyLoss(weight=T),
+        lambda o, y: F.cross_entropy(o, y) * T[y].to(o.dtype),
+        Y,
+        3,
+    ),
+    "smoothed": (
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        lambda o, y: F.cross_entropy(o, y, label_smoothing=0.1),
+        Y,
+        3,
+    ),
+    "none": (nn.CrossEntropyLoss(reduction="none"), F.cross_entropy, Y, 3),
+    "F.cross_entropy": (F.cross_entropy, F.cross_entropy, Y, 3),
+    "of shares": (nn.CrossEntropyLoss(), F.cross_entropy, MANY_TAGS, 3),
+    "of eight bits": (nn.CrossEntropyLoss(), F.cross_entropy, Y.to(torch.uint8), 3),
+    "partial": (
+        functools.partial(F.cross_entropy, label_smoothing=0.2),
+        functools.partial(F.cross_entropy, label_smoothing=0.2),
+        Y,
+        3,
+    ),
+    "MultiMargin": (nn.MultiMarginLoss(), F.multi_margin_loss, Y, 3),
+    "MSELoss": (nn.MSELoss(), F.mse_loss, X[:, :2], 2),
+    "MSELoss, flat": (nn.MSELoss(), lambda o, y: F.mse_loss(o[:, 0], y), X[:, 0], 1),
+    "Huber": (nn.HuberLoss(delta=0.5), functools.partial(F.huber_loss, delta=0.5), X[:, :1], 1),
+    "L1": (F.l1_loss, F.l1_loss, X[:, 0].double(), 1),
+    "summed": (nn.MSELoss(reduction="sum"), lambda o, y: F.mse_loss(o, y) * 2, X[:, :2], 2),
+    "one logit": (nn.BCEWithLogitsLoss(), F.binary_cross_entropy_with_logits, ONE, 1),
+    "one logit of whole numbers": (
+        nn.BCEWithLogitsLoss(pos_weight=T[1:2]),
+        functools.partial(F.binary_cross_entropy_with_logits, pos_weight=T[1:2]),
+        Y.clamp(max=1),
+        1,
+    ),
+    "tags": (nn.MultiLabelSoftMarginLoss(), F.multilabel_soft_margin_loss, MANY_TAGS, 3),
+    "fedlib's": (losses.squared_error, F.mse_loss, X[:, :2], 2),
+    "fedlib's tags": (
+        losses.binary_cross_entropy,
+        F.binary_cross_entropy_with_logits,
+        MANY_TAGS,
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_torchs_are_each_examples_own(name: str, dtype: str) -> None:
+    """The reported loss is the mean over the test examples; accuracy is there where it fits."""
+    loss, alone, y, outputs = LOSSES[name]
+    data = fedlib.ClientData(X, y, PARTS)
+    task = fedlib.Task("mine", lambda: nn.Linear(4, outputs), data, data, loss=loss)
+    history = fedlib.run(task, "fedavg", rounds=2, dtype=dtype)
+    net = nn.Linear(4, outputs).to(getattr(torch, dtype))
+    net.load_state_dict(history.params)
+    each = []
+    for example in range(12):
+        o = net(X[[example]].to(net.weight.dtype))
+        target = y[[example]].long() if y.dtype == torch.uint8 else y[[example]]
+        floats = outputs == 1 or target.dim() > 1
+        target = target.to(o.dtype) if floats else target
+        target = target[:, None] if name == "one logit of whole numbers" else target
+        each.append(alone(o, target))
+    held = [example for part in PARTS for example in part]
+    wanted = np.mean([float(each[example].detach()) for example in held])
+    assert history.series("loss").iloc[-1] == pytest.approx(wanted, rel=1e-5)
+    classes = outputs == 3 and y.dim() == 1
+    assert ("accuracy" in set(history.frame["metric"])) == classes
+
+
+WRONG_LOSSES: dict[str, tuple[Any, torch.Tensor, str]] = {
+    "a mean": (lambda o, y: F.cross_entropy(o[0], y[0]), Y, "need each example's own"),
+    "of another shape": (lambda o, y: F.cross_entropy(o, y), Y, "each example's own"),
+    "broadcast": (nn.MSELoss(), X[:, :2], "MSELoss has outputs .* targets"),
+    "a label too many": (nn.CrossEntropyLoss(), Y + 1, "has the label 3 .* CrossEntropyLoss needs"),
+    "F": (F.cross_entropy, Y - 1, "has the label -1 .* cross_entropy needs"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LOSSES)
+def test_losses_that_do_not_fit_say_what_one_takes(name: str) -> None:
+    loss, y, message = WRONG_LOSSES[name]
+    data = fedlib.ClientData(X, y, PARTS)
+    with pytest.raises(fedlib.Error, match=message):
+        fedlib.run(fedlib.Task("m", lambda: nn.Linear(4, 3), data, data, loss=loss), "fedavg")
+
+
+def test_a_metric_that_was_asked_for_must_fit() -> None:
+    data = fedlib.ClientData(X, X[:, :2], PARTS)
+    given = {"loss": nn.MSELoss(), "metrics": {"accuracy": losses.correct}}
+    with pytest.raises(fedlib.Error, match="accuracy"):
+        fedlib.run(fedlib.Task("m", lambda: nn.Linear(4, 2), data, data, **given), "fedavg")
 
 
 WORDS = np.array(["dog", "ant", "cat"])

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fedlib import losses, process
 from fedlib.errors import Error, first_line
 from fedlib.models import layers
-from fedlib.task import ClientData, Task
+from fedlib.task import ACCURACY, ClientData, Task
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
 # than this, which may lie on a disk, are not read again.
@@ -137,13 +137,20 @@ class Trial:
                 outputs.append(self.model(batch)[:2])
         if torch.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-6, equal_nan=True):
             return False
-        whole = f"{_model(self.task, self.model)} looks across its batch and does not take one of"
-        _called(f"{whole} one example, as a client's last may be", self.model, x[:1])
+        _called(
+            f"{_model(self.task, self.model)} looks across its batch and does not take one of one "
+            "example, as a client's last may be; fedlib.models.replace_batch_norm(model, "
+            "by='group') makes normalisation that does",
+            self.model,
+            x[:1],
+        )
         return True
 
     def check_loss(self, split: str, data: ClientData, outputs: Tensor) -> None:
         """Require labels that fit the outputs ``[2, ...]``, and a loss and metrics of them."""
         kind = getattr(self.task.loss, "targets", None)
+        if isinstance(self.task.loss, losses.OfTorch):
+            kind = self.task.loss.kind(outputs, data.y)
         if kind is not None:
             _check_labels(self.task, split, data, outputs, kind)
         example = _where(data, 0)[1]
@@ -153,11 +160,14 @@ class Trial:
         # Larger and smaller, and probabilities still.
         changed = 0.5 * last + 0.5, torch.min(last / 2, 2 * last)
         others = [torch.cat([first, each], 1) for each in changed]
+        if self.task.metrics is ACCURACY and not losses.of_classes(outputs, data.y):
+            self.task.metrics = {}  # nobody asked for it
         named = {"loss": self.task.loss, **(self.task.metrics if split == "test" else {})}
         for name, function in named.items():
             what = f"task {self.task.name}: {name}" + ("" if name == "loss" else " (a metric)")
             value = _called(
-                f"{what} does not take outputs {_told(outputs)}, labels {_told(y[0])}",
+                f"{what} does not take outputs {_told(outputs)}, labels {_told(y[0])} (as "
+                "[R, B, ...], R rows of B examples, to give each example's own, [R, B])",
                 _repeatable(what, function),
                 rows,
                 y,
@@ -173,7 +183,10 @@ class Trial:
             for part in pair:
                 if not isinstance(part, Tensor) or part.shape != (1, 2) or part.is_complex():
                     given = _told(part) if isinstance(part, Tensor) else type(part).__name__
-                    raise Error(f"{what} gives {given} for 1 row of 2 examples; need shape (1, 2)")
+                    raise Error(
+                        f"{what} gives {given} for 1 row of 2 examples; need each example's "
+                        "own, shape (1, 2)"
+                    )
             trained = any(p.requires_grad for p in self.model.parameters())
             if name == "loss" and split == "train" and trained and not value.requires_grad:
                 raise Error(

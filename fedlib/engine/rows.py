@@ -180,8 +180,20 @@ class Statistics:
             layer._buffers[name] = tensor
 
 
-# What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values.
-NO_VMAP = ("atching rule", "vmap")
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warnings of operations that torch.func.vmap does row by row."""
+    functorch: Any = torch._C._functorch
+    functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        yield
+    finally:
+        functorch._set_vmap_fallback_warning_enabled(True)
+
+
+# What torch says where torch.func.vmap cannot run a model: recurrent layers, decisions on values,
+# NumPy.
+NO_VMAP = ("atching rule", "vmap", "data pointer")
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
@@ -249,7 +261,7 @@ class FlatModel:
     def views(self, x: Tensor) -> list[Tensor]:
         """Views of vectors ``x [..., P]`` in the parameters' shapes, any leading axes kept."""
         parts = x.detach().split(self.sizes, dim=-1)
-        return [p.view(*x.shape[:-1], *s) for p, s in zip(parts, self.shapes, strict=True)]
+        return [p.view((*x.shape[:-1], *s)) for p, s in zip(parts, self.shapes, strict=True)]
 
     def leaves(self, x: Tensor) -> list[Tensor]:
         """The views as leaves of the graph; those of a single row ``[1, P]`` have no row axis.
@@ -264,12 +276,23 @@ class FlatModel:
         return self._statistics.initial
 
     def named(self, x: Tensor) -> dict[str, Tensor]:
-        """A vector ``x [P + B]`` as named tensors, copied to the CPU; frozen parameters as they
-        are, running statistics last.
+        """A vector ``x [P + B]`` as named tensors, copied to the CPU, as ``load_state_dict`` takes
+        them: tied weights by all their names, frozen parameters and buffers as they are.
         """
-        trained = dict(zip(self.names, self.views(x[: self.size]), strict=True))
-        named = {name: trained.get(name, own) for name, own in self._all.items()}
-        named |= self._statistics.named(x[self.size :])
+        trained = {
+            id(own): view
+            for own, view in zip(self._original, self.views(x[: self.size]), strict=True)
+        }
+        named = {
+            name: trained.get(id(own), own)
+            for name, own in self.model.named_parameters(remove_duplicate=False)
+        }
+        moved = self._statistics.named(x[self.size :])
+        named |= moved
+        kept = self.model.state_dict(keep_vars=True)
+        counts = "num_batches_tracked"  # which nobody counts here, and which need not be loaded
+        more = [name for name in kept if name not in named and not name.endswith(counts)]
+        named |= {name: kept[name] for name in more}
         return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
 
     def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
@@ -366,7 +389,7 @@ class FlatModel:
             call = partial(self._masked, function)
         if self._vmaps:
             try:
-                with nullcontext() if self._vmapped else NoPadding():
+                with nullcontext() if self._vmapped else NoPadding(), _quiet():
                     run = torch.func.vmap(partial(call, vmapped=True) if outer else call)
                     outputs = run(*given)
                 self._vmapped = True
@@ -514,8 +537,8 @@ def _with_keyed_dropout(model: nn.Module) -> nn.Module:
         if tracks and not getattr(module, "moving", ()):
             raise Error(
                 f"model {type(model).__name__}: {name or 'module'} keeps running statistics, which "
-                "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group'), or "
-                "by='batch', or by='running'"
+                "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group')"
+                + (", or by='batch', or by='running'" if type(module) is nn.BatchNorm2d else "")
             )
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fedlib.errors import Error, unknown
 from fedlib.models.batch_norm import BatchNorm2d
@@ -12,12 +13,23 @@ from fedlib.models.batch_norm import BatchNorm2d
 GROUPS = 32  # GroupNorm's usual number; fewer where they do not divide the channels
 
 
+class _GroupNorm1d(nn.GroupNorm):
+    """GroupNorm of series ``[B, C, L]``. Flat features ``[B, C]`` are one group: else a group
+    would have a value or a few.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        groups = 1 if input.dim() == 2 else self.num_groups
+        return F.group_norm(input, groups, self.weight, self.bias, self.eps)
+
+
 def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
     """The model with another normalisation in the place of every BatchNorm layer.
 
     Args:
         model: changed in place. Scales and shifts are kept.
-        by: ``"group"``: GroupNorm, which looks at one example at a time (any dimension);
+        by: ``"group"``: GroupNorm, which looks at one example at a time (any dimension); of flat
+            features all are one group, which is LayerNorm;
             ``"batch"``: the statistics of the batch, in training and in evaluation;
             ``"running"``: running statistics, which the clients' steps move and the server averages
             with the model. The last two are for images (BatchNorm2d); with ``"running"`` the
@@ -51,7 +63,8 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
 def _replacement(name: str, layer: nn.modules.batchnorm._BatchNorm, by: str) -> nn.Module:
     channels, new = layer.num_features, nn.Module()
     if by == "group":
-        new = nn.GroupNorm(math.gcd(GROUPS, channels), channels, layer.eps, layer.affine)
+        kind = _GroupNorm1d if isinstance(layer, nn.BatchNorm1d) else nn.GroupNorm
+        new = kind(math.gcd(GROUPS, channels), channels, layer.eps, layer.affine)
     elif isinstance(layer, nn.BatchNorm2d) and layer.affine and layer.momentum == 0.1:
         new = BatchNorm2d(channels, layer.eps, track=by == "running")
     else:

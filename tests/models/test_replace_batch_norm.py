@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fedlib
@@ -63,3 +68,57 @@ def test_torchvisions_networks_train_alike(name: str, size: int, choice: str) ->
     value: Tensor
     for key, value in plain.items():
         torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [3, 8, 32, 64])
+def test_of_flat_features_it_is_layer_normalisation(width: int) -> None:
+    x = torch.randn(5, width, generator=torch.Generator().manual_seed(0))
+    new = replace_batch_norm(nn.BatchNorm1d(width), by="group")
+    torch.testing.assert_close(new(x), F.layer_norm(x, (width,)))
+    assert new(x[:1]).std() > 0.5 and new(torch.randn(2, width, 4)).std() > 0.5
+
+
+def convolutions(norm: nn.Module, dims: int) -> nn.Module:
+    conv = {0: nn.Linear, 1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[dims]
+    first = (
+        conv(4, 8) if dims == 0 else nn.Sequential(nn.Unflatten(1, (1, *[2] * dims)), conv(1, 8, 1))
+    )
+    return nn.Sequential(first, norm, nn.Flatten(), nn.Linear(8 * 2**dims, 2))
+
+
+LAYERS = {
+    "flat": (lambda **given: nn.BatchNorm1d(8, **given), 0),
+    "series": (lambda **given: nn.BatchNorm1d(8, **given), 1),
+    "images": (lambda **given: nn.BatchNorm2d(8, **given), 2),
+    "volumes": (lambda **given: nn.BatchNorm3d(8, **given), 3),
+    "synchronised": (lambda **given: nn.SyncBatchNorm(8, **given), 2),
+}
+
+
+@pytest.mark.parametrize("given", [{}, {"track_running_stats": False}, {"momentum": 0.2}], ids=str)
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_a_refusal_advises_trains(name: str, given: dict[str, Any]) -> None:
+    make, dims = LAYERS[name]
+    x = torch.randn(9, max(4 if dims == 0 else 2**dims, 1))
+    data = fedlib.ClientData(x, torch.arange(9) % 2, [range(5), range(5, 9)])
+    settings = {"clients_per_round": None, "batch_size": 4}  # a last batch of one
+
+    def model() -> nn.Module:
+        return convolutions(make(**given), dims)
+
+    def run(made: Callable[[], nn.Module]) -> fedlib.History:
+        return fedlib.run(fedlib.Task("m", made, data, data, **settings), "fedavg", rounds=2)
+
+    try:
+        run(model)
+        advised = []
+    except fedlib.Error as error:
+        advised = re.findall("by='([a-z]+)'", str(error))
+        assert advised
+    for by in advised:
+        try:
+            replace_batch_norm(model(), by)
+        except fedlib.Error as error:  # it says which one is right
+            assert by != "group" and "use by='group'" in str(error) and given == {"momentum": 0.2}
+            continue
+        assert run(lambda by=by: replace_batch_norm(model(), by)).diverged is None
