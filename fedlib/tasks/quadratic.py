@@ -94,7 +94,7 @@ def quadratic_task(
     if not b.size:
         raise Error(f"quadratic_task: b is {b.shape}; need at least one client and one dimension")
     clients, dimension = b.shape
-    weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64).copy()
+    weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64)
     x0 = np.asarray(np.zeros(dimension) if x0 is None else x0, dtype=np.float64)
     offset = np.asarray(np.zeros(clients) if offset is None else offset, dtype=np.float64)
     for label, value, shape in (
@@ -118,7 +118,7 @@ def quadratic_task(
     numbers = torch.arange(len(A))
     data = ClientData(numbers, numbers, [np.array([i]) for i in range(clients)], weights=weights)
     gradient = ClientData(numbers, numbers, [numbers[-1:].numpy()], ["gradient"])
-    hashed = functools.partial(_hash, weights, *arrays)
+    hashed = functools.partial(_hash, data.client_weights(), *arrays)
     task = Task(
         name=name,
         model=lambda: Quadratic(*arrays),
