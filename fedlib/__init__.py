@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         ServerOnly,
         clients_for_budget,
     )
-    from fedlib.engine import History, RunConfig, grid, run  # type: ignore[no-redef]
+    from fedlib.engine import History, RunConfig, evaluate, grid, predict, run  # type: ignore[no-redef]
     from fedlib.errors import Error
     from fedlib.figures import plot
     from fedlib.optimizers import client, server
@@ -62,7 +62,7 @@ _NAMES = {
     "algorithms": "AdaAlter AdaFedAdam Algorithm Centralized FedNova FedOpt LocMime Lookahead Mime "
     "MimeLite MimeLiteMVR MimeMVR Moon NAccAdam Objective Proximal QFedAvg Scaffold ServerOnly "
     "clients_for_budget",
-    "engine": "History RunConfig grid run",
+    "engine": "History RunConfig evaluate grid predict run",
     "errors": "Error",
     "figures": "plot",
     "optimizers.client": "DeltaSGD SGD SGDM SPS",

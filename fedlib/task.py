@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from fedlib import losses, process
-from fedlib.arguments import Numbers, check_fields, checked
-from fedlib.errors import Error, first_line, require
+from fedlib.arguments import Numbers, check_fields, checked, shown
+from fedlib.errors import Error, first_line, require, unknown
 from fedlib.losses import correct, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
@@ -98,7 +99,10 @@ class ClientData:
                 f"client data: client {client} has example {index[outside[0]]}, outside "
                 f"0..{len(self.x) - 1}; check the partition"
             )
-        names = [str(name) for name in np.asarray(self.ids).tolist()]
+        ids = np.asarray(self.ids)
+        if ids.ndim != 1:
+            raise Error(f"client data: ids of shape {ids.shape}; need one name each")
+        names = [str(name) for name in ids.tolist()]
         if twice := next((name for name, count in Counter(names).items() if count > 1), None):
             raise Error(f"client data: two clients have the id {twice!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
@@ -197,6 +201,64 @@ class ClientData:
         data._set(starts=starts, sizes=sizes, index=torch.cat(index))
         return data
 
+    @classmethod
+    @checked
+    def from_datasets(
+        cls,
+        datasets: Any,
+        *,
+        inputs: str = "",
+        targets: str = "",
+        client: str = "",
+    ) -> ClientData:
+        """Clients' data from data sets whose items are pairs ``(input, target)`` or dicts.
+
+        They are read once, so random transforms give one draw; put them in ``Task.transform``.
+
+        Args:
+            datasets: a ``torch.utils.data`` Dataset, Subset or DataLoader for each client, in a
+                list or by the clients' names; or, with ``client``, one data set of dicts, for
+                instance of Hugging Face's.
+            inputs, targets: fields of dicts; default the usual names, as ``image`` and ``label``.
+            client: the field that says whose an item is.
+
+        Raises:
+            Error: items of another kind, or of different shapes.
+
+        Example:
+            >>> from torch.utils.data import TensorDataset
+            >>> whole = TensorDataset(torch.eye(3), torch.arange(3))
+            >>> ClientData.from_datasets({"ann": whole, "bob": whole}).sizes.tolist()
+            [3, 3]
+        """
+        names = list(datasets) if isinstance(datasets, Mapping) else []
+        each: list[Any] = [datasets] if client else list(datasets.values() if names else datasets)
+        examples: list[tuple[Tensor, Tensor]] = []
+        sizes, owners = [], []
+        for number, given in enumerate(each):
+            dataset: Any = given.dataset if isinstance(given, DataLoader) else given
+            whole = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+            items = (dataset[place] for place in range(len(dataset))) if whole else dataset
+            before = len(examples)
+            for place, item in enumerate(items):
+                what = f"client data: item {place} of data set {names[number] if names else number}"
+                examples.append(_example(what, item, inputs, targets))
+                if client:
+                    if not (isinstance(item, Mapping) and client in item):
+                        raise Error(f"{what} has no field {client!r}, the client's")
+                    owners.append(str(item[client]))
+                first, own = ([[*part.shape] for part in examples[at]] for at in (0, -1))
+                if own != first:
+                    raise Error(f"{what} has shapes {own}, the first one {first}; make them alike")
+            sizes.append(len(examples) - before)
+        if not examples:
+            raise Error("client data: these data sets have no items")
+        x, y = (torch.stack(parts) for parts in zip(*examples, strict=True))
+        if client:
+            ids, codes = np.unique(owners, return_inverse=True)
+            return cls(x, y, [np.flatnonzero(codes == code) for code in range(len(ids))], ids)
+        return cls(x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), names)
+
     def places(self, places: Tensor) -> Tensor:
         """Example numbers at ``places``: positions within the clients' lists, from ``starts``."""
         return places if self.index is None else self.index[places]
@@ -220,6 +282,29 @@ class ClientData:
     def client_weights(self) -> np.ndarray:
         """float64 ``[clients]``: what each client counts in the aggregation."""
         return self.sizes.astype(np.float64) if self.weights is None else np.asarray(self.weights)
+
+
+# The usual names of inputs and targets.
+INPUTS = ("x", "image", "img", "input", "inputs", "features", "pixel_values", "input_ids")
+TARGETS = ("y", "label", "labels", "target", "targets", "fine_label")
+
+
+def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, Tensor]:
+    """An item of a data set as tensors."""
+    if isinstance(item, Mapping):
+        fields = [inputs or next((name for name in INPUTS if name in item), "x")]
+        fields += [targets or next((name for name in TARGETS if name in item), "y")]
+        for field_ in fields:
+            if field_ not in item:
+                raise Error(f"{what}: {unknown('field', field_, item)}; name inputs and targets")
+        item = [item[field_] for field_ in fields]
+    if not isinstance(item, (tuple, list)) or len(item) != 2:
+        raise Error(f"{what} is {shown(item)}; it must be a pair (input, target), or a dict")
+    try:
+        x, y = (torch.as_tensor(p if isinstance(p, Tensor) else np.asarray(p)) for p in item)
+    except (TypeError, ValueError) as error:
+        raise Error(f"{what} is no pair of numbers: {first_line(error)}; transform it") from None
+    return x, y
 
 
 def _plain(name: str, tensor: Tensor) -> Tensor:
@@ -511,6 +596,23 @@ class Task:
                 f"task {self.name}: model() gives a module that it has given before and that "
                 f"cannot be copied ({first_line(error)}); make a new one in it"
             ) from error
+
+    def trained(self, params: Mapping[str, Tensor]) -> nn.Module:
+        """The model with trained parameters, a history's ``params``, in evaluation mode.
+
+        Raises:
+            Error: they are not this task's.
+        """
+        with process.alone():
+            model = self.new_model()
+        if any(tensor.dtype == torch.float64 for tensor in params.values()):
+            model = model.double()
+        try:
+            model.load_state_dict(params)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise Error(f"task {self.name}: these are not its parameters: {reason}") from None
+        return model.eval()
 
     def _made(self) -> nn.Module:
         try:

@@ -1,6 +1,7 @@
 """The engine: rows, rounds, backends, evaluation, histories."""
 
 from fedlib.engine.config import Configured, RunConfig, configure
+from fedlib.engine.evaluation import evaluate, predict
 from fedlib.engine.history import History
 from fedlib.engine.run import execute, grid, programs, run
 
@@ -9,8 +10,10 @@ __all__ = [
     "History",
     "RunConfig",
     "configure",
+    "evaluate",
     "execute",
     "grid",
+    "predict",
     "programs",
     "run",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedlib import process
+from fedlib.arguments import called, checked
 from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
+from fedlib.engine.device import resolve_device
 from fedlib.engine.fairness import fairness
+from fedlib.engine.fitting import require_finite
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
-from fedlib.task import ClientData, Task
+from fedlib.errors import Error
+from fedlib.task import ClientData, Metric, Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
 CHUNK_NUMBERS = 4_000_000
@@ -108,6 +113,14 @@ class Evaluator:
             clients[name] = self._by_client(above) / self._by_client(below)
         return Evaluated(mean, clients)
 
+    @torch.no_grad()
+    def outputs(self, x: Tensor) -> Tensor:
+        """The outputs ``[C, N, ...]`` of ``x [C, P]`` for all examples."""
+        with self.model.evaluating():
+            views = self.model.views(x)
+            parts = [slice(start, start + BATCH) for start in range(0, len(self.index), BATCH)]
+            return torch.cat([self.model.rows(views, self.inputs(part)) for part in parts], 1)
+
     def _by_client(self, values: Tensor) -> Tensor:
         """``values [C, N]`` summed over each client's examples: ``[C, clients]``."""
         return values.new_zeros(len(values), len(self.sizes)).index_add_(1, self.codes, values)
@@ -120,6 +133,84 @@ class Evaluator:
             self.outputs_each = one.numel()
         numbers = max(1, self.inputs_each, self.outputs_each) * configurations
         return max(BATCH, CHUNK_NUMBERS // numbers // BATCH * BATCH)
+
+
+@checked
+def evaluate(
+    task: Task,
+    params: Mapping[str, Tensor],
+    metrics: Mapping[str, Metric] | None = None,
+    data: ClientData | None = None,
+    *,
+    device: str = "auto",
+) -> dict[str, float]:
+    """The loss and metrics of trained parameters, over all examples of some data.
+
+    Args:
+        params: a history's ``params``.
+        metrics: per-example values, see :class:`fedlib.Task`; default the task's.
+        data: default the task's test data.
+        device: see :func:`fedlib.run`.
+
+    Raises:
+        Error: parameters of another model, or data without examples.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic")
+        >>> history = fedlib.run(task, "fedavg", rounds=1)
+        >>> list(fedlib.evaluate(task, history.params))
+        ['loss', 'accuracy']
+    """
+    if metrics is not None:
+        task = replace(task, metrics=metrics)
+    data = task.test if data is None else data
+    if not data.sizes.sum():
+        raise Error("evaluate: these data have no examples")
+    model, where = _flat(task, params, device)
+    require_finite(task, "evaluated", data, model.dtype)
+    with process.alone(), model.tracking(model.initial_statistics()):
+        evaluator = Evaluator(task, model, model.dtype, where, data)
+        result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
+    return {name: float(value) for name, value in result.mean.items()}
+
+
+@checked
+def predict(
+    task: Task, params: Mapping[str, Tensor], x: Tensor | None = None, *, device: str = "auto"
+) -> Tensor:
+    """The outputs ``[N, ...]`` of a trained model, on the CPU.
+
+    Args:
+        params: a history's ``params``.
+        x: raw inputs ``[N, ...]``, as the task's data have them; default ``task.test.x``, whose
+            targets are ``task.test.y``.
+        device: see :func:`fedlib.run`.
+
+    Raises:
+        Error: parameters of another model.
+
+    Example:
+        >>> import fedlib
+        >>> task = fedlib.load_task("synthetic")
+        >>> history = fedlib.run(task, "fedavg", rounds=1)
+        >>> len(fedlib.predict(task, history.params)) == len(task.test.y)
+        True
+    """
+    x = task.test.x if x is None else x
+    model, where = _flat(task, params, device)
+    with process.alone(), model.tracking(model.initial_statistics()):
+        data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
+        evaluator = Evaluator(task, model, model.dtype, where, data)
+        row = model.initial().unsqueeze(0)
+        outputs = called("predict: the model on x", evaluator.outputs, row)
+        return outputs.squeeze(0).cpu()  # type: ignore[no-any-return]
+
+
+def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
+    where = resolve_device(device)
+    model = task.trained(params)
+    return FlatModel(model, next(model.parameters()).dtype, where), where
 
 
 def _pair(values: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -210,6 +301,7 @@ class Recorder:
                 params=params[one],
                 config=config,
                 meta={**meta, "diverged": self.diverged.get(one)},
+                task=self._task(one),
             )
             for one, config in enumerate(self.configs)
         ]

@@ -58,7 +58,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
         buffers, mixes = _buffers(model), False
         for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
             model.train(split == "train")
-            _require_finite(task, split, data, dtype)
+            require_finite(task, split, data, dtype)
             outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
             if split == "train" and outputs:
                 after = _buffers(model)
@@ -235,7 +235,7 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
             refuse(int(places[0]))
 
 
-def _require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
+def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
     """Require inputs that are finite in the run's type; whole data are read once a run."""
     x = data.x
     if task.described or not x.is_floating_point() or not x.numel():

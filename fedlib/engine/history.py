@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedlib.arguments import check_fields
 from fedlib.engine.config import RunConfig
 from fedlib.errors import Error, unknown
+from fedlib.task import Task
 
 # FedOpt averages the last 100 rounds of runs of 1500 to 4000; shorter runs average the same share
 # of 1500.
@@ -52,7 +53,8 @@ class History:
         config: the run's configuration.
         meta: device, backend, threads, configurations (trained together), padding (the share of
             examples computed on that were padding), seconds, seconds_per_round, diverged (the
-            round, or None), versions.
+            round, or None), versions; stopped (the round) where a callback ended the run.
+        task: what was trained on, in the process that did.
 
     Example:
         >>> import fedlib
@@ -68,6 +70,10 @@ class History:
     params: dict[str, Tensor]
     config: RunConfig
     meta: dict[str, Any]
+    task: Task | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "task": None}  # a task may hold functions that cannot be pickled
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -119,6 +125,26 @@ class History:
         if self.diverged is not None:
             return float("nan")
         return mean_of_last(*self._points(metric, split), self.config.rounds, window)
+
+    def model(self, task: Task | None = None) -> nn.Module:
+        """The trained model, in evaluation mode: the task's with :attr:`params`.
+
+        Args:
+            task: needed where the history comes from a store or another process.
+
+        Raises:
+            Error: no task is known, or its model has other parameters.
+
+        Example:
+            >>> import fedlib
+            >>> history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=1)
+            >>> history.model().training
+            False
+        """
+        task = self.task if task is None else task
+        if task is None:
+            raise Error("this history knows no task; give the one it is of: history.model(task)")
+        return task.trained(self.params)
 
     def __repr__(self) -> str:
         state = "" if self.diverged is None else f", diverged in round {self.diverged}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -34,6 +34,7 @@ BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
     "parallel": Parallel,
 }
 Keep = Callable[[list[History]], None]
+Callback = Callable[[History], Any]
 # Bytes of a block that the C library hands back to the system when it is freed.
 LARGE_BLOCK = 2**20
 
@@ -107,6 +108,7 @@ class Program:
         rows = self.columns * min(self.strategy.chunk_clients, cohort)
         if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
             keep_freed_memory()
+        self.callback: Callback | None = None
         # Which of several programs this is, for the progress bar.
         self.place = ""
 
@@ -116,17 +118,23 @@ class Program:
         return 1 - self.training.seen / self.training.slots if self.training.slots else 0.0
 
     def run(
-        self, progress: bool = False, checkpoint: Checkpoint | None = None, keep: Keep | None = None
+        self,
+        progress: bool = False,
+        checkpoint: Checkpoint | None = None,
+        keep: Keep | None = None,
+        callback: Callback | None = None,
     ) -> list[History]:
         """All rounds, or those that the checkpoint has not seen; a history per configuration.
 
         Args:
             keep: stores the histories. The checkpoint stays until it has returned, so that what
                 was trained is not lost where it fails.
+            callback: see :func:`fedlib.run`.
 
         Raises:
             Stopped: after a checkpoint, where the process was asked to end.
         """
+        self.callback = callback
         with self._settings():
             if checkpoint is None:
                 histories, _ = self._run(progress)
@@ -185,7 +193,7 @@ class Program:
         between: Callable[[Progress], None] = lambda now: None,
     ) -> tuple[list[History], Progress]:
         """The histories, and the state after the last round; ``between`` is called after each."""
-        started = time.perf_counter()
+        started, stopped = time.perf_counter(), dict[str, int]()
         now = self._start() if now is None else now
         started -= now.spent
         bar = tqdm(
@@ -204,10 +212,21 @@ class Program:
                 self._advance(now, number)
                 now.spent = time.perf_counter() - started
                 between(now)
+                if self.callback is not None and self.callback(*self._histories(now, started)):
+                    stopped = {"stopped": now.done}
+                    if now.alive and now.done % self.config.eval_every:
+                        self._evaluate(now.done, now.alive, now.server)
+                    break
+        return self._histories(now, started, stopped), now
+
+    def _histories(
+        self, now: Progress, started: float, more: Mapping[str, Any] | None = None
+    ) -> list[History]:
+        """What there is so far."""
         self._finish(now, self._finite(now))
         params = [self.model.named(vector) for vector in now.final]
-        meta = self._meta(now, time.perf_counter() - started)
-        return self.record.histories(params, meta), now
+        meta = self._meta(now, time.perf_counter() - started) | dict(more or {})
+        return self.record.histories(params, meta)
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""

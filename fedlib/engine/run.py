@@ -21,7 +21,7 @@ from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
 from fedlib.engine.history import History
-from fedlib.engine.program import BACKENDS, Keep, Program
+from fedlib.engine.program import BACKENDS, Callback, Keep, Program
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error, unknown
 from fedlib.task import Task, refuse_in_a_plan, tensors_digest
@@ -200,6 +200,7 @@ def run(
     chunk_clients: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
+    callback: Callback | None = None,
 ) -> History:
     """Train one algorithm on one task.
 
@@ -229,6 +230,8 @@ def run(
             (bit for bit on a CPU). A finished run leaves nothing. A task made by hand must name its
             version, and so must classes of yours.
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
+        callback: called after each round with the history so far; the run ends where it gives
+            something true, for instance ``lambda history: history.series("loss").iloc[-1] < 0.1``.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.
@@ -258,6 +261,7 @@ def run(
         chunk_clients=chunk_clients,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
+        callback=callback,
     )[0]
 
 
@@ -332,6 +336,7 @@ def execute(
     checkpoint_every: int | None = None,
     together: bool = False,
     keep: Keep | None = None,
+    callback: Callback | None = None,
 ) -> list[History]:
     """Run configurations; those that can share a program run as its rows.
 
@@ -340,6 +345,7 @@ def execute(
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
         together: they are one program already, from :func:`programs`.
         keep: stores the histories of a program; only then its checkpoint is removed.
+        callback: of one configuration, see :func:`run`.
 
     Returns:
         one history per configuration, in order.
@@ -363,7 +369,7 @@ def execute(
         saved = None
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
-        histories.update(zip(positions, program.run(progress, saved, keep), strict=True))
+        histories.update(zip(positions, program.run(progress, saved, keep, callback), strict=True))
     return [histories[position] for position in range(len(configured))]
 
 

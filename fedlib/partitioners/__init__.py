@@ -7,6 +7,8 @@
 ``pachinko``              label skew in two levels, no example twice (FedOpt's CIFAR-100)
 ``dirichlet_overlapping`` label skew, clients share examples (Delta-SGD)
 ``silos``                 each class cut up among all clients (AdaFedAdam's CIFAR-10)
+``shards``                a few shards of the sorted labels each (McMahan et al., 2017)
+``fixed_classes``         a fixed number of classes each
 ``quantity``              at random, given sizes (``uniform_sizes``, ``lognormal_sizes``)
 ========================= ==========================================================================
 
@@ -22,6 +24,7 @@ from fedlib.partitioners.local_split import local_split
 from fedlib.partitioners.measures import label_counts, total_variation
 from fedlib.partitioners.pachinko import pachinko
 from fedlib.partitioners.quantity import lognormal_sizes, quantity, uniform_sizes
+from fedlib.partitioners.shards import fixed_classes, shards
 from fedlib.partitioners.silos import silos
 
 __all__ = [
@@ -29,12 +32,14 @@ __all__ = [
     "dirichlet",
     "dirichlet_overlapping",
     "dirichlet_proportions",
+    "fixed_classes",
     "iid",
     "label_counts",
     "local_split",
     "lognormal_sizes",
     "pachinko",
     "quantity",
+    "shards",
     "silos",
     "total_variation",
     "uniform_sizes",

@@ -27,9 +27,9 @@ class Quadratic(nn.Module):
 
     def __init__(self, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> None:
         super().__init__()
-        self.register_buffer("A", A)
-        self.register_buffer("b", b)
-        self.register_buffer("offset", offset)
+        self.register_buffer("A", A, persistent=False)  # the problem, not what is learnt
+        self.register_buffer("b", b, persistent=False)
+        self.register_buffer("offset", offset, persistent=False)
         self.x = nn.Parameter(x0.clone())
 
     def forward(self, clients: Tensor) -> Tensor:

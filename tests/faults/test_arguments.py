@@ -104,6 +104,9 @@ OWN: dict[str, dict[str, Any]] = {
     "Store.grid": {"server_lr": [1.0]},
     "Store.stored": {"task": "mine"},
     "silos": {"beta": 10.0},
+    "shards": {"shards_per_client": 2},
+    "fixed_classes": {"classes_per_client": 1},
+    **{name: {"params": HISTORY.params, "device": "cpu"} for name in ("evaluate", "predict")},
 }
 # Not called with arguments of the user's: errors, what the library makes, and what takes nothing.
 LEFT = {"Error", "RunConfig", "Client", "Stored", "list_tasks", "list_algorithms", "Oracle"}
@@ -154,7 +157,8 @@ OTHER = {
     "path": "no file",
     "split": "unknown metric|per client",
 }
-OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients", "params": "no run"}
+OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients"}
+OTHER |= {"params": "no run|its parameters"}
 OTHER |= {"name": "unknown (algorithm|task|base)|data set|imported from"}
 OTHER |= {"data_root": "unknown data set|not prepared", "histories": "no runs to draw"}
 OTHER |= {"clients": "proportions has shape", "split": "unknown metric|per client"}

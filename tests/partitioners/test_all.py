@@ -8,12 +8,14 @@ from fedlib.partitioners import (
     by_user,
     dirichlet,
     dirichlet_overlapping,
+    fixed_classes,
     iid,
     label_counts,
     local_split,
     lognormal_sizes,
     pachinko,
     quantity,
+    shards,
     silos,
     uniform_sizes,
 )
@@ -30,6 +32,8 @@ LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 50))
         lambda seed: dirichlet_overlapping(LABELS, 5, 0.5, 9, seed),
         lambda seed: pachinko(LABELS // 2, LABELS, 5, 50, 0.1, 10.0, seed),
         lambda seed: silos(LABELS, 4, 1.0, seed),
+        lambda seed: shards(LABELS, 5, 2, seed),
+        lambda seed: fixed_classes(LABELS, 5, 3, seed),
         lambda seed: [uniform_sizes(9, 0, 10**6, seed)],
         lambda seed: [lognormal_sizes(9, seed, cap=10**9)],
     ],
@@ -159,3 +163,43 @@ def test_bad_input_is_refused_in_one_line(call, words):
     with pytest.raises(Error, match=words) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("clients", "each"), [(100, 2), (5, 2), (10, 1), (7, 3), (250, 2), (3, 4)])
+def test_shards_are_equal_and_of_few_labels(clients, each):
+    parts = shards(LABELS, clients, each, seed=0)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(500))
+    sizes = np.array([len(part) for part in parts])
+    assert sizes.max() - sizes.min() <= each
+    # A shard of at most 50 examples touches two labels at most.
+    spread = -(-500 // (clients * each) // 50) + 1
+    assert max(len(np.unique(LABELS[part])) for part in parts) <= each * spread
+
+
+@pytest.mark.parametrize(
+    ("clients", "each"), [(10, 1), (20, 3), (5, 10), (13, 2), (100, 2), (4, 2)]
+)
+def test_every_client_has_so_many_classes(clients, each):
+    parts = fixed_classes(LABELS, clients, each, seed=1)
+    assert {len(np.unique(LABELS[part])) for part in parts} == {each}
+    everything = np.concatenate(parts)
+    assert len(everything) == len(np.unique(everything))
+    held = np.unique(LABELS[everything])
+    assert len(everything) == np.isin(LABELS, held).sum()
+    assert all(client % 10 in LABELS[part] for client, part in enumerate(parts))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: shards(LABELS, 251, 2, 0), "251 clients of 2 shards need as many examples"),
+        (lambda: shards(LABELS, 0, 2, 0), "clients is 0"),
+        (lambda: shards(LABELS, 5, 0, 0), "shards_per_client is 0"),
+        (lambda: fixed_classes(LABELS, 5, 11, 0), "classes_per_client is 11; there are 10"),
+        (lambda: fixed_classes([0, 1], 3, 2, 0), "label 0 has 1 examples for 3 clients"),
+        (lambda: fixed_classes([0.5], 1, 1, 0), "labels must be one-dimensional integers"),
+    ],
+)
+def test_shards_and_classes_that_cannot_be_dealt(make, message):
+    with pytest.raises(Error, match=message):
+        make()

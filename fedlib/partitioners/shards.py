@@ -1,0 +1,100 @@
+"""Label skew by a few labels a client: shards, and a fixed number of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedlib.arguments import Seed, checked
+from fedlib.errors import Error
+from fedlib.partitioners import checks
+from fedlib.randomness import numpy_generator
+
+
+@checked
+def shards(labels: ArrayLike, clients: int, shards_per_client: int, seed: Seed) -> list[np.ndarray]:
+    """Cut the examples, sorted by label, into equal shards, and deal them out.
+
+    Source: McMahan et al. (2017), "Communication-Efficient Learning of Deep Networks from
+    Decentralized Data": MNIST in 200 shards, two for each of 100 clients. Examples of a label are
+    in random order; sizes of shards differ by one where their number does not divide the examples.
+
+    Args:
+        labels: ``[N]`` integers, 0 or more.
+        clients: how many; shards_per_client: of each.
+        seed: of the order and the deal.
+
+    Returns:
+        ``clients`` int64 arrays; every example is in exactly one.
+
+    Raises:
+        Error: a number out of range, or more shards than examples.
+
+    Example:
+        >>> import numpy as np
+        >>> import fedlib
+        >>> parts = fedlib.partition.shards(np.arange(100) % 10, 5, 2, seed=0)
+        >>> [len(part) for part in parts]
+        [20, 20, 20, 20, 20]
+    """
+    y, clients = checks.labels("labels", labels), checks.whole("clients", clients, 1)
+    each = checks.whole("shards_per_client", shards_per_client, 1)
+    if clients * each > y.size:
+        raise Error(f"{clients} clients of {each} shards need as many examples; there are {y.size}")
+    draw = numpy_generator(seed, "partition shards")
+    order = draw.permutation(y.size)
+    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], clients * each)
+    dealt = draw.permutation(clients * each).reshape(clients, each)
+    return [np.concatenate([pieces[piece] for piece in own]) for own in dealt]
+
+
+@checked
+def fixed_classes(
+    labels: ArrayLike, clients: int, classes_per_client: int, seed: Seed
+) -> list[np.ndarray]:
+    """Give every client the same number of classes, and cut each class among those that have it.
+
+    Source: Li et al. (2022), "Federated Learning on Non-IID Data Silos", "#C = k": client i has
+    the i-th class, modulo their number, and others at random.
+
+    Args:
+        labels: ``[N]`` integers, 0 or more.
+        clients: how many; classes_per_client: of each.
+        seed: of the classes and the shuffles.
+
+    Returns:
+        ``clients`` int64 arrays; every example of a class that some client has is in exactly one.
+
+    Raises:
+        Error: a number out of range, or a class with fewer examples than clients that have it.
+
+    Example:
+        >>> import numpy as np
+        >>> import fedlib
+        >>> labels = np.arange(100) % 10
+        >>> parts = fedlib.partition.fixed_classes(labels, 20, 3, seed=0)
+        >>> {len(np.unique(labels[part])) for part in parts}
+        {3}
+    """
+    y, clients = checks.labels("labels", labels), checks.whole("clients", clients, 1)
+    names = np.unique(y)
+    each = checks.whole("classes_per_client", classes_per_client, 1)
+    if each > len(names):
+        raise Error(f"classes_per_client is {each}; there are {len(names)} classes")
+    draw = numpy_generator(seed, "partition fixed classes")
+    has = np.zeros((clients, len(names)), dtype=bool)
+    for client in range(clients):
+        first = client % len(names)
+        others = np.delete(np.arange(len(names)), first)
+        has[client, [first, *draw.choice(others, each - 1, replace=False)]] = True
+    parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    for code, name in enumerate(names):
+        owners, examples = np.flatnonzero(has[:, code]), np.flatnonzero(y == name)
+        if len(owners) > len(examples):
+            raise Error(
+                f"label {name} has {len(examples)} examples for {len(owners)} clients; take fewer"
+            )
+        cut = np.array_split(draw.permutation(examples), max(1, len(owners)))
+        for owner, part in zip(owners, cut, strict=False):
+            parts[owner].append(part)
+    return [np.concatenate(own) for own in parts]

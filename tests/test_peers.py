@@ -1,0 +1,194 @@
+"""What users of other libraries find: data sets a client, predictions, callbacks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import TensorDataset as Tensors
+
+import fedlib
+
+X = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
+Y = (X[:, 0] + 0.3 * X[:, 1] > 0).long()
+WHOLE = Tensors(X, Y)
+PARTS = [range(0, 50), range(50, 80), range(80, 90)]
+TEST = fedlib.ClientData(X, Y, [range(40), range(40, 90)])
+
+
+class Pictures(Dataset[tuple[Any, int]]):
+    """Items of NumPy and Python, as torchvision's have them."""
+
+    def __init__(self, part: range) -> None:
+        self.part = part
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def __getitem__(self, place: int) -> tuple[Any, int]:
+        return X[self.part[place]].numpy(), int(Y[self.part[place]])
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    def __init__(self, part: range) -> None:
+        self.part = part
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((X[place], Y[place]) for place in self.part)
+
+
+def rows(inputs: str, targets: str) -> list[dict[str, Any]]:
+    """As Hugging Face's data sets give them."""
+    return [
+        {inputs: X[i].tolist(), targets: int(Y[i]), "writer": f"w{owner}"}
+        for owner, part in enumerate(PARTS)
+        for i in part
+    ]
+
+
+DATASETS: dict[str, tuple[Any, dict[str, str]]] = {
+    "subsets": ([Subset(WHOLE, part) for part in PARTS], {}),
+    "data sets": ([Tensors(X[list(part)], Y[list(part)]) for part in PARTS], {}),
+    "by name": ({f"w{i}": Subset(WHOLE, part) for i, part in enumerate(PARTS)}, {}),
+    "loaders": (
+        [DataLoader(Subset(WHOLE, part), batch_size=7, shuffle=True) for part in PARTS],
+        {},
+    ),
+    "arrays": ([Pictures(part) for part in PARTS], {}),
+    "streams": ([Stream(part) for part in PARTS], {}),
+    "joined": ([ConcatDataset([Subset(WHOLE, part)]) for part in PARTS], {}),
+    "lists": ([[(X[i], Y[i]) for i in part] for part in PARTS], {}),
+    "tuples": (tuple(Subset(WHOLE, part) for part in PARTS), {}),
+    "rows": (rows("image", "label"), {"client": "writer"}),
+    "named rows": (rows("a", "b"), {"client": "writer", "inputs": "a", "targets": "b"}),
+}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_data_sets_are_clients(name: str) -> None:
+    given, fields = DATASETS[name]
+    data = fedlib.ClientData.from_datasets(given, **fields)
+    usual = fedlib.ClientData(X, Y, PARTS)
+    assert data.sizes.tolist() == [50, 30, 10]
+    assert data.ids == (["w0", "w1", "w2"] if fields or name == "by name" else ["0", "1", "2"])
+    assert torch.equal(data.x, X) and torch.equal(data.y, Y)
+    assert (
+        data.index is not None and usual.index is not None and torch.equal(data.index, usual.index)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "message"),
+    [
+        ([WHOLE, Tensors(X[:, :2], Y)], {}, r"item 0 of data set 1 has shapes \[\[2\], \[\]\]"),
+        ([Tensors(X)], {}, "must be a pair"),
+        ([[("text", 1)]], {}, "is no pair of numbers"),
+        ([rows("words", "label")], {}, "unknown field 'x'"),
+        (rows("image", "label"), {"client": "user"}, "has no field 'user'"),
+        ([[]], {}, "have no items"),
+        ([[3]], {}, "must be a pair"),
+    ],
+)
+def test_other_items_are_one_line(given: Any, fields: dict[str, str], message: str) -> None:
+    with pytest.raises(fedlib.Error, match=message):
+        fedlib.ClientData.from_datasets(given, **fields)
+
+
+class Net(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(5, 8), nn.Dropout(0.2), nn.ReLU(), nn.Linear(8, 2))
+
+
+def task(**more: Any) -> fedlib.Task:
+    return fedlib.Task(
+        "mine", Net, fedlib.ClientData.from_datasets(DATASETS["subsets"][0]), TEST, **more
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "mime", "centralized"])
+def test_what_was_trained_is_at_hand(algorithm: str, dtype: str) -> None:
+    history = fedlib.run(task(), algorithm, rounds=3, dtype=dtype)
+    model = history.model()
+    assert not model.training
+    kind = next(model.parameters()).dtype
+    assert str(kind) == f"torch.{dtype}"
+    with torch.no_grad():
+        outputs = model(X.to(kind))
+    predicted = fedlib.predict(task(), history.params)
+    torch.testing.assert_close(predicted, outputs)
+    torch.testing.assert_close(fedlib.predict(task(), history.params, X[:7]), outputs[:7])
+    found = fedlib.evaluate(task(), history.params)
+    assert found == {name: history.series(name).iloc[-1] for name in ("loss", "accuracy")}
+    sure = {"sure": lambda o, y: o.softmax(-1).amax(-1)}
+    found = fedlib.evaluate(task(), history.params, sure, fedlib.ClientData(X, Y, [[3]]))
+    assert found["sure"] == pytest.approx(float(outputs[3].softmax(-1).max()))
+    assert 0.5 < roc_auc_score(Y, predicted[:, 1]) <= 1
+    again = pickle.loads(pickle.dumps(history))
+    assert torch.equal(again.model(task())[0].weight, model[0].weight)
+    with pytest.raises(fedlib.Error, match=r"give the one it is of: history.model\(task\)"):
+        again.model()
+
+
+def test_parameters_of_another_model_are_refused() -> None:
+    history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=1)
+    for wrong in (lambda: history.model(task()), lambda: fedlib.predict(task(), history.params)):
+        with pytest.raises(fedlib.Error, match="these are not its parameters"):
+            wrong()
+    params = Net().state_dict()
+    with pytest.raises(fedlib.Error, match="have no examples"):
+        fedlib.evaluate(task(), params, data=fedlib.ClientData(X, Y, [[]]))
+    with pytest.raises(fedlib.Error, match="the input nan"):
+        fedlib.evaluate(task(), params, data=fedlib.ClientData(X * np.nan, Y, [[0]]))
+
+
+def test_a_callback_sees_every_round_and_may_end_the_run(tmp_path: Any) -> None:
+    seen: list[tuple[int, int, float]] = []
+
+    def look(history: fedlib.History) -> bool:
+        loss = history.series("loss")
+        net = history.model()
+        seen.append((int(history.frame["round"].max()), len(loss), net[0].bias.sum().item()))
+        return len(seen) == 4
+
+    whole = fedlib.run(task(version="1"), "fedadam", rounds=9, eval_every=3)
+    for given in ({}, {"checkpoint": tmp_path / "kept"}):
+        seen.clear()
+        history = fedlib.run(
+            task(version="1"), "fedadam", rounds=9, eval_every=3, callback=look, **given
+        )
+        assert [one[:2] for one in seen] == [(1, 1), (2, 1), (3, 2), (4, 2)]
+        assert len({one[2] for one in seen}) == 4
+        assert history.series("loss").index.tolist() == [0, 3, 4]  # the last model is evaluated
+        assert history.series("loss")[3] == whole.series("loss")[3]
+        assert history.meta["stopped"] == 4 and "stopped" not in whole.meta
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("answer", [None, False, 0, np.False_, ""])
+def test_a_callback_that_only_looks_changes_nothing(answer: Any) -> None:
+    def look(history: fedlib.History) -> Any:
+        torch.rand(3), np.random.rand(), history.model().train()
+        fedlib.run(task(), "fedavg", rounds=1)  # another run
+        return answer
+
+    alone, watched = (fedlib.run(task(), "fedavg", rounds=3, callback=how) for how in (None, look))
+    assert watched.frame.equals(alone.frame)
+
+
+def test_a_callback_is_told_of_divergence_and_its_failure_is_the_users() -> None:
+    diverged: list[int | None] = []
+    given = {"rounds": 5, "overrides": {"client_lr": 1e30}}
+    fedlib.run(task(), "fedavg", callback=lambda run: diverged.append(run.diverged), **given)
+    assert diverged == [1]
+    with pytest.raises(ZeroDivisionError):
+        fedlib.run(task(), "fedavg", rounds=2, callback=lambda run: 1 / 0)
+    with pytest.raises(fedlib.Error, match="callback is 3"):
+        fedlib.run(task(), "fedavg", rounds=2, callback=3)  # type: ignore[arg-type]
