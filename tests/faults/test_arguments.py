@@ -158,7 +158,7 @@ OTHER = {
     "split": "unknown metric|per client",
 }
 OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients"}
-OTHER |= {"params": "no run|its parameters"}
+OTHER |= {"params": "no run|its parameters", "metric": "has no test"}
 OTHER |= {"name": "unknown (algorithm|task|base)|data set|imported from"}
 OTHER |= {"data_root": "unknown data set|not prepared", "histories": "no runs to draw"}
 OTHER |= {"clients": "proportions has shape", "split": "unknown metric|per client"}
