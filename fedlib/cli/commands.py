@@ -12,7 +12,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,47 +118,36 @@ def parse_value(text: str) -> Any:
     return text
 
 
+PAIR = "KEY=VALUE; for instance client_lr=0.03"
+AXIS = "KEY=V1,V2,...; for instance client_lr=0.01,0.1"
+
+
 def parse_pairs(
-    pairs: list[str] | None, option: str, parse: Callable[[str], Any] = parse_value
+    pairs: list[str] | None,
+    option: str,
+    parse: Callable[[str], Any] = parse_value,
+    form: str = PAIR,
 ) -> dict[str, Any]:
     """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``.
 
     Raises:
-        Error: not KEY=VALUE, or a key twice.
+        Error: not of this form, or a key twice.
     """
     values: dict[str, Any] = {}
     for pair in pairs or []:
         key, sign, value = pair.partition("=")
-        if not sign or not key:
-            raise Error(f"{option} {pair!r} is not KEY=VALUE; for instance {option} client_lr=0.03")
-        if key.strip() in values:
-            raise Error(f"{option} {key.strip()} is given twice; give it once")
-        values[key.strip()] = parse(value.strip())
+        key, value = key.strip(), value.strip()
+        if not key or not (value if form == AXIS else sign):
+            raise Error(f"{option} {pair!r} is not {form}")
+        if key in values:
+            raise Error(f"{option} {key} is given twice; give it once")
+        values[key] = parse(value)
     return values
 
 
-def parse_axes(axes: list[str], fixed: Collection[str], names: Collection[str]) -> dict[str, Any]:
-    """``["client_lr=0.01,0.1"]`` -> ``{"client_lr": [0.01, 0.1]}``.
-
-    Args:
-        fixed: keys that have one value already.
-        names: of the settings that are no hyperparameters.
-
-    Raises:
-        Error: not KEY=V1,V2,..., a key twice or among the fixed ones, or a setting.
-    """
-    values: dict[str, Any] = {}
-    for axis in axes:
-        key, sign, listed = axis.partition("=")
-        if not sign or not key or not listed:
-            raise Error(f"axis {axis!r} is not KEY=V1,V2,...; for instance client_lr=0.01,0.1")
-        if key in values or key in fixed:
-            other = "axis" if key in values else "--set"
-            raise Error(f"axis {key} is given twice, the other time as {other}; give it once")
-        if key in names:
-            raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
-        values[key] = [parse_value(value) for value in listed.split(",")]
-    return values
+def parse_values(text: str) -> list[Any]:
+    """``"0.01,0.1"`` -> ``[0.01, 0.1]``."""
+    return [parse_value(value) for value in text.split(",")]
 
 
 def show(value: Any, as_json: bool, text: str) -> None:
@@ -452,8 +441,12 @@ def grid(
     _look_here(task, algorithm)
     overrides = parse_pairs(set_, "--set")
     settings |= {"clients_per_round": clients_per_round, "overrides": overrides}
-    own = (*inspect.signature(engine.grid).parameters, "keep_params", "refresh")
-    parsed = parse_axes(axes, overrides, own)
+    parsed = parse_pairs(axes, "axis", parse_values, AXIS)
+    for key in parsed:
+        if key in overrides:
+            raise Error(f"axis {key} is given twice, the other time as --set; give it once")
+        if key in (*inspect.signature(engine.grid).parameters, "keep_params", "refresh"):
+            raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
     loaded = _load(task, preset, seed, data_root, option, as_json)
     frame = open_store(data_root).grid(loaded, algorithm, **settings, **parsed)
     last = frame[(frame["split"] == "test") & (frame["round"] == frame["round"].max())]

@@ -76,16 +76,23 @@ class Checkpoint:
             Failure: it cannot be written; the last one stays.
         """
         content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
-        try:
-            with files.replacing(self.path) as aside:
-                torch.save(content, aside)  # piece by piece: what clients remember may be large
-                with open(aside, "rb+") as file:
-                    file.write(hashlib.file_digest(file, "sha256").digest())
-        except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
-            kept = "the one before is kept" if self.path.exists() else "there is none before"
-            why = str(problem) if isinstance(problem, Failure) else first_line(problem)
-            raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
+        for again in (True, False):
+            try:
+                self._write(content)
+                break
+            except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
+                if again and not self.path.parent.is_dir():
+                    continue  # another process has just removed the folder, which was empty
+                kept = "the one before is kept" if self.path.exists() else "there is none before"
+                why = str(problem) if isinstance(problem, Failure) else first_line(problem)
+                raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
         self._last = time.monotonic()
+
+    def _write(self, content: dict[str, Any]) -> None:
+        with files.replacing(self.path) as aside:
+            torch.save(content, aside)  # piece by piece: what clients remember may be large
+            with open(aside, "rb+") as file:
+                file.write(hashlib.file_digest(file, "sha256").digest())
 
     def load(self, device: torch.device) -> Snapshot | None:
         """The last snapshot, its tensors on ``device``; None if there is none.

@@ -104,20 +104,6 @@ def test_other_content_is_put_aside_and_never_used(site, tmp_path, where):
     assert fetch(file, tmp_path).read_bytes() == CONTENT
 
 
-def test_files_from_a_folder_are_checked_and_stay_there(site, tmp_path):
-    given, raw = tmp_path / "given", tmp_path / "raw"
-    given.mkdir()
-    raw.mkdir()
-    file = wanted(f"{site.url}/data.bin")
-    words = f"there is no data.bin in {given}; it comes from {site.url}/data.bin"
-    refused(Error, words, file, raw, from_folder=given)
-    (given / "data.bin").write_bytes(OTHER)
-    refused(Failure, digest(OTHER), file, raw, from_folder=given)
-    (given / "data.bin").write_bytes(CONTENT)
-    assert fetch(file, raw, from_folder=given) == given / "data.bin"
-    assert left(given) == ["data.bin"] and left(raw) == [] and site.asked == []
-
-
 def test_the_table_of_sources_is_whole():
     for name in SOURCES:
         chosen = source(name)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedlib import datasets
-from fedlib.datasets import npy, preparing, sources
+from fedlib.datasets import preparing, sources
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.errors import Error, Failure
 from fedlib.tasks import TASKS
@@ -314,20 +314,6 @@ def test_a_full_disk_is_told_before_anything_is_done(root, offer, site, monkeypa
     words = rf"not enough space .* {(size + 2000) / 1e6:,.1f} MB needed .* 0\.0 MB free"
     refused(Failure, words, "mnist", root)
     assert site.asked == [] and not root.exists()
-
-
-def test_a_disk_that_fills_up_leaves_no_half_data_set(root, offer, monkeypatch):
-    files, *_ = mnist(5000)
-    offer("mnist", files)
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(npy.np, "save", full)
-        refused(Error, "No space left on device", "mnist", root)
-    assert not (root / "prepared").exists()
-    prepare("mnist", root)
 
 
 def test_what_exists_is_not_replaced_unasked(root, offer, site):

@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 
-from fedlib import datasets, files
+from fedlib import datasets
 from fedlib.errors import Error
 
 
@@ -132,14 +132,3 @@ def test_the_stand_in_is_logged_once_and_real_data_replace_it(tmp_path, caplog, 
 def test_the_data_root_can_come_from_the_environment(root, monkeypatch):
     monkeypatch.setenv("FEDLIB_DATA", str(root))
     assert datasets.load("own").train_y.tolist() == [0, 1, 2, 3, 4]
-
-
-def test_a_failure_while_replacing_keeps_the_old_copy(root, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "replace", full)
-    with pytest.raises(Error, match="No space left"):
-        datasets.import_file("own", root / "own.npz", root, overwrite=True)
-    datasets.verify("own", root)
-    assert [p.name for p in (root / "prepared").iterdir()] == ["own"]

@@ -163,6 +163,23 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     assert same(whole, fedlib.run(task, "fedavg", **settings))
 
 
+def test_a_folder_that_another_process_removes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does when it has finished a run and the folder is empty."""
+    task, save, done = fedlib.load_task("synthetic", clients=5), torch.save, []
+
+    def removed(content: Any, aside: Path) -> None:
+        if not done:
+            aside.parent.rmdir()
+        done.append(aside)
+        save(content, aside)
+
+    monkeypatch.setattr(torch, "save", removed)
+    how: dict[str, Any] = {"checkpoint": tmp_path / "state", "checkpoint_every": 1}
+    assert fedlib.run(task, "fedavg", rounds=3, **how).frame["round"].max() == 3 < len(done) + 1
+
+
 SCRIPT = """
 import sys, torch, fedlib
 torch.set_num_threads(1)
