@@ -17,7 +17,7 @@ from fedlib.paths import project_root
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import DRAWN_EPOCHS, FIVE
 from fedlib.reproduction.compare import compare
-from fedlib.reproduction.delta_sgd.runs import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
+from fedlib.reproduction.delta_sgd.tables import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
 from fedlib.reproduction.evidence import MEAN, winners
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TABLES_1

@@ -20,6 +20,7 @@ from docs.run_tables import compared, laptop_runs, markdown, number, published
 from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
+from fedlib.plans import Request
 from fedlib.reproduction.claims import NOT_PRINTED, in_words, overview
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
@@ -27,7 +28,6 @@ from fedlib.reproduction.evidence import NOT_RUN
 from fedlib.reproduction.listing import task_table
 from fedlib.reproduction.memory import preferred
 from fedlib.reproduction.reproduce import notebooks
-from fedlib.reproduction.request import Request
 from fedlib.reproduction.sweep import plans
 from fedlib.tasks import PRESETS
 
@@ -229,7 +229,7 @@ def laptop_table(paper: str) -> str:
 
 def _runs(requests: Sequence[Request]) -> int:
     """How many runs a plan has: parts may ask for the same one."""
-    return len({repr(replace(request, part="", place=None)) for request in requests})
+    return len({repr(replace(request, part="")) for request in requests})
 
 
 def _makers(entry: Entry) -> set[str]:

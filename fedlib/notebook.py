@@ -44,7 +44,7 @@ from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.save import picture
 from fedlib.plans import Request, task_key
-from fedlib.reproduction import claims, draw, experiments, listing
+from fedlib.reproduction import claims, draw, listing
 from fedlib.reproduction.answers import answer, configured
 from fedlib.reproduction.evidence import HOLDS
 from fedlib.results import Store, reading
@@ -82,18 +82,14 @@ def start(
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     where = resolve_device(device)
+    usual: dict[str, Any] = dict.fromkeys(numbers)
+    requests = None
     if plan is not None:
         n = plans.numbers(plan, preset, seed, numbers)
-        filled = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
         requests = plans.asked(plan, n, name)
-        usual = vars(plans.numbers(plan, preset, seed, dict.fromkeys(numbers)))
-        as_declared = all(usual[key] == value for key, value in filled.items())
-    else:
-        filled, requests = experiments.filled(name, preset, numbers), None
-        for key in filled:
-            if key not in numbers:
-                raise unknown(f"small number of {name}", key, numbers)
-        as_declared = filled == experiments.filled(name, preset, dict.fromkeys(numbers))
+        usual = vars(plans.numbers(plan, preset, seed, usual))
+        numbers = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
+    as_declared = all(usual[key] == value for key, value in numbers.items())
     store = Store()
     for folder in (store.root, paths.figures_root()):
         files.require_writable(folder)
@@ -104,7 +100,7 @@ def start(
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
     declared = seed == 0 and as_declared
-    return Session(preset, seed, device, store, filled, name, declared, requests)
+    return Session(preset, seed, device, store, numbers, name, declared, requests)
 
 
 def _show_figures() -> None:
@@ -264,9 +260,7 @@ class Session:
 
     def _summary(self) -> tuple[str, pd.DataFrame]:
         """What counts under this preset: a line, and a table of the plan's tasks."""
-        old = experiments.EXPERIMENTS.get(self.name)
-        planned = self._requests is not None or (old and old.requests)
-        requests = self.requests() if planned else []
+        requests = self._requests or []
         table = listing.task_table(requests, self.preset, self.numbers, self._tasks)
         said = {"preset": self.preset, "device": resolve_device(self.device)}
         said["seeds"] = listing.listed(request.seed for request in requests) or str(self.seed)
@@ -311,12 +305,9 @@ class Session:
         Raises:
             Error: a notebook without a plan, or a part that it does not have.
         """
-        planned = self._requests
-        if planned is None and self.name in experiments.EXPERIMENTS:
-            planned = experiments.plan(self.name, self.preset, self.seed, **self.numbers)
-        if planned is None:
+        if self._requests is None:
             raise Error(f"notebook {self.name} has no plan; give notebook.start its function plan")
-        return plans.select(planned, *parts)
+        return plans.select(self._requests, *parts)
 
     def experiment(self, *parts: str) -> list[History]:
         """The histories of :meth:`requests`, in order: from the store, or trained.

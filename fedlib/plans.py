@@ -26,7 +26,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any, overload
@@ -39,16 +39,6 @@ from fedlib.task import PLANNING
 from fedlib.tasks.presets import PRESETS, require_preset
 
 __all__ = ["Request", "grid", "neighbours", "printed", "repeated", "requests", "thinned"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run stands in a paper's printed tables; labels as printed."""
-
-    paper: str
-    table: str
-    row: str
-    column: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,6 @@ class Request:
         eval_every: rounds between evaluations; 0: only the initial and the last model.
         clients_per_round: None: the task's own.
         keep_params: whether to store the final parameters; None: unless ``eval_every`` is 0.
-        place: of the printed cells that the run belongs to, if it comes from a table.
     """
 
     task: str
@@ -78,7 +67,6 @@ class Request:
     eval_every: int = 1
     clients_per_round: int | None = None
     keep_params: bool | None = None
-    place: Place | None = None
 
     @property
     def keeps(self) -> bool:
@@ -87,8 +75,8 @@ class Request:
 
     @property
     def plan(self) -> dict[str, str]:
-        """What ``History.meta["plan"]`` says of its run: the part, and the fields of its place."""
-        return {"part": self.part, **(asdict(self.place) if self.place else {})}
+        """What ``History.meta["plan"]`` says of its run."""
+        return {"part": self.part}
 
     def task_options(self, preset: str) -> dict[str, Any]:
         """The keywords of :func:`fedlib.load_task` under a preset."""
@@ -361,6 +349,14 @@ def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]
     names = dict.fromkeys(name for values in (*beside.values(), given) for name in values)
     changed = {name: value for name, value in given.items() if value is not None}
     return SimpleNamespace(**{**names, **beside[preset], **changed, "preset": preset, "seed": seed})
+
+
+def usual(notebook: str) -> dict[str, Any]:
+    """The numbers of a notebook's plan at the quick preset; none without a plan."""
+    if _tagged(notebooks()[notebook], "plan") is None:
+        return {}
+    plan, _ = read(notebook)
+    return vars(numbers(plan, "quick", 0, {}))
 
 
 def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:

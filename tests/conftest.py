@@ -13,7 +13,6 @@ import torch
 
 from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS
-from fedlib.reproduction import experiments
 from tests import copies
 from tests.engine.reference import Reference
 
@@ -137,9 +136,8 @@ def write_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 
 @pytest.fixture
-def small_plans(write_notebook: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def small_plans(write_notebook: Callable[..., Path]) -> None:
     """Two small notebooks with a plan, and two without, in place of fedlib's."""
-    monkeypatch.setattr(experiments, "EXPERIMENTS", {})
     for name in ("10_other", "23_fair_synthetic"):
         write_notebook(name)
     for name in ("02_server_adaptivity", "06_partitions"):

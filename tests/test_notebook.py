@@ -9,8 +9,7 @@ import pytest
 
 import fedlib
 from fedlib import figures, notebook
-from fedlib.reproduction import experiments
-from fedlib.reproduction.request import Experiment, Request, grid, tuned
+from fedlib.plans import grid
 from fedlib.results import reading
 
 
@@ -97,23 +96,20 @@ def test_a_whole_notebook(no_training, capsys, tmp_path):
     session.run(task, "fedavg", rounds=2)
 
 
-@pytest.fixture
-def planned(monkeypatch):
-    """A notebook's plan: curves of two tasks, and a grid."""
-
-    def plan(preset, seed, numbers):
-        common = dict(options={"clients": 6}, seed=seed, rounds=numbers["rounds"])
-        return [
-            *tuned("synthetic", ("fedavg", "fedadam"), "curves", **common),
-            Request("quadratic", "fedavg", "curves", {"local_steps": 1}, rounds=1, seed=seed),
-            *grid("synthetic", "fedprox", "mu", {"mu": [0.1, 1.0]}, eval_every=0, **common),
-        ]
-
-    monkeypatch.setitem(experiments.EXPERIMENTS, "10_own", Experiment("10_own", {}, plan))
+# A notebook's plan: curves of two tasks, and a grid.
+quick = dict(rounds=3)
+MUS = {"mu": [0.1, 1.0]}
 
 
-def test_an_experiment_trains_its_plan_once(planned, capsys, no_training):
-    session = notebook.start("10_own", seed=2, rounds=2)
+def plan(n):
+    few = {"options": {"clients": 6}}
+    curves = grid("synthetic", "fedavg", {}, n, **few) + grid("synthetic", "fedadam", {}, n, **few)
+    curves += grid("quadratic", "fedavg", {"local_steps": [1]}, n, rounds=1)
+    return {"curves": curves, "mu": grid("synthetic", "fedprox", MUS, n, eval_every=0, **few)}
+
+
+def test_an_experiment_trains_its_plan_once(capsys, no_training):
+    session = notebook.start("10_own", plan, seed=2, rounds=2)
     curves = session.experiment("curves")
     assert [h.config.algorithm for h in curves] == ["fedavg", "fedadam", "fedavg"]
     assert [h.config.task["name"] for h in curves] == ["synthetic", "synthetic", "quadratic"]
@@ -126,7 +122,7 @@ def test_an_experiment_trains_its_plan_once(planned, capsys, no_training):
     assert task is session.task("synthetic", clients=6) is not session.task("synthetic", clients=5)
     assert capsys.readouterr().out.count("Task('synthetic'") == 2  # each task is told once
     no_training()
-    again = notebook.start("10_own", seed=2, rounds=2).experiment()
+    again = notebook.start("10_own", plan, seed=2, rounds=2).experiment()
     assert [h.config.digest for h in again] == [h.config.digest for h in [*curves, *cells]]
     with pytest.raises(fedlib.Error, match="unknown part of this notebook's plan 'curve'"):
         session.experiment("curve")
@@ -134,8 +130,10 @@ def test_an_experiment_trains_its_plan_once(planned, capsys, no_training):
         notebook.start("99_none").experiment()
 
 
-def test_a_session_shows_the_numbers_that_count(planned):
-    session = notebook.start("10_own", seed=2, device="cpu", rounds=2, clients=None, width=None)
+def test_a_session_shows_the_numbers_that_count():
+    session = notebook.start(
+        "10_own", plan, seed=2, device="cpu", rounds=2, clients=None, width=None
+    )
     said = "preset quick; device cpu; seeds 2; not set: width"
     row = ["synthetic", "6", "all", "2", "80", "1"]
     for text in (repr(session), session._repr_html_()):
@@ -144,9 +142,9 @@ def test_a_session_shows_the_numbers_that_count(planned):
     assert repr(notebook.start("99_none", rounds=3, device="cpu")).endswith("seeds 0; rounds 3")
 
 
-def test_a_plan_is_shown_before_it_runs(planned, no_training):
+def test_a_plan_is_shown_before_it_runs(no_training):
     no_training()
-    session = notebook.start("10_own", seed=2, rounds=2)
+    session = notebook.start("10_own", plan, seed=2, rounds=2)
     table = session.plan()
     assert ">5 runs;" in table.caption and table.data["runs"].tolist() == [1, 1, 1, 2]
     task = session.task("synthetic", clients=6)
@@ -196,38 +194,21 @@ def test_a_figure_is_shown_in_a_notebook(tmp_path):
     assert "image/png" in shown[1] and "text/html" in shown[2]
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """A notebook with a small number of its own."""
-    experiment = Experiment("10_own", {"rounds": 3})
-    monkeypatch.setitem(experiments.EXPERIMENTS, "10_own", experiment)
-
-
-def test_numbers_are_the_small_ones_unless_given(small):
-    assert notebook.start("10_own", rounds=None, width=None).numbers == {"rounds": 3, "width": None}
-    assert notebook.start("10_own", rounds=7).numbers == {"rounds": 7}
-    assert notebook.start("10_own", rounds=0).numbers == {"rounds": 0}
-    assert notebook.start("11_other", rounds=None).numbers == {"rounds": None}
-
-
-def test_the_declared_settings_are_so_given_as_parameters_too(small):
-    """As `fedlib reproduce` gives them; else no notebook would assert its claims headlessly."""
-    assert notebook.start("10_own", rounds=None).declared
-    assert notebook.start("10_own", rounds=3).declared
-    assert not notebook.start("10_own", rounds=4).declared
-    assert not notebook.start("10_own", rounds=None, seed=1).declared
-    assert not notebook.start("10_own", rounds=None, width=0.5).declared
-
-
-def test_numbers_of_the_paper_are_the_tasks_own(small, monkeypatch):
-    assert notebook.start("10_own", preset="paper", rounds=None).numbers == {"rounds": None}
-    monkeypatch.setenv("FEDLIB_PRESET", "paper")
-    assert notebook.start("10_own", rounds=None).given("rounds") == {}
-    assert notebook.start("10_own", rounds=5).given("rounds") == {"rounds": 5}
-
-
-def test_a_number_that_the_notebook_does_not_have_is_refused(small):
-    with pytest.raises(fedlib.Error, match="unknown small number of 10_own"):
-        notebook.start("10_own", width=None)
+@pytest.mark.parametrize(
+    ("preset", "given", "kept"), [("quick", None, 3), ("quick", 0, 0), ("paper", None, None)]
+)
+def test_numbers_are_the_presets_unless_given(preset, given, kept):
+    session = notebook.start("10_own", plan, preset=preset, rounds=given, width=None)
+    assert session.numbers == {"rounds": kept, "width": None}
+    assert session.given("rounds", "width") == ({} if kept is None else {"rounds": kept})
     with pytest.raises(fedlib.Error, match="did you mean 'rounds'"):
-        notebook.start("10_own", rounds=None).given("round")
+        session.given("round")
+
+
+def test_the_declared_settings_are_so_given_as_parameters_too():
+    """As `fedlib reproduce` gives them; else no notebook would assert its claims headlessly."""
+    assert notebook.start("10_own", plan, rounds=None).declared
+    assert notebook.start("10_own", plan, rounds=3).declared
+    assert not notebook.start("10_own", plan, rounds=4).declared
+    assert not notebook.start("10_own", plan, rounds=None, seed=1).declared
+    assert not notebook.start("10_own", plan, rounds=None, width=0.5).declared

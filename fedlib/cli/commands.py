@@ -615,13 +615,14 @@ def publish(
 
     Of a notebook without a plan, what its figures were drawn from.
     """
-    from fedlib.reproduction import experiments, sweep
+    from fedlib.plans import notebooks
+    from fedlib.plans import planned as with_plans
+    from fedlib.reproduction import sweep
     from fedlib.reproduction.answers import survey
-    from fedlib.reproduction.reproduce import named, notebooks
+    from fedlib.reproduction.reproduce import named
 
     store, results = open_store(data_root), to or paths.project_root() / "data" / "results"
-    planned = experiments.planned()
-    chosen = named(names, sorted({*planned, *(path.stem for path in notebooks())}))
+    chosen, planned = named(names, notebooks()), with_plans()
     if name is not None and (len(chosen) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
     with_plan = [notebook for notebook in chosen if notebook in planned]

@@ -12,7 +12,7 @@ import torch
 
 from fedlib import engine
 from fedlib.engine.history import History
-from fedlib.reproduction.request import Request, task_key
+from fedlib.plans import Request, task_key
 from fedlib.results.store import Store
 from fedlib.task import Task
 from fedlib.tasks import load_task

@@ -14,10 +14,11 @@ from typing import Any
 
 import pandas as pd
 
-from fedlib import papers
+from fedlib import papers, plans
 from fedlib.engine.history import History
 from fedlib.errors import unknown
-from fedlib.reproduction import answers, experiments
+from fedlib.plans import Request
+from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.answers import labelled
 from fedlib.reproduction.delta_sgd import claims as delta_sgd
@@ -33,7 +34,6 @@ from fedlib.reproduction.evidence import (
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.matching import Index, Run, index, read, requested
 from fedlib.reproduction.mime import claims as mime
-from fedlib.reproduction.request import Request
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 
@@ -263,7 +263,7 @@ def judge(
             notebook, parts = source[0], tuple(source[1])
             if (notebook, parts) not in memory:
                 # A preset's plan need not have all parts: what is missing is found when measuring.
-                every = experiments.plan(notebook, preset, seed)
+                every = plans.requests(notebook, preset, seed)
                 requests = [each for each in every if not parts or each.part in parts]
                 if train:
                     memory[notebook, parts] = answers.answer(store, requests, preset, **execution)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fedlib import algorithms, tasks
-from fedlib.reproduction.request import Request
+from fedlib.plans import Request
 from fedlib.task import Task
 from fedlib.tasks.presets import AtMost
 

@@ -18,7 +18,7 @@ from fedlib import algorithms, tasks
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.reproduction.request import Request
+from fedlib.plans import Request
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters

@@ -17,7 +17,6 @@ from fedlib.errors import require, unknown
 from fedlib.paths import data_root, figures_root, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
-from fedlib.reproduction.experiments import filled
 from fedlib.tasks.presets import require_preset
 
 # What a notebook's numbers are smaller than.
@@ -81,7 +80,7 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
     that is of another kind than the notebook's own value or its small one.
     """
     known = parameters(notebook)
-    small = filled(notebook.stem, "quick", {})
+    small = plans.usual(notebook.stem)
     for name, value in given.items():
         if name not in known:
             raise unknown(f"parameter of {notebook.stem}", name, known)
@@ -121,9 +120,8 @@ def reproduce(
 
     Args:
         names: which; default all.
-        preset: ``"quick"`` and ``"laptop"`` add the notebooks' numbers for them; ``"paper"`` runs
-            at the papers' settings.
-        given: parameters that override both, in the notebooks that have them.
+        preset: ``"quick"``, ``"laptop"`` or ``"paper"``: which of their plans' numbers.
+        given: parameters in their place, in the notebooks that have them.
         output: folder of the executed copies; default ``build/executed``.
         log: pass the notebooks' output on.
         jobs: how many run at once, each on one thread if they are several. Those that read what
@@ -144,8 +142,7 @@ def reproduce(
             )
     for notebook in chosen:
         mine = {name: value for name, value in (given or {}).items() if name in known[notebook]}
-        small = {} if notebook.stem in plans.planned() else filled(notebook.stem, preset, {})
-        values = {**small, "preset": preset, **mine}
+        values = {"preset": preset, **mine}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
     for folder in (output, data_root() / "runs", figures_root()):

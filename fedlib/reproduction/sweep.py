@@ -11,11 +11,10 @@ from tqdm import tqdm
 
 from fedlib import files
 from fedlib.errors import Error, require, unknown
-from fedlib.plans import notebooks
-from fedlib.reproduction import draw, experiments, memory
+from fedlib.plans import Request, notebooks, planned, requests, task_key
+from fedlib.reproduction import draw, memory
 from fedlib.reproduction.answers import RunGroup, answer, by_task, configured
 from fedlib.reproduction.reproduce import check_parameters, named
-from fedlib.reproduction.request import Request, task_key
 from fedlib.results import published
 from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
@@ -41,17 +40,17 @@ def plans(
     """
     require_preset(preset)
     require(seed >= 0, "seed", seed, "a whole number >= 0")
-    chosen = named(names, experiments.planned(), "notebook with a plan")
+    chosen = named(names, planned(), "notebook with a plan")
     for name in chosen if numbers else ():
         check_parameters(notebooks()[name], numbers)
-    every = {name: experiments.plan(name, preset, seed, **numbers) for name in chosen}
-    known = dict.fromkeys(request.part for requests in every.values() for request in requests)
+    every = {name: requests(name, preset, seed, **numbers) for name in chosen}
+    known = dict.fromkeys(one.part for asked in every.values() for one in asked)
     for part in parts:
         if part not in known:
             raise unknown("part of these plans", part, known)
-    for name, requests in every.items():
-        every[name] = [one for one in requests if not parts or one.part in parts]
-    return {name: requests for name, requests in every.items() if requests}
+    for name, asked in every.items():
+        every[name] = [one for one in asked if not parts or one.part in parts]
+    return {name: asked for name, asked in every.items() if asked}
 
 
 def train(

@@ -1,6 +1,6 @@
-"""What a printed table holds: cells, each with the runs that belong to it and those it asks for.
+"""What a printed table holds: cells, each with the runs that belong to it.
 
-How to add one, in ``runs.py`` of the paper's room::
+How to add one, in ``tables.py`` of the paper's folder::
 
     Table(
         *("fedopt", "Table 10", "stackoverflow_nwp", "StackOverflow NWP"),
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -30,7 +29,6 @@ import pandas as pd
 from fedlib import algorithms, papers
 from fedlib.engine.history import History
 from fedlib.errors import Error
-from fedlib.reproduction.request import Place, Request
 from fedlib.results.selection import training_score
 
 NAN = float("nan")
@@ -57,8 +55,8 @@ class Cell:
             whether it will do.
         clients_per_round: if it differs from the table's.
         tuned: override keys that the paper tunes and does not print, each with the values that it
-            tries (none: :meth:`Table.requests` leaves the task's own): any value belongs, and the
-            one with the smallest :attr:`Table.score` counts.
+            tries, as far as they are known: any value belongs, and the one with the smallest
+            :attr:`Table.score` counts.
     """
 
     row: str
@@ -120,41 +118,6 @@ class Table:
         for cell in self.cells:
             first.setdefault((cell.column, cell.row), cell)
         return list(first.values())
-
-    def requests(
-        self,
-        part: str | Callable[[Cell], str] = "table",
-        fields: Callable[[Cell], Mapping[str, Any]] | None = None,
-        **common: Any,
-    ) -> list[Request]:
-        """The runs of the table: one a row and column, or one a value where the paper tunes.
-
-        Args:
-            part: of the requests, or from a cell to it.
-            fields: from a cell to more fields of its :class:`Request`, over the common ones;
-                ``tuned`` among them replaces the values that are tried.
-            common: fields of all requests; ``options`` are merged with the cells'.
-        """
-        requests = []
-        for cell in self.rows:
-            settings = {**common, **(fields(cell) if fields else {})}
-            listed = {key: values for key, values in cell.tuned.items() if values}
-            axes = {
-                key: list(values) for key, values in {**listed, **settings.pop("tuned", {})}.items()
-            }
-            settings["options"] = {**settings.get("options", {}), **cell.fixed_options}
-            for values in product(*axes.values()):
-                requests.append(
-                    Request(
-                        self.task,
-                        cell.algorithm,
-                        part if isinstance(part, str) else part(cell),
-                        {**cell.overrides, **dict(zip(axes, values, strict=True))},
-                        place=Place(self.paper, self.name, cell.row, cell.column),
-                        **settings,
-                    )
-                )
-        return requests
 
 
 def algorithm_name(label: str) -> str:

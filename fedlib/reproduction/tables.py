@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fedlib.errors import unknown
 from fedlib.reproduction.adafedadam import tables as adafedadam
-from fedlib.reproduction.delta_sgd import runs as delta_sgd
+from fedlib.reproduction.delta_sgd import tables as delta_sgd
 from fedlib.reproduction.fedopt import tables as fedopt
-from fedlib.reproduction.mime import runs as mime
+from fedlib.reproduction.mime import tables as mime
 from fedlib.reproduction.table import Table
 
 TABLES: tuple[Table, ...] = (

@@ -11,7 +11,6 @@ import pytest
 from fedlib import plans
 from fedlib.reproduction import reproduce
 from fedlib.reproduction.draw import entries
-from fedlib.reproduction.experiments import EXPERIMENTS, planned
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -21,8 +20,6 @@ CARD = ("paper", "runtime", "needs", "produces")
 SHOWN = {"explore", "code", "figure", "claim", "plan"}
 COMMON = {"preset": "", "seed": 0, "device": "auto"}
 NUMBERS = 5  # that people change, besides these
-# Whose plans are still in fedlib.reproduction.
-TO_MOVE = {name for name in planned() if name in EXPERIMENTS}
 CODE_LINES, FUNCTION_LINES, LINE_LENGTH = 170, 15, 100
 # The theory notebooks define the methods once more, compare them with the library's, and draw
 # their own pictures: what is used nowhere else stands in the open.
@@ -94,14 +91,14 @@ def test_experiments_show_their_numbers_runs_and_code(path, book):
     cells = [cell.source for cell in code(book)]
     set_up = next(cell for cell in cells if "notebook.start(" in cell)
     assert set_up.splitlines()[-1] == "session"
-    if path.stem in planned():
+    if path.stem in plans.planned():
         wanted = ("notebook.code(", "session.plan()", "session.experiment(")
         first = [next(i for i, c in enumerate(cells) if call in c) for call in wanted]
         assert first == sorted(first)
 
 
 def test_experiments_hold_their_plan_beside_their_parameters(path, book):
-    experiment = path.stem[0] in "123" and path.stem not in TO_MOVE
+    experiment = path.stem[0] in "123"
     assert (path.stem in plans.planned()) == experiment
     if experiment:
         tagged = [cell.metadata.get("tags", []) for cell in book.cells]
@@ -132,12 +129,7 @@ def test_set_up_gives_every_parameter_to_one_call(path, book):
     assert len(calls) == 1
     assert ast.literal_eval(calls[0].args[0]) == path.stem
     assert [ast.unparse(x) for x in calls[0].args[1:]] == ["plan"] * (path.stem in plans.planned())
-    given = [word for word in calls[0].keywords if word.arg]
-    for word in calls[0].keywords:
-        if word.arg is None:  # **dict(...)
-            assert isinstance(word.value, ast.Call) and ast.unparse(word.value.func) == "dict"
-            given += word.value.keywords
-    passed = {word.arg: ast.unparse(word.value) for word in given}
+    passed = {word.arg: ast.unparse(word.value) for word in calls[0].keywords}
     assert passed == {name: name for name in reproduce.parameters(path)}
 
 
@@ -220,14 +212,3 @@ def test_exercises_have_stub_self_check_and_solution(book):
     for number, block in enumerate(blocks, 1):
         assert f"exercise_{number} = " in block
         ast.parse(block)
-
-
-def test_small_numbers_are_parameters_of_their_notebook():
-    """A notebook without an experiment is the same under every preset."""
-    assert set(EXPERIMENTS) <= {path.stem for path in NOTEBOOKS}
-    for path in NOTEBOOKS:
-        small = EXPERIMENTS[path.stem].quick if path.stem in EXPERIMENTS else {}
-        reproduce.check_parameters(path, small)
-        assert not set(small) & set(COMMON)
-        for value in small.values():
-            assert value is not None and not isinstance(value, dict)

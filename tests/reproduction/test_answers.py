@@ -7,8 +7,8 @@ import pytest
 
 import fedlib
 from fedlib import engine
+from fedlib.plans import Request, repeated
 from fedlib.reproduction import answers, draw, memory
-from fedlib.reproduction.request import Place, Request, grid, repeated, tuned
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
@@ -27,9 +27,14 @@ def requests():
     The curves differ in their cohorts, so that they never train together.
     """
     common = dict(options=SMALL, rounds=2)
-    curves = tuned("synthetic", ("fedavg",), "curves", clients_per_round=2, **common)
-    curves += tuned("synthetic", ("fedadam",), "curves", clients_per_round=3, **common)
-    cells = grid("synthetic", "fedavg", "grid", {"client_lr": [0.1, 0.2]}, eval_every=0, **common)
+    curves = [
+        Request("synthetic", "fedavg", "curves", clients_per_round=2, **common),
+        Request("synthetic", "fedadam", "curves", clients_per_round=3, **common),
+    ]
+    cells = [
+        Request("synthetic", "fedavg", "grid", {"client_lr": rate}, eval_every=0, **common)
+        for rate in (0.1, 0.2)
+    ]
     quadratic = Request("quadratic", "fedavg", "other", {"local_steps": 1}, rounds=1)
     return [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
 
@@ -106,16 +111,15 @@ def test_a_refused_request_says_so_before_anything_trains(store, trained):
     assert not trained
 
 
-PLACE = Place("adafedadam", "Table 7", "FedAvg", "SGD")
-PLAN = {"part": "solvers", **dataclasses.asdict(PLACE)}
+PLAN = {"part": "solvers"}
 
 
 @pytest.fixture
 def labelled(store):
-    """A run of a table, and one without a place, from the store."""
-    placed = Request("synthetic", "fedavg", "solvers", options=SMALL, rounds=2, place=PLACE)
-    plain = tuned("synthetic", ("fednova",), "curves", options=SMALL, rounds=2)
-    return answers.answer(store, [placed, *plain], "quick")
+    """Runs of two parts, from the store."""
+    one = Request("synthetic", "fedavg", "solvers", options=SMALL, rounds=2)
+    other = Request("synthetic", "fednova", "curves", options=SMALL, rounds=2)
+    return answers.answer(store, [one, other], "quick")
 
 
 def test_a_history_says_what_it_was_requested_for_and_the_store_does_not(store, labelled):

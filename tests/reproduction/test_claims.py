@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 import fedlib
-from fedlib import papers
+from fedlib import papers, plans
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
-from fedlib.reproduction import answers, claims, experiments
+from fedlib.plans import Request
+from fedlib.reproduction import answers, claims
 from fedlib.reproduction.adafedadam.claims import AVERAGE, OURS, SPREAD, WORST
 from fedlib.reproduction.evidence import (
     FAILS,
@@ -36,7 +37,6 @@ from fedlib.reproduction.evidence import (
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.matching import index
-from fedlib.reproduction.request import tuned
 from fedlib.results import Store, selection
 
 ROUNDS = 15
@@ -646,7 +646,7 @@ def test_every_evidence_is_of_a_stated_claim_and_of_planned_runs():
     assert len(stated) == 26 and list(stated) == list(claims.EVIDENCE)
     for id, evidence in claims.EVIDENCE.items():
         for notebook, parts in evidence.sources.items():
-            planned = {request.part for request in experiments.plan(notebook)}
+            planned = {request.part for request in plans.requests(notebook)}
             assert set(parts) <= planned, (id, notebook)
 
 
@@ -681,7 +681,8 @@ def test_the_command_judges_the_printed_numbers_in_lines_of_a_hundred(command, n
 def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_path, monkeypatch):
     store = Store(tmp_path / "runs", published=[tmp_path / "results"])
     small = {"clients": 4}
-    asked = tuned("synthetic", ("fedavg", "fednova"), "x", options=small, rounds=1)
+    two = ("fedavg", "fednova")
+    asked = [Request("synthetic", name, "x", options=small, rounds=1) for name in two]
     answers.answer(store, asked[:1], "quick", progress=False)
     other = [replace(asked[0], rounds=2), replace(asked[0], seed=1)]
     made = answers.answer(store, [*asked, *other], "quick", progress=False)

@@ -1,12 +1,16 @@
 """What a plan asks for, in tables: counted and grouped as by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import fedlib
-from fedlib.reproduction import experiments, listing
-from fedlib.reproduction.request import Request, grid, repeated, tuned
+from fedlib import plans
+from fedlib.plans import Request, grid, repeated
+from fedlib.reproduction import listing
 
 RATES = {"client_lr": [0.01, 0.1, 1.0, 10.0], "server_lr": [0.1, 1.0]}
+N = SimpleNamespace(seed=0)
 
 
 def rates(request):
@@ -14,11 +18,8 @@ def rates(request):
 
 
 def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
-    runs = [
-        *grid("synthetic", "fedavg", "grid", RATES),
-        *grid("synthetic", "fedavgm", "grid", RATES),
-        *grid("synthetic", "fedadam", "grid", RATES, overrides={"tau": 0.1}),
-    ]
+    runs = grid("synthetic", "fedavg", RATES, N) + grid("synthetic", "fedavgm", RATES, N)
+    runs += grid("synthetic", "fedadam", RATES, N, fixed={"tau": 0.1})
     table = listing.run_table(repeated(runs, 3), "quick", rates)
     assert table["algorithm"].tolist() == ["fedavg, fedavgm", "fedadam"]
     assert table["settings"].tolist() == [
@@ -30,8 +31,9 @@ def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
 
 
 def test_rates_are_the_tasks_own_where_a_request_names_none():
-    runs = tuned("synthetic", ("fedavg", "fedadam", "fednova"), "curves", rounds=7, seed=4)
-    runs += grid("synthetic", "fedprox", "mu", {"mu": [0.1]}, overrides={"client_lr": 2.0})
+    three = ("fedavg", "fedadam", "fednova")
+    runs = [Request("synthetic", name, "curves", rounds=7, seed=4) for name in three]
+    runs += grid("synthetic", "fedprox", {"mu": [0.1]}, N, fixed={"client_lr": 2.0})
     table = listing.run_table(runs, "quick", rates).set_index("algorithm")
     assert table["settings"].to_dict() == {
         "fedavg": "client_lr 0.5",
@@ -76,12 +78,12 @@ def test_a_loaded_task_tells_what_its_preset_leaves_to_the_data():
     assert listing.task_table([other], "quick", (), loaded)["clients"].item() == "7"
 
 
-@pytest.mark.parametrize("name", experiments.planned())
+@pytest.mark.parametrize("name", plans.planned())
 def test_every_plan_is_listed_whole_and_shortly(name):
-    requests = experiments.plan(name)
+    requests = plans.requests(name)
     table = listing.run_table(requests, "quick", rates)
     assert table["runs"].sum() == len(requests) and len(table) <= 14
     assert set(table["part"]) == {request.part for request in requests}
-    tasks = listing.task_table(requests, "quick", experiments.filled(name, "quick", {}))
+    tasks = listing.task_table(requests, "quick", plans.usual(name))
     assert tasks["task"].tolist() == list(dict.fromkeys(request.task for request in requests))
     assert (tasks != "").all(axis=None)

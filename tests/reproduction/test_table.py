@@ -6,11 +6,10 @@ import pytest
 
 import fedlib
 from fedlib import algorithms, papers
+from fedlib.plans import planned
 from fedlib.reproduction import tables
-from fedlib.reproduction.experiments import planned
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.request import Place
-from fedlib.reproduction.table import Cell, Table, printed_cells
+from fedlib.reproduction.table import printed_cells
 
 
 def test_printed_cells_read_the_transcribed_tables():
@@ -65,40 +64,3 @@ def test_every_table_is_sound():
         tables.find("fedopt", "Table 99")
     with pytest.raises(fedlib.Error, match="unknown task of fedopt's Table 1"):
         tables.find("fedopt", "Table 1", "mnist")
-
-
-def test_a_table_asks_for_a_run_per_row_and_column_and_tuned_value():
-    def cell(row, algorithm, metric, alpha, **more):
-        options = {"alpha": alpha, "sizes": lambda sizes: sizes != "even"}
-        return Cell(row, algorithm, metric, 1.0, column=f"{alpha:g}", options=options, **more)
-
-    table = Table(
-        *("own", "Table 9", "synthetic", "Synthetic"),
-        cells=(
-            *(cell("A", "fedavg", metric, alpha) for metric in ("avg", "std") for alpha in (1, 2)),
-            cell("B", "fedprox", "avg", 1, overrides={"L": 2.0}, tuned={"mu": (0.1, 1.0)}),
-        ),
-        notebook="90_own",
-        rounds=10,
-        clients_per_round=None,
-        batch_size=10,
-    )
-    common = dict(options={"width": 0.5}, rounds=3)
-    requests = table.requests(lambda one: one.row.lower(), **common)
-    assert [(r.part, r.algorithm, dict(r.overrides), r.options["alpha"]) for r in requests] == [
-        ("a", "fedavg", {}, 1),
-        ("a", "fedavg", {}, 2),
-        ("b", "fedprox", {"L": 2.0, "mu": 0.1}, 1),
-        ("b", "fedprox", {"L": 2.0, "mu": 1.0}, 1),
-    ]
-    assert all(set(r.options) == {"alpha", "width"} and r.rounds == 3 for r in requests)
-    assert requests[1].place == Place("own", "Table 9", "A", "2")
-    assert requests[1].plan == {
-        **{"part": "a", "paper": "own", "table": "Table 9", "row": "A", "column": "2"}
-    }
-
-    def fields(one):
-        return {"tuned": {"mu": [0.5]}, "rounds": 7} if one.tuned else {}
-
-    again = table.requests("table", fields, **common)
-    assert [r.rounds for r in again] == [3, 3, 7] and again[2].overrides["mu"] == 0.5

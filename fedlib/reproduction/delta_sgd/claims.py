@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedlib import tasks
 from fedlib.engine.history import History
-from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, TASKS, TEXTS, client_of
+from fedlib.reproduction.delta_sgd.tables import ABLATION, IMAGES, TASKS, TEXTS, client_of
 from fedlib.reproduction.evidence import (
     Evidence,
     Key,

@@ -16,7 +16,7 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import label_ends, learning_curves
 from fedlib.figures.scale import note, scale, small
-from fedlib.reproduction.delta_sgd.runs import STATED, TABLE_1, THREE, client_of
+from fedlib.reproduction.delta_sgd.tables import STATED, TABLE_1, THREE, client_of
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves

@@ -10,8 +10,8 @@ from fedlib import partitioners
 from fedlib.figures.curves import Drawing
 from fedlib.figures.partitions import label_panels
 from fedlib.reproduction.delta_sgd import client_optimizers as clients
-from fedlib.reproduction.delta_sgd.runs import ABLATION, IMAGES, RESNETS, TABLE_1, THREE
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
+from fedlib.reproduction.delta_sgd.tables import ABLATION, IMAGES, RESNETS, TABLE_1, THREE
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry
 

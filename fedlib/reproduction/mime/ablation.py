@@ -12,10 +12,16 @@ from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
 from fedlib.reproduction.entry import Drawing
-from fedlib.reproduction.mime.runs import LINES, PANELS
 from fedlib.results.reading import hyperparameter, hyperparameters
 from fedlib.results.selection import best_setting
 
+# Figure 1's panels and lines: algorithms, and two that differ from theirs in the base alone.
+PANELS: dict[str, tuple[str, ...]] = {
+    "all methods": ("mime", "mimelite", "fedavgm", "scaffold", "fedprox"),
+    "with and without momentum": ("mime", "mime_sgd", "fedavgm", "fedavg"),
+    "fixed and local state": ("mime", "loc_mime"),
+}
+LINES = (*PANELS["all methods"], "fedavg", "mime_sgd", "loc_mime")
 _FEDAVG = style.look("fedavg")
 # Lines that do not look like their algorithm.
 LOOKS: dict[str, style.Look] = {

@@ -15,7 +15,7 @@ from fedlib.figures.curves import learning_curves, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing
-from fedlib.reproduction.mime.runs import SERVERS
+from fedlib.reproduction.mime.tables import SERVERS
 from fedlib.reproduction.printed import of_task
 from fedlib.reproduction.table import NAN
 from fedlib.results.reading import hyperparameter

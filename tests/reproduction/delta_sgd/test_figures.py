@@ -15,7 +15,7 @@ from fedlib.figures import style
 from fedlib.models import Softmax
 from fedlib.reproduction import draw
 from fedlib.reproduction.delta_sgd import client_optimizers, step_size_paths
-from fedlib.reproduction.delta_sgd.runs import CLIENTS
+from fedlib.reproduction.delta_sgd.tables import CLIENTS
 from fedlib.results import Store
 from fedlib.tasks import settings
 

@@ -12,8 +12,7 @@ import fedlib
 from fedlib.figures import style
 from fedlib.optimizers import mime as bases
 from fedlib.reproduction import draw
-from fedlib.reproduction.mime import ablation, base_optimizers, table_2
-from fedlib.reproduction.mime import runs as mime
+from fedlib.reproduction.mime import ablation, base_optimizers, table_2, tables
 from fedlib.results import Store
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, on_half
@@ -70,9 +69,9 @@ def test_lines_are_tuned_and_mimes_base_tells_two_of_them_apart(made):
 def test_figure_1_draws_its_three_panels_from_the_chosen_runs(made):
     store, histories = made
     drawn = draw.draw("mime/figure_1", histories, store=store)
-    assert [ax.get_title("left") for ax in drawn.figure.axes] == list(mime.PANELS)
+    assert [ax.get_title("left") for ax in drawn.figure.axes] == list(ablation.PANELS)
     best = ablation.lines(histories)
-    for ax, (title, names) in zip(drawn.figure.axes, mime.PANELS.items(), strict=True):
+    for ax, (title, names) in zip(drawn.figure.axes, ablation.PANELS.items(), strict=True):
         shown = {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
         looks = {name: ablation.LOOKS.get(name, style.look(name)) for name in names}
         assert set(shown) == {look.label for look in looks.values()}
@@ -90,10 +89,10 @@ def test_figure_1_draws_its_three_panels_from_the_chosen_runs(made):
 
 def test_only_complete_panels_are_drawn(made):
     _, histories = made
-    left = [run for name in mime.PANELS["all methods"] for run in of(histories, name)]
+    left = [run for name in ablation.PANELS["all methods"] for run in of(histories, name)]
     figure, data = ablation.mime_figure_1(left)
     assert [ax.get_title("left") for ax in figure.axes] == ["all methods"]
-    assert set(data["algorithm"]) == set(mime.PANELS["all methods"])
+    assert set(data["algorithm"]) == set(ablation.PANELS["all methods"])
     with pytest.raises(fedlib.Error, match="lacks runs of"):
         ablation.mime_figure_1(of(histories, "mime"))
     with pytest.raises(fedlib.Error, match="no runs to draw"):
@@ -133,11 +132,11 @@ def table_runs(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("table") / "runs", published=[])
     requests = {}
     for row in product(table_2.BASES, table_2.LOOKS):
-        algorithm, overrides = mime.method(*row[::-1])
+        algorithm, overrides = tables.method(*row[::-1])
         requests[row] = {
             "algorithm": algorithm,
             "overrides": {**overrides, "client_lr": 0.01},
-            "clients_per_round": mime.cohort(algorithm, overrides, 20),
+            "clients_per_round": tables.cohort(algorithm, overrides, 20),
         }
     runs = store.runs(task, list(requests.values()), rounds=2)
     return dict(zip(requests, runs, strict=True))

@@ -7,13 +7,12 @@ from collections import Counter
 import pytest
 
 import fedlib
-from fedlib import algorithms, papers
-from fedlib.errors import Error
+from fedlib import algorithms, papers, plans
 from fedlib.models import Softmax
-from fedlib.reproduction import experiments, tables
+from fedlib.reproduction import tables
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.delta_sgd import runs as delta_sgd
-from fedlib.reproduction.delta_sgd.runs import CLIENTS, RESNETS
+from fedlib.reproduction.delta_sgd import tables as delta_sgd
+from fedlib.reproduction.delta_sgd.tables import CLIENTS
 from fedlib.results import Store
 from fedlib.tasks import settings
 
@@ -118,7 +117,7 @@ def test_clients_of_different_sizes_are_table_3s(run):
 
 
 def plan(notebook, *parts, preset="paper", **numbers):
-    return experiments.select(experiments.plan(notebook, preset, **numbers), *parts)
+    return plans.select(plans.requests(notebook, preset, **numbers), *parts)
 
 
 def test_table_1_is_every_task_alpha_and_client_optimizer_once():
@@ -131,12 +130,14 @@ def test_table_1_is_every_task_alpha_and_client_optimizer_once():
     for request in requests:
         own = {"alpha": request.options["alpha"], "draws": "authors"}
         assert request.options == own, "the paper's own sizes"
-        assert (request.rounds, request.clients_per_round) == (None, None)
+        assert request.rounds == delta_sgd.TABLE_1[request.task].rounds
+        assert request.rounds == 100 * request.eval_every, "a hundred points a curve"
+        assert request.clients_per_round is None
         assert "client_lr" not in request.overrides, "nothing is tuned again"
         assert not request.keeps, "ResNets' parameters fill disks"
     text = plan(TEXT)
     assert Counter(r.task for r in text) == {"ag_news": 8, "dbpedia": 8}
-    assert all(r.options == {"alpha": 1.0} and r.rounds is None for r in text)
+    assert all(r.options == {"alpha": 1.0} and (r.rounds, r.eval_every) == (100, 5) for r in text)
 
 
 def test_the_grids_are_the_printed_ones_on_the_one_tuned_task():
@@ -145,29 +146,10 @@ def test_the_grids_are_the_printed_ones_on_the_one_tuned_task():
         assert (request.task, request.options["alpha"]) == ("cifar10_resnet18", 0.1)
         optimizer = request.overrides["client_optimizer"]
         rates.setdefault(optimizer, []).append(request.overrides["client_lr"])
-    long, short = [0.01, 0.05, 0.1, 0.5], [0.001, 0.01, 0.1]
-    assert rates == {"sgd": long, "sgdm": long, "adam": short, "adagrad": short}
+    stated = papers.settings("delta_sgd")["tuning"]
+    assert rates == {name: stated[f"{name}_lr_grid"] for name in ("sgd", "sgdm", "adam", "adagrad")}
     for optimizer, values in settings.delta_sgd_clients().items():
         assert values.get("client_lr") in rates.get(optimizer, [None])
-
-
-def test_the_small_problems_are_searched_around_their_rates_for_three_seeds():
-    near = settings.small_clients()
-    rates = {}
-    for request in plan(IMAGES, "tuning", preset="quick"):
-        assert (request.task, request.options["alpha"]) == ("cifar10_resnet18", 0.1)
-        rates.setdefault(request.overrides["client_optimizer"], {}).setdefault(
-            request.overrides["client_lr"], set()
-        ).add(request.seed)
-    assert set(rates) == set(delta_sgd.TUNED_CLIENTS)
-    for optimizer, seeds in rates.items():
-        assert sorted(seeds)[1] == pytest.approx(near[optimizer]["client_lr"]) and len(seeds) == 3
-        assert set(map(frozenset, seeds.values())) == {frozenset({0, 1, 2})}
-    table = plan(IMAGES, "table", preset="quick")
-    columns = Counter((r.task, r.options["alpha"]) for r in table)
-    assert len(columns) == 12 and set(columns.values()) == {3 * len(CLIENTS)}
-    epochs = plan(ABLATION, "more_epochs", preset="quick")
-    assert Counter(r.overrides["local_epochs"] for r in epochs) == {2: 3 * len(CLIENTS)}
 
 
 def test_the_ablations_are_complete():
@@ -207,19 +189,7 @@ def test_one_epoch_and_delta_one_tenth_are_delta_sgds_own():
     assert built[0] == built[1] != built[2]
 
 
-def test_a_curve_has_about_a_hundred_points():
-    every = {r.task: r.eval_every for r in plan(IMAGES)}
-    assert every == {"mnist": 5, "fashion_mnist": 10, **dict.fromkeys(RESNETS, 20)}
-    assert {r.eval_every for r in plan(TEXT)} == {5}, "a test on all texts takes as long as a round"
-    assert {r.eval_every for r in plan(IMAGES, rounds=7, resnet_rounds=50)} == {1}
-
-
-def test_numbers_make_it_small():
-    few = {"resnet_alphas": [0.1], "resnet_optimizers": ["sgd"]}
-    table = plan(IMAGES, "table", **few, resnet_sizes=8, width=0.5)
-    assert Counter(r.task in RESNETS for r in table) == {False: 48, True: 3}
-    for request in table:
-        small = request.options.get("sizes"), request.options.get("width")
-        assert small == ((8, None) if request.task in RESNETS else (None, 0.5))
-    with pytest.raises(Error, match="sgd_decay"):
-        plan(ABLATION, optimizers=["adamw"])
+def test_a_readers_numbers_take_the_presets_place():
+    table = plan(IMAGES, "table", preset="laptop", rounds=7, tasks=["cifar100_resnet18"], width=0.5)
+    assert Counter((r.task, r.rounds) for r in table) == {("cifar100_resnet18", 7): 8}
+    assert all(r.options["width"] == 0.5 for r in table)

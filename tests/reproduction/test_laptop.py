@@ -1,0 +1,48 @@
+"""The laptop preset: every task of every plan trains, and only what is too long is cut."""
+
+import pytest
+
+import fedlib
+from fedlib import plans, tasks
+
+# As few data as these tasks can have; what a laptop cuts, networks and words, stays.
+FEW = {
+    **{"clients": 5, "examples": 200, "sizes": 20, "rows": 2, "cap": 10, "validation": 50},
+    **{"examples_per_client": 20, "test_clients": 3, "test_examples": 60},
+}
+
+
+@pytest.mark.parametrize("notebook", plans.planned())
+def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, prepared):
+    prepared()
+    firsts = {}
+    for request in plans.requests(notebook, "laptop"):
+        firsts.setdefault(request.task, request)
+    for name, request in firsts.items():
+        known, _ = tasks.defaults(name, tasks.scale(name, "laptop"))
+        few = {key: value for key, value in FEW.items() if key in known}
+        options = {**request.task_options("laptop"), **few}
+        task = fedlib.load_task(name, **options)
+        assert task.preset == tasks.scale(name, "laptop")
+        settings = request.settings(2) | {"rounds": 2, "eval_every": 2, "clients_per_round": 2}
+        history = fedlib.run(task, settings.pop("algorithm"), **settings)
+        assert len(history.series("loss", "train")) == 2 or history.diverged
+
+
+def test_a_laptop_cuts_what_two_cores_cannot_train_and_nothing_else():
+    names = dict.fromkeys(r.task for n in plans.planned() for r in plans.requests(n))
+    cut = {name for name in names if tasks.scale(name, "laptop") == "laptop"}
+    resnets = {"cifar10", "cifar100", "cifar10_resnet18", "cifar100_resnet50", "fair_cifar10"}
+    assert cut == resnets | {
+        "fashion_mnist",
+        "ag_news",
+        "dbpedia",
+        "stackoverflow_lr",
+        "stackoverflow_nwp",
+    }
+    assert tasks.scale("cifar100_resnet18", "laptop") == "laptop"
+    assert tasks.scale("cifar10", "quick") == "quick" and tasks.scale("mnist", "paper") == "paper"
+    assert fedlib.load_task("synthetic", "laptop", clients=5).preset == "paper"
+    # So runs of the paper's own settings are shared by both presets.
+    laptop, paper = (plans.requests("23_fair_synthetic", p)[0] for p in ("laptop", "paper"))
+    assert laptop.task_options("laptop") | {"preset": "paper"} == paper.task_options("paper")
