@@ -49,11 +49,11 @@ Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloa
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Hyperparameter, client_lr=0.03. Repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="E.g. client_lr=0.03. Repeatable."),
 ]
 TaskOptions = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Of the task, width=0.5. Repeatable."),
+    typer.Option("--option", metavar="KEY=VALUE", help="Of the task, e.g. width=0.5."),
 ]
 Parameters = Annotated[
     list[str] | None,
@@ -317,7 +317,7 @@ def data_prepare(
         bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
     ] = True,
     option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="sent140: min_tweets=10.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="sent140: e.g. min_tweets=10.")
     ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -420,7 +420,7 @@ def run(
 def grid(
     task: TaskName,
     algorithm: AlgorithmName,
-    axes: Annotated[list[str], typer.Argument(help="KEY=V1,V2,... each, client_lr=0.01,0.1.")],
+    axes: Annotated[list[str], typer.Argument(help="KEY=V1,V2,..., e.g. client_lr=0.1,1.")],
     preset: Preset = "quick",
     rounds: Rounds = None,
     seed: Seed = 0,
@@ -492,9 +492,9 @@ def sweep(
     part: Parts = None,
     shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N shares only.")] = None,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes, a shard each.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
     slurm: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of sbatch, partition=gpu.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of sbatch, e.g. mem=8G.")
     ] = None,
     device: Device = "auto",
     backend: Backend = "auto",
@@ -705,7 +705,9 @@ def reproduce(
 
 @app.command(cls=_Command)
 def figures(
-    ids: Annotated[list[str] | None, typer.Argument(help="fedopt/figure_1; default all.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="E.g. fedopt/figure_1; default all.")
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -751,7 +753,9 @@ def compare(
 
 @app.command(cls=_Command)
 def claims(
-    ids: Annotated[list[str] | None, typer.Argument(help="fedopt-cifar10; default all.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="E.g. fedopt-cifar10; default all.")
+    ] = None,
     preset: Preset = "quick",
     stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
