@@ -111,7 +111,7 @@ class ClientData:
                     f"client data: {len(given)} {name} for {len(sizes)} clients; need one each"
                 )
         if self.weights is not None:
-            weights = np.array(self.weights, dtype=np.float64)
+            weights = np.asarray(self.weights, dtype=np.float64).copy()
             if weights.ndim != 1:
                 raise Error(f"client data: weights of shape {weights.shape}; need one number each")
             low, high = WEIGHTS
