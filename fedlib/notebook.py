@@ -28,11 +28,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import ipywidgets
 import matplotlib.pyplot as plt
 import pandas as pd
-from IPython.core.getipython import get_ipython
-from IPython.display import Markdown
 from matplotlib.figure import Figure
 from pandas.io.formats.style import Styler
 
@@ -50,6 +47,13 @@ from fedlib.reproduction.evidence import HOLDS
 from fedlib.results import Store, reading
 from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
+
+try:
+    import ipywidgets
+    from IPython.core.getipython import get_ipython
+    from IPython.display import Markdown
+except ImportError:
+    raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
 
 
 def start(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,3 +36,45 @@ def test_pip_is_asked_for_and_its_files_are_there() -> None:
     assert extras is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
+
+
+JUPYTER = ["IPython", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core", "jupyterlab"]
+JUPYTER += ["nbclient", "nbformat", "papermill", "traitlets"]
+README_LINES = """
+import fedlib
+history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=2)
+fedlib.plot(history)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "said"),
+    [
+        (README_LINES, 0, ""),
+        ("from fedlib import cli\nsys.argv = ['fedlib', 'list']\ncli.main()", 0, ""),
+        ("from fedlib import cli\nsys.argv = ['fedlib', 'doctor']\ncli.main()", 0, ""),
+        (
+            "from fedlib import cli\nsys.argv = ['fedlib', 'reproduce']\ncli.main()",
+            2,
+            "[notebooks]",
+        ),
+        ("import fedlib.notebook", 1, "pip install 'fedlib[notebooks]'"),
+    ],
+    ids=["readme", "list", "doctor", "reproduce", "notebook"],
+)
+def test_without_jupyter(code: str, status: int, said: str) -> None:
+    """In a process where nothing of it can be imported."""
+    blocked = f"import sys\nsys.modules.update(dict.fromkeys({JUPYTER}))\n{code}"
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True)
+    assert done.returncode == status and said in done.stderr, done.stderr
+    assert status != 2 or done.stderr.count("\n") == 1
+
+
+def test_jupyter_is_an_extra_that_a_checkout_installs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    (lists,) = [each for each in ENVIRONMENT["dependencies"] if isinstance(each, dict)]
+    assert "[dev]" in lists["pip"][-1] and "fedlib[notebooks]" in extras["dev"]
+    needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
+    brought = {re.split("[>=<]", each)[0] for each in extras["notebooks"]}
+    assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought

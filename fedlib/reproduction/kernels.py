@@ -20,9 +20,14 @@ from contextlib import contextmanager
 from multiprocessing import connection, forkserver, resource_tracker
 from typing import Any, ClassVar
 
-from jupyter_client.connect import KernelConnectionInfo
-from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.provisioning import LocalProvisioner
+from fedlib.errors import Error
+
+try:
+    from jupyter_client.connect import KernelConnectionInfo
+    from jupyter_client.manager import AsyncKernelManager
+    from jupyter_client.provisioning import LocalProvisioner
+except ImportError:
+    raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
 
 # Elsewhere system libraries start threads of their own, and a fork may hang.
 CAN_FORK = sys.platform == "linux"
