@@ -35,7 +35,7 @@ def mean_of_last(
         rounds: of the run.
         window: how many rounds; default :func:`usual_window`.
     """
-    window = usual_window(rounds) if window is None else window
+    window = usual_window(rounds) if window is None else min(window, rounds + 1)
     return float(value[round > min(rounds - window, round[-1] - 1)].mean())
 
 
