@@ -57,8 +57,9 @@ lab: setup  ## open the notebooks in JupyterLab
 
 notebooks: lab  ## the same as lab
 
-figures: setup  ## draw the figures from the stored runs (never trains)
+figures: setup  ## draw all figures and tables from the published runs (never trains), and their gallery
 	@$(BIN)/fedlib figures $(ARGS)
+	@$(BIN)/python -m docs.gallery
 
 docs: setup  ## write the tables of docs/ anew, from the notebooks and the published runs
 	@$(BIN)/python -m docs.tables

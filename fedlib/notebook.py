@@ -99,6 +99,7 @@ def start(
         files.require_writable(folder)
     _show_figures()
     style.apply()
+    pd.set_option("display.max_colwidth", None)  # a claim's statement is read whole
     print(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -78,3 +79,18 @@ def test_jupyter_is_an_extra_that_a_checkout_installs() -> None:
     needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
     brought = {re.split("[>=<]", each)[0] for each in extras["notebooks"]}
     assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought
+
+
+def test_fedlib_can_be_imported_where_a_checkout_lies(tmp_path: Path) -> None:
+    """In a folder that holds a checkout named fedlib, Python sees an empty namespace there first.
+
+    A path entry, as this package-dir has an editable install write, comes before namespaces; the
+    finder that setuptools writes without it does not.
+    """
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert tools["setuptools"]["package-dir"] == {"": "."}
+    (tmp_path / "fedlib").symlink_to(ROOT)
+    run = [sys.executable, "-c", "import fedlib; print(fedlib.load_task.__name__)"]
+    there = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    answer = subprocess.run(run, capture_output=True, text=True, check=True, **there)
+    assert answer.stdout == "load_task\n"

@@ -19,6 +19,7 @@ import pandas as pd
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from PIL import Image
 
 from fedlib import paths
 from fedlib.arguments import checked
@@ -33,6 +34,8 @@ NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
+# Of a PNG: colours, dots an inch to try, and the bytes that it should fit into.
+COLOURS, DPIS, MOST = 64, (200, 150, 125, 110), 60_000
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
 
@@ -106,13 +109,24 @@ def picture(figure: Figure) -> bytes | None:
 
 
 def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
-    """PNG or PDF of a figure, with ``note`` in the corner; equal figures give equal bytes."""
+    """PNG or PDF of a figure, with ``note`` in the corner; equal figures give equal bytes.
+
+    A PNG has a palette, and fewer dots an inch until it fits into :data:`MOST` bytes.
+    """
     mark(figure, note)
-    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}}[kind]
-    buffer = io.BytesIO()
     with style.context():
-        figure.savefig(buffer, format=kind, metadata=metadata)
-    return buffer.getvalue()
+        if kind == "pdf":
+            pdf = io.BytesIO()
+            figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
+            return pdf.getvalue()
+        for dpi in DPIS:
+            drawn, png = io.BytesIO(), io.BytesIO()
+            figure.savefig(drawn, format="png", dpi=dpi)
+            plain = Image.open(drawn).convert("RGB")
+            plain.quantize(COLOURS, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
+            if png.tell() <= MOST:
+                break
+    return png.getvalue()
 
 
 def _fingerprint(png: bytes, csv: bytes, versions: dict[str, str]) -> str:

@@ -1,0 +1,60 @@
+"""figures/ is what the published runs give: each CSV again; a picture and a sentence for each."""
+
+from functools import cache, partial
+from io import StringIO
+
+import pandas as pd
+import pytest
+
+from docs import gallery, sitemaker
+from fedlib import papers
+from fedlib.paths import project_root
+from fedlib.reproduction import draw
+from fedlib.results.store import Store
+
+FIGURES = project_root() / "figures"
+# What is prepared on a machine decides these.
+OF_THE_MACHINE = ("fedopt/table_2", "adafedadam/table_4")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """An empty store: all runs are published ones."""
+    return Store(tmp_path_factory.mktemp("gallery") / "runs")
+
+
+@cache
+def load(store):
+    return cache(partial(store.load, params=False))
+
+
+@pytest.mark.parametrize("id", [id for id in sitemaker.ids() if id not in OF_THE_MACHINE])
+def test_a_committed_figure_is_what_the_published_runs_give(store, id):
+    """Else: make figures, look at the picture, and mend its sentence in docs/learned.toml."""
+    entry = draw.entry(id)
+    if entry.make is not None:
+        _, data = entry.make(store.root.parent)
+    else:
+        runs = draw._runs(entry, store, load(store), None)[1]
+        _, data = entry.draw(runs)
+    known = pd.read_csv(FIGURES / f"{id}.csv", keep_default_na=False, na_values=[""])
+    again = data.to_csv(index=False)
+    again = pd.read_csv(StringIO(again), keep_default_na=False, na_values=[""])
+    pd.testing.assert_frame_equal(again, known, rtol=1e-4, atol=1e-9, check_dtype=False)
+
+
+def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
+    ids = sitemaker.ids()
+    assert len(ids) == len(papers.figures()) == 59
+    total = 0
+    for id in ids:
+        path = FIGURES / f"{id}.{'html' if '/table' in id else 'png'}"
+        assert path.suffix == ".html" or path.stat().st_size <= 60_000, path
+        total += path.stat().st_size + path.with_suffix(".csv").stat().st_size
+    assert total < 4_000_000
+    said = gallery.sentences()
+    assert set(ids) <= set(said) and all(text.endswith(".") for text in said.values())
+
+
+def test_the_index_is_the_gallerys():
+    assert (FIGURES / "README.md").read_text(encoding="utf-8") == gallery.page(FIGURES)
