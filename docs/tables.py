@@ -21,12 +21,13 @@ from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
 from fedlib.plans import Request
+from fedlib.reproduction import draw
 from fedlib.reproduction.claims import NOT_PRINTED, in_words, overview
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
 from fedlib.reproduction.listing import task_table
-from fedlib.reproduction.memory import preferred
+from fedlib.reproduction.matching import Index
 from fedlib.reproduction.reproduce import notebooks
 from fedlib.reproduction.sweep import plans
 from fedlib.tasks import PRESETS
@@ -183,19 +184,20 @@ def measured() -> dict[str, str]:
 def figures_table() -> str:
     """From which runs ``fedlib figures`` draws in a fresh clone, a row per paper."""
     rows = []
+    stored = Index(published().stored(published=True))
     for paper, label in PAPERS.items():
         whole, small, some = [], [], []
         for entry in entries():
             if entry.paper == paper and entry.draw is not None:
-                preset, memory = preferred(published(), entry)
-                there = memory.of(entry.notebooks).runs
+                preset, runs = draw.drawn_from(entry, stored)
+                there = list(dict.fromkeys(run.config.task["name"] for run in runs))
                 missing = [task for task in entry.notebooks if task not in there]
                 if preset == PRESETS[0]:
                     small.append(entry.id)
                 elif missing:
                     word, tasks = "without", missing
                     if len(there) < len(missing):
-                        word, tasks = "only", list(there)
+                        word, tasks = "only", there
                     named = _drawn([entry.id]).removeprefix(f"{label} ")
                     some.append(f"{named} ({word} {', '.join(f'`{task}`' for task in tasks)})")
                 else:

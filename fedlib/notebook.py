@@ -41,7 +41,7 @@ from fedlib.errors import Error, unknown
 from fedlib.figures import style
 from fedlib.figures.save import picture
 from fedlib.plans import Request, task_key
-from fedlib.reproduction import claims, draw, listing
+from fedlib.reproduction import claims, draw, listing, matching
 from fedlib.reproduction.answers import answer, configured
 from fedlib.reproduction.evidence import HOLDS
 from fedlib.results import Store, reading
@@ -324,6 +324,14 @@ class Session:
         execution.pop("seed")  # each request has its own
         return answer(self.store, requests, self.preset, self.task, **execution)
 
+    def stored(self, preset: str) -> list[History]:
+        """What is stored or published of this notebook's plan at another preset, without
+        parameters; nothing is trained.
+        """
+        requests = plans.requests(self.name, preset, self.seed)
+        stored = self.store.stored(published=True)
+        return matching.Index(stored).plan(requests, preset)
+
     def run(
         self, task: Task, algorithm: str | Algorithm | type[Algorithm], **settings: Any
     ) -> History:
@@ -343,7 +351,7 @@ class Session:
         return self.store.grid(task, algorithm, **self._settings(settings))
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
-        """Draw, save and remember a figure of the catalogue; as a cell's last line it is shown."""
+        """Draw and save a figure of the catalogue; as a cell's last line it is shown."""
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store)
         if drawn.figure is not None:
             return drawn.figure

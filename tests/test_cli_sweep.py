@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import shutil
@@ -18,7 +17,7 @@ import pytest
 
 from fedlib import engine, paths
 from fedlib.engine.checkpoint import file_stem
-from fedlib.reproduction import draw, executors, memory, sweep
+from fedlib.reproduction import draw, executors, sweep
 from fedlib.results import Store
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "results"
@@ -98,58 +97,43 @@ def test_a_program_that_fails_does_not_stop_the_others(
     assert "1 programs failed" in err and err.count("\n") == 1
 
 
-def test_publish_packs_runs_and_what_figures_were_drawn_from(
-    command: Command, own_folders: Path
+def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
+    command: Command, own_folders: Path, write_notebook: Callable[..., Path]
 ) -> None:
-
-    assert command(*WORDS)[0] == 0
-    store = Store(own_folders / "data" / "runs")
-    drawn = [run.history() for run in store.stored() if run.config.algorithm != "fedprox"]
-    draw.draw("adafedadam/figure_2", drawn, store=store)
-    to = own_folders / "published"
-    words = ["publish", "23", "-p", "rounds=2", "--to", str(to)]
-    status, out, _ = command(*words, "--json")
+    words = ["-p", "rounds=2"]
+    assert command("sweep", "23_fair_synthetic", *words)[0] == 0
+    store, to = Store(own_folders / "data" / "runs"), own_folders / "published"
+    status, out, _ = command("publish", "23", *words, "--to", str(to), "--json")
     (one,) = json.loads(out)
     assert status == 0 and (one["notebook"], one["runs"], one["missing"]) == (
         *("23_fair_synthetic", 4, 0),
     )
     elsewhere = Store(own_folders / "nothing", published=[to])
-    assert {run.config.digest for run in elsewhere.stored(published=True)} == {
-        run.config.digest for run in store.stored()
-    }
-    first = elsewhere.load(drawn[0].config.digest)
-    assert len(first.clients) == len(drawn[0].clients) > 0  # figure 2 shows the clients
-    made = draw.redraw(["adafedadam/figure_2"], store=elsewhere)
-    assert made[0].is_file()
-    status, out, _ = command(*words, "--seed", "1", "--partial", "--name", "more")
-    assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(4 missing)" in out
-    assert sorted(path.name for path in to.glob("*.parquet")) == [
-        *("23_fair_synthetic.parquet", "more.parquet")
-    ]
+    runs = {run.config.digest: run.history() for run in store.stored()}
+    assert {run.config.digest for run in elsewhere.stored(published=True)} == set(runs)
+    for digest, run in runs.items():  # figure 2 shows the clients
+        assert len(elsewhere.load(digest).clients) == len(run.clients) > 0
+    for other in ("20_fair_femnist", "21_fair_cifar10", "22_fair_sent140"):
+        write_notebook(other)
+    # Where the plan's cell asks for two rounds, the figure has its runs.
+    own = own_folders / "notebooks" / "23_fair_synthetic.ipynb"
+    own.write_text(own.read_text().replace("rounds=100", "rounds=2"))
+    (made,) = draw.redraw(["adafedadam/table_5"], store=elsewhere)
+    record = json.loads(made.with_suffix(".json").read_text())
+    assert sorted(record["runs"]) == sorted(runs)
 
 
-def test_a_figure_of_a_part_is_published_before_the_notebook_can_draw_it(
-    command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_part_of_a_plan_is_published_if_that_is_asked_for(
+    command: Command, own_folders: Path
 ) -> None:
-    """Of the part that is whole; of the other, of which a run is missing, nothing."""
-    of = {"adafedadam/figure_2": "mu", "adafedadam/figure_3": "curves"}
-    for id, part in of.items():
-        monkeypatch.setitem(draw.ENTRIES, id, dataclasses.replace(draw.entry(id), part=part))
-    assert command(*WORDS)[0] == 0
-    store, to = Store(own_folders / "data" / "runs"), own_folders / "published"
-    kept = [run for run in store.stored() if run.config.algorithm == "fedprox"]
-    gone = next(run for run in store.stored() if run.config.algorithm != "fedprox")
-    store.path(gone.config.digest).unlink()
-    words = ["publish", "23", "-p", "rounds=2", "--partial", "--to", str(to)]
-    assert "(1 missing)" in command(*words)[1]
-    elsewhere = Store(own_folders / "nothing", published=[to])
-    known = {id: memory.remembered(elsewhere, draw.entry(id), "quick") for id in of}
-    assert not known["adafedadam/figure_3"].runs
-    (runs,) = known["adafedadam/figure_2"].runs.values()
-    assert sorted(runs) == sorted(run.config.digest for run in kept)
-    plans = known["adafedadam/figure_2"].plans
-    assert [plans[digest]["part"] for digest in runs] == ["mu"] * len(kept)
-    assert draw.redraw(["adafedadam/figure_2"], store=elsewhere)
+    words, to = ["-p", "rounds=2", "--seed", "1"], own_folders / "published"
+    partly = ["publish", "23", *words, "--to", str(to), "--name", "more", "--partial"]
+    status, _, err = command(*partly)
+    assert status == 2 and "more: no runs to publish" in err
+    assert command("sweep", "23_fair_synthetic", *words, "--part", "mu")[0] == 0
+    status, out, _ = command(*partly)
+    assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(2 missing)" in out
+    assert [path.name for path in to.glob("*.parquet")] == ["more.parquet"]
 
 
 def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
@@ -175,7 +159,7 @@ def test_a_notebook_without_a_plan_has_no_runs_to_publish(
     command: Command, own_folders: Path
 ) -> None:
     status, _, err = command("publish", "06", "--to", str(own_folders / "published"))
-    assert status == 2 and "06_partitions: no runs to publish" in err
+    assert status == 2 and "unknown notebook with a plan '06'" in err
 
 
 MISTAKES = [
@@ -200,7 +184,7 @@ MISTAKES = [
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["sweep", "23", "-p", "rounds"], "is not KEY=VALUE"),
     (["publish"], "Missing argument"),
-    (["publish", "99_nothing"], "unknown notebook '99_nothing'"),
+    (["publish", "99_nothing"], "unknown notebook with a plan '99_nothing'"),
     (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),

@@ -611,31 +611,21 @@ def publish(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Pack the stored runs of notebooks' plans, and what figures were drawn from, for git.
-
-    Of a notebook without a plan, what its figures were drawn from.
-    """
-    from fedlib.plans import notebooks
-    from fedlib.plans import planned as with_plans
+    """Pack the stored runs of notebooks' plans, for git."""
+    from fedlib.plans import planned
     from fedlib.reproduction import sweep
     from fedlib.reproduction.answers import survey
     from fedlib.reproduction.reproduce import named
 
     store, results = open_store(data_root), to or paths.project_root() / "data" / "results"
-    chosen, planned = named(names, notebooks()), with_plans()
+    chosen = named(names, planned(), "notebook with a plan")
     if name is not None and (len(chosen) > 1 or not re.fullmatch(r"[a-z0-9_]+", name)):
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
-    with_plan = [notebook for notebook in chosen if notebook in planned]
-    given = parse_pairs(parameter, "--parameter")
-    plans = sweep.plans(with_plan, preset, seed, given, part or ()) if with_plan else {}
-    made = []
-    for notebook in (each for each in chosen if each in plans or each not in planned):
-        requests = plans.get(notebook, [])
+    given, made = parse_pairs(parameter, "--parameter"), []
+    for notebook, requests in sweep.plans(chosen, preset, seed, given, part or ()).items():
         groups = survey(store, requests, preset, data_root)
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
-        parts = sweep.stored_parts(store, requests, preset, data_root) if partial else {}
-        how = (notebook, file, groups, preset, partial, parts)
-        made.append(sweep.publish(store, results, *how))
+        made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
     lines = []
     for each in made:
         left = f" ({each['missing']} missing)" if each["missing"] else ""
@@ -722,7 +712,11 @@ def figures(
     from fedlib.reproduction import draw
 
     with Damage() as damage:
-        drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
+        try:
+            drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
+        except Error:
+            damage.tell()  # of which the figure may have been drawn
+            raise
     show(drawn, as_json, "\n".join(drawn))
     damage.tell()
 

@@ -19,6 +19,9 @@ from fedlib.task import Task
 WINDOW_SHARE = 100 / 1500
 WINDOW_ROUNDS = 100
 
+# A metric's rounds and values, in order.
+Points = tuple[np.ndarray, np.ndarray]
+
 
 def usual_window(rounds: int) -> int:
     """Over how many last rounds of a run to average."""
@@ -91,10 +94,15 @@ class History:
 
     def series(self, metric: str = "accuracy", split: str = "test") -> pd.Series:
         """One metric's values, indexed by round."""
-        round, value = self._points(metric, split)
+        round, value = self.points(metric, split)
         return pd.Series(value, index=pd.Index(round, name="round"), name="value")
 
-    def _points(self, metric: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+    def metrics(self, split: str = "test") -> list[str]:
+        """The names of what was measured in a split."""
+        names: list[str] = self.frame.loc[self.frame["split"] == split, "metric"].unique().tolist()
+        return names
+
+    def points(self, metric: str = "accuracy", split: str = "test") -> Points:
         """One metric's rounds and values. Tables ask for thousands: NumPy, not pandas."""
         columns = {name: self.frame[name].to_numpy() for name in self.frame}
         chosen = (columns["metric"] == metric) & (columns["split"] == split)
@@ -124,7 +132,7 @@ class History:
             raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
         if self.diverged is not None:
             return float("nan")
-        return mean_of_last(*self._points(metric, split), self.config.rounds, window)
+        return mean_of_last(*self.points(metric, split), self.config.rounds, window)
 
     def model(self, task: Task | None = None) -> nn.Module:
         """The trained model, in evaluation mode: the task's with :attr:`params`.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -73,7 +74,9 @@ def answer(
 
 def labelled(history: History, plan: Mapping[str, str]) -> History:
     """The history with what it was requested for in its meta data, see :attr:`Request.plan`."""
-    return replace(history, meta={**history.meta, "plan": dict(plan)})
+    named = copy(history)  # its frames are not made for this
+    named.meta = {**history.meta, "plan": dict(plan)}
+    return named
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from fedlib.errors import unknown
 from fedlib.plans import Request
 from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
-from fedlib.reproduction.answers import labelled
 from fedlib.reproduction.delta_sgd import claims as delta_sgd
 from fedlib.reproduction.evidence import (
     FAILS,
@@ -32,7 +31,7 @@ from fedlib.reproduction.evidence import (
     Statement,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
-from fedlib.reproduction.matching import Index, Run, index, read, requested
+from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import claims as mime
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
@@ -198,24 +197,6 @@ def _data(history: History) -> str:
     return f"{history.config.task['options'].get('data') or history.config.task['name']} ({kind})"
 
 
-def _kept(known: Index, requests: Sequence[Request], preset: str) -> list[History]:
-    """Those of the known runs that some requests ask for.
-
-    Of the quick preset by their digests: its data need no preparation; of others by description.
-    """
-    by_digest = {run.config.digest: run for runs in known.values() for run in runs}
-    chosen: dict[int, Run | None] = {}
-    for tasks in answers.by_task(requests, preset) if preset == "quick" else ():
-        for place, task in tasks.items():
-            digest = answers.configured(task, requests[place]).config.digest
-            chosen[place] = by_digest.get(digest)
-    histories: list[History] = []
-    for place, request in enumerate(requests):
-        run = chosen[place] if place in chosen else requested(request, preset, known)
-        histories += [labelled(each, request.plan) for each in read([run] if run else [])]
-    return histories
-
-
 def chosen(ids: Sequence[str] = (), preset: str = "paper") -> list[dict[str, Any]]:
     """The claims with some ids, or (none given) all that a preset can show, in the papers' order.
 
@@ -253,7 +234,7 @@ def judge(
         Error: an unknown claim.
     """
     store = Store() if store is None else store
-    known = {} if train else index(store.stored(published=True))
+    known = Index(() if train else store.stored(published=True))
     memory: dict[tuple[str, tuple[str, ...]], list[History]] = {}
     verdicts = []
     for claim in chosen(ids, preset):
@@ -268,7 +249,7 @@ def judge(
                 if train:
                     memory[notebook, parts] = answers.answer(store, requests, preset, **execution)
                 else:
-                    memory[notebook, parts] = _kept(known, requests, preset)
+                    memory[notebook, parts] = known.plan(requests, preset)
             runs[notebook] = memory[notebook, parts]
         verdicts.append(judged(evidence, preset, runs))
     return verdicts

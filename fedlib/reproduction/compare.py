@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.engine.history import History
-from fedlib.reproduction.matching import Index, Run, best_runs, departures, index, read, shortfalls
+from fedlib.reproduction.matching import Index, Run, best_runs, departures, read, shortfalls
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.table import Cell, Table
 from fedlib.reproduction.tables import TABLES
@@ -57,7 +57,7 @@ def compare(store: Store | None = None) -> pd.DataFrame:
 
 def cells(runs: Iterable[Run], tables: Sequence[Table] = TABLES) -> pd.DataFrame:
     """As :func:`compare`, from these runs and for these tables."""
-    known = index(runs)
+    known = Index(runs)
     histories: dict[tuple[str, ...], list[History]] = {}
     first: dict[tuple[Any, ...], str] = {}
     rows = []

@@ -1,36 +1,34 @@
-"""The figures and tables of this version: how each is drawn, and from which runs it was drawn last.
+"""The figures and tables of this version, each drawn from the runs that its notebooks plan.
 
-:func:`draw` remembers the digests of the runs; :func:`redraw` draws again from the stored runs of
-one preset, so that no figure sets small problems beside the papers' tasks. Nothing here can train.
+A notebook draws with :func:`draw` what it has just run, and beside it what is stored of the
+figure's other tasks; :func:`redraw` draws what is stored of one preset, so that no figure sets
+small problems beside the papers' tasks. Nothing here can train.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedlib import files, paths
+from fedlib import files, locks, paths, plans
 from fedlib.engine.history import History
 from fedlib.errors import Error, Failure, unknown
 from fedlib.figures.save import save
+from fedlib.plans import Request
 from fedlib.reproduction.adafedadam import figures as adafedadam
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
 from fedlib.reproduction.entry import Drawing, Drawn, Entry
 from fedlib.reproduction.fedopt import figures as fedopt
-from fedlib.reproduction.memory import Memory, alone, preferred, remember, remembered
+from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import figures as mime
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 from fedlib.tasks.presets import require_preset
 
 __all__ = ["ENTRIES", "Drawing", "Drawn", "Entry", "draw", "entries", "entry", "redraw"]
-
-log = logging.getLogger("fedlib")
 
 ENTRIES: dict[str, Entry] = {
     entry.id: entry for module in (fedopt, adafedadam, mime, delta_sgd) for entry in module.ENTRIES
@@ -61,10 +59,9 @@ def draw(
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Drawn:
-    """Draw a figure, save it, and remember the runs it was drawn from.
+    """Draw a figure and save it.
 
-    Runs of other tasks that the figure was drawn from before at the same preset are drawn too;
-    those of the same tasks are replaced.
+    Runs of the figure's other tasks that are stored at the same preset are drawn, too.
 
     Args:
         id: see :func:`entries`.
@@ -81,7 +78,7 @@ def draw(
     if chosen.make is not None:
         if histories:
             raise Error(f"figure {id} is drawn without runs; it takes none")
-        return _draw(chosen, (), store, root)
+        return _draw(chosen, (), root, data_root=store.root.parent)
     _drawable(chosen)
     if not histories:
         raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
@@ -91,11 +88,13 @@ def draw(
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
     preset = _scale(histories) if preset is None else preset
     require_preset(preset)
-    with alone(store, id):
-        others = _others(chosen, histories, remembered(store, chosen, preset), store)
-        drawn = _draw(chosen, [*histories, *others], store, root, preset)
-        remember(store, id, [*histories, *others], preset)
-    return drawn
+    # What another process has stored before it draws, whoever draws last finds.
+    with locks.locked(store.root / "figures" / f".{id.replace('/', '__')}{locks.LOCK}"):
+        tasks = {history.config.task["name"] for history in histories}
+        others = [task for task in chosen.notebooks if task not in tasks]
+        stored = _stored(store, others)
+        shown = [*chosen.choose(histories), *_runs(chosen, stored, preset, others)]
+        return _draw(chosen, shown, root, preset)
 
 
 def _scale(histories: Sequence[History]) -> str:
@@ -104,20 +103,28 @@ def _scale(histories: Sequence[History]) -> str:
     return PRESETS[min(places.get(history.config.task["preset"], 0) for history in histories)]
 
 
-def _others(
-    chosen: Entry, histories: Sequence[History], memory: Memory, store: Store
+def _stored(store: Store, tasks: Sequence[str]) -> Index:
+    """The stored and published runs of some tasks."""
+    return Index(run for task in tasks for run in store.stored(task, published=True))
+
+
+def _runs(
+    chosen: Entry, stored: Index, preset: str, tasks: Collection[str] | None = None
 ) -> list[History]:
-    """The runs of other tasks that the figure was drawn from last."""
-    new = {history.config.task["name"] for history in histories}
-    others: list[History] = []
-    for task in memory.runs:
-        if task in new or task not in chosen.notebooks:
-            continue
-        try:
-            others += memory.histories(task, partial(store.load, params=False))
-        except Error as problem:
-            log.warning("figure %s: %s left out: %s", chosen.id, task, problem)
-    return others
+    """The stored runs that a figure shows at a preset: of a task all that can be compared, or none.
+
+    Args:
+        tasks: only of these.
+    """
+    asked: list[Request] = []
+    for task, notebook in chosen.notebooks.items():
+        if tasks is None or task in tasks:
+            asked += [
+                request
+                for request in plans.requests(notebook, preset)
+                if request.task == task and (not chosen.parts or request.part in chosen.parts)
+            ]
+    return list(chosen.choose(stored.shown(asked, preset, chosen.cells)))
 
 
 def redraw(
@@ -133,7 +140,7 @@ def redraw(
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
         preset: of the runs; default for each figure the one that has runs of most of its tasks
-            on the papers' data, see :func:`fedlib.reproduction.memory.preferred`.
+            on the papers' data, see :func:`drawn_from`.
 
     Returns:
         the files as :func:`fedlib.figures.save` returns them.
@@ -148,13 +155,14 @@ def redraw(
         require_preset(preset)
     wanted = drawable if ids is None else [entry(id) for id in ids]
     files.require_writable(paths.figures_root(root))
+    tasks = [task for chosen in wanted if chosen.draw for task in chosen.notebooks]
+    stored = _stored(store, list(dict.fromkeys(tasks)))
     made: list[Path] = []
     problems: list[Error] = []
-    load = cache(partial(store.load, params=False))  # figures share many runs
     for chosen in wanted:
         try:
-            scale, runs = ("", []) if chosen.make else _runs(chosen, store, load, preset)
-            made.append(_draw(chosen, runs, store, root, scale).path)
+            scale, runs = ("", []) if chosen.make else drawn_from(chosen, stored, preset)
+            made.append(_draw(chosen, runs, root, scale, store.root.parent).path)
         except Error as problem:
             problems.append(problem)
     if problems:
@@ -164,12 +172,44 @@ def redraw(
     return made
 
 
+def drawn_from(
+    chosen: Entry, stored: Index, preset: str | None = None
+) -> tuple[str, list[History]]:
+    """The preset and the runs that a figure is drawn from.
+
+    Runs on the papers' tasks come before those on small problems, of however few of the figure's
+    tasks: of laptop and paper the preset at which the most tasks have runs (the larger, of as
+    many), and quick where neither has any.
+
+    Args:
+        preset: only of this one.
+
+    Raises:
+        Error: there are none.
+    """
+    _drawable(chosen)
+    presets = [preset] if preset else list(reversed(PRESETS))
+    runs = {each: _runs(chosen, stored, each) for each in presets}
+    tasks = {each: len({run.config.task["name"] for run in runs[each]}) for each in presets}
+    real = max((each for each in presets if each != PRESETS[0]), key=tasks.__getitem__, default="")
+    best = real if tasks.get(real) else presets[-1]
+    if not runs[best]:
+        makers = dict.fromkeys(chosen.notebooks.values())
+        ways = " and ".join(how_to_make(maker, best) for maker in makers)
+        raise Error(f"figure {chosen.id} has no runs at preset {best}: {ways}")
+    return best, runs[best]
+
+
 def _draw(
-    chosen: Entry, histories: Sequence[History], store: Store, root: Any, preset: str = ""
+    chosen: Entry,
+    histories: Sequence[History],
+    root: Any,
+    preset: str = "",
+    data_root: Path = Path(),
 ) -> Drawn:
     missing: list[str] = []
     if chosen.make is not None:
-        figure, data = chosen.make(store.root.parent)
+        figure, data = chosen.make(data_root)
     else:
         # The order of the entry's tasks, then as given: the same whichever notebook ran last.
         order = list(chosen.notebooks)
@@ -187,27 +227,3 @@ def _drawable(chosen: Entry) -> Callable[[Sequence[History]], Drawing]:
         way = how_to_make(chosen.notebook)
         raise Error(f"figure {chosen.id} is drawn by its notebook itself; {way}")
     return chosen.draw
-
-
-def _runs(
-    chosen: Entry, store: Store, load: Callable[[str], History], preset: str | None
-) -> tuple[str, list[History]]:
-    """The preset and the runs that a figure is drawn from."""
-    _drawable(chosen)
-    histories = []
-    if preset is None:
-        preset, memory = preferred(store, chosen)
-    else:
-        memory = remembered(store, chosen, preset)
-    for task, notebook in chosen.notebooks.items():
-        try:
-            histories += memory.histories(task, load)
-        except Error as problem:
-            kind = Failure if isinstance(problem, Failure) else Error
-            way = how_to_make(notebook, preset)
-            raise kind(f"figure {chosen.id}: {problem}; {way}") from None
-    if not histories:
-        makers = dict.fromkeys(chosen.notebooks.values())
-        ways = " and ".join(how_to_make(maker, preset) for maker in makers)
-        raise Error(f"figure {chosen.id} has not been drawn yet at preset {preset}: {ways}")
-    return preset, histories

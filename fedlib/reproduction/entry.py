@@ -34,12 +34,14 @@ class Entry:
         caption: without the paper's title.
         notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
             that were run. A figure that needs no runs has the one task "".
-        draw: from histories to a figure (None for a table) and its data.
+        draw: from histories, chosen ones, to a figure (None for a table) and its data.
         make: of a figure that needs no runs, from the data root to the same. Without ``draw`` and
             ``make`` the notebook draws the figure itself.
         clients: whether it is drawn from the clients' values; published runs keep them then.
-        part: of the notebook's plan, whose runs these are. With it ``fedlib publish --partial``
-            notes those that are stored, before the notebook as a whole can run and draw them.
+        parts: of the notebooks' plans, whose runs these are; none: all.
+        cells: whether it shows printed cells, each of which has runs of its own; else a method's
+            runs are shown all or none.
+        choose: which of these runs are drawn, for instance those at the tuned rates; default all.
     """
 
     id: str
@@ -48,7 +50,9 @@ class Entry:
     draw: Callable[[Sequence[History]], Drawing] | None = None
     make: Callable[[Path], Drawing] | None = None
     clients: bool = False
-    part: str = ""
+    parts: tuple[str, ...] = ()
+    cells: bool = False
+    choose: Callable[[Sequence[History]], Sequence[History]] = list
 
     @property
     def paper(self) -> str:

@@ -22,6 +22,7 @@ from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedlib import papers
@@ -185,8 +186,8 @@ def _merit(
 
 
 def best_of(histories: Sequence[History]) -> list[History]:
-    """:func:`winners` as one list: what a figure of tuned methods shows."""
-    return [run for runs in winners(histories).values() for run in runs]
+    """:func:`winners` of each task as one list: what a figure of tuned methods shows."""
+    return [run for runs in winners(histories, "task", "algorithm").values() for run in runs]
 
 
 def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
@@ -210,23 +211,32 @@ def numbers(
         window: over how many last rounds is averaged.
     """
     keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
-    histories, parts = list(histories), []
+    histories = list(histories)
     split = max(map(reading.split_of, histories), default="test")
+    parts: list[tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]] = []
     for setting, runs in winners(histories, *keys.values(), score=score).items():
         for run in runs:
-            rounds, part = run.config.rounds, run.frame[run.frame["split"] == split]
+            rounds = run.config.rounds
+            points = {name: run.points(name, split) for name in run.metrics(split)}
             if run.diverged is not None:
-                start = part[part["round"] == part["round"].min()]
-                part = pd.concat([start, start.assign(round=rounds)])
-            part = part[["metric", "round", "value"]].copy()
-            for name, value in zip(keys, setting, strict=True):
-                part[name] = value
-            part["seed"] = run.config.seeds["init"]
-            part["late"] = part["round"] > min(rounds - window(run), part["round"].max() - 1)
-            parts.append(part)
+                points = {
+                    name: (np.array([at[0], rounds]), value[[0, 0]])
+                    for name, (at, value) in points.items()
+                }
+            last = max(at[-1] for at, _ in points.values())
+            start = min(rounds - window(run), last - 1)
+            for name, (at, value) in points.items():
+                told = dict(zip(keys, setting, strict=True)) | {"metric": name}
+                told |= {"seed": run.config.seeds["init"]}
+                parts.append((told, at, value, at > start))
     if not parts:
         raise Missing("runs")
-    return pd.concat(parts, ignore_index=True)
+    sizes = [len(at) for _, at, _, _ in parts]
+    told = pd.DataFrame([told for told, *_ in parts])
+    frame = told.loc[told.index.repeat(sizes)].reset_index(drop=True)
+    for name, place in {"round": 1, "value": 2, "late": 3}.items():
+        frame[name] = np.concatenate([part[place] for part in parts])
+    return frame
 
 
 def printed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -19,6 +20,7 @@ from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.plans import Request
+from fedlib.reproduction.answers import labelled
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters
@@ -31,20 +33,136 @@ INEXACT = {
     "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100",
 }
 
+# Options that a run has as what was found under the data root: a file, or how it was done without.
+FOUND = ("glove", "pretrained")
+
 Run = Stored | History
-# Runs by (task, algorithm).
-Index = Mapping[tuple[str, str], Sequence[Run]]
 
 
-def index(runs: Iterable[Run]) -> Index:
-    """The runs of named algorithms, each once, by task and algorithm."""
-    groups: dict[tuple[str, str], dict[str, Run]] = {}
-    for run in runs:
-        config = run.config
-        if config.algorithm in algorithms.METHODS:
-            group = groups.setdefault((config.task["name"], config.algorithm), {})
-            group.setdefault(config.digest, run)
-    return {key: list(group.values()) for key, group in groups.items()}
+class Index:
+    """Runs of named algorithms, each once, by what they are.
+
+    It is the one road to the runs of a printed number and to those of a notebook's plan; nothing is
+    loaded or read for it.
+    """
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        every: dict[str, Run] = {}
+        for run in runs:
+            if run.config.algorithm in algorithms.METHODS:
+                every.setdefault(run.config.digest, run)
+        # By task and algorithm; and below that by the task's own hyperparameters, by the method.
+        self._runs: dict[tuple[str, str], list[Run]] = {}
+        self._scales: set[tuple[str, str, str]] = set()
+        self._methods: dict[tuple[str, str], dict[str, dict[str, list[Run]]]] = {}
+        for run in every.values():
+            key = run.config.task["name"], run.config.algorithm
+            self._runs.setdefault(key, []).append(run)
+            self._scales.add((*key, run.config.task["preset"]))
+            by_own = self._methods.setdefault(key, {})
+            if "hyperparameters" in run.meta:
+                by_method = by_own.setdefault(_own(run), {})
+                by_method.setdefault(_number_text(run.config.method), []).append(run)
+
+    def of(self, task: str, algorithm: str) -> Sequence[Run]:
+        """All runs of an algorithm on a task."""
+        return self._runs.get((task, algorithm), ())
+
+    def of_method(self, task: str, algorithm: str, overrides: Mapping[str, Any]) -> list[Run]:
+        """The runs on a task of an algorithm with the task's own hyperparameters and overrides.
+
+        Not those that do not know the task's own.
+        """
+        asked = _text(_method(overrides))
+        return [
+            run
+            for own, by_method in self._methods.get((task, algorithm), {}).items()
+            for run in by_method.get(_described(algorithm, asked, own) or "", ())
+        ]
+
+    def asked(self, request: Request, preset: str) -> Run | None:
+        """The run that a request asks for, found by its description: no task's data are loaded.
+
+        Options that the request leaves open are the preset's (a run may have any value of those
+        that the data decide); real data count before stand-ins, runs that are evaluated as asked
+        and have no other options before others, then the newest.
+
+        Args:
+            preset: of the request's plan.
+        """
+        asked = {"preset": preset, "seed": request.seed, **request.options}
+        preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
+        if (request.task, request.algorithm, preset) not in self._scales:
+            return None
+        found = self.of_method(request.task, request.algorithm, request.overrides)
+        usual, historical = tasks.defaults(request.task, preset)
+        open_ = {key: value for key, value in usual.items() if key not in FOUND}
+        wanted = {key: value for key, value in {**open_, **asked}.items() if value is not None}
+        settings = request.settings(tasks.rounds(request.task, preset))
+        # The options are older than the small problems: one that these lack has no effect on them.
+        before = {k: v for k, v in historical.items() if k in asked or preset != "quick"}
+
+        def fits(run: Run) -> bool:
+            config, options = run.config, {**before, **run.config.task["options"]}
+            return (
+                (config.task["preset"], config.task["seed"]) == (preset, seed)
+                and config.rounds == settings["rounds"]
+                and set(config.seeds.values()) == {request.seed}
+                and request.clients_per_round in (None, config.clients_per_round)
+                and all(
+                    _fits(options.get(key), value)
+                    for key, value in wanted.items()
+                    if key in options or key in asked
+                )
+                and _trained_as(run, request.overrides)
+            )
+
+        def merit(run: Run) -> tuple[bool, bool, int, str]:
+            config, created = run.config, run.meta.get("created", "")
+            as_asked = config.eval_every == settings["eval_every"]
+            unasked = [key for key in config.task["options"] if key not in wanted]
+            return not config.task["stand_in"], as_asked, -len(unasked), created
+
+        return max(filter(fits, found), key=merit, default=None)
+
+    def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
+        """Those of the runs that some requests ask for that are there, in the requests' order."""
+        return list(_read_as_asked(self._found(requests, preset)))
+
+    def _found(self, requests: Sequence[Request], preset: str) -> list[tuple[Request, Run]]:
+        found = [(request, self.asked(request, preset)) for request in requests]
+        return [(request, run) for request, run in found if run is not None]
+
+    def shown(
+        self, requests: Sequence[Request], preset: str, single: bool = False
+    ) -> list[History]:
+        """As :meth:`plan`, but of a task none without every part; and of a method's runs in a part,
+        on a task with its options, all or none: the best of some of a grid is not the grid's.
+
+        Args:
+            single: whether each run counts by itself, as a printed cell's.
+        """
+        found = self._found(requests, preset)
+        if not single:
+            asked = Counter(_method_in_part(request, preset) for request in requests)
+            there = Counter(_method_in_part(request, preset) for request, _ in found)
+            found = [
+                (request, run)
+                for request, run in found
+                if there[key := _method_in_part(request, preset)] == asked[key]
+            ]
+        parts = {(request.task, request.part) for request, _ in found}
+        partly = {r.task for r in requests if (r.task, r.part) not in parts}
+        return list(_read_as_asked((r, run) for r, run in found if r.task not in partly))
+
+
+def _method_in_part(request: Request, preset: str) -> tuple[str, str, str]:
+    return request.part, request.task_key(preset), request.algorithm
+
+
+def _read_as_asked(found: Iterable[tuple[Request, Run]]) -> Iterator[History]:
+    for request, run in found:
+        yield from (labelled(history, request.plan) for history in read([run]))
 
 
 def departures(table: Table, cell: Cell, config: RunConfig) -> list[str]:
@@ -120,13 +238,18 @@ def shortfalls(table: Table, cell: Cell, chosen: Sequence[Run], runs: Index) -> 
 def belongs(cell: Cell, run: Run) -> bool:
     """Whether a run of the cell's task and algorithm is one of the cell's; see :class:`Cell`."""
     options = run.config.task["options"]
-    if not all(_fits(options.get(name), wanted) for name, wanted in cell.options.items()):
-        return False
-    usual = {"local_steps": None, **run.meta.get("settings", {}), **cell.overrides}
-    values = {key: getattr(run.config, key) for key in TRAINING_KEYS}
-    return all(_fits(value, usual.get(key, value)) for key, value in values.items()) and (
-        same_method(cell, run)
+    return (
+        all(_fits(options.get(name), wanted) for name, wanted in cell.options.items())
+        and _trained_as(run, cell.overrides)
+        and same_method(cell, run)
     )
+
+
+def _trained_as(run: Run, overrides: Mapping[str, Any]) -> bool:
+    """Whether a run trained with the overrides' batch size, epochs and steps, else the task's."""
+    usual = {"local_steps": None, **run.meta.get("settings", {}), **overrides}
+    values = {key: getattr(run.config, key) for key in TRAINING_KEYS}
+    return all(_fits(value, usual.get(key, value)) for key, value in values.items())
 
 
 def same_method(cell: Cell, run: Run) -> bool:
@@ -135,53 +258,32 @@ def same_method(cell: Cell, run: Run) -> bool:
     """
     if "hyperparameters" not in run.meta:
         return False
-    overrides = {key: value for key, value in cell.overrides.items() if key not in TRAINING_KEYS}
+    overrides = _method(cell.overrides)
     if cell.tuned:
         values = hyperparameters(run)
         overrides |= {key: values[key] for key in cell.tuned if key in values}
-    of_task = [run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})]
-    return _described(_text([run.config.algorithm, overrides, *of_task])) == run.config.method
+    described = _described(run.config.algorithm, _text(overrides), _own(run))
+    return described == _number_text(run.config.method)
 
 
-@lru_cache(maxsize=4096)
-def _described(arguments: str) -> dict[str, Any] | None:
+def _method(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that the method has."""
+    return {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
+
+
+def _own(run: Run) -> str:
+    """The task's own hyperparameters, as a run's meta data tell them."""
+    return _text([run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})])
+
+
+@lru_cache(maxsize=2**14)
+def _described(algorithm: str, overrides: str, own: str) -> str | None:
     """What :func:`fedlib.engine.config.named_method` makes of its arguments; None if it refuses."""
     try:
-        return named_method(*json.loads(arguments)).describe()
+        method = named_method(algorithm, json.loads(overrides), *json.loads(own))
+        return _number_text(method.describe())
     except Error:  # stored by a version with other hyperparameters
         return None
-
-
-def requested(request: Request, preset: str, runs: Index) -> Run | None:
-    """The run that a request asks for, found by its description: without loading the task's data.
-
-    Options that the request leaves open are the preset's (a run may have any value of those that
-    the data decide); real data count before stand-ins, then the newest run.
-
-    Args:
-        runs: from :func:`index`.
-    """
-    asked = {"preset": preset, "seed": request.seed, **request.options}
-    preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
-    usual, historical = tasks.defaults(request.task, preset)
-    wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
-    cell = Cell("", request.algorithm, "", math.nan, request.overrides)
-    settings = request.settings(tasks.rounds(request.task, preset))
-
-    def fits(run: Run) -> bool:
-        config, options = run.config, {**historical, **run.config.task["options"]}
-        return (
-            (config.task["preset"], config.task["seed"]) == (preset, seed)
-            and config.rounds == settings["rounds"]
-            and set(config.seeds.values()) == {request.seed}
-            and request.clients_per_round in (None, config.clients_per_round)
-            and all(_fits(options[key], wanted[key]) for key in wanted if key in options)
-            and belongs(cell, run)
-        )
-
-    chosen = [run for run in runs.get((request.task, request.algorithm), ()) if fits(run)]
-    newest = [(not run.config.task["stand_in"], run.meta.get("created", "")) for run in chosen]
-    return chosen[newest.index(max(newest))] if chosen else None
 
 
 def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:
@@ -195,7 +297,10 @@ def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:
 
 def _top(table: Table, cell: Cell, runs: Index) -> list[list[Run]]:
     """The cell's configurations that are as near to the paper's settings as any, by their runs."""
-    candidates = runs.get((table.task, cell.algorithm), ())
+    if cell.tuned:
+        candidates = runs.of(table.task, cell.algorithm)
+    else:
+        candidates = runs.of_method(table.task, cell.algorithm, cell.overrides)
     groups = settings(run for run in candidates if belongs(cell, run))
     ranks = [_rank(table, cell, group[0].config) for group in groups]
     return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
@@ -226,27 +331,6 @@ def mean_score(runs: Iterable[Run], score: Callable[[History], float] = training
     return sum(scores) / len(scores) if scores else math.inf
 
 
-def complete(table: Table, runs: Iterable[Run]) -> list[History]:
-    """The best runs of a table's rows, if every row has some and all are of one setting.
-
-    Figures that compare algorithms take these: the runs of single cells may differ in data, rounds
-    or reductions.
-
-    Returns:
-        each row's runs in the table's order, column by column, all seeds; none where a row is
-        missing, or where the best runs differ in the task's options or data, in rounds or clients
-        per round.
-    """
-    known = index(runs)
-    rows = [best_runs(table, cell, known) for cell in table.rows]
-    chosen = [run for row in rows for run in row]
-    common = set()
-    for run in chosen:
-        task = {key: value for key, value in run.config.task.items() if key not in ("seed", "data")}
-        common.add(_text([task, run.config.rounds, run.config.clients_per_round]))
-    return list(read(chosen)) if all(rows) and len(common) == 1 else []
-
-
 def read(runs: Iterable[Run]) -> Iterator[History]:
     """The numbers of the runs; a damaged one is logged and left out."""
     for run in runs:
@@ -261,6 +345,11 @@ def read(runs: Iterable[Run]) -> Iterator[History]:
 
 def _text(plain: Any) -> str:
     return json.dumps(plain, sort_keys=True)
+
+
+def _number_text(plain: Any) -> str:
+    """A text that is the same of 1 and 1.0."""
+    return _text(json.loads(json.dumps(plain), parse_int=float))
 
 
 def _fits(value: Any, wanted: Any) -> bool:

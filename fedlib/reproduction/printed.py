@@ -128,7 +128,7 @@ def side_by_side(
         empty = [name for name in (setting, "unclear") if (data[name] == "").all()]
         return None, data.drop(columns=empty)
 
-    return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, **more)
+    return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, cells=True, **more)
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from tqdm import tqdm
 from fedlib import files
 from fedlib.errors import Error, require, unknown
 from fedlib.plans import Request, notebooks, planned, requests, task_key
-from fedlib.reproduction import draw, memory
-from fedlib.reproduction.answers import RunGroup, answer, by_task, configured
+from fedlib.reproduction import draw
+from fedlib.reproduction.answers import RunGroup, answer
 from fedlib.reproduction.reproduce import check_parameters, named
 from fedlib.results import published
 from fedlib.results.store import Store
@@ -87,30 +86,6 @@ def train(
     return failed
 
 
-def stored_parts(
-    store: Store, requests: Sequence[Request], preset: str, data_root: Path | None = None
-) -> dict[str, memory.Memory]:
-    """The stored runs of each part of a plan, as a figure of that part would remember them.
-
-    Only those that can be compared: of a task with its options, all runs of the part are stored.
-    """
-    known: dict[str, memory.Memory] = {}
-    digests: dict[int, str] = {}
-    for tasks in by_task(requests, preset, partial(load_task, data_root=data_root)):
-        for position, task in tasks.items():
-            digests[position] = configured(task, requests[position]).config.digest
-    compared: dict[tuple[str, str], list[int]] = {}
-    for position, request in enumerate(requests):
-        compared.setdefault((request.part, request.task_key(preset)), []).append(position)
-    for (part, _), positions in compared.items():
-        if all(store.has(digests[position]) for position in positions):
-            memo = known.setdefault(part, memory.Memory())
-            for position in positions:
-                memo.runs.setdefault(requests[position].task, []).append(digests[position])
-                memo.plans[digests[position]] = requests[position].plan
-    return known
-
-
 def _loader(data_root: Path | None) -> Callable[..., Task]:
     """:func:`fedlib.load_task` with memory for tasks that differ in their seeds at most.
 
@@ -140,18 +115,15 @@ def publish(
     groups: Sequence[RunGroup],
     preset: str,
     partial: bool = False,
-    parts: Mapping[str, memory.Memory] | None = None,
 ) -> dict[str, Any]:
-    """Pack the stored runs of a notebook's plan, and those its figures were drawn from last.
+    """Pack the stored runs of a notebook's plan.
 
     Args:
         results: the folder of published runs, for instance ``data/results``.
         name: of the file.
-        groups: the runs of the plan; none for a notebook without one.
-        preset: of the plan and the figures.
+        groups: the runs of the plan.
+        preset: of the plan.
         partial: do so although runs of the plan are missing.
-        parts: see :func:`stored_parts`; figures of these parts that the notebook has not drawn yet
-            are noted as drawn from them.
 
     Returns:
         notebook, path, runs, missing and bytes of the file.
@@ -167,18 +139,14 @@ def publish(
             f"--preset {preset} (or publish what there is with --partial)"
         )
     digests = [digest for group in groups for digest in group.digests if store.has(digest)]
-    clients_of: set[str] = set()
-    drawn = []
-    for entry in draw.entries():
-        tasks = [task for task, maker in entry.notebooks.items() if maker == notebook]
-        runs = (parts or {}).get(entry.part, memory.Memory()).of(tasks)
-        drawn.append((entry, runs | memory.known(store, entry, tasks, preset)))
-        digests += [digest for runs in drawn[-1][1].runs.values() for digest in runs]
-        clients_of |= set(tasks if entry.clients else ())
+    clients_of = {
+        task
+        for entry in draw.entries()
+        for task, maker in entry.notebooks.items()
+        if entry.clients and maker == notebook
+    }
     histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
     path = published.publish(results, name, histories, clients_of)
-    for entry, remembered in drawn:
-        memory.publish(results, entry, remembered, preset)
     return {
         "notebook": notebook,
         "path": str(path),

@@ -48,7 +48,7 @@ from torch import Tensor
 from fedlib import files
 from fedlib.engine.config import FORMAT as NUMBERS
 from fedlib.engine.config import RunConfig
-from fedlib.engine.history import History
+from fedlib.engine.history import History, Points
 from fedlib.errors import Error, Failure, first_line
 from fedlib.task import Task
 
@@ -129,9 +129,9 @@ class Stored:
         Raises:
             Error: a file is missing or not what was written.
         """
-        frame, clients = columns(self.path).frames(self.config.digest)
+        numbers = columns(self.path)
         tensors = self.params() if params else {}
-        return History(frame, clients, tensors, self.config, dict(self.meta))
+        return _Read.of(numbers, tensors, self.config, dict(self.meta))
 
     def params(self) -> dict[str, Tensor]:
         """The final parameters; empty if they were not stored or have been deleted."""
@@ -144,6 +144,42 @@ class Stored:
         stored = parse_tensors(data)
         # The file sorts its tensors; the model's order matters to whoever flattens them.
         return {name: stored[name] for name in self.meta["parameters"]}
+
+
+class _Read(History):
+    """A stored run's results; its frames are made when they are asked for.
+
+    Tables and claims ask for single numbers of thousands of runs. A copy with other fields
+    (``dataclasses.replace``) has its frames.
+    """
+
+    _numbers: Columns
+
+    @classmethod
+    def of(
+        cls, numbers: Columns, params: dict[str, Tensor], config: RunConfig, meta: dict[str, Any]
+    ) -> History:
+        made = cls.__new__(cls)
+        vars(made).update(_numbers=numbers, params=params, config=config, meta=meta)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("frame", "clients"):
+            raise AttributeError(name)
+        made = getattr(self._numbers, name)(self.config.digest)
+        setattr(self, name, made)
+        return made
+
+    def points(self, metric: str = "accuracy", split: str = "test") -> Points:
+        if "frame" in vars(self):  # which its owner may have changed
+            return super().points(metric, split)
+        found = self._numbers.points(self.config.digest, metric, split)
+        return super().points(metric, split) if found is None else found
+
+    def metrics(self, split: str = "test") -> list[str]:
+        if "frame" in vars(self):
+            return super().metrics(split)
+        return self._numbers.metrics(self.config.digest, split)
 
 
 # ---------------------------------------------------------------------------------------- reading
@@ -219,6 +255,7 @@ class Columns:
 
     def __init__(self, table: pa.Table, digests: Sequence[str]) -> None:
         self.digests = list(digests)
+        self._places = {digest: place for place, digest in enumerate(digests)}
         self.texts: dict[str, np.ndarray] = {}
         self.codes: dict[str, np.ndarray] = {}
         for name in TEXTS:
@@ -227,6 +264,10 @@ class Columns:
                 column = pa.array([], pa.string()).dictionary_encode()
             self.texts[name] = np.array(column.dictionary.to_pylist(), object)
             self.codes[name] = column.indices.fill_null(-1).to_numpy()
+        self._codes = {
+            name: {text: code for code, text in enumerate(texts)}
+            for name, texts in self.texts.items()
+        }
         self.rounds = table["round"].fill_null(-1).to_numpy()
         self.values = table["value"].to_numpy()
         self.examples = table["examples"].fill_null(0).to_numpy()
@@ -235,34 +276,57 @@ class Columns:
         # Of each run: where its clients' values begin.
         self.of_clients = self.codes["client"] >= 0
 
-    def frames(self, digest: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """``History.frame`` and ``History.clients`` of a run."""
-        own = self.digests.index(digest)
+    def frame(self, digest: str) -> pd.DataFrame:
+        """``History.frame`` of a run."""
+        rows, _ = self._slices(digest)
+        return pd.DataFrame(
+            {
+                "round": self.rounds[rows],
+                "split": self._text("split", rows),
+                "metric": self._text("metric", rows),
+                "value": self.values[rows],
+            }
+        )
+
+    def clients(self, digest: str) -> pd.DataFrame:
+        """``History.clients`` of a run."""
+        _, rows = self._slices(digest)
+        return pd.DataFrame(
+            {
+                "client": self._text("client", rows),
+                "split": self._text("split", rows),
+                "metric": self._text("metric", rows),
+                "value": self.values[rows],
+                "examples": self.examples[rows],
+            }
+        )
+
+    def _slices(self, digest: str) -> tuple[slice, slice]:
+        """The rows of a run's history, and of its clients' values."""
+        own = self._places[digest]
         start, end = self.starts[own], self.starts[own + 1]
         middle = start + int(np.argmax(np.append(self.of_clients[start:end], True)))
-        history, clients = slice(start, middle), slice(middle, end)
-        return (
-            pd.DataFrame(
-                {
-                    "round": self.rounds[history],
-                    "split": self._text("split", history),
-                    "metric": self._text("metric", history),
-                    "value": self.values[history],
-                }
-            ),
-            pd.DataFrame(
-                {
-                    "client": self._text("client", clients),
-                    "split": self._text("split", clients),
-                    "metric": self._text("metric", clients),
-                    "value": self.values[clients],
-                    "examples": self.examples[clients],
-                }
-            ),
-        )
+        return slice(start, middle), slice(middle, end)
 
     def _text(self, name: str, rows: slice) -> pd.Series:
         return pd.Series(self.texts[name][self.codes[name][rows]], dtype="str")
+
+    def metrics(self, digest: str, split: str) -> list[str]:
+        """The metrics of a run in a split, in the order of the file's texts."""
+        rows, _ = self._slices(digest)
+        own = self.codes["metric"][rows][self._chosen("split", split, rows)]
+        return list(self.texts["metric"][np.unique(own)])
+
+    def points(self, digest: str, metric: str, split: str) -> Points | None:
+        """One metric's rounds and values in a run, in order; None if it has none."""
+        rows, _ = self._slices(digest)
+        chosen = self._chosen("metric", metric, rows) & self._chosen("split", split, rows)
+        return (self.rounds[rows][chosen], self.values[rows][chosen]) if chosen.any() else None
+
+    def _chosen(self, name: str, text: str, rows: slice) -> np.ndarray:
+        """Which of some rows have a text in a column."""
+        code = self._codes[name].get(text, -2)  # -1 is missing
+        return np.asarray(self.codes[name][rows] == code)
 
     def ends(self) -> list[dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]]:
         """Of each run its series, by split and metric: rounds and values, in order."""

@@ -28,7 +28,7 @@ def split_of(history: History) -> str:
     on included, is an inference: on Synthetic, whose data are exact, the spreads over clients lie
     nearer to print there than on the test examples.
     """
-    return "local" if (history.frame["split"] == "local").any() else "test"
+    return "local" if history.metrics("local") else "test"
 
 
 def hyperparameter(run: History | Stored | RunConfig, key: str) -> Any:

@@ -30,7 +30,7 @@ HISTORICAL = {"network": "lstm"}
 VECTOR = 16  # of a word, in the small network
 quick = {
     **paper,
-    **{"data": "word_chains", "network": "window", "validation": 0},
+    **{"data": "word_chains", "network": "window", "words": 120, "validation": 0},
     **{"rounds": 50, "clients_per_round": 10, "batch_size": 4},
 }
 

@@ -1,14 +1,13 @@
 """Requests of plans: each task loaded once, each run trained once, nothing trained twice."""
 
 import dataclasses
-import json
 
 import pytest
 
 import fedlib
 from fedlib import engine
 from fedlib.plans import Request, repeated
-from fedlib.reproduction import answers, draw, memory
+from fedlib.reproduction import answers
 from fedlib.results import Store
 from fedlib.tasks import load_task
 
@@ -126,43 +125,3 @@ def test_a_history_says_what_it_was_requested_for_and_the_store_does_not(store, 
     assert [history.meta["plan"] for history in labelled] == [PLAN, {"part": "curves"}]
     for history in labelled:
         assert "plan" not in store.load(history.config.digest).meta
-
-
-def test_a_figures_memory_keeps_what_its_runs_were_requested_for(store, labelled, tmp_path):
-    entry = draw.entry("adafedadam/table_7")
-    bare = store.load(labelled[1].config.digest)
-    memory.remember(store, entry.id, [labelled[0], bare], "quick")
-
-    def drawn(known):
-        return [h.meta.get("plan") for h in known.histories("synthetic", store.load)]
-
-    assert drawn(memory.remembered(store, entry, "quick")) == [PLAN, None]
-    results = tmp_path / "results"
-    known = memory.known(store, entry, ["synthetic"], "quick")
-    memory.publish(results, entry, known, "quick")
-    elsewhere = Store(tmp_path / "empty", published=[results])
-    assert drawn(memory.remembered(elsewhere, entry, "quick")) == [PLAN, None]
-    assert not memory.known(store, entry, ["mnist"], "quick").runs
-    # A file of an older version knows digests only; a broken one says what to do.
-    (path,) = (results / "figures").glob("*.json")
-    plain = json.loads(path.read_text())
-    del plain["plans"]
-    path.write_text(json.dumps(plain))
-    assert drawn(memory.remembered(elsewhere, entry, "quick")) == [None, None]
-    path.write_text("{")
-    with pytest.raises(fedlib.Error, match="delete it, then run notebooks/37_local_solvers"):
-        memory.remembered(elsewhere, entry, "quick")
-
-
-def test_redrawn_histories_carry_their_plans(store, labelled, monkeypatch, tmp_path):
-    shown = []
-    entry = draw.entry("adafedadam/table_7")
-
-    def seen(histories):
-        shown.append([history.meta.get("plan") for history in histories])
-        return entry.draw(histories)
-
-    monkeypatch.setitem(draw.ENTRIES, entry.id, dataclasses.replace(entry, draw=seen))
-    draw.draw(entry.id, labelled, store=store)
-    draw.redraw([entry.id], store)
-    assert shown == 2 * [[PLAN, {"part": "curves"}]]

@@ -36,7 +36,7 @@ from fedlib.reproduction.evidence import (
 )
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.matching import index
+from fedlib.reproduction.matching import Index
 from fedlib.results import Store, selection
 
 ROUNDS = 15
@@ -687,26 +687,25 @@ def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_pat
     other = [replace(asked[0], rounds=2), replace(asked[0], seed=1)]
     made = answers.answer(store, [*asked, *other], "quick", progress=False)
     (tmp_path / "runs").rename(tmp_path / "results")
-    # By description, as of presets whose data may not be there; the quick one's go by digest.
     monkeypatch.setattr(answers, "by_task", lambda *_: ())
-    known = index(store.stored(published=True))
-    kept = claims._kept(known, [*asked[::-1], *other], "quick")
+    known = Index(store.stored(published=True))
+    kept = known.plan([*asked[::-1], *other], "quick")
     assert [h.config.digest for h in kept] == [made[place].config.digest for place in (1, 0, 2, 3)]
     assert kept[0].meta["plan"] == {"part": "x"}
     wide = [replace(asked[0], options={**small, "clients": 5}), replace(asked[0], options={})]
     faster = [replace(asked[0], overrides={"client_lr": 0.5})]
-    assert claims._kept(known, [*wide, *faster], "quick") == []
-    assert claims._kept(known, asked, "paper") == []
+    assert known.plan([*wide, *faster], "quick") == []
+    assert known.plan(asked, "paper") == []
 
 
 def test_judging_takes_each_notebooks_runs_of_the_seeds_that_are_asked_for(monkeypatch, quadratic):
     asked = []
 
-    def kept(known, requests, preset):
+    def found(index, requests, preset):
         asked.append({request.seed for request in requests})
         return histories(quadratic, fedavg=0.7, scaffold=0.69)
 
-    monkeypatch.setattr(claims, "_kept", kept)
+    monkeypatch.setattr(Index, "plan", found)
     (judged,) = claims.judge(["fedopt-scaffold"], "quick", Store(), seed=3)
     assert judged.verdict == HOLDS and len(asked) == len(judged.statements) >= 2
     assert all(seeds == {3, 4, 5} for seeds in asked)

@@ -1,4 +1,4 @@
-"""The catalogue of figures: each is drawn from stored runs, remembers them, and never trains."""
+"""The catalogue of figures: each is drawn from its plan's runs in the store, and never trains."""
 
 import dataclasses
 import json
@@ -16,11 +16,13 @@ import fedlib
 from fedlib import datasets, engine, notebook
 from fedlib.engine.program import Program
 from fedlib.figures import style
-from fedlib.reproduction import draw, memory
+from fedlib.plans import Request
+from fedlib.reproduction import draw
 from fedlib.reproduction.printed import printed_curves
 from fedlib.reproduction.table import Cell, Table
 from fedlib.results import Store, reading
 from fedlib.results.files import open_runs, write_runs
+from fedlib.tasks import defaults, scale
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
@@ -59,6 +61,34 @@ def store(made, tmp_path, monkeypatch):
     return Store(tmp_path / "runs")
 
 
+@pytest.fixture(autouse=True)
+def plans(monkeypatch):
+    """Every notebook asks for the runs of :func:`made`, on its figures' tasks; rounds by preset."""
+    rounds = dict.fromkeys(("quick", "laptop", "paper"), 4)
+
+    def plan(notebook, preset):
+        tasks = {
+            task
+            for entry in draw.entries()
+            for task, maker in entry.notebooks.items()
+            if maker == notebook
+        }
+        return [
+            Request(
+                *(task, name, "curves"),
+                options={"seed": 0} | ({"clients": 10} if task == "synthetic" else {}),
+                rounds=rounds[preset],
+                seed=seed,
+            )
+            for task in sorted(tasks)
+            for name in ALGORITHMS
+            for seed in (0, 1)
+        ]
+
+    monkeypatch.setattr(draw.plans, "requests", plan)
+    return rounds
+
+
 @pytest.fixture
 def histories(made):
     return made[1]
@@ -79,15 +109,17 @@ def refuse(*_, **__):
     raise AssertionError("not needed")
 
 
-def as_task(history, name, **changes):
-    """The same numbers under another task's name."""
-    task = {**history.config.task, "name": name, **changes}
+def as_task(history, name, preset="quick", **changes):
+    """The same numbers under another task's name, as its preset would have it."""
+    task = {**history.config.task, "name": name, "preset": scale(name, preset), **changes}
+    usual, _ = defaults(name, task["preset"])
+    task["options"] = {key: value for key, value in usual.items() if value is not None}
     return dataclasses.replace(history, config=dataclasses.replace(history.config, task=task))
 
 
 def put(store, history):
     """Store a history made by :func:`as_task`."""
-    task = fedlib.load_task("synthetic", clients=1)
+    task = fedlib.load_task("synthetic", clients=10)
     return write_runs(store.root, [(task, history)], False)[0]
 
 
@@ -165,15 +197,15 @@ def test_files_are_the_same_bytes_again_until_a_stored_value_changes(
 def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path):
     fake = {"stand_in": True}
     one = [put(store, as_task(h, "cifar100", **fake)) for h in histories]
-    two = [put(store, as_task(h, "cifar10", **fake)) for h in histories[:2]]
     first = draw.draw("fedopt/figure_1", one, store=store)
     assert [ax.get_title("left") for ax in first.figure.axes] == ["CIFAR-100"]
+    two = [put(store, as_task(h, "cifar10", **fake)) for h in histories[:2]]
     second = draw.draw("fedopt/figure_1", two, store=store)
     assert [ax.get_title("left") for ax in second.figure.axes] == ["CIFAR-10", "CIFAR-100"]
     assert set(second.data["task"]) == {"cifar10", "cifar100"}
     said = " ".join(text.get_text() for text in second.figure.axes[0].texts)
     assert "stand-in data" in said and "[" not in said  # no printed numbers beside small problems
-    # New runs of a task replace its old ones.
+    # Of the tasks that are drawn now no other run is.
     third = draw.draw("fedopt/figure_1", one[:1], store=store)
     record = json.loads((tmp_path / "figures/fedopt/figure_1.json").read_text())
     assert record["runs"] == [h.config.digest for h in (*two, one[0])]
@@ -226,7 +258,7 @@ def test_a_session_shows_them_without_runs():
     assert isinstance(session.figure("adafedadam/figure_6"), Figure)
 
 
-def test_missing_memory_or_run_names_the_notebook(quick_pictures, store, histories, tmp_path):
+def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_path):
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         draw.redraw(["fedopt/figure_1"], store=store)
     makers = draw.entry("fedopt/figure_1").notebooks.values()
@@ -236,11 +268,10 @@ def test_missing_memory_or_run_names_the_notebook(quick_pictures, store, histori
     with pytest.raises(fedlib.Error, match=r"\d+ of \d+ figures not drawn"):
         draw.redraw(store=store)
     assert path.is_file()  # all that can be drawn is, before it complains
-    store.path(histories[1].config.digest).unlink()
-    with pytest.raises(fedlib.Error, match="fedlib reproduce 23_fair_synthetic") as caught:
+    for lost in store.root.glob("synthetic/*.parquet"):
+        lost.unlink()
+    with pytest.raises(fedlib.Error, match=r"no runs at preset quick.* 23_fair_synthetic"):
         draw.redraw([FIGURE], store=store)
-    lost = {history.config.digest for history in histories}  # maybe both: they trained together
-    assert any(digest in str(caught.value) for digest in lost)
     with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
         draw.redraw(["fedopt/figure1"], store=store)
 
@@ -252,65 +283,69 @@ def test_draw_refuses_what_it_cannot_show(store, histories):
         draw.draw("fedopt/figure_1", [], store=store)
 
 
-def test_redraw_from_published_runs(quick_pictures, store, histories, tmp_path):
-    draw.draw(FIGURE, histories, store=store)
-    entry = draw.entry(FIGURE)
-    known = memory.known(store, entry, ["synthetic", "fair_femnist"], "quick")
-    assert known.runs == {"synthetic": [h.config.digest for h in histories]}
+def test_redraw_from_published_runs_and_of_a_method_all_runs_or_none(
+    quick_pictures, store, histories, tmp_path
+):
     store.root.rename(tmp_path / "results")
-    elsewhere = Store(tmp_path / "runs")
-    assert draw.redraw([FIGURE], store=elsewhere)
+    elsewhere = Store(tmp_path / "runs", published=[tmp_path / "results"])
+    (path,) = draw.redraw([FIGURE], store=elsewhere)
     assert not elsewhere.root.exists()
-    # Of other tasks, what was published before stays.
-    other = {"fair_femnist": ["0" * 16]}
-    for more in (memory.Memory(other), memory.Memory()):
-        memory.publish(tmp_path / "results", entry, more, "quick")
-    assert memory.remembered(elsewhere, entry, "quick").runs == {**other, **known.runs}
+
+    def shown():
+        draw.redraw([FIGURE], store=elsewhere)
+        return json.loads(path.with_suffix(".json").read_text())["runs"]
+
+    assert sorted(shown()) == sorted(h.config.digest for h in histories)
+    # Without one of its seeds FedAdam is not shown.
+    shutil.rmtree(tmp_path / "results")
+    task = fedlib.load_task("synthetic", clients=10)
+    for history in histories[:3]:  # both of FedAvg, the first of FedAdam
+        write_runs(tmp_path / "results", [(task, history)], False)
+    assert histories[2].config.algorithm == "fedadam"
+    assert sorted(shown()) == sorted(h.config.digest for h in histories[:2])
 
 
 def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
-    quick_pictures, store, histories, tmp_path
+    quick_pictures, store, histories, tmp_path, plans
 ):
     """Never beside small problems; of laptop and paper the one with more of the figure's tasks."""
-    tasks = list(draw.entry(FIGURE).notebooks)
-    record = tmp_path / "figures" / f"{FIGURE}.json"
-    runs = {
-        preset: [put(store, as_task(histories[0], task, preset=preset)) for task in tasks]
-        for preset in ("quick", "laptop", "paper")
-    }
+    id = "fedopt/figure_1"
+    plans |= {"paper": 5}
+    tasks, record = list(draw.entry(id).notebooks), tmp_path / "figures" / f"{id}.json"
+
+    def keep(preset, name):
+        made = set()
+        for history in histories:
+            longer = dataclasses.replace(history.config, rounds=plans[preset])
+            copy = as_task(dataclasses.replace(history, config=longer), name, preset)
+            made.add(put(store, copy).config.digest)
+        return made
 
     def shown(preset=None):
-        draw.redraw([FIGURE], store=store, preset=preset)
-        return json.loads(record.read_text())["runs"]
-
-    def digests(preset):
-        return [run.config.digest for run in runs[preset]]
+        draw.redraw([id], store=store, preset=preset)
+        return set(json.loads(record.read_text())["runs"])
 
     def missing():
         return json.loads(record.read_text())["missing"]
 
-    draw.draw(FIGURE, runs["quick"][:1], store=store)
-    assert shown() == digests("quick")[:1] and not missing()  # small problems are fewer
-    draw.draw(FIGURE, runs["quick"], store=store)
-    assert shown() == digests("quick")
-    draw.draw(FIGURE, runs["laptop"][:1], preset="laptop", store=store)
-    assert json.loads(record.read_text())["runs"] == digests("laptop")[:1]
-    assert shown() == digests("laptop")[:1] and missing() == tasks[1:]
-    assert shown("quick") == digests("quick")
-    draw.draw(FIGURE, runs["laptop"][1:], preset="laptop", store=store)
-    assert shown() == digests("laptop") and not missing()
-    with pytest.raises(fedlib.Error, match=r"not been drawn yet at preset paper.* --preset paper"):
+    small = keep("quick", tasks[0]) | keep("quick", tasks[1])
+    assert shown() == small and not missing()  # small problems may be fewer
+    laptop = keep("laptop", tasks[0])
+    assert shown() == laptop and missing() == tasks[1:]
+    assert shown("quick") == small
+    with pytest.raises(fedlib.Error, match=r"no runs at preset paper.* --preset paper"):
         shown("paper")
-    draw.draw(FIGURE, runs["paper"][:1], preset="paper", store=store)
-    assert shown() == digests("laptop")
-    draw.draw(FIGURE, runs["paper"][1:], preset="paper", store=store)
-    assert shown() == digests("paper")
+    laptop |= keep("laptop", "shakespeare")
+    paper = keep("paper", tasks[0])
+    assert shown() == laptop
+    paper |= keep("paper", "shakespeare")
+    assert shown() == paper and set(missing()) == set(tasks) - {tasks[0], "shakespeare"}
     with pytest.raises(fedlib.Error, match="unknown preset 'papre'"):
         shown("papre")
 
 
-def test_notebooks_that_draw_into_one_figure_at_once_lose_nothing(
-    quick_pictures, store, histories, monkeypatch
+def test_whoever_draws_last_finds_what_others_have_stored(
+    quick_pictures, store, histories, monkeypatch, tmp_path
 ):
     """The first waits in the middle of drawing until the second had every chance to overtake."""
     one = [put(store, as_task(h, "cifar100")) for h in histories]
@@ -318,19 +353,20 @@ def test_notebooks_that_draw_into_one_figure_at_once_lose_nothing(
     second = threading.Thread(
         target=draw.draw, args=("fedopt/figure_1", two), kwargs={"store": store}
     )
-    plain = memory.remember
+    plain = draw._runs
 
     def slow(*given):
-        if not second.is_alive() and second.ident is None:
+        found = plain(*given)
+        if second.ident is None:
             second.start()
             second.join(0.5)
-        plain(*given)
+        return found
 
-    monkeypatch.setattr(draw, "remember", slow)
+    monkeypatch.setattr(draw, "_runs", slow)
     draw.draw("fedopt/figure_1", one, store=store)
     second.join(60)
-    entry = draw.entry("fedopt/figure_1")
-    assert set(memory.remembered(store, entry, "quick").runs) == {"cifar100", "cifar10"}
+    record = json.loads((tmp_path / "figures/fedopt/figure_1.json").read_text())
+    assert record["tasks"] == ["cifar10", "cifar100"]
 
 
 def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthetic):

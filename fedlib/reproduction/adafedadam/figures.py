@@ -21,10 +21,11 @@ _COLUMNS = (
 )
 
 
-def _variant(number: int, what: str, setting: str = "setting") -> Entry:
+def _variant(number: int, what: str, setting: str = "setting", *parts: str) -> Entry:
     caption = f"{what} {_COLUMNS} (AdaFedAdam, Table {number})."
     name = f"Table {number}"
-    return side_by_side("adafedadam", name, caption, _METRICS, setting=setting, clients=True)
+    metrics, more = _METRICS, {"clients": True, "parts": parts}
+    return side_by_side("adafedadam", name, caption, metrics, setting=setting, **more)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -88,9 +89,12 @@ ENTRIES: tuple[Entry, ...] = (
         _MODELS,
         make=lambda _: setups.figure_5(),
     ),
-    _variant(1, "Cifar10 with U(1, 3) local epochs, drawn for each client and round."),
-    _variant(2, "AdaFedAdam on Cifar10 under Dirichlet partitions.", "partition"),
+    _variant(
+        *(1, "Cifar10 with U(1, 3) local epochs, drawn for each client and round."),
+        *("setting", "epochs", "mu"),
+    ),
+    _variant(2, "AdaFedAdam on Cifar10 under Dirichlet partitions.", "partition", "levels"),
     _variant(3, "AdaFedAdam on Synthetic with three local solvers.", "local solver"),
-    _variant(6, "Five algorithms on Cifar10 under Dirichlet partitions.", "partition"),
+    _variant(6, "Five algorithms on Cifar10 under Dirichlet partitions.", "partition", "levels"),
     _variant(7, "Six algorithms on Synthetic with three local solvers.", "local solver"),
 )

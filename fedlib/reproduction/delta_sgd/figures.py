@@ -63,7 +63,7 @@ ENTRIES: tuple[Entry, ...] = (
         "In brackets, after runs at the paper's settings: the accuracy that Table 1 prints.",
         dict.fromkeys((task for task, _ in clients.FIGURE_1), IMAGES),
         partial(clients.curves, clients.FIGURE_1),
-        part="table",
+        parts=("table",),
     ),
     Entry(
         "delta_sgd/figure_2",
@@ -71,7 +71,7 @@ ENTRIES: tuple[Entry, ...] = (
         "the paper's tasks stand beside or below what Table 1 prints.",
         dict.fromkeys(clients.OVER_ALPHA, IMAGES),
         partial(clients.profiles, clients.FIGURE_2),
-        part="table",
+        parts=("table",),
     ),
     Entry(
         "delta_sgd/figure_3",
@@ -79,7 +79,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Runs on the paper's tasks stand beside or below what Table 1 prints.",
         dict.fromkeys(TABLE_1, IMAGES),
         partial(clients.profiles, clients.FIGURE_3),
-        part="table",
+        parts=("table",),
     ),
     Entry(
         "delta_sgd/figure_4",
@@ -88,7 +88,7 @@ ENTRIES: tuple[Entry, ...] = (
         "others are not legible.",
         dict.fromkeys(RESNETS, ABLATION),
         clients.delta_sgd_figure_4,
-        part="delta",
+        parts=("delta",),
     ),
     Entry(
         "delta_sgd/figure_5",
@@ -96,7 +96,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Figure 5).",
         {"cifar100_resnet50": ABLATION},
         clients.delta_sgd_figure_5,
-        part="epochs",
+        parts=("epochs",),
     ),
     Entry(
         "delta_sgd/figure_6",
@@ -105,7 +105,7 @@ ENTRIES: tuple[Entry, ...] = (
         "the accuracy that Table 1 prints.",
         dict.fromkeys(THREE, ABLATION),
         partial(clients.curves, clients.FIGURE_6, apart=True),
-        part="seeds",
+        parts=("seeds",),
     ),
     Entry(
         "delta_sgd/figure_7",
@@ -123,7 +123,9 @@ ENTRIES: tuple[Entry, ...] = (
         make=lambda _: class_distributions(),
     ),
     *(
-        printed_entry("delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}", part=part)
+        printed_entry(
+            *("delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}"), parts=(part,)
+        )
         for name, part, what, more in _PRINTED
     ),
     Entry(
@@ -132,6 +134,6 @@ ENTRIES: tuple[Entry, ...] = (
         "printed numbers are absent from the paper's text: these are ours alone.",
         dict.fromkeys(THREE, ABLATION),
         clients.delta_sgd_table_7,
-        part="seeds",
+        parts=("seeds",),
     ),
 )

@@ -40,7 +40,7 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
         raise Error("no runs; give at least one history")
     rows = []
     for history in histories:
-        recorded = set(history.frame["metric"].to_numpy())
+        recorded = history.metrics()
         metric = next((name for name in AVERAGED.values() if name in recorded), None)
         if metric is None:
             raise unknown("printed metric of a run", "none", AVERAGED.values())
@@ -54,7 +54,7 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
                 "seed": history.config.seeds["init"],
                 "performance": METRICS[metric].factor * history.final(metric, window=late(history)),
                 "loss": history.final("loss", window=late(history)),
-                "initial_loss": float(history.series("loss").iloc[0]),
+                "initial_loss": float(history.points("loss")[1][0]),
                 "train_loss": training_score(history),
                 "diverged": math.nan if history.diverged is None else history.diverged,
             }

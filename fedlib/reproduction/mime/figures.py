@@ -43,6 +43,7 @@ ENTRIES: tuple[Entry, ...] = (
         "loss.",
         _ABLATION,
         mime_figure_1,
+        parts=("curves",),
     ),
     Entry(
         "mime/figure_5",
@@ -51,5 +52,6 @@ ENTRIES: tuple[Entry, ...] = (
         "the figure).",
         _ABLATION,
         mime_figure_5,
+        parts=("prox",),
     ),
 )

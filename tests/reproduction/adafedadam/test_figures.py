@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from fedlib.reproduction import draw, tables
+from fedlib.reproduction import draw
 from fedlib.reproduction.adafedadam import method
 from fedlib.reproduction.adafedadam.fairness import (
     adafedadam_figure_2,
@@ -15,7 +15,6 @@ from fedlib.reproduction.adafedadam.fairness import (
 )
 from fedlib.reproduction.adafedadam.setups import table_4
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
-from fedlib.reproduction.matching import complete
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
 
@@ -179,20 +178,6 @@ def test_runs_of_an_earlier_version_lack_the_series_of_the_worst_clients(histori
     figure, data = adafedadam_figure_2([dataclasses.replace(histories[0], frame=old)])
     assert set(data["panel"]) == {"average", "clients"}
     assert [text.get_text() for text in figure.axes[1].texts] == ["not recorded"]
-
-
-# ---------------------------------------------------------------------------- kept tables
-
-
-def test_complete_tables_only(histories):
-    (table,) = tables.find("adafedadam", "Table 5", "synthetic")
-    chosen = complete(table, histories)
-    assert [h.config.algorithm for h in chosen][::2] == [cell.algorithm for cell in table.rows]
-    assert len(chosen) == 12  # two seeds of six
-    assert complete(table, [h for h in histories if h.config.algorithm != "qfedavg"]) == []
-    longer = dataclasses.replace(histories[0].config, rounds=3)
-    mixed = [dataclasses.replace(histories[0], config=longer), *histories]
-    assert complete(table, mixed) == []  # the best FedAvg has other rounds than the rest
 
 
 # ------------------------------------------------------------------------------- Figure 3

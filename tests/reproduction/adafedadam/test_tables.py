@@ -10,7 +10,6 @@ from fedlib import papers
 from fedlib.reproduction import draw, tables
 from fedlib.reproduction.adafedadam.tables import solver_overrides
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.kept import with_kept
 from fedlib.results import Store
 from fedlib.results.files import file_path, open_runs, write_runs
 
@@ -123,18 +122,3 @@ def test_side_by_side_has_a_row_per_method_and_the_cells_numbers(made, cifar10):
         table_1.draw(histories)
     data = table_1.draw([run.history() for run in cifar10[1].values()])[1]
     assert set(data["unclear"]) == {"missing"} and "setting" not in data
-
-
-def test_kept_runs_stand_behind_the_histories_once(cifar10, made, tmp_path):
-    store, runs = cifar10
-    history = runs[0.1, 1].history(params=False)
-    shown = with_kept(store, [history], "adafedadam", "Table 1", "Table 6")
-    assert shown[0] is history
-    digests = sorted(run.config.digest for run in shown)
-    kept = ((0.1, 1), (0.1, (1, 3)), (0.5, 1))
-    assert digests == sorted(runs[key].config.digest for key in kept)
-    # Neither quick runs nor stand-ins: the store of the solvers' runs has quick ones only.
-    assert with_kept(made[0], [], "adafedadam", "Table 7") == []
-    fake = Store(tmp_path / "fake", published=[])
-    as_cifar10(fake, made[1]["SGD", "fedavg", None], 0.5, 1, stand_in=True)
-    assert with_kept(fake, [], "adafedadam", "Table 6") == []

@@ -82,7 +82,7 @@ def test_a_row_takes_its_own_runs_and_of_them_the_best_rate(logistic):
         assert frame.loc[label, "runs"] == (best.config.digest,)
         assert frame.loc[label, "ours"] == pytest.approx(100 * on_half(best)[0])
         assert "clients per round 4 instead of" in frame.loc[label, "note"]
-    other = matching.index([logistic["Mime", "not in halves", 0.03]])
+    other = matching.Index([logistic["Mime", "not in halves", 0.03]])
     assert not any(matching.best_runs(TABLES[0], cell, other) for cell in TABLES[0].cells)
 
 
