@@ -8,11 +8,14 @@ small problems beside the papers' tasks. Nothing here can train.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedlib import files, locks, paths, plans
+from filelock import FileLock
+
+from fedlib import files, paths, plans
 from fedlib.engine.history import History
 from fedlib.errors import Error, Failure, unknown
 from fedlib.figures.save import save
@@ -88,13 +91,28 @@ def draw(
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
     preset = _scale(histories) if preset is None else preset
     require_preset(preset)
-    # What another process has stored before it draws, whoever draws last finds.
-    with locks.locked(store.root / "figures" / f".{id.replace('/', '__')}{locks.LOCK}"):
+    with _alone(store, id):
         tasks = {history.config.task["name"] for history in histories}
         others = [task for task in chosen.notebooks if task not in tasks]
         stored = _stored(store, others)
         shown = [*chosen.choose(histories), *_runs(chosen, stored, preset, others)]
         return _draw(chosen, shown, root, preset)
+
+
+@contextmanager
+def _alone(store: Store, id: str) -> Iterator[None]:
+    """Draw a figure while no other process does: what that has stored, whoever draws last finds."""
+    folder = store.root / "figures"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f".{id.replace('/', '__')}.lock")
+        lock.acquire()
+    except OSError as problem:
+        raise Failure(f"cannot lock {folder}: {files.reason(problem)}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _scale(histories: Sequence[History]) -> str:
