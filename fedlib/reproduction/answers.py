@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,8 +73,8 @@ def answer(
 
 def labelled(history: History, plan: Mapping[str, str]) -> History:
     """The history with what it was requested for in its meta data, see :attr:`Request.plan`."""
-    named = copy(history)  # its frames are not made for this
-    named.meta = {**history.meta, "plan": dict(plan)}
+    named = object.__new__(type(history))  # its frames are not made for this
+    vars(named).update(vars(history), meta={**history.meta, "plan": dict(plan)})
     return named
 
 
