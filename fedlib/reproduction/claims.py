@@ -17,7 +17,6 @@ import pandas as pd
 from fedlib import papers, plans
 from fedlib.engine.history import History
 from fedlib.errors import unknown
-from fedlib.plans import Request
 from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.delta_sgd import claims as delta_sgd

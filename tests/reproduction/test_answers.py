@@ -1,7 +1,5 @@
 """Requests of plans: each task loaded once, each run trained once, nothing trained twice."""
 
-import dataclasses
-
 import pytest
 
 import fedlib
