@@ -221,7 +221,7 @@ def test_tables(store, histories, tmp_path):
     expected = [h.final(window=1) for h in histories if h.config.algorithm == "fedavg"]
     assert row["ours"] == pytest.approx(100 * np.mean(expected)) and row["printed"] == 90.08
     text = drawn.path.read_text()
-    assert f"{row['ours']:.1f}" in text and "90.08" in text and "quick preset" in text
+    assert all(shown in text for shown in (f"{row['ours']:.1f}", "90.1", "quick preset"))
     before = drawn.path.read_bytes()
     draw.redraw(["adafedadam/table_5"], store=store)
     assert drawn.path.read_bytes() == before
