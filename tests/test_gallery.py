@@ -1,6 +1,5 @@
 """figures/ is what the published runs give: each CSV again; a picture and a sentence for each."""
 
-from functools import cache, partial
 from io import StringIO
 
 import pandas as pd
@@ -10,6 +9,7 @@ from docs import gallery, sitemaker
 from fedlib import papers
 from fedlib.paths import project_root
 from fedlib.reproduction import draw
+from fedlib.reproduction.matching import Index
 from fedlib.results.store import Store
 
 FIGURES = project_root() / "figures"
@@ -23,20 +23,19 @@ def store(tmp_path_factory):
     return Store(tmp_path_factory.mktemp("gallery") / "runs")
 
 
-@cache
-def load(store):
-    return cache(partial(store.load, params=False))
+@pytest.fixture(scope="module")
+def stored(store):
+    return Index(store.stored(published=True))
 
 
 @pytest.mark.parametrize("id", [id for id in sitemaker.ids() if id not in OF_THE_MACHINE])
-def test_a_committed_figure_is_what_the_published_runs_give(store, id):
+def test_a_committed_figure_is_what_the_published_runs_give(store, stored, id):
     """Else: make figures, look at the picture, and mend its sentence in docs/learned.toml."""
     entry = draw.entry(id)
     if entry.make is not None:
         _, data = entry.make(store.root.parent)
     else:
-        runs = draw._runs(entry, store, load(store), None)[1]
-        _, data = entry.draw(runs)
+        _, data = entry.draw(draw.drawn_from(entry, stored)[1])
     known = pd.read_csv(FIGURES / f"{id}.csv", keep_default_na=False, na_values=[""])
     again = data.to_csv(index=False)
     again = pd.read_csv(StringIO(again), keep_default_na=False, na_values=[""])
