@@ -298,6 +298,11 @@ def planned() -> list[str]:
     return [name for name, path in notebooks().items() if _tagged(path, "plan") is not None]
 
 
+def has(notebook: str) -> bool:
+    """Whether a notebook is there; an installed package, or a project of one's own, has none."""
+    return (project_root() / "notebooks" / f"{notebook}.ipynb").is_file()
+
+
 def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) -> list[Request]:
     """The runs that a notebook's plan asks for, in order: its plan cell is run, and nothing else.
 

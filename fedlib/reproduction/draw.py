@@ -93,7 +93,11 @@ def draw(
     require_preset(preset)
     with _alone(store, id):
         tasks = {history.config.task["name"] for history in histories}
-        others = [task for task in chosen.notebooks if task not in tasks]
+        others = [
+            task
+            for task, notebook in chosen.notebooks.items()
+            if task not in tasks and plans.has(notebook)
+        ]
         stored = _stored(store, others)
         shown = [*chosen.choose(histories), *_runs(chosen, stored, preset, others)]
         return _draw(chosen, shown, root, preset)

@@ -86,6 +86,7 @@ def plans(monkeypatch):
         ]
 
     monkeypatch.setattr(draw.plans, "requests", plan)
+    monkeypatch.setattr(draw.plans, "has", lambda notebook: True)
     return rounds
 
 
