@@ -527,8 +527,8 @@ def sweep(
     shards = min(jobs or gpus or 1, len(groups))
     words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
     words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
-    words += [f"--{key}={each}" for key, all_of in (("parameter", parameter), ("part", part))
-              for each in all_of or ()]  # fmt: skip
+    words += [f"--parameter={each}" for each in parameter or ()]
+    words += [f"--part={each}" for each in part or ()]
     if executor == "slurm":
         text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
         return _submit(text, shards, groups, store, dry_run, as_json)
@@ -797,7 +797,6 @@ def doctor(
     Reads every stored and published run; the exit status is 1 if one is damaged.
     """
     import platform
-    from importlib.metadata import version
 
     import torch
 
@@ -814,7 +813,7 @@ def doctor(
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
     instructions = bfloat16_arithmetic()
     facts: dict[str, Any] = {
-        **{name: version(name) for name in packages},
+        **dict(map(_installed, packages)),
         "python": platform.python_version(),
         "cuda": gpu,
         "threads": torch.get_num_threads(),
@@ -834,6 +833,16 @@ def doctor(
     lines += [f"  {path}" for path in left] if clean else []
     show(facts, as_json, "\n".join(lines))
     damage.tell()
+
+
+def _installed(package: str) -> tuple[str, str]:
+    """A package and its version; papermill comes with the notebooks' extra only."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return package, version(package)
+    except PackageNotFoundError:
+        return package, "not installed"
 
 
 # What the processor's instructions for products in bfloat16 mean for a user.

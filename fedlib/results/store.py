@@ -326,9 +326,10 @@ class Store:
         own = self._find(digest)
         if own is not None:
             return own.history(params)
-        for run in self.stored(published=True):
-            if run.config.digest == digest:
-                return run.history(params)
+        files_of_runs = map(_sound_runs, self._published())
+        published = [runs[digest] for runs in files_of_runs if digest in runs]
+        if published:
+            return max(published, key=_created).history(params)
         raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
 
     @checked
@@ -344,8 +345,7 @@ class Store:
         runs: dict[str, Stored] = {}
         for path in self._published() if published else ():
             for digest, run in _sound_runs(path).items():
-                if digest not in runs or runs[digest].meta["created"] < run.meta["created"]:
-                    runs[digest] = run
+                runs[digest] = max(runs.get(digest, run), run, key=_created)
         for path in reversed(_newest(run_files(self.root, task))):
             runs |= _sound_runs(path)
         if task is not None:
@@ -454,6 +454,10 @@ class Store:
             "path": [str(run.path) for run in runs],
         }
         return pd.DataFrame(columns)
+
+
+def _created(run: Stored) -> str:
+    return str(run.meta["created"])
 
 
 def _newest(paths: Iterable[Path]) -> list[Path]:

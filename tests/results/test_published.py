@@ -58,6 +58,16 @@ def test_a_published_run_equals_the_stored_one(made, place):
     assert isinstance(place.load(made[0].config.digest).config.local_epochs, tuple)
 
 
+@pytest.mark.parametrize("name", ["before", "thereafter"])  # before and after "own", by name
+def test_of_a_run_that_is_published_twice_the_newer_counts(made, place, results, name):
+    later = dataclasses.replace(made[0], meta={**made[0].meta, "created": "2999-01-01"})
+    publish(results, name, [later], {"synthetic"})
+    digest = made[0].config.digest
+    listed = [run for run in place.stored(published=True) if run.config.digest == digest]
+    assert [run.meta["created"] for run in listed] == ["2999-01-01"]
+    assert place.load(digest).meta["created"] == "2999-01-01"
+
+
 def test_the_store_lists_published_runs(made, place):
     assert digests(place.stored(published=True)) == digests(made)
     assert digests(place.stored("quadratic", published=True)) == digests(made[-1:])
