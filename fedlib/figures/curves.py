@@ -29,6 +29,8 @@ ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "n
 ALIKE = 0.015
 # The height of a line's label and of a panel's title with what is below, in inches.
 LINE, HEAD = 0.115, 0.75
+# What a logarithmic axis shows at most, from its largest value down: below is rounding.
+ROUNDING = 1e-12
 # Up to this share of the rounds a curve does not decide what the axis shows.
 EARLY = 0.05
 
@@ -95,6 +97,7 @@ def learning_curves(
     lost = {line_of(run, by) for run in histories if run.diverged is not None}
     rounds = max(run.config.rounds for run in histories)
     over = window or max(run.window() for run in histories)
+    dots: list[Line2D] = []
     ends, stated, crossed = [], {}, set()
     with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
@@ -110,7 +113,7 @@ def learning_curves(
                 low, high = part["mean"] - part["std"], part["mean"] + part["std"]
                 ax.fill_between(part["round"], low, high, color=look.color, alpha=0.15, linewidth=0)
             marker = "x" if key in lost else "o"
-            ax.plot(smooth.index[-1:], smooth[-1:], marker, color=look.color, clip_on=False)
+            dots += ax.plot(smooth.index[-1:], smooth[-1:], marker, color=look.color)
             ends.append(float(smooth.iloc[-1]))
             stated[look.label] = (printed or {}).get(str(key), np.nan)
             crossed |= {look.label} if key in lost else set()
@@ -119,6 +122,9 @@ def learning_curves(
         late = data["round"] > EARLY * data["round"].max()
         seen = data.loc[late & np.isfinite(data["mean"]), "mean"]
         _show(ax, [*seen.quantile([0.02, 0.98]), *ends])
+        low, high = ax.get_ylim()
+        for dot, end in zip(dots, ends, strict=True):
+            dot.set_clip_on(not low <= end <= high)  # whole at the edge, absent beyond the axis
         ax.set(xlabel="round", ylabel=axis_label(metric, split, percent), xlim=(0, rounds))
         spec = ax.get_subplotspec()
         ticks = 3 if spec and spec.get_gridspec().ncols > 2 else 5
@@ -158,6 +164,7 @@ def _show(ax: Axes, values: Sequence[float]) -> None:
     shown = [value for value in values if np.isfinite(value) and (value > 0 or not log)]
     if shown:
         low, high = min(shown), max(shown)
+        low = max(low, ROUNDING * high) if log else low
         margin = (high / low) ** 0.06 if log else 0.06 * (high - low)
         reach = (low / margin, high * margin) if log else (low - margin, high + margin)
         if high > low:
@@ -296,7 +303,10 @@ def axis_label(metric: str, split: str, percent: bool) -> str:
 
 
 def plain_log_ticks(ax: Axes) -> None:
-    """A logarithmic y-axis says 5 or 0.2, not 5e0 or 2e-1."""
+    """A logarithmic y-axis of a few decades says 5 or 0.2, not 5e0 or 2e-1."""
+    low, high = ax.get_ylim()
+    if high > 1e4 * low:
+        return
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())

@@ -94,6 +94,19 @@ def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histori
     assert labels(last) == ["FedAvg 63.0"] and len(last.get_lines()) == 2  # the line and its dot
 
 
+def test_a_logarithmic_axis_ends_where_rounding_begins(histories):
+    falls = planted(histories[0], "fedadam", np.logspace(0, -30, 61), every=1)
+    stays = planted(histories[0], "fedavg", np.full(61, 0.01), every=1)
+    figure, _ = figures.learning_curves([falls, stays], percent=False, log_y=True)
+    (ax,) = figure.axes
+    low, high = ax.get_ylim()
+    assert 1e-14 < low / high < 1e-11
+    dots = {
+        line.get_ydata()[-1]: line.get_clip_on() for line in ax.lines if line.get_marker() == "o"
+    }
+    assert list(dots.values()) == [True, False]  # beyond the axis, and whole at its edge
+
+
 def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(histories):
     ends = {"fedavg": 50.0, "fedprox": 50.2, "fedadam": 52.0, "fedyogi": 51.0, "scaffold": 10.0}
     runs = [
