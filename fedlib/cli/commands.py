@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -39,6 +40,7 @@ TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {
 AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Notebooks, e.g. 10; default all.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values, all columns.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
 Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
@@ -164,12 +166,22 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+WIDTH = 100  # of a line that a person reads
+
+
 def columns(rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as aligned columns."""
+    """Rows as aligned columns; the last column is wrapped where it is too wide."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = (map(str.ljust, row, widths) for row in cells)
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    margin = sum(widths[:-1]) + 2 * len(widths[:-1])
+    lines = []
+    for *before, last in cells:
+        start = "".join(
+            f"{cell.ljust(width)}  " for cell, width in zip(before, widths, strict=False)
+        )
+        wrapped = textwrap.wrap(last, WIDTH - margin, break_long_words=False) or [""]
+        lines += [f"{start}{wrapped[0]}".rstrip(), *(" " * margin + more for more in wrapped[1:])]
+    return "\n".join(lines)
 
 
 def progress(as_json: bool) -> bool:
@@ -727,9 +739,11 @@ def compare(
         str | None, typer.Argument(help="fedopt, mime, adafedadam, delta_sgd; default all.")
     ] = None,
     as_json: Json = False,
+    as_csv: Csv = False,
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
+    from fedlib.figures import tables
     from fedlib.reproduction import compare as comparison
 
     with Damage() as damage:
@@ -738,11 +752,22 @@ def compare(
         if paper not in set(frame["paper"]):
             raise unknown("paper", paper, frame["paper"].unique())
         frame = frame[frame["paper"] == paper]
-    how = {"index": False, "na_rep": "-"}
-    shown = frame.drop(columns=["runs"]).to_string(float_format="{:.2f}".format, **how)
-    totals = comparison.summary(frame).to_string(**how)
-    show(json.loads(frame.to_json(orient="records")), as_json, f"{shown}\n\n{totals}")
+    if as_csv:
+        text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
+    else:
+        blocks = [tables.LEGEND]
+        for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
+            shown = tables.in_text(part.rename(columns={"row": "method"}))
+            blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
+        text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
+    show(json.loads(frame.to_json(orient="records")), as_json, text)
     damage.tell()
+
+
+def _agreement(frame: pd.DataFrame) -> str:
+    """How many printed numbers there are, how many of them have runs, compare fairly, and agree."""
+    ran, fair, agree = ((frame["seeds"] > 0).sum(), frame["fair"].sum(), frame["agrees"].sum())
+    return f"{len(frame)} printed numbers, {ran} with runs, {fair} compare fairly, {agree} agree"
 
 
 @app.command(cls=_Command)

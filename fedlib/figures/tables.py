@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from typing import Any
 
 import pandas as pd
@@ -21,6 +24,40 @@ CELLS = (
 )
 ABOUT = ("seeds", "rounds", "data", "preset")  # said once where all rows have the same
 SMALLER = ("mse_x1000", "std")  # metrics of which little is good
+
+
+@dataclass(frozen=True)
+class _Markup:
+    """How cells are written: plain words, marks of footnotes, the best, ours with the printed."""
+
+    plain: Callable[[str], str]
+    mark: str
+    bold: str
+    pair: str
+    lower: str
+    letter: Callable[[int], str]
+    judged: tuple[str, str] = ("", "")  # of numbers that compare fairly: differs, agrees
+
+    def name(self, word: object) -> str:
+        return self.plain(style.name(str(word)))
+
+    def raised(self, marks: Sequence[str]) -> str:
+        return self.mark.format(", ".join(marks)) if marks else ""
+
+
+def _letters(number: int) -> str:
+    """1 -> ``a``, 26 -> ``z``, 27 -> ``aa``, ..."""
+    more, last = divmod(number - 1, 26)
+    return (_letters(more) if more else "") + chr(ord("a") + last)
+
+
+GREY = "{}<br><span style='color: #777'>{}</span>"
+_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, " (lower is better)", _letters)
+_TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", " ↓", lambda number: "?", (" ≠", " ="))
+LEGEND = (
+    "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
+    "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json, --csv"
+)
 
 
 @checked
@@ -91,9 +128,10 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         raise Error(f"comparison: the frame has no column {missing[0]!r}; it needs {COMPARED}")
     if frame.empty:
         raise Error("comparison: the frame has no rows; give a row a number")
-    columns = ("column", "metric", "note", "unclear")
-    frame = frame.assign(**{name: "" for name in columns if name not in frame})
-    shown, said, read = _as_printed(frame.fillna({"note": "", "unclear": ""}))
+    shown, said, read = _as_printed(_complete(frame), _HTML)
+    for level in reversed(range(3)):
+        if shown.columns.nlevels > 1 and len(shown.columns.unique(level)) == 1:
+            shown.columns = shown.columns.droplevel(level)
     lines = [escape(caption), CELLS, *_listed(said)]
     text = "<br>".join(lines)
     if read:
@@ -103,34 +141,95 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     return styler.set_properties(**{"white-space": "nowrap"})
 
 
-def _as_printed(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
-    """The cells as HTML, laid out as printed; the notes, and how numbers were read, with marks."""
+def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
+    """The cells of :func:`comparison` for a terminal, as many columns beside each other as fit.
+
+    Args:
+        frame: as there.
+        width: of the longest line.
+
+    Returns:
+        lines of ``ours (printed)``, under them what departs from the paper, with its numbers.
+
+    Example:
+        >>> import pandas as pd
+        >>> from fedlib.figures.tables import in_text
+        >>> row = {"task": "mnist", "method": "fedavg", "printed": 98.0, "ours": 97.51}
+        >>> print(in_text(pd.DataFrame([{**row, "metric": "accuracy", "note": "1 of 3 seeds"}])))
+                MNIST[1]
+                accuracy
+        FedAvg  97.5 (98.0)
+        [1] 1 of 3 seeds
+    """
+    shown, said, _ = _as_printed(_complete(frame), _TEXT)
+    methods = list(shown.index)
+    columns = [(head, list(shown[head].fillna("–"))) for head in shown.columns]
+    lines: list[str] = []
+    while columns:
+        some = len(columns)
+        while some > 1 and max(map(len, _beside(methods, columns[:some]))) > width:
+            some -= 1
+        lines += _beside(methods, columns[:some])
+        columns = columns[some:]
+    for text, mark in said.items():
+        lines += textwrap.wrap(f"[{mark}] {text}", width, subsequent_indent="    ")
+    return "\n".join(lines)
+
+
+def _beside(methods: list[str], columns: Sequence[tuple[tuple[str, ...], list[str]]]) -> list[str]:
+    """Lines of some columns; a head that neighbours share stands over them once."""
+    widths = [max(map(len, cells)) for _, cells in columns]
+    heads = []
+    for level in (3, 2, 1):
+        shared, last = [], -1
+        for head, group in groupby(head[:level] for head, _ in columns):
+            first, last = last + 1, last + len(list(group))
+            room = sum(widths[first : last + 1]) + 2 * (last - first)
+            widths[last] += max(0, len(head[-1]) - room)
+            shared += [(head[-1], first, last)]
+        heads.append(shared)
+    margin = max(map(len, methods))
+    lines = []
+    for shared in reversed(heads):
+        labels = [
+            label.ljust(sum(widths[first : last + 1]) + 2 * (last - first))
+            for label, first, last in shared
+        ]
+        lines.append("  ".join([" " * margin, *labels]))
+    rows = zip(methods, *(cells for _, cells in columns), strict=True)
+    lines += ["  ".join(map(str.ljust, row, [margin, *widths])) for row in rows]
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def _complete(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with all columns that a comparison shows, empty where it has none."""
+    columns = ("column", "metric", "note", "unclear")
+    frame = frame.assign(**{name: "" for name in columns if name not in frame})
+    return frame.fillna(dict.fromkeys(columns, ""))
+
+
+def _as_printed(
+    frame: pd.DataFrame, markup: _Markup
+) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
+    """The cells, laid out as printed; the notes, and how numbers were read, with marks."""
     said: dict[str, str] = {}
     read: dict[str, str] = {}
     lowest = 1 if frame["metric"].nunique() > 1 else 0  # of column and metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
         every = _shared(of_task["note"])
-        head = escape(style.name(str(task))) + _raised(_marks(["; ".join(every)], said))
+        head = markup.name(task) + markup.raised(_marks(["; ".join(every)], said))
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in every]
-            worse = " (lower is better)" if metric in SMALLER else ""
-            below = [escape(str(column)), escape(style.name(str(metric)) + worse)]
-            below[lowest] += _raised(_marks(alike, said))
+            worse = markup.lower if metric in SMALLER else ""
+            below = [markup.plain(str(column)), markup.name(metric) + worse]
+            below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
             best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]
             cells[head, *below] = {
-                _method(row["method"]): _cell(row, [*every, *alike], said, read, best)
+                markup.name(row["method"]): _cell(row, [*every, *alike], said, read, best, markup)
                 for row in part.to_dict("records")
             }
-    shown = pd.DataFrame(cells, index=pd.unique(frame["method"].map(_method)))
-    for level in reversed(range(3)):
-        if shown.columns.nlevels > 1 and len(shown.columns.unique(level)) == 1:
-            shown.columns = shown.columns.droplevel(level)
-    return shown, said, read
-
-
-def _method(label: object) -> str:
-    return escape(style.name(str(label)))
+    return pd.DataFrame(cells, index=pd.unique(frame["method"].map(markup.name))), said, read
 
 
 def _best(numbers: pd.Series, smaller: bool) -> float:
@@ -182,34 +281,26 @@ def _marks(
     return [said.setdefault(text, mark(len(said) + 1)) for text in texts if text]
 
 
-def _raised(marks: Sequence[str]) -> str:
-    return f"<sup>{', '.join(marks)}</sup>" if marks else ""
-
-
-def _letters(number: int) -> str:
-    """1 -> ``a``, 26 -> ``z``, 27 -> ``aa``, ..."""
-    more, last = divmod(number - 1, 26)
-    return (_letters(more) if more else "") + chr(ord("a") + last)
-
-
 def _cell(
     row: Mapping[str, Any],
     known: Sequence[str],
     said: dict[str, str],
     read: dict[str, str],
     best: Sequence[float],
+    markup: _Markup,
 ) -> str:
-    """Ours with its spread and marks of what is not known already, below it the printed number."""
+    """Ours with its spread and marks of what is not known already, and the printed number."""
     ours, printed = (
-        "–" if pd.isna(value) else f"<b>{value:.1f}</b>" if value == top else f"{value:.1f}"
+        "–" if pd.isna(value) else (markup.bold if value == top else "{:.1f}").format(value)
         for value, top in zip((row["ours"], row["printed"]), best, strict=True)
     )
     spread = row.get("ours_std", float("nan"))
     spread = "" if pd.isna(spread) else f" ± {spread:.1f}"
-    particular = [text for text in _clauses(row["note"]) if text not in known]
-    ours += spread + _raised(_marks(particular, said))
-    printed += _raised(_marks([row["unclear"]], read, _letters))
-    return f"{ours}<br><span style='color: #777'>{printed}</span>"
+    particular = "; ".join(text for text in _clauses(row["note"]) if text not in known)
+    ours += spread + markup.raised(_marks([particular], said))
+    printed += markup.raised(_marks([row["unclear"]], read, markup.letter))
+    judged = markup.judged[bool(row["agrees"])] if row.get("fair") else ""
+    return markup.pair.format(ours, printed) + judged
 
 
 def _compact(styler: Styler, caption: str) -> Styler:

@@ -6,6 +6,7 @@ from bs4 import BeautifulSoup
 
 import fedlib
 from fedlib import figures
+from fedlib.figures import tables
 
 LONG = pd.DataFrame(
     [
@@ -91,3 +92,19 @@ def test_a_frame_that_holds_no_comparison_is_refused():
         figures.comparison(LONG.drop(columns="method"))
     with pytest.raises(fedlib.Error, match="no rows"):
         figures.comparison(LONG[:0])
+
+
+@pytest.mark.parametrize("width", [100, 60])
+def test_a_terminal_gets_the_same_cells_in_lines_of_its_width(width):
+    """Heads stand over their columns; what departs is said once, and judged is what departs not."""
+    fair = LONG.assign(fair=LONG["note"] == "", agrees=True)
+    wide = {"task": "news", "method": "SGD", "printed": 90.0, "fair": True, "note": "", "ours": 90}
+    rows = [{**wide, "agrees": agrees, "task": f"news, {agrees}"} for agrees in (True, False)]
+    text = tables.in_text(pd.concat([fair, pd.DataFrame(rows)]), width=width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert text.count("quick preset") == 2 and "[3] quick preset; untuned" in lines
+    for head, cell in (("alpha 1[2]", "76.0* ± 1.1 (98.3*)"), ("alpha 0.1", "– (–[?])")):
+        (at,) = {line.index(head) for line in lines if head in line}
+        assert any(line[at:].startswith(cell) for line in lines), (head, cell)
+    assert "90.0 (90.0) =" in text and "90.0 (90.0) ≠" in text
