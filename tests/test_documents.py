@@ -34,7 +34,8 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
-def test_python_examples_run(page: str) -> None:
+def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where they save their pictures
     text = (ROOT / page).read_text(encoding="utf-8")
     names: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
