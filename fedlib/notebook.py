@@ -14,6 +14,7 @@ Runs that no plan names::
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import platform
@@ -27,6 +28,7 @@ from io import BytesIO
 from pathlib import Path
 from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -51,7 +53,7 @@ from fedlib.tasks.presets import require_preset
 try:
     import ipywidgets
     from IPython.core.getipython import get_ipython
-    from IPython.display import Markdown
+    from IPython.display import Markdown, display
 except ImportError:
     raise Error("notebooks need Jupyter: pip install 'fedlib[notebooks]'") from None
 
@@ -95,7 +97,7 @@ def start(
         numbers = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
     as_declared = all(usual[key] == value for key, value in numbers.items())
     store = Store()
-    for folder in (store.root, paths.figures_root()):
+    for folder in (store.root, paths.notebook_figures(preset)):
         files.require_writable(folder)
     _show_figures()
     style.apply()
@@ -113,12 +115,28 @@ def _show_figures() -> None:
     shell = get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         shell.run_line_magic("matplotlib", "inline")
-        display: Any = shell.display_formatter
-        display.formatters["image/png"].for_type(Figure, _shown)
+        formatter: Any = shell.display_formatter
+        formatter.formatters["image/png"].for_type(Figure, _shown)
+        if _say_captions not in shell.events.callbacks["post_execute"]:
+            shell.events.register("post_execute", _say_captions)
+
+
+# What stands under the figures that were drawn, and under those that this cell has shown.
+_captions: WeakKeyDictionary[Figure, str] = WeakKeyDictionary()
+_to_say: list[str] = []
+
+
+def _say_captions() -> None:
+    """At a cell's end: the captions of the figures that it showed, each once."""
+    said, _to_say[:] = dict.fromkeys(_to_say), []
+    for caption in said:
+        display({"text/markdown": caption, "text/plain": caption}, raw=True)
 
 
 def _shown(figure: Figure) -> tuple[str, dict[str, int]]:
     """A figure as Jupyter wants it; one that was just saved is not drawn once more."""
+    if figure in _captions:
+        _to_say.append(_captions[figure])
     png = picture(figure)
     if png is None:
         buffer = BytesIO()
@@ -199,6 +217,26 @@ def code(*parts: Callable[..., Any]) -> Source:
             raise Error(f"code: {part!r} has no Python code; give a function or class") from None
         texts.append(f"# {part.__module__}.{part.__qualname__}\n{text}")
     return Source("```python\n" + "\n\n".join(texts) + "\n```")
+
+
+def fingerprint(notebook: str, number: int, answer: Any, digits: int = 3) -> str:
+    """A hash of an exercise's answer: a number, a word, or several in a list, tuple or set.
+
+    >>> fingerprint("01_client_drift", 1, 2 / 3) == fingerprint("01_client_drift", 1, 0.6667)
+    True
+    """
+
+    def plain(value: Any) -> str:
+        if isinstance(value, str):
+            return value.strip().lower()
+        if isinstance(value, (set, frozenset)):
+            return plain(sorted(map(plain, value)))
+        if hasattr(value, "__len__"):
+            return " ".join(map(plain, value))
+        return f"{float(value):.{digits}g}"
+
+    text = f"{notebook} {number} {plain(answer)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -352,10 +390,35 @@ class Session:
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
         """Draw and save a figure of the catalogue; as a cell's last line it is shown."""
-        drawn = draw.draw(id, histories, preset=self.preset, store=self.store)
-        if drawn.figure is not None:
-            return drawn.figure
-        return figures.drawn(drawn.data, caption=draw.entry(id).caption)
+        root = self.figures_root
+        drawn = draw.draw(id, histories, preset=self.preset, store=self.store, root=root)
+        caption = draw.entry(id).caption
+        if drawn.figure is None:
+            return figures.drawn(drawn.data, caption=caption)
+        _captions[drawn.figure] = caption
+        return drawn.figure
+
+    @property
+    def figures_root(self) -> Path:
+        """Where this session's figures are written: see :func:`fedlib.paths.notebook_figures`."""
+        return paths.notebook_figures(self.preset)
+
+    def exercise(self, number: int, answer: Any, right: str, hint: str, digits: int = 3) -> None:
+        """Say whether an answer to an exercise is right; what is right stands here as a hash only.
+
+        Args:
+            answer: the reader's; None as long as it is open.
+            right: :func:`fingerprint` of the right one.
+            hint: what the error says.
+            digits: of numbers, so many significant ones count.
+
+        Raises:
+            AssertionError: a wrong answer.
+        """
+        known = answer is not None
+        wrong = known and fingerprint(self.name, number, answer, digits) != right
+        assert not wrong, f"exercise {number}: {hint}"
+        print(f"exercise {number}: {'right' if known else 'open'}")
 
     def claim(self, id: str, histories: Sequence[History]) -> pd.DataFrame:
         """Judge a paper's claim on this notebook's runs, see :mod:`fedlib.reproduction.claims`.
@@ -399,7 +462,10 @@ class Session:
         """
         if not caption and id in draw.ENTRIES:
             caption = draw.ENTRIES[id].caption
-        return figures.save(figure, id, data, caption=caption, histories=histories)
+        if figure is not None:
+            _captions[figure] = caption
+        root = self.figures_root
+        return figures.save(figure, id, data, caption=caption, histories=histories, root=root)
 
     def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         progress = os.environ.get("FEDLIB_PROGRESS", "1") != "0"

@@ -40,6 +40,20 @@ def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
     return _folder(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
 
 
+def notebook_figures(preset: str) -> Path:
+    """The folder of figures that notebooks draw: ``FEDLIB_FIGURES``, else ``figures/``.
+
+    Where ``figures/`` holds the published ones with their index, as in a checkout, it is
+    ``figures/<preset>/`` instead: no quick run takes the place of a published picture.
+
+    Raises:
+        Error: as :func:`data_root`.
+    """
+    root = figures_root()
+    published = not os.environ.get("FEDLIB_FIGURES") and (root / "README.md").is_file()
+    return figures_root(root / preset) if published else root
+
+
 def _folder(path: str | os.PathLike[str]) -> Path:
     """A folder that is there, or may be made."""
     folder = Path(path)

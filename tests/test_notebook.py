@@ -5,11 +5,14 @@ from base64 import b64encode
 import matplotlib.pyplot as plt
 import nbclient
 import nbformat
+import numpy as np
+import pandas as pd
 import pytest
 
 import fedlib
 from fedlib import figures, notebook
 from fedlib.plans import grid
+from fedlib.reproduction import draw
 from fedlib.results import reading
 
 
@@ -178,6 +181,38 @@ def test_code_is_the_librarys_own():
         notebook.code(len)
 
 
+def test_an_exercise_is_judged_without_its_answer_in_sight(capsys):
+    session = notebook.start("10_own")
+    right = notebook.fingerprint("10_own", 1, (0.9, 0.5))
+    session.exercise(1, None, right, "think")
+    session.exercise(1, np.array([0.9001, 0.5]), right, "think")
+    assert capsys.readouterr().out.endswith("exercise 1: open\nexercise 1: right\n")
+    for wrong in ((0.5, 0.9), (0.91, 0.5), 0.9, "0.9 and 0.5"):
+        with pytest.raises(AssertionError, match="exercise 1: think"):
+            session.exercise(1, wrong, right, "think")
+    names = notebook.fingerprint("10_own", 2, {"fedavg", "mime"})
+    session.exercise(2, {"Mime", "FedAvg"}, names, "two")
+    others = [("10_own", 3), ("11_own", 1)]
+    assert right not in [notebook.fingerprint(*other, (0.9, 0.5)) for other in others]
+    whole = notebook.fingerprint("10_own", 4, 2055560, 12)
+    session.exercise(4, 2055560, whole, "", digits=12)
+    with pytest.raises(AssertionError):
+        session.exercise(4, 2055561, whole, "", digits=12)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_no_notebook_draws_over_published_figures(tmp_path, monkeypatch, published):
+    monkeypatch.delenv("FEDLIB_FIGURES")
+    if published:
+        (tmp_path / "figures").mkdir()
+        (tmp_path / "figures" / "README.md").touch()
+    session = notebook.start("10_own")
+    data = pd.DataFrame({"a": [1.0]})
+    path = session.save(None, "theory/one", data, "One.")
+    folder = tmp_path / "figures" / ("quick" if published else "")
+    assert path == folder / "theory" / "one.html" and path.is_file()
+
+
 @pytest.mark.notebook
 def test_a_figure_is_shown_in_a_notebook(tmp_path):
     cells = [
@@ -192,6 +227,9 @@ def test_a_figure_is_shown_in_a_notebook(tmp_path):
     nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
     shown = [set().union(*(o.get("data", {}) for o in cell.outputs)) for cell in book.cells]
     assert "image/png" in shown[1] and "text/html" in shown[2]
+    caption = book.cells[1].outputs[-1].data["text/markdown"]  # under the picture, and no other's
+    assert caption == draw.entry("adafedadam/figure_2").caption
+    assert not any("text/markdown" in output.get("data", {}) for output in book.cells[2].outputs)
 
 
 @pytest.mark.parametrize(

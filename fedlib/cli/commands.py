@@ -687,7 +687,7 @@ def reproduce(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what they print.")] = False,
     jobs: Annotated[int, typer.Option(help="Notebooks at once, then of one thread each.")] = 1,
 ) -> None:
-    """Execute the notebooks with papermill; figures land in figures/."""
+    """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner
 
     given = parse_pairs(parameter, "--parameter")

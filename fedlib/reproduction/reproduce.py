@@ -14,7 +14,7 @@ from typing import Any
 
 from fedlib import files, plans
 from fedlib.errors import require, unknown
-from fedlib.paths import data_root, figures_root, project_root
+from fedlib.paths import data_root, notebook_figures, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
 from fedlib.tasks.presets import require_preset
@@ -145,7 +145,7 @@ def reproduce(
         values = {"preset": preset, **mine}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
-    for folder in (output, data_root() / "runs", figures_root()):
+    for folder in (output, data_root() / "runs", notebook_figures(preset)):
         files.require_writable(folder)
     late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
     early = [task for task in work if task not in late]

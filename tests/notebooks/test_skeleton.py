@@ -137,7 +137,7 @@ def test_set_up_gives_every_parameter_to_one_call(path, book):
 def test_nothing_of_a_run_is_stored(path, book):
     for cell in code(book):
         assert cell.outputs == [] and cell.execution_count is None
-        assert set(cell.metadata) <= {"tags"}
+        assert set(cell.metadata) <= {"tags", "jupyter"}
     assert set(book.metadata) == {"kernelspec", "language_info"}
     assert book.metadata.kernelspec.name == "python3"
     assert book.metadata.kernelspec.language == "python"
@@ -206,7 +206,10 @@ def test_exercises_have_stub_self_check_and_solution(book):
     assert len(stubs) == len(checks) >= 1
     for number, (stub, check) in enumerate(zip(stubs, checks, strict=True), 1):
         assert stub.source.startswith(f"exercise_{number} = None")
-        assert f"assert exercise_{number} is None or" in check.source
+        name = f"exercise_{number}"
+        judged = (f"session.exercise({number}, {name}, ", f"assert {name} is None or")
+        assert any(words in check.source for words in judged)
+        assert check.metadata["jupyter"] == {"source_hidden": True}  # it is below the question
     solutions = [c.source for c in book.cells if "solution" in c.metadata.get("tags", [])]
     assert len(solutions) == 1 and solutions[0].startswith("<details>")
     blocks = re.findall(r"```python\n(.*?)```", solutions[0], flags=re.S)
