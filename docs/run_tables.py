@@ -14,13 +14,14 @@ from fedlib import papers
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.paths import project_root
+from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import DRAWN_EPOCHS, FIVE
 from fedlib.reproduction.compare import compare
-from fedlib.reproduction.delta_sgd.tables import CLIENTS, TABLE_1, TABLE_4, TABLE_6, client_of
+from fedlib.reproduction.delta_sgd.tables import CLIENTS, client_of
 from fedlib.reproduction.evidence import MEAN, winners
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TABLES_1
+from fedlib.reproduction.fedopt.tables import OPTIMIZERS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
 from fedlib.reproduction.mime.ablation import line_of
@@ -34,7 +35,7 @@ from fedlib.results.store import Store
 # The methods of FedOpt's Figure 1.
 METHODS = (*OPTIMIZERS, "scaffold")
 # Delta-SGD's printed tables of Fashion-MNIST.
-PRINTED = (TABLE_1, TABLE_4, TABLE_6)
+PRINTED = ("Table 1", "Table 4", "Table 6")
 
 
 def number(value: float) -> str:
@@ -141,18 +142,19 @@ def ends_table() -> str:
     end of the test curve as the claims take it, and in brackets the number of Table 1.
     """
     rows = []
-    for table in TABLES_1.values():
-        digits = 2 if METRICS[table.cells[0].metric].smaller else 1
-        best = winners(laptop_runs(table.notebook))
+    for task, table in tables.find("fedopt", "Table 1").groupby("task", sort=False):
+        digits = 2 if METRICS[table["metric"].iloc[0]].smaller else 1
+        best = winners(laptop_runs(tables.FEDOPT[str(task)]))
         ours = {name: outcomes.collect(runs).iloc[0] for name, runs in best.items()}
-        printed = {cell.algorithm: f" ({cell.printed:.{digits}f})" for cell in table.cells}
+        numbers = table.set_index("algorithm")["printed"]
+        printed = {name: f" ({value:.{digits}f})" for name, value in numbers.items()}
         cells = []
         for name in METHODS if ours else ():
             end = ours[name]["performance"] if name in ours else nan
             failed = "diverged" if name in ours else "–"
             text = failed if isnan(end) else f"{end:.{digits}f}"
             cells.append(text + printed.get(name, ""))
-        rows += [(f"`{table.task}`", *cells)] if cells else []
+        rows += [(f"`{task}`", *cells)] if cells else []
     return markdown(("task", *(style.look(name).label for name in METHODS)), rows)
 
 
@@ -200,11 +202,11 @@ def _fashion_words(setting: Fashion, authors: bool) -> str:
 def _fashion_printed(setting: Fashion) -> dict[str, float]:
     """The printed accuracies of a setting by client optimizer; none of two epochs."""
     algorithm, alpha, epochs = setting
-    cells = [cell for tables in PRINTED for cell in tables["fashion_mnist"].cells if epochs == 1]
     return {
-        client_of(cell.row): cell.printed
-        for cell in cells
-        if (cell.algorithm, cell.options["alpha"]) == (algorithm, alpha)
+        client_of(cell["row"]): cell["printed"]
+        for item in PRINTED
+        for cell in tables.find("delta_sgd", item, "fashion_mnist").to_dict("records")
+        if (cell["algorithm"], cell["options"]["alpha"], 1) == (algorithm, alpha, epochs)
     }
 
 

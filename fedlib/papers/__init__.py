@@ -22,6 +22,7 @@ of a damaged text, and 000 to 004 number the texts (000 and 001: two versions of
 
 from __future__ import annotations
 
+import math
 import tomllib
 from functools import cache
 from importlib.resources import files
@@ -33,7 +34,17 @@ import pandas as pd
 
 from fedlib.errors import Error, unknown
 
-__all__ = ["claims", "figures", "papers", "printed", "settings", "table", "tables", "unclear_cells"]
+__all__ = [
+    "cells",
+    "claims",
+    "figures",
+    "papers",
+    "printed",
+    "settings",
+    "table",
+    "tables",
+    "unclear_cells",
+]
 
 _PAPERS = ("fedopt", "mime", "adafedadam", "delta_sgd")
 
@@ -135,6 +146,107 @@ def figures() -> pd.DataFrame:
         59
     """
     return _read("figures.csv").copy()
+
+
+def cells() -> pd.DataFrame:
+    """The printed numbers that fedlib's runs can be set beside, and which runs each is of.
+
+    The tables' transcriptions hold the numbers, ``cells.toml`` says the rest.
+
+    Returns:
+        a fresh frame, a row a printed number: paper, item (``"Table 1"``), task (fedlib's) and
+        label (the paper's), row and column (as printed; "" where a table has one column a task),
+        algorithm (fedlib's), overrides (override key -> value, over the task's own), options (task
+        options without which a run is not the number's), given (options that the paper has, over
+        the defaults of the task's paper preset; a list: any of these), metric (ours), printed and
+        printed_spread (its ±, in the printed unit; NaN without), unclear (what is uncertain about
+        it), tuned (override keys with any value, of which ``chosen_by`` is to be best), seeds,
+        rounds, clients_per_round and budget (model sizes a round, which pay for the cohort): None
+        where they are the task's own.
+
+    Example:
+        >>> from fedlib import papers
+        >>> cells = papers.cells()
+        >>> cells[cells["task"] == "cifar10"].iloc[1][["item", "algorithm", "row"]].tolist()
+        ['Table 1', 'fedadam', 'FedAdam']
+    """
+    return _cells().copy()
+
+
+@cache
+def _cells() -> pd.DataFrame:
+    known = tomllib.loads(files(__name__).joinpath("cells.toml").read_text(encoding="utf-8"))
+    rows = []
+    for stated in known["table"]:
+        paper = stated["paper"]
+        stated = {**known["shared"].get(paper, {}), **stated}
+        read, only = _read(f"{paper}/{stated['file']}.csv"), stated.get("only", {})
+        entries = [e for e in read.to_dict("records") if all(e[k] == only[k] for k in only)]
+        own = [_cell(entry, stated, known) for entry in entries]
+        order = list(known["tasks"][paper])
+        rows += sorted(own, key=lambda cell: order.index(cell["label"]))
+    frame = pd.DataFrame(rows, dtype=object)
+    return frame.astype({"printed": float, "printed_spread": float, "seeds": int})
+
+
+def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """A row of :func:`cells`: what a table's declaration says of an entry of its file."""
+    names, metrics, task = known["tasks"][stated["paper"]], stated["metrics"], stated["task"]
+    if isinstance(task, str):
+        label = next(label for label, name in names.items() if name == task)
+    else:
+        label = " ".join(entry[column] for column in task)
+        task = names[label]
+    methods = stated.get("methods", [{}])
+    method = next(
+        each
+        for each in (known["methods"][methods] if isinstance(methods, str) else methods)
+        if all(entry[key] == value for key, value in each.get("when", {}).items())
+    )
+    row = entry[stated.get("row", "algorithm")]
+    algorithm = method.get("algorithm", stated.get("algorithm", algorithm_name(row)))
+    overrides = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in method.get("overrides", {}).items()
+    }
+    options = {**known["needed"].get(task, {}), **stated.get("options", {})}
+    given = {**known["given"].get(task, {}), **stated.get("given", {})}
+    tuned, budget = stated.get("tuned", []), stated.get("budget", {})
+    number = next(name for name in _VALUES if name in entry)
+    return {
+        "paper": stated["paper"],
+        "item": stated["item"],
+        "task": task,
+        "label": label,
+        "row": row,
+        "column": stated.get("column", "").format(**entry),
+        "algorithm": algorithm,
+        "overrides": overrides,
+        # A text is the file's column with the value.
+        "options": {k: entry[v] if isinstance(v, str) else v for k, v in options.items()},
+        "given": {key: value for key, value in given.items() if value != ""},
+        "metric": metrics if isinstance(metrics, str) else metrics[entry["metric"]],
+        "printed": float(entry[number]),
+        "printed_spread": float(entry["std"]) if number == "mean" else math.nan,
+        "unclear": _unclear(entry),
+        "tuned": tuple(tuned.get(algorithm, []) if isinstance(tuned, dict) else tuned),
+        "chosen_by": stated.get("chosen_by", "training_loss"),
+        "seeds": stated.get("seeds", 1),
+        "rounds": stated.get("rounds"),
+        "clients_per_round": stated.get("clients_per_round"),
+        "budget": budget.get(label, budget.get("")),
+    }
+
+
+def algorithm_name(label: str) -> str:
+    """fedlib's name of an algorithm from the papers': ``"q-FedAvg"`` -> ``"qfedavg"``."""
+    return label.lower().replace("-", "").replace(" ", "")
+
+
+def _unclear(entry: dict[Any, Any]) -> str:
+    """What is uncertain about a printed number, in words."""
+    status, note = entry.get("status", "read"), entry.get("note", "")
+    return "" if status in ("", "read") else f"{status}: {note}" if note else str(status)
 
 
 def unclear_cells() -> pd.DataFrame:

@@ -16,11 +16,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.reproduction.matching import Index, Run, best_runs, departures, read, shortfalls
+from fedlib.reproduction import tables
+from fedlib.reproduction.matching import (
+    Cell,
+    Index,
+    Run,
+    best_runs,
+    departures,
+    printed_settings,
+    read,
+    shortfalls,
+)
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.table import Cell, Table
-from fedlib.reproduction.tables import TABLES
 from fedlib.results.reading import split_of
 from fedlib.results.store import Store
 
@@ -55,92 +64,90 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     return cells(store.stored(published=True))
 
 
-def cells(runs: Iterable[Run], tables: Sequence[Table] = TABLES) -> pd.DataFrame:
-    """As :func:`compare`, from these runs and for these tables."""
+def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
+    """As :func:`compare`, from these runs.
+
+    Args:
+        printed: rows of :func:`fedlib.papers.cells`; default all.
+    """
     known = Index(runs)
+    printed = papers.cells() if printed is None else printed
     histories: dict[tuple[str, ...], list[History]] = {}
-    first: dict[tuple[Any, ...], str] = {}
     rows = []
-    for table in tables:
-        for cell in table.cells:
-            chosen = best_runs(table, cell, known)
-            digests = tuple(run.config.digest for run in chosen)
-            if digests not in histories:
-                histories[digests] = list(read(chosen))
-            before = first.setdefault(_printed(table, cell), table.name)
-            repeats = before if before != table.name else ""
-            rows.append(_row(table, cell, histories[digests], known, repeats))
-    return pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
+    for cell in printed.to_dict("records"):
+        chosen = best_runs(cell, known)
+        digests = tuple(run.config.digest for run in chosen)
+        if digests not in histories:
+            histories[digests] = list(read(chosen))
+        rows.append(_row(cell, histories[digests], known))
+    frame = pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
+    # Cells that print the same number of the same runs.
+    alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "printed"]
+    alike = [*alike, "printed_spread", "rounds"]
+    keys = [str(values) for values in printed[alike].itertuples(index=False, name=None)]
+    first = frame.groupby(keys)["item"].transform("first")
+    before = (first != frame["item"]) & frame["comparable"]
+    frame["repeats"] = first.where(before, "")
+    frame["fair"] &= ~before
+    frame["agrees"] &= ~before
+    return frame
 
 
-def _printed(table: Table, cell: Cell) -> tuple[Any, ...]:
-    """What two cells share that print the same number of the same runs; illegible ones nothing."""
-    settings = [sorted(part.items()) for part in (cell.overrides, cell.options)]
-    same = (table.paper, table.task, cell.algorithm, cell.metric, str(settings), table.rounds)
-    return (*same, cell.printed, str(cell.spread)) if not isnan(cell.printed) else (object(),)
-
-
-def _row(
-    table: Table, cell: Cell, histories: Sequence[History], known: Index, repeats: str
-) -> dict[str, Any]:
-    metric = METRICS[cell.metric]
+def _row(cell: Cell, histories: Sequence[History], known: Index) -> dict[str, Any]:
+    metric = METRICS[cell["metric"]]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
     ours = fmean(weighted) if weighted else NAN
     spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
     config = histories[0].config if histories else None
-    note = "; ".join(_notes(table, cell, histories, known))
-    comparable = not isnan(cell.printed)
-    fair = comparable and bool(histories) and not note and not repeats
+    note = "; ".join(_notes(cell, histories, known))
+    comparable = not isnan(cell["printed"])
+    fair = comparable and bool(histories) and not note
+    shown = ("paper", "item", "task", "row", "column", "algorithm", "metric")
     return {
-        "paper": table.paper,
-        "item": table.name,
-        "task": table.task,
-        "row": cell.row,
-        "column": cell.column,
-        "algorithm": cell.algorithm,
-        "metric": cell.metric,
-        "printed": cell.printed,
-        "printed_spread": cell.spread,
+        **{name: cell[name] for name in (*shown, "printed", "printed_spread")},
         "ours": ours,
         "ours_std": spread,
         "seeds": len(histories),
-        "difference": ours - cell.printed,
+        "difference": ours - cell["printed"],
         "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else NAN,
         "comparable": comparable,
-        "repeats": repeats,
+        "repeats": "",
         "fair": fair,
         "agrees": fair and _agrees(cell, ours, spread),
         "preset": config.task["preset"] if config else "",
         "rounds": config.rounds if config else None,
-        "printed_rounds": table.rounds,
+        "printed_rounds": printed_settings(cell)["rounds"],
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
         "note": note,
-        "unclear": cell.unclear,
+        "unclear": cell["unclear"],
     }
 
 
 def _agrees(cell: Cell, ours: float, spread: float) -> bool:
     """Whether ours is within the tolerance and, where the paper prints ±, within both spreads."""
-    gap, percent = abs(ours - cell.printed), METRICS[cell.metric].factor == 100
-    near = gap <= (TOLERANCE if percent else TOLERANCE / 100 * abs(cell.printed))
-    return near and (isnan(cell.spread) or gap <= 2 * hypot(cell.spread, spread))
+    printed, printed_spread = cell["printed"], cell["printed_spread"]
+    gap, percent = abs(ours - printed), METRICS[cell["metric"]].factor == 100
+    near = gap <= (TOLERANCE if percent else TOLERANCE / 100 * abs(printed))
+    return near and (isnan(printed_spread) or gap <= 2 * hypot(printed_spread, spread))
 
 
-def _notes(table: Table, cell: Cell, histories: Sequence[History], known: Index) -> list[str]:
+def _notes(cell: Cell, histories: Sequence[History], known: Index) -> list[str]:
     if not histories:
-        return [f"no run yet: {how_to_make(table.notebook)}"]
+        notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
+        return [f"no run yet: {how_to_make(notebook)}"]
     diverged = [
         f"seed {history.config.seeds['init']} diverged in round {history.diverged}"
         for history in histories
         if history.diverged is not None
     ]
-    test_only = METRICS[cell.metric].local and any(split_of(run) == "test" for run in histories)
-    unmeasured = not diverged and any(isnan(METRICS[cell.metric](run)[0]) for run in histories)
+    metric = METRICS[cell["metric"]]
+    test_only = metric.local and any(split_of(run) == "test" for run in histories)
+    unmeasured = not diverged and any(isnan(metric(run)[0]) for run in histories)
     return [
-        *departures(table, cell, histories[0].config),
-        *shortfalls(table, cell, histories, known),
+        *departures(cell, histories[0].config),
+        *shortfalls(cell, histories, known),
         *(["values per client not kept"] if unmeasured else []),
         *diverged,
         *(["over the clients' test examples, not all their data"] if test_only else []),

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.reproduction.table import algorithm_name
+from fedlib.reproduction.metrics import METRICS
+from fedlib.reproduction.tables import find
 from fedlib.results import reading, selection
 from fedlib.results.selection import late, training_score
 
@@ -36,14 +36,6 @@ HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run
 MEAN = -1
 # What tells settings apart: a key of :func:`fedlib.results.reading.value`, or a function of a run.
 Key = str | Callable[[History], Any]
-# The papers' names of metrics, and ours; weighted by examples, as the printed averages are.
-METRICS = {
-    "accuracy_percent": "accuracy",
-    "recall_at_5_x100": "recall_at_5",
-    "avg": "accuracy",
-    "worst30": "accuracy_worst_30_weighted",
-    "std": "accuracy_std_weighted",
-}
 
 
 class Missing(Exception):
@@ -239,33 +231,16 @@ def numbers(
     return frame
 
 
-def printed(
-    paper: str,
-    table: str,
-    label: str = "algorithm",
-    where: Mapping[str, Any] | None = None,
-    name: Callable[[str], str] = algorithm_name,
-) -> pd.DataFrame:
-    """The frame of a printed table, all its columns kept; without the numbers that were lost.
-
-    Args:
-        paper, table: see :func:`fedlib.papers.table`.
-        label: the column that names the algorithms.
-        where: what the table's columns must equal.
-        name: from a printed label to ours.
+def printed(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
+    """The frame of a printed table: :func:`fedlib.reproduction.tables.find`, without the numbers
+    that were lost.
     """
-    frame = papers.table(paper, table)
-    for column, wanted in (where or {}).items():
-        frame = frame[frame[column] == wanted]
-    number = next(column for column in ("value", "mean", "accuracy") if column in frame)
-    frame = frame.dropna(subset=number)
-    metric = frame.get("metric", pd.Series("avg", frame.index))
-    unit = metric.isin(METRICS).map({True: 0.01, False: 1.0})
-    return frame.assign(
-        algorithm=frame[label].map(name),
-        metric=metric.replace(METRICS),
-        value=frame[number] * unit,
-        sem=(frame["std"] if number == "mean" else math.nan) * unit,
+    cells = find(paper, item, task).dropna(subset="printed")
+    unit = cells["metric"].map(lambda metric: 0.01 if METRICS[metric].factor == 100 else 1.0)
+    return cells.assign(
+        metric=cells["metric"].map(lambda metric: METRICS[metric].series or metric),
+        value=cells["printed"] * unit,
+        sem=cells["printed_spread"] * unit,
         seed=0,
         round=0,
         late=True,

@@ -21,10 +21,9 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
-from fedlib.reproduction.table import Cell, Table
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters
-from fedlib.results.selection import settings, training_score
+from fedlib.results.selection import held_out_score, settings, training_score
 
 log = logging.getLogger("fedlib")
 
@@ -36,7 +35,15 @@ INEXACT = {
 # Options that a run has as what was found under the data root: a file, or how it was done without.
 FOUND = ("glove", "pretrained")
 
+# What a cell's options say of clients' sizes: whether they are drawn from a range.
+DRAWN = "sizes_drawn"
+SCORES: dict[str, Callable[[History], float]] = {
+    "training_loss": training_score,
+    "held_out": held_out_score,
+}
+
 Run = Stored | History
+Cell = Mapping[str, Any]  # a row of fedlib.papers.cells()
 
 
 class Index:
@@ -165,34 +172,48 @@ def _read_as_asked(found: Iterable[tuple[Request, Run]]) -> Iterator[History]:
         yield from (labelled(history, request.plan) for history in read([run]))
 
 
-def departures(table: Table, cell: Cell, config: RunConfig) -> list[str]:
+def printed_settings(cell: Cell) -> dict[str, Any]:
+    """The rounds, the cohort (None: all clients), the batch size and so on of a printed number.
+
+    They are those of the task's paper preset, where the cell does not say otherwise.
+    """
+    task = tasks.preset_values(cell["task"], "paper")
+    settings = {key: task.get(key) for key in ("rounds", "clients_per_round", "batch_size")}
+    settings |= {"local_epochs": task.get("local_epochs", 1), "local_steps": None}
+    if cell["budget"]:
+        method = algorithms.build(cell["algorithm"], **cell["overrides"])
+        settings["clients_per_round"] = algorithms.clients_for_budget(method, cell["budget"])
+    for key in ("rounds", "clients_per_round"):
+        settings[key] = cell[key] or settings[key]
+    return {**settings, **{k: v for k, v in cell["overrides"].items() if k in TRAINING_KEYS}}
+
+
+def departures(cell: Cell, config: RunConfig) -> list[str]:
     """How a run's settings differ from the paper's, in words; empty if they are the paper's.
 
-    Every option of the task is compared: with the cell's and the table's, else with the default of
+    Every option of the task is compared: with what the cell says of it, else with the default of
     the paper preset. An option that a stored run does not have was at its historical value, where
-    the task names one; else it had no effect, unless the cell or the table asks for a value.
+    the task names one; else it had no effect, unless the cell asks for a value.
     """
-    notes = []
+    printed, notes = printed_settings(cell), []
     if config.task["preset"] != "paper":
         notes.append(f"{config.task['preset']} preset")
     if config.task["stand_in"]:
         notes.append("stand-in data")
     if config.task["data"] in INEXACT:
         notes.append(INEXACT[config.task["data"]])
-    if config.rounds != table.rounds:
-        notes.append(f"{config.rounds} of {table.rounds} rounds")
-    usual, historical = tasks.defaults(table.task)
+    if config.rounds != printed["rounds"]:
+        notes.append(f"{config.rounds} of {printed['rounds']} rounds")
+    usual, historical = tasks.defaults(cell["task"])
     options = {**historical, **config.task["options"]}
-    stated = {**table.options, **cell.fixed_options}
+    stated = {**cell["given"], **cell["options"]}
+    stated.pop(DRAWN, None)
     known = {key: value for key, value in usual.items() if value is not None and key in options}
     unknown = {key: None for key in options if key not in usual}
     compared = [
         (key, options.get(key), value) for key, value in {**known, **unknown, **stated}.items()
     ]
-    cohort = cell.clients_per_round or table.clients_per_round
-    cohort = cohort or options.get("clients", config.clients_per_round)
-    printed: dict[str, Any] = {"batch_size": table.batch_size, "local_epochs": table.local_epochs}
-    printed = {"local_steps": None, **printed, **cell.overrides}
+    cohort = printed["clients_per_round"] or options.get("clients", config.clients_per_round)
     compared.append(("clients per round", config.clients_per_round, cohort))
     compared += [
         (key.replace("_", " "), getattr(config, key), printed[key]) for key in TRAINING_KEYS
@@ -206,14 +227,14 @@ def departures(table: Table, cell: Cell, config: RunConfig) -> list[str]:
 
 
 def _departure(name: str, value: Any, wanted: Any) -> str:
-    if callable(wanted) or wanted is None:
+    if isinstance(wanted, list) or wanted is None:
         return f"{name} {value}"
     if value in (None, ""):
         return f"{name} not {wanted}"
     return f"{name} {value} instead of {wanted}"
 
 
-def shortfalls(table: Table, cell: Cell, chosen: Sequence[Run], runs: Index) -> list[str]:
+def shortfalls(cell: Cell, chosen: Sequence[Run], runs: Index) -> list[str]:
     """What a cell's runs lack together, in words: seeds, a common split, tuning.
 
     Args:
@@ -222,13 +243,13 @@ def shortfalls(table: Table, cell: Cell, chosen: Sequence[Run], runs: Index) -> 
     """
     notes = []
     seeds = {json.dumps(run.config.seeds, sort_keys=True) for run in chosen}
-    if chosen and len(seeds) < table.seeds:
-        notes.append(f"{len(seeds)} of {table.seeds} seeds")
-    if table.one_split and len({run.config.task["seed"] for run in chosen}) > 1:
+    if chosen and len(seeds) < cell["seeds"]:
+        notes.append(f"{len(seeds)} of {cell['seeds']} seeds")
+    if cell["seeds"] > 1 and len({run.config.task["seed"] for run in chosen}) > 1:
         notes.append("a split of its own for each seed")
-    if chosen and cell.tuned:
-        tried = [hyperparameters(group[0]) for group in _top(table, cell, runs)]
-        for key in cell.tuned:
+    if chosen and cell["tuned"]:
+        tried = [hyperparameters(group[0]) for group in _top(cell, runs)]
+        for key in cell["tuned"]:
             values = {json.dumps(values[key]) for values in tried if key in values}
             if len(values) == 1:
                 notes.append(f"{key} not tuned, {values.pop()} alone")
@@ -236,11 +257,17 @@ def shortfalls(table: Table, cell: Cell, chosen: Sequence[Run], runs: Index) -> 
 
 
 def belongs(cell: Cell, run: Run) -> bool:
-    """Whether a run of the cell's task and algorithm is one of the cell's; see :class:`Cell`."""
+    """Whether a run of the cell's task and algorithm is one of the cell's.
+
+    Its method is the algorithm with the task's own hyperparameters (the paper's) and the cell's
+    overrides, it trained with the overrides' local epochs and batch size (else the task's own), and
+    its task has the cell's options.
+    """
     options = run.config.task["options"]
+    known = {**options, DRAWN: isinstance(options.get("sizes"), str)}
     return (
-        all(_fits(options.get(name), wanted) for name, wanted in cell.options.items())
-        and _trained_as(run, cell.overrides)
+        all(_fits(known.get(name), wanted) for name, wanted in cell["options"].items())
+        and _trained_as(run, cell["overrides"])
         and same_method(cell, run)
     )
 
@@ -258,10 +285,10 @@ def same_method(cell: Cell, run: Run) -> bool:
     """
     if "hyperparameters" not in run.meta:
         return False
-    overrides = _method(cell.overrides)
-    if cell.tuned:
+    overrides = _method(cell["overrides"])
+    if cell["tuned"]:
         values = hyperparameters(run)
-        overrides |= {key: values[key] for key in cell.tuned if key in values}
+        overrides |= {key: values[key] for key in cell["tuned"] if key in values}
     described = _described(run.config.algorithm, _text(overrides), _own(run))
     return described == _number_text(run.config.method)
 
@@ -286,23 +313,23 @@ def _described(algorithm: str, overrides: str, own: str) -> str | None:
         return None
 
 
-def best_runs(table: Table, cell: Cell, runs: Index) -> list[Run]:
+def best_runs(cell: Cell, runs: Index) -> list[Run]:
     """The best runs for a cell: one configuration, all its seeds; maybe none."""
-    top = _top(table, cell, runs)
-    if cell.tuned and len(top) > 1:
-        return _of_one_split(min(top, key=partial(mean_score, score=table.score)))
+    top = _top(cell, runs)
+    if cell["tuned"] and len(top) > 1:
+        return _of_one_split(min(top, key=partial(mean_score, score=SCORES[cell["chosen_by"]])))
     newest = [(len(group), max(run.meta.get("created", "") for run in group)) for group in top]
     return _of_one_split(top[newest.index(max(newest))]) if top else []
 
 
-def _top(table: Table, cell: Cell, runs: Index) -> list[list[Run]]:
+def _top(cell: Cell, runs: Index) -> list[list[Run]]:
     """The cell's configurations that are as near to the paper's settings as any, by their runs."""
-    if cell.tuned:
-        candidates = runs.of(table.task, cell.algorithm)
+    if cell["tuned"]:
+        candidates = runs.of(cell["task"], cell["algorithm"])
     else:
-        candidates = runs.of_method(table.task, cell.algorithm, cell.overrides)
+        candidates = runs.of_method(cell["task"], cell["algorithm"], cell["overrides"])
     groups = settings(run for run in candidates if belongs(cell, run))
-    ranks = [_rank(table, cell, group[0].config) for group in groups]
+    ranks = [_rank(cell, group[0].config) for group in groups]
     return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
 
 
@@ -315,9 +342,9 @@ def _of_one_split(group: Sequence[Run]) -> list[Run]:
     return largest if len(largest) > 1 else list(group)
 
 
-def _rank(table: Table, cell: Cell, config: RunConfig) -> tuple[Any, ...]:
+def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
     return (
-        not departures(table, cell, config),
+        not departures(cell, config),
         not config.task["stand_in"],
         config.task["preset"] == "paper",
         config.rounds,
@@ -353,10 +380,8 @@ def _number_text(plain: Any) -> str:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    """Whether a run's value is the wanted one, lists and tuples alike, or one that a wanted
-    function allows.
-    """
-    if callable(wanted):
-        return bool(wanted(value))
+    """Whether a run's value is the wanted one, lists and tuples alike, or one of a wanted list."""
+    if isinstance(wanted, list):
+        return value in wanted
     first, second = (list(one) if isinstance(one, tuple) else one for one in (value, wanted))
     return bool(first == second)

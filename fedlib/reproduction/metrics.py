@@ -27,6 +27,7 @@ class Metric:
         ranks: whether the best method is the one that is best by it.
         smaller: whether smaller is better.
         local: whether the paper's is taken to be measured on all local data of the clients.
+        series: the metric of a history that says it after each evaluation; default its name.
     """
 
     measure: Callable[[History], tuple[float, float]]
@@ -34,6 +35,7 @@ class Metric:
     ranks: bool = True
     smaller: bool = False
     local: bool = False
+    series: str = ""
 
     def __call__(self, history: History) -> tuple[float, float]:
         return self.measure(history)
@@ -86,14 +88,14 @@ def _client_accuracy(history: History) -> tuple[np.ndarray, np.ndarray]:
 METRICS: dict[str, Metric] = {
     # FedOpt: the last 100 rounds.
     "accuracy": Metric(averaged("accuracy")),
-    "last_accuracy": Metric(averaged("accuracy", window=1)),
+    "last_accuracy": Metric(averaged("accuracy", window=1), series="accuracy"),
     "recall_at_5": Metric(averaged("recall_at_5")),
-    "last_recall_at_5": Metric(averaged("recall_at_5", window=1)),
+    "last_recall_at_5": Metric(averaged("recall_at_5", window=1), series="recall_at_5"),
     "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
     # AdaFedAdam, Delta-SGD: after the last round.
-    "avg": Metric(averaged("accuracy", 1, split_of)),
-    "std": Metric(_spread, ranks=False, smaller=True, local=True),
-    "worst30": Metric(_worst, ranks=False, local=True),
+    "avg": Metric(averaged("accuracy", 1, split_of), series="accuracy"),
+    "std": Metric(_spread, ranks=False, smaller=True, local=True, series="accuracy_std_weighted"),
+    "worst30": Metric(_worst, ranks=False, local=True, series="accuracy_worst_30_weighted"),
     # Mime: after the last round, on the half of the clients on which no rate was chosen.
-    "reported": Metric(on_half),
+    "reported": Metric(on_half, series="accuracy"),
 }

@@ -15,9 +15,8 @@ from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing, Entry
-from fedlib.reproduction.matching import same_method
+from fedlib.reproduction.matching import printed_settings, same_method
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.table import Table
 
 # What a table side by side shows of a cell, and the column of the comparison that has it.
 _HEADINGS = {"printed": "printed", "ours": "ours", "clients alike": "ours_unweighted"}
@@ -29,7 +28,7 @@ def of_task(histories: Sequence[History], task: str) -> list[History]:
 
 
 def printed_curves(
-    table: Table,
+    cells: pd.DataFrame,
     histories: Sequence[History],
     metric: str,
     *,
@@ -38,41 +37,45 @@ def printed_curves(
     column: str = "",
     by: Callable[[History], str] = algorithm,
     window: int | None = None,
+    beside: bool = True,
     ax: Axes,
 ) -> pd.DataFrame:
     """Learning curves with the printed values of the algorithms that are drawn, where they compare.
 
     Args:
-        table: the printed table that the values come from.
-        metric: of its cells, a key of :data:`fedlib.reproduction.metrics.METRICS`.
+        cells: a printed table's of the task, that the values come from.
+        metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`.
         series: the test metric that is drawn.
         column: the table's printed column.
         by: what a line stands for; the values are those of the cells whose runs these are.
         window: see :func:`fedlib.figures.learning_curves`.
+        beside: whether the printed values are shown.
 
     Returns:
         what is drawn: see :func:`fedlib.figures.learning_curves`; printed and printed_rounds added.
     """
     percent = METRICS[metric].factor == 100
-    shown = [cell for cell in table.cells if (cell.metric, cell.column) == (metric, column)]
+    shown = cells[(cells["metric"] == metric) & (cells["column"] == column)].to_dict("records")
+    paper = cells.iloc[0]
+    rounds = printed_settings(paper)["rounds"]
     printed: dict[str, float] = {}
-    for history in histories:
+    for history in histories if beside else ():
         for cell in shown:
-            if cell.algorithm == history.config.algorithm and same_method(cell, history):
-                printed.setdefault(by(history), cell.printed)
+            if cell["algorithm"] == history.config.algorithm and same_method(cell, history):
+                printed.setdefault(by(history), cell["printed"])
     _, data = learning_curves(
         histories,
         series,
         printed=printed,
-        title=title or table.label,
+        title=title or paper["label"],
         percent=percent,
         log_y=METRICS[metric].smaller,  # errors fall by orders of magnitude
         by=by,
         window=window,
-        shown=scale(histories, {**table.options, "rounds": table.rounds}),
+        shown=scale(histories, {**paper["given"], "rounds": rounds}),
         ax=ax,
     )
-    return data.assign(printed=data["algorithm"].map(printed), printed_rounds=table.rounds)
+    return data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
 
 
 def printed_entry(paper: str, name: str, caption: str, **more: Any) -> Entry:
@@ -142,7 +145,8 @@ def _id(paper: str, name: str) -> str:
 
 def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
     """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
-    shown = [table for table in tables.find(paper, name) if of_task(histories, table.task)]
-    if not shown:
+    found = tables.find(paper, name)
+    shown = found[found["task"].isin({history.config.task["name"] for history in histories})]
+    if shown.empty:
         raise Error(f"{paper} {name}: none of these runs is of its tasks")
     return cells(histories, shown)

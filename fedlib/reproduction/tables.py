@@ -1,45 +1,82 @@
-"""The papers' printed tables: which cells they have, and which runs belong to a cell."""
+"""The papers' printed tables: their cells, and the notebooks that make the runs of these."""
 
 from __future__ import annotations
 
+import pandas as pd
+
+from fedlib import papers
 from fedlib.errors import unknown
-from fedlib.reproduction.adafedadam import tables as adafedadam
-from fedlib.reproduction.delta_sgd import tables as delta_sgd
-from fedlib.reproduction.fedopt import tables as fedopt
-from fedlib.reproduction.mime import tables as mime
-from fedlib.reproduction.table import Table
 
-TABLES: tuple[Table, ...] = (
-    *fedopt.TABLES,
-    *adafedadam.TABLES,
-    *mime.TABLES,
-    *delta_sgd.TABLES,
-)
+FEDOPT = {
+    "cifar10": "10_cifar10",
+    "cifar100": "11_cifar100",
+    "emnist_cr": "12_emnist_cr",
+    "emnist_ae": "13_emnist_ae",
+    "shakespeare": "14_shakespeare",
+    "stackoverflow_lr": "16_stackoverflow_lr",
+    "stackoverflow_nwp": "15_stackoverflow_nwp",
+}
+ADAFEDADAM = {
+    "fair_femnist": "20_fair_femnist",
+    "fair_cifar10": "21_fair_cifar10",
+    "fair_sent140": "22_fair_sent140",
+    "synthetic": "23_fair_synthetic",
+}
+IMAGES, TEXTS, ABLATION = "26_autotuned_images", "27_autotuned_text", "39_delta_sgd_ablation"
+# Paper and table -> its notebook, or those of its tasks; other tables of Delta-SGD: ABLATION.
+NOTEBOOKS: dict[tuple[str, str], str | dict[str, str]] = {
+    ("fedopt", "Table 1"): FEDOPT,
+    ("fedopt", "Table 10"): FEDOPT,
+    ("fedopt", "Table 11"): "33_lr_decay_and_centralized",
+    ("adafedadam", "Table 1"): "35_resource_heterogeneity",
+    ("adafedadam", "Table 2"): "36_noniid_levels",
+    ("adafedadam", "Table 3"): "37_local_solvers",
+    ("adafedadam", "Table 5"): ADAFEDADAM,
+    ("adafedadam", "Table 6"): "36_noniid_levels",
+    ("adafedadam", "Table 7"): "37_local_solvers",
+    ("mime", "Table 2"): {
+        "emnist_logistic": "24_mime_emnist",
+        "emnist_cr": "24_mime_emnist",
+        "shakespeare": "25_mime_text",
+        "stackoverflow_nwp": "25_mime_text",
+    },
+    ("delta_sgd", "Table 1"): IMAGES,
+    ("delta_sgd", "Table 2a"): TEXTS,
+}
 
 
-def find(paper: str, name: str, task: str | None = None) -> list[Table]:
-    """A printed table, task by task, for instance ``find("fedopt", "Table 1")``.
+def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
+    """The cells of a printed table, see :func:`fedlib.papers.cells`.
 
     Args:
+        paper, item: for instance ``"fedopt"``, ``"Table 1"``.
         task: only this task's.
 
     Raises:
         Error: no such table, or it does not have the task.
     """
-    tables = [table for table in TABLES if (table.paper, table.name) == (paper, name)]
-    if not tables:
-        known = dict.fromkeys(f"{table.paper} {table.name}" for table in TABLES)
-        raise unknown("printed table", f"{paper} {name}", known)
-    chosen = [table for table in tables if task is None or table.task == task]
-    if not chosen:
-        raise unknown(f"task of {paper}'s {name}", task, {table.task for table in tables})
+    cells = papers.cells()
+    found = cells[(cells["paper"] == paper) & (cells["item"] == item)]
+    if found.empty:
+        known = (cells["paper"] + " " + cells["item"]).unique()
+        raise unknown("printed table", f"{paper} {item}", known)
+    chosen = found if task is None else found[found["task"] == task]
+    if chosen.empty:
+        raise unknown(f"task of {paper}'s {item}", str(task), found["task"].unique())
     return chosen
 
 
-def notebooks(paper: str, name: str) -> dict[str, str]:
+def notebook(paper: str, item: str, task: str) -> str:
+    """The notebook that makes the runs of a printed table's task."""
+    made = NOTEBOOKS.get((paper, item), ABLATION)
+    return made if isinstance(made, str) else made[task]
+
+
+def notebooks(paper: str, item: str) -> dict[str, str]:
     """Task -> the notebook that makes the runs of a printed table.
 
     >>> notebooks("fedopt", "Table 10")["stackoverflow_nwp"]
     '15_stackoverflow_nwp'
     """
-    return {table.task: table.notebook for table in find(paper, name)}
+    tasks = find(paper, item)["task"].unique()
+    return {task: notebook(paper, item, task) for task in tasks}

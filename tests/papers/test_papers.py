@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 
 import pandas as pd
 import pytest
@@ -278,3 +279,89 @@ def test_illegible_characters_stay_text():
     frame = papers.table("delta_sgd", "table5_moon")
     assert all(isinstance(text, str) for text in frame["acc_as_read"])
     assert frame.loc[0, "raw_cell"] == "78.244-9)"
+
+
+# ---------------------------------------------------------------- cells
+
+CELLS = papers.cells()
+COUNTS = {  # numbers, and those of them that are lost in the text
+    "fedopt": {"Table 1": (35, 0), "Table 10": (10, 0), "Table 11": (15, 0)},
+    "adafedadam": {
+        **{"Table 1": (18, 6), "Table 2": (12, 0), "Table 3": (9, 0), "Table 5": (72, 0)},
+        **{"Table 6": (60, 8), "Table 7": (54, 0)},
+    },
+    "mime": {"Table 2": (48, 0)},
+    "delta_sgd": {
+        **{"Table 1": (120, 1), "Table 2a": (16, 0), "Table 2b": (16, 0), "Table 3": (16, 1)},
+        **{"Table 4": (32, 1), "Table 5": (8, 1), "Table 6": (40, 0)},
+    },
+}
+
+
+@pytest.mark.parametrize(("paper", "item"), [(p, t) for p in COUNTS for t in COUNTS[p]])
+def test_every_printed_number_is_a_cell_of_its_task_row_and_column(paper, item):
+    """Compared with all rows of the file, however the cells' declaration cuts it."""
+    found = CELLS[(CELLS["paper"] == paper) & (CELLS["item"] == item)]
+    assert (len(found), found["printed"].isna().sum()) == COUNTS[paper][item]
+    number = item.split()[1]
+    name = next(n for n in papers.tables(paper) if re.match(rf"table{number}(_|$)", n))
+    frame = papers.table(paper, name)
+    value = next(column for column in ("value", "mean", "accuracy") if column in frame)
+    row = next(c for c in ("printed_name", "optimizer", "algorithm") if c in frame)
+    spread = frame["std"] if "std" in frame else pd.Series(math.nan, frame.index)
+    doubt = frame["status"] != "read" if "status" in frame else pd.Series(False, frame.index)
+    wanted = Counter(
+        map(str, zip(frame[row], frame[value].astype(float), spread, doubt, strict=True))
+    )
+    told = found["unclear"] != ""
+    numbers = zip(found["row"], found["printed"], found["printed_spread"], told, strict=True)
+    assert Counter(map(str, numbers)) == wanted
+    assert found.loc[found["printed"].isna(), "unclear"].all()
+    keys = ["task", "row", "column", "metric"]
+    assert not found.duplicated(keys).any(), "a number has its own place"
+    methods = found.astype({"overrides": str, "options": str})
+    same = ["task", "algorithm", "overrides", "options", "metric"]
+    assert not methods.duplicated(same).any(), "and its own runs"
+
+
+def test_cells_say_what_the_settings_say():
+    stated = {paper: papers.settings(paper) for paper in papers.papers()}
+    clients = {
+        **dict.fromkeys(("emnist_cr", "emnist_ae", "emnist_logistic"), ("emnist", "clients")),
+        "shakespeare": ("shakespeare", "clients"),
+        **dict.fromkeys(("stackoverflow_lr", "stackoverflow_nwp"), ("stackoverflow", "clients")),
+    }
+    given = CELLS.drop_duplicates("task").set_index("task")["given"]
+    for task, (data, key) in clients.items():
+        assert given[task]["clients"] == stated["fedopt"]["datasets"][data][key]
+    for label in ("Femnist", "Sent140"):
+        task = CELLS.loc[CELLS["label"] == label, "task"].iloc[0]
+        assert given[task]["clients"] == stated["adafedadam"]["setups"][label]["clients"]
+    experiments = stated["adafedadam"]["experiments"]
+    own = CELLS[CELLS["paper"] == "adafedadam"]
+    assert set(own["seeds"]) == {stated["adafedadam"]["general"]["seeds"]}
+    drawn = {cell["local_epochs"] for cell in own["overrides"] if "local_epochs" in cell}
+    ends = experiments["resource_heterogeneity"]
+    assert drawn == {(ends["local_epochs_min"], ends["local_epochs_max"])}
+    levels = own[own["item"] == "Table 6"]["options"].str["beta"].unique().tolist()
+    assert levels == experiments["noniid"]["dirichlet_beta"]
+    assert own[own["item"] == "Table 5"]["options"].str["beta"].dropna().unique() == [
+        stated["adafedadam"]["setups"]["Cifar10"]["dirichlet_beta"]
+    ]
+    solvers = own[own["item"] == "Table 7"]["column"].unique().tolist()
+    assert solvers == experiments["local_solvers"]["solvers"]
+    momenta = own["overrides"].str["momentum"].dropna().unique().tolist()
+    assert momenta == [experiments["local_solvers"]["momentum"]]
+    central = CELLS[CELLS["column"] == "centralized"]
+    assert set(central["rounds"]) == {stated["fedopt"]["lr_decay"]["centralized_epochs"]}
+    mime, table_2 = CELLS[CELLS["paper"] == "mime"], stated["mime"]["table2"]
+    budgets = table_2["total_communication_per_round_model_sizes"]
+    for label, own in mime.groupby("label"):
+        assert set(own["rounds"]) == {table_2["rounds"]}
+        assert set(own["budget"]) == {budgets[label.split()[0]]}
+    sizes = stated["delta_sgd"]["table3"]
+    uneven = CELLS[(CELLS["paper"] == "delta_sgd") & (CELLS["item"] == "Table 3")]
+    ends = (sizes["examples_per_client_min"], sizes["examples_per_client_max"])
+    assert set(uneven["given"].str["sizes"]) == {"{}-{}".format(*ends)}
+    assert not any("draws" in given for given in uneven["given"])
+    assert CELLS["options"].str["sizes_drawn"].dropna().eq(CELLS["item"] == "Table 3").sum() >= 16

@@ -1,13 +1,30 @@
 """Histories whose numbers are known because they were made by hand."""
 
 import dataclasses
+import math
 
 import pandas as pd
 import pytest
 
+from fedlib import papers
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.results.files import describe
+
+CELL = {
+    **{"paper": "own", "item": "Table 9", "task": "synthetic", "label": "Synthetic"},
+    **{"row": "a", "column": "", "algorithm": "fedavg", "overrides": {}, "options": {}},
+    **{"given": {}, "metric": "accuracy", "printed": 50.0, "printed_spread": math.nan},
+    **{"unclear": "", "tuned": (), "chosen_by": "training_loss", "seeds": 1, "rounds": 1},
+    **{"clients_per_round": None, "budget": None},
+}
+
+
+@pytest.fixture(scope="session")
+def printed():
+    """A function that makes rows of ``papers.cells()``, each of what is not as in CELL."""
+    assert list(papers.cells()) == list(CELL)
+    return lambda *cells: pd.DataFrame([{**CELL, **cell} for cell in cells], dtype=object)
 
 
 @pytest.fixture(scope="session")

@@ -601,10 +601,8 @@ def test_adafedadam_has_not_the_lowest_spread_in_print_at_every_level():
 
 
 def test_a_wrong_printed_number_would_be_seen(monkeypatch):
-    table = papers.table
-    monkeypatch.setattr(
-        papers, "table", lambda *name: table(*name).assign(value=lambda f: f["value"].max())
-    )
+    best = papers.cells().assign(printed=lambda cells: cells["printed"].max())
+    monkeypatch.setattr(papers, "cells", lambda: best)
     assert claims.printed("fedopt-cifar10").verdict == FAILS
 
 

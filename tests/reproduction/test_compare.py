@@ -2,18 +2,17 @@
 
 import dataclasses
 import math
-from collections import Counter
 from functools import partial
 
 import pandas as pd
 import pytest
 
 import fedlib
-from fedlib import papers
+from fedlib import algorithms, papers, plans, tasks
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import cells, compare, summary
+from fedlib.reproduction.matching import printed_settings
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.table import Cell, Table
 from fedlib.results import Store
 from fedlib.results.files import write_runs
 
@@ -62,7 +61,7 @@ def fedavg(*runs):
 
 def test_without_runs_every_cell_names_its_notebook(tmp_path):
     frame = compare(Store(tmp_path / "runs", published=[]))
-    counts = Counter((t.paper, t.name, t.task) for t in tables.TABLES for _ in t.cells)
+    counts = papers.cells().groupby(["paper", "item", "task"]).size().to_dict()
     assert frame.groupby(["paper", "item", "task"]).size().to_dict() == counts
     assert frame["ours"].isna().all() and (frame["seeds"] == 0).all()
     note = cell(frame[(frame["item"] == "Table 1") & (frame["task"] == "cifar10")], "fedavg")[
@@ -75,6 +74,21 @@ def test_without_runs_every_cell_names_its_notebook(tmp_path):
     for name, label in (("fedadam", "FedAdam"), ("fedavgm", "FedAvgM")):
         printed = papers.printed("fedopt", "table1_validation", task="CIFAR-10", algorithm=label)
         assert cell(cells([], TABLE_1), name)["printed"] == printed
+
+
+def test_every_cell_is_of_what_fedlib_has():
+    for cell in papers.cells().to_dict("records"):
+        assert cell["algorithm"] in algorithms.METHODS and cell["metric"] in METRICS
+        known = {*tasks.defaults(cell["task"])[0], "centralized", "sizes_drawn"}
+        assert {*cell["options"], *cell["given"]} <= known, cell["task"]
+        settings = printed_settings(cell)
+        assert settings["rounds"] > 0 and settings["batch_size"] > 0
+        tables.find(cell["paper"], cell["item"], cell["task"])
+        notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
+        assert cell["task"] in {request.task for request in plans.requests(notebook, "paper")}
+    for missing in (("fedopt", "Table 99"), ("fedopt", "Table 1", "mnist")):
+        with pytest.raises(fedlib.Error, match="unknown"):
+            tables.find(*missing)
 
 
 def test_stored_runs_count_but_a_damaged_one_is_left_out(tmp_path, caplog, cifar, run):
@@ -167,11 +181,10 @@ def test_of_several_seeds_that_diverged_neither_mean_nor_spread_is_known(run):
     assert row["seeds"] == 3 and math.isnan(row["ours"]) and math.isnan(row["ours_std"])
 
 
-def test_illegible_numbers_are_marked_and_not_compared(hand_made, synthetic):
-    lost = Cell("a", "fedavg", "accuracy", math.nan, unclear="missing: column lost")
-    odd = Cell("b", "fedavg", "accuracy", 49.0, unclear="conflict_resolved: two readings")
-    own = dataclasses.replace(TABLE_5[0], cells=(lost, odd), seeds=1)
-    frame = cells([hand_made(synthetic)], [own]).set_index("row")
+def test_illegible_numbers_are_marked_and_not_compared(hand_made, synthetic, printed):
+    lost = {"row": "a", "printed": math.nan, "unclear": "missing: column lost"}
+    odd = {"row": "b", "printed": 49.0, "unclear": "conflict_resolved: two readings"}
+    frame = cells([hand_made(synthetic, rounds=1)], printed(lost, odd)).set_index("row")
     assert list(frame["comparable"]) == [False, True] and frame.loc["a", "ours"] == 50.0
     assert math.isnan(frame.loc["a", "difference"])
     assert frame.loc["b", "unclear"].startswith("conflict")
@@ -195,54 +208,49 @@ def test_nothing_with_a_note_agrees(hand_made, cifar, run):
         assert summary(cells([noted], TABLE_1))["agree"].sum() == 0
 
 
-def printed_as(*cells_, **settings):
-    """A table of AdaFedAdam's Synthetic with these cells, of one seed."""
-    return dataclasses.replace(TABLE_5[0], cells=cells_, seeds=1, **settings)
+@pytest.mark.parametrize(
+    ("metric", "printed_", "spread", "values", "agrees"),
+    [
+        # Ours: 90 and 92, mean 91 and deviation sqrt(2); 2 sqrt(2 + b^2) is above the 1.5.
+        ("avg", 92.4, 0.1, (90, 92), True),
+        ("avg", 92.6, 0.1, (90, 92), False),  # not within the tolerance
+        ("avg", 91.4, 0.1, (91, 91.1), False),  # near, but beyond both spreads
+        ("avg", 91.2, 0.1, (91, 91.1), True),
+        ("avg", 51.4, math.nan, (50,), True),
+        ("avg", 51.6, math.nan, (50,), False),
+        # What is no percentage agrees within as many percent of it.
+        ("mse_x1000", 2.029, math.nan, (200,), True),
+        ("mse_x1000", 2.032, math.nan, (200,), False),
+        ("mse_x1000", 1.0, math.nan, (200,), False),
+    ],
+)
+def test_a_number_agrees_within_the_tolerance_and_both_spreads(
+    hand_made, synthetic, printed, metric, printed_, spread, values, agrees
+):
+    runs = [
+        hand_made(synthetic, accuracies=[value / 100], loss=value / 100, rounds=1, seed=seed)
+        for seed, value in enumerate(values)
+    ]
+    row = cells(runs, printed({"metric": metric, "printed": printed_, "printed_spread": spread}))
+    assert row["fair"].item() and row["agrees"].item() is agrees
 
 
-def test_a_number_with_a_spread_is_judged_by_both_spreads(hand_made, synthetic):
-    def agrees(printed, spread, *values):
-        runs = [hand_made(synthetic, "fedavg", [v / 100], seed=s) for s, v in enumerate(values)]
-        runs = [dataclasses.replace(run, config=at_split_0(run.config)) for run in runs]
-        cell_ = Cell("a", "fedavg", "avg", printed, spread=spread)
-        (row,) = cells(runs, [printed_as(cell_)]).to_dict("records")
-        assert row["fair"] and row["printed_spread"] == spread
-        return row["agrees"]
-
-    def at_split_0(config):
-        return dataclasses.replace(config, task={**config.task, "seed": 0})
-
-    # Ours: 90 and 92, mean 91 and deviation sqrt(2); 2 sqrt(2 + b^2) is above the tolerance of 1.5.
-    assert agrees(92.4, 0.1, 90, 92) and not agrees(92.6, 0.1, 90, 92)
-    # 90.9 and 91.1: deviation sqrt(0.02); with b = 0.1 twice their root is 0.346.
-    assert agrees(91.34, 0.1, 90.9, 91.1) and not agrees(91.36, 0.1, 90.9, 91.1)
-    assert not agrees(91.0, 0.1, 91.0), "one run has no spread"
-
-
-def test_the_tolerance_of_an_error_is_relative(hand_made, synthetic):
-    def agrees(printed):
-        cell_ = Cell("a", "fedavg", "mse_x1000", printed)
-        return cells([hand_made(synthetic, loss=2.0)], [printed_as(cell_)])["agrees"].item()
-
-    assert agrees(2.029) and not agrees(2.032) and not agrees(1.0)
-
-
-def test_a_number_that_is_printed_twice_counts_once(hand_made, synthetic):
-    same, other = Cell("a", "fedavg", "avg", 50.0), Cell("a", "fedavg", "avg", 50.5)
-    half = Cell("a", "fedavg", "avg", 50.0, options={"clients": 100})
-    tables_ = [printed_as(same), printed_as(same, other, half, name="Table 9")]
-    frame = cells([hand_made(synthetic)], tables_)
+def test_a_number_that_is_printed_twice_counts_once(hand_made, synthetic, printed):
+    same = {"item": "Table 5", "metric": "avg"}
+    again, other = {**same, "item": "Table 9"}, {"metric": "avg", "printed": 50.5}
+    half = {"metric": "avg", "options": {"clients": 100}}
+    frame = cells([hand_made(synthetic, rounds=1)], printed(same, again, other, half))
     assert list(frame["repeats"]) == ["", "Table 5", "", ""]
     assert list(frame["agrees"]) == [True, False, True, True]
     totals = summary(frame).set_index("item")
     assert list(totals["repeated"]) == [0, 1] and list(totals["fair"]) == [1, 2]
-    lost = dataclasses.replace(same, printed=math.nan)
-    assert (cells([], [printed_as(lost), printed_as(lost, name="b")])["repeats"] == "").all()
+    lost = {"printed": math.nan}
+    assert (cells([], printed({**same, **lost}, {**again, **lost}))["repeats"] == "").all()
 
 
 def test_adafedadams_repetitions_are_those_of_its_tables():
     """Table 3 is part of 7 and Table 2 of 6; 7's plain SGD is 5 but for one row of Table 3."""
-    frame = cells([], [t for t in tables.TABLES if t.paper == "adafedadam"])
+    frame = cells([], papers.cells().query("paper == 'adafedadam'"))
     again = frame[(frame["repeats"] != "") & (frame["metric"] == "avg")]
     counts = again.groupby(["item", "repeats"]).size().to_dict()
     assert counts == {
@@ -265,16 +273,15 @@ def test_the_summary_counts_and_names_the_best(run):
     assert totals(runs[0])["same_best"] is None
 
 
-def test_the_summary_ranks_within_a_column_by_the_first_metric_that_ranks(hand_made, synthetic):
+def test_the_summary_ranks_within_a_column_by_the_first_metric_that_ranks(
+    hand_made, synthetic, printed
+):
     def pair(column, clients, metric="accuracy"):
+        same = {"column": column, "options": {"clients": clients}, "metric": metric}
         return [
-            Cell(name, name, metric, printed, column=column, options={"clients": clients})
-            for name, printed in (("fedavg", 45), ("fedadam", 55))
+            {**same, "row": name, "algorithm": name, "printed": value}
+            for name, value in (("fedavg", 45.0), ("fedadam", 55.0))
         ]
-
-    def compared(*own):
-        settings = dict(notebook="x", rounds=1, clients_per_round=None, batch_size=10)
-        return cells(runs, [Table("own", "Table 9", "synthetic", "", own, **settings)])
 
     small = dataclasses.replace(synthetic, options={"clients": 3})
     runs = [
@@ -282,10 +289,10 @@ def test_the_summary_ranks_within_a_column_by_the_first_metric_that_ranks(hand_m
         for task, values in ((synthetic, (0.4, 0.6)), (small, (0.7, 0.3)))
         for name, value in zip(("fedavg", "fedadam"), values, strict=True)
     ]
-    totals = summary(compared(*pair("a", 100), *pair("b", 3))).set_index("column")
+    totals = summary(cells(runs, printed(*pair("a", 100), *pair("b", 3)))).set_index("column")
     assert list(totals["our_best"]) == ["fedadam", "fedavg"]
     assert list(totals["same_best"]) == [True, False]
-    error = compared(*pair("b", 3, "mse_x1000"))
+    error = cells(runs, printed(*pair("b", 3, "mse_x1000")))
     row = summary(error).iloc[0]
     assert (row["paper_best"], row["our_best"]) == ("fedavg", "fedadam")  # smaller is better
     assert error["ours"].tolist() == [0.7, 0.3]  # no percent

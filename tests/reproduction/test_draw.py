@@ -19,7 +19,6 @@ from fedlib.figures import style
 from fedlib.plans import Request
 from fedlib.reproduction import draw
 from fedlib.reproduction.printed import printed_curves
-from fedlib.reproduction.table import Cell, Table
 from fedlib.results import Store, reading
 from fedlib.results.files import open_runs, write_runs
 from fedlib.tasks import defaults, scale
@@ -370,21 +369,22 @@ def test_whoever_draws_last_finds_what_others_have_stored(
     assert record["tasks"] == ["cifar10", "cifar100"]
 
 
-def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthetic):
+def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthetic, printed):
+    same = {"metric": "avg", "column": "1", "rounds": 2}
     cells = [
-        Cell(name, "fedavg", "avg", printed, {"client_optimizer": name}, column="1")
-        for name, printed in (("sgdm", 80.0), ("delta_sgd", 90.0))
+        {**same, "printed": value, "overrides": {"client_optimizer": name}}
+        for name, value in (("sgdm", 80.0), ("delta_sgd", 90.0))
     ]
-    cells.append(Cell("x", "fedavg", "avg", 9.0))
-    what = ("own", "Table 9", "synthetic", "Synthetic")
-    table = Table(*what, tuple(cells), "23_fair_synthetic", 9, None, 10)
+    table = printed(*cells, {"metric": "avg", "printed": 9.0})
     requests = [{"overrides": {"client_optimizer": name}} for name in ("delta_sgd", "sgdm")]
     runs = store.runs(synthetic, requests, algorithm="fedavg", rounds=2)
     ax = Figure().subplots()
     data = printed_curves(table, runs, "avg", column="1", by=reading.client_label, ax=ax)
     assert data.groupby("algorithm")["printed"].first().to_dict() == {"delta_sgd": 90, "sgdm": 80}
     assert any("SGDM" in t.get_text() and "[80.0]" in t.get_text() for t in ax.texts)
-    assert ax.get_title("left") == "Synthetic" and (data["printed_rounds"] == 9).all()
+    assert ax.get_title("left") == "Synthetic" and (data["printed_rounds"] == 2).all()
+    alone = printed_curves(table, runs, "avg", column="1", beside=False, ax=ax)
+    assert alone["printed"].isna().all()
 
 
 def test_the_stored_runs_are_whole_after_all_this(made):

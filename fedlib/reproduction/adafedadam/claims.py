@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
-from fedlib.reproduction.adafedadam.tables import BETAS, FIVE, SETUPS, SIX
+from fedlib.reproduction.adafedadam.tables import BETAS, FIVE, SIX
 from fedlib.reproduction.evidence import (
     Evidence,
     Missing,
@@ -23,6 +23,7 @@ from fedlib.reproduction.evidence import (
     one,
     printed,
 )
+from fedlib.reproduction.tables import ADAFEDADAM
 from fedlib.results.reading import hyperparameters, value
 
 # How each number over the clients is measured: weighted by examples, as Table 5's averages.
@@ -112,28 +113,27 @@ def solver_of(run: History | RunConfig) -> str:
 
 
 def _table_5() -> Mapping[str, pd.DataFrame]:
-    rows = printed("adafedadam", "table5_convergence_fairness")
-    return {str(setup): part for setup, part in rows.groupby("setup", sort=False)}
+    rows = printed("adafedadam", "Table 5")
+    return {str(setup): part for setup, part in rows.groupby("label", sort=False)}
 
 
 def _table_1() -> Mapping[str, pd.DataFrame]:
-    return {"Table 1": printed("adafedadam", "table1_resource_heterogeneity")}
+    return {"Table 1": printed("adafedadam", "Table 1")}
 
 
 def _table_6() -> Mapping[str, pd.DataFrame]:
-    rows = printed("adafedadam", "table6_noniid_full")
-    return {"Table 6": rows.rename(columns={"dirichlet_beta": "beta"})}
+    rows = printed("adafedadam", "Table 6")
+    return {"Table 6": rows.assign(beta=rows["options"].str["beta"])}
 
 
 def _table_7() -> Mapping[str, pd.DataFrame]:
-    rows = printed("adafedadam", "table7_local_momentum_full")
-    return {"Table 7": rows.rename(columns={"local_solver": "solver"})}
+    return {"Table 7": printed("adafedadam", "Table 7").rename(columns={"column": "solver"})}
 
 
 EVIDENCE = (
     Evidence(
         "ada-best",
-        {notebook: ("curves", "mu") for _, notebook, _ in SETUPS.values()},
+        dict.fromkeys(ADAFEDADAM.values(), ("curves", "mu")),
         best,
         printed=_table_5,
         exceptions={

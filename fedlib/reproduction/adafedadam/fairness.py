@@ -16,7 +16,6 @@ from fedlib.figures.distributions import client_density
 from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
-from fedlib.reproduction.table import Table
 from fedlib.results.selection import best_setting
 
 
@@ -36,20 +35,22 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand in
     brackets after runs of the paper preset; in the density clients count alike.
     """
-    shown = [t for t in tables.find("adafedadam", "Table 5") if of_task(histories, t.task)]
+    there = {history.config.task["name"] for history in histories}
+    printed = tables.find("adafedadam", "Table 5")
+    shown = [cells for task, cells in printed.groupby("task", sort=False) if task in there]
     if not shown:
         raise Error("adafedadam/figure_2: none of these runs is of its tasks")
     frames = []
     with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
-        for (left, middle, right), table in zip(panels.reshape(-1, 3), shown, strict=True):
-            runs = best_fedprox(of_task(histories, table.task))
-            drawn = {"average": _curves(table, runs, "avg", "accuracy", left, "average")}
+        for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
+            runs = best_fedprox(of_task(histories, cells.iloc[0]["task"]))
+            drawn = {"average": _curves(cells, runs, "avg", "accuracy", left, "average")}
             series = "accuracy_worst_30_weighted"
             # Runs that an earlier version stored do not have this series.
             recorded = [run for run in runs if (run.frame["metric"] == series).any()]
             if recorded:
                 drawn["worst 30 %"] = _curves(
-                    table, recorded, "worst30", series, middle, "worst 30 %"
+                    cells, recorded, "worst30", series, middle, "worst 30 %"
                 )
             else:
                 middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
@@ -66,12 +67,13 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
 
 
 def _curves(
-    table: Table, runs: Sequence[History], metric: str, series: str, ax: Axes, word: str
+    cells: pd.DataFrame, runs: Sequence[History], metric: str, series: str, ax: Axes, word: str
 ) -> pd.DataFrame:
     """Learning curves; at the paper's scale with its printed values of a metric."""
-    title = f"{style.name(table.label)}: {word}"
+    printed = cells.iloc[0]
+    title = f"{style.name(printed['label'])}: {word}"
     if all(run.config.task["preset"] == "paper" for run in runs):
-        return printed_curves(table, runs, metric, series=series, title=title, window=1, ax=ax)
-    shown = scale(runs, {**table.options, "rounds": table.rounds})
+        return printed_curves(cells, runs, metric, series=series, title=title, window=1, ax=ax)
+    shown = scale(runs, printed["given"])
     data = learning_curves(runs, series, title=title, window=1, shown=shown, ax=ax)[1]
     return data.assign(printed=float("nan"), printed_rounds=None)

@@ -10,7 +10,6 @@ from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry, side_by_side
 
-_SETUPS = tables.notebooks("adafedadam", "Table 5")
 _METHOD = {"": "20_fair_femnist"}
 _PARTITIONS = {"": "06_partitions"}
 _MODELS = {"": "07_models"}
@@ -43,7 +42,7 @@ ENTRIES: tuple[Entry, ...] = (
         "weighted by examples, and density of the clients' final accuracies with a kernel of 5 "
         "points (AdaFedAdam, Figure 2). In brackets, after runs at the paper's settings: the "
         "values that Table 5 prints.",
-        _SETUPS,
+        tables.ADAFEDADAM,
         adafedadam_figure_2,
         clients=True,
     ),

@@ -30,11 +30,12 @@ def table_4(data_root: str | os.PathLike[str] | None = None) -> tuple[None, pd.D
     printed = papers.table("adafedadam", "table4_setups")
     wide = printed.pivot(index="setup", columns="quantity", values="value")
     rows = []
-    for table in tables.find("adafedadam", "Table 5"):
-        stated, ours = wide.loc[table.label], _ours(table.task, data_root)
+    setups = tables.find("adafedadam", "Table 5").drop_duplicates("task")
+    for label, task in zip(setups["label"], setups["task"], strict=True):
+        stated, ours = wide.loc[label], _ours(task, data_root)
         rows.append(
             {
-                "setup": table.label,
+                "setup": label,
                 "clients (printed)": int(stated["n_clients"]),
                 "clients": ours.get("clients", "-"),
                 "training examples": ours.get("training examples", "-"),

@@ -118,9 +118,8 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
 
 def _printed() -> pd.DataFrame:
     """Error and RSD that Table 5's averages and spreads give, by algorithm."""
-    (table,) = tables.find("adafedadam", "Table 5", "synthetic")
-    cells = pd.DataFrame([(c.algorithm, c.metric, c.printed) for c in table.cells])
-    values = cells.pivot(index=0, columns=1, values=2)
+    cells = tables.find("adafedadam", "Table 5", "synthetic")
+    values = cells.pivot(index="algorithm", columns="metric", values="printed")
     error = 100 - values["avg"]
     return pd.DataFrame({"printed_error": error, "printed_rsd": values["std"] / error})
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedlib import tasks
 from fedlib.engine.history import History
-from fedlib.reproduction.delta_sgd.tables import ABLATION, IMAGES, TASKS, TEXTS, client_of
+from fedlib.reproduction.delta_sgd.tables import client_of
 from fedlib.reproduction.evidence import (
     Evidence,
     Key,
@@ -28,6 +28,7 @@ from fedlib.reproduction.evidence import (
     one,
     printed,
 )
+from fedlib.reproduction.tables import ABLATION, IMAGES, TEXTS
 from fedlib.results.reading import client_label
 
 OURS = "delta_sgd"
@@ -157,14 +158,14 @@ def _variants(histories: Sequence[History]) -> pd.DataFrame:
     return numbers(shown, {**_COLUMNS, "part": _part})
 
 
-def _printed(file: str) -> pd.DataFrame:
-    rows = printed("delta_sgd", file, "optimizer", name=client_of)
-    return rows.assign(task=(rows["dataset"] + " " + rows["model"]).map(TASKS))
+def _printed(item: str) -> pd.DataFrame:
+    rows = printed("delta_sgd", item)
+    return rows.assign(algorithm=rows["row"].map(client_of), alpha=rows["options"].str["alpha"])
 
 
 def _printed_variants() -> pd.DataFrame:
-    files = {"fedprox": "table6_fedprox_full", "moon": "table5_moon", "fedadam": "table4_fedadam"}
-    return pd.concat([_printed(file).assign(part=part) for part, file in files.items()])
+    items = {"fedprox": "Table 6", "moon": "Table 5", "fedadam": "Table 4"}
+    return pd.concat([_printed(item).assign(part=part) for part, item in items.items()])
 
 
 EVIDENCE = (
@@ -173,7 +174,7 @@ EVIDENCE = (
         {IMAGES: ("table",)},
         robust,
         partial(numbers, columns={**_COLUMNS, "cut": _cut}),
-        lambda: {"Table 1": _printed("table1")},
+        lambda: {"Table 1": _printed("Table 1")},
         {
             "quick": "after forty rounds SGDM with decay, whose schedule ends there, is up to six "
             "points ahead at alpha 0.01; SGDM is nowhere more than five behind",
@@ -186,7 +187,7 @@ EVIDENCE = (
         {TEXTS: ()},
         text,
         partial(numbers, columns=_COLUMNS),
-        lambda: {"Table 2a": _printed("table2a_text")},
+        lambda: {"Table 2a": _printed("Table 2a")},
     ),
     Evidence(
         "delta-delta",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,20 +11,23 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedlib import tasks
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import label_ends, learning_curves
 from fedlib.figures.scale import note, scale, small
-from fedlib.reproduction.delta_sgd.tables import STATED, TABLE_1, THREE, client_of
+from fedlib.reproduction.delta_sgd.tables import IMAGE_TASKS, STATED, TABLE_1, THREE, client_of
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves
-from fedlib.reproduction.table import NAN, Cell
 from fedlib.results.reading import client_label, group, hyperparameter, option
 from fedlib.results.selection import settings
 from fedlib.tasks.auto_tuned import SMALLER
 
+NAN = float("nan")
+# The paper's names of tasks; that of a network of which there is one is left out.
+LABELS = {task: label.removesuffix(" CNN") for label, task in IMAGE_TASKS.items()}
 # A panel of curves: task and alpha. The text does not print the alphas of Figure 1. (A) is the
 # tuned task; what is said of (B) fits Table 1 at 0.01 only, what is said of (C) at 0.1 and at 1.
 FIGURE_1 = (("cifar10_resnet18", 0.1), ("mnist", 0.01), ("cifar100_resnet50", 0.1))
@@ -34,14 +37,14 @@ OVER_ALPHA = ("cifar10_resnet18", "fashion_mnist", "cifar100_resnet50")
 # Panels of profiles: title -> label along x -> task and alpha.
 Profiles = Mapping[str, Mapping[str, tuple[str, float]]]
 FIGURE_2: Profiles = {
-    f"{TABLE_1[task].label}, over α": {
+    f"{LABELS[task]}, over α": {
         f"{alpha:g}": (task, alpha) for alpha in sorted(STATED["federated"]["alphas"])
     }
     for task in OVER_ALPHA
 }
 FIGURE_3: Profiles = {
-    f"{title}, α = {alpha:g}": {label: (task, alpha) for label, task in tasks.items()}
-    for title, alpha, tasks in (
+    f"{title}, α = {alpha:g}": {label: (task, alpha) for label, task in places.items()}
+    for title, alpha, places in (
         ("CIFAR-100", 0.1, {"ResNet-18": "cifar100_resnet18", "ResNet-50": "cifar100_resnet50"}),
         ("CNN", 0.01, {"MNIST": "mnist", "FMNIST": "fashion_mnist"}),
         ("ResNet-18", 0.01, {"CIFAR-10": "cifar10_resnet18", "CIFAR-100": "cifar100_resnet18"}),
@@ -55,7 +58,7 @@ ALPHAS = dict(zip((0.01, 0.1, 1.0), style.tints(3), strict=True))
 def problem(run: History) -> str:
     """What was trained: the table's task, or the small problem in its place."""
     task = run.config.task
-    return SMALLER[task["name"]][-1] if _small(run) else TABLE_1[task["name"]].label
+    return SMALLER[task["name"]][-1] if _small(run) else LABELS[task["name"]]
 
 
 def _small(run: History) -> bool:
@@ -93,7 +96,7 @@ def curves(
             options: dict[str, Any] = {"title": title, "by": client_label, "window": 1, "ax": ax}
             if _whole(runs):
                 column = f"alpha {alpha:g}"
-                data = printed_curves(TABLE_1[task], runs, "avg", column=column, **options)
+                data = printed_curves(_of(task), runs, "avg", column=column, **options)
             else:
                 data = learning_curves(runs, **options)[1]
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
@@ -159,8 +162,8 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
         grid = axes.reshape(len(sources), -1)
         for column, (title, places) in zip(grid.T, shown.items(), strict=True):
             runs = [run for place in places.values() for run in _at(histories, *place)]
-            known = TABLE_1[runs[0].config.task["name"]]
-            told = {"printed": f"printed in Table 1, {known.rounds} rounds", "ours": note(runs)}
+            rounds = tasks.rounds(runs[0].config.task["name"], "paper")
+            told = {"printed": f"printed in Table 1, {rounds} rounds", "ours": note(runs)}
             frame = _profile(places, histories)
             frame = frame[frame["source"].isin(sources)]
             for ax, source in zip(column, sources, strict=True):
@@ -187,9 +190,9 @@ def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
     """
     single, alphas = {}, set()
     for places in panels.values():
-        tasks = {task for task, _ in places.values()}
-        if len(tasks) == 1:
-            single[f"{SMALLER[tasks.pop()][-1]}, over α"] = places
+        names = {task for task, _ in places.values()}
+        if len(names) == 1:
+            single[f"{SMALLER[names.pop()][-1]}, over α"] = places
         else:
             alphas |= {alpha for _, alpha in places.values()}
     problems = [task for task in SMALLER if of_task(histories, task)]
@@ -208,7 +211,7 @@ def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[Histor
     for place, (label, (task, alpha)) in enumerate(places.items()):
         where = (place, label, task, alpha)
         for key, cell in _cells(task, alpha).items():
-            rows.append((*where, key, "printed", cell.printed, NAN, 0, cell.unclear))
+            rows.append((*where, key, "printed", cell["printed"], NAN, 0, cell["unclear"]))
         for runs in settings(_at(histories, task, alpha)):
             rows.append((*where, client_label(runs[0]), "ours", *_final(runs), ""))
     columns = ["place", "x", "task", "alpha", "algorithm", "source", "value", "std"]
@@ -219,19 +222,18 @@ def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[Histor
 def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     """Delta-SGD's final accuracy over delta, a panel per task and a line per alpha."""
     by_task = group(histories, "task")
-    tables = [TABLE_1[task] for task in by_task]
     frames = []
     with _panels(len(by_task), 2.7) as (figure, panels):
-        for ax, table in zip(panels, tables, strict=True):
+        for ax, (task, own) in zip(panels, by_task.items(), strict=True):
             rows, stated = [], {}
-            for runs in settings(by_task[table.task]):
+            for runs in settings(own):
                 alpha, delta = option(runs[0], "alpha"), hyperparameter(runs[0], "delta")
-                cell = _cells(table.task, alpha).get("delta_sgd")
+                cell = _cells(task, alpha).get("delta_sgd")
                 # The numbers of deltas other than Table 1's are printed as a drawing only.
                 legible = cell is not None and delta == STATED["delta_sgd"]["delta"]
                 legible = legible and _whole(runs)
-                printed = (cell.printed, cell.unclear) if cell and legible else (NAN, "")
-                rows.append((table.task, alpha, delta, *_final(runs), *printed))
+                printed = (cell["printed"], cell["unclear"]) if cell and legible else (NAN, "")
+                rows.append((task, alpha, delta, *_final(runs), *printed))
             columns = ["task", "alpha", "delta", "mean", "std", "seeds", "printed", "unclear"]
             frame = pd.DataFrame(rows, columns=columns).sort_values(["alpha", "delta"])
             for alpha, part in frame.groupby("alpha"):
@@ -243,7 +245,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
                     ax.annotate(f"{mean:.1f}", (delta, mean), (0, 5), color=color, **above)
                 low, high = part["mean"] - part["std"], part["mean"] + part["std"]
                 ax.fill_between(part["delta"], low, high, color=color, alpha=0.2, linewidth=0)
-            deltas, runs = sorted(frame["delta"].unique()), by_task[table.task]
+            deltas, runs = sorted(frame["delta"].unique()), own
             ax.set(xlabel="δ, which bounds how fast the step size grows")
             style.titled(ax, problem(runs[0]), scale(runs), small=small(runs))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
@@ -311,10 +313,15 @@ def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:
     return [run for run in of_task(histories, task) if option(run, "alpha") == alpha]
 
 
-def _cells(task: str, alpha: float) -> dict[str, Cell]:
+def _of(task: str) -> pd.DataFrame:
+    """Table 1's cells of a task."""
+    return TABLE_1[TABLE_1["task"] == task]
+
+
+def _cells(task: str, alpha: float) -> dict[str, dict[Hashable, Any]]:
     """Table 1's cells of a task at an alpha, by client optimizer."""
-    cells = TABLE_1[task].cells
-    return {client_of(cell.row): cell for cell in cells if cell.options["alpha"] == alpha}
+    cells = _of(task).to_dict("records")
+    return {client_of(cell["row"]): cell for cell in cells if cell["options"]["alpha"] == alpha}
 
 
 def _final(runs: Sequence[History]) -> tuple[float, float, int]:

@@ -11,9 +11,10 @@ from fedlib.figures.curves import Drawing
 from fedlib.figures.partitions import label_panels
 from fedlib.reproduction.delta_sgd import client_optimizers as clients
 from fedlib.reproduction.delta_sgd.step_size_paths import delta_sgd_figure_7
-from fedlib.reproduction.delta_sgd.tables import ABLATION, IMAGES, RESNETS, TABLE_1, THREE
+from fedlib.reproduction.delta_sgd.tables import IMAGE_TASKS, RESNETS, THREE
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import printed_entry
+from fedlib.reproduction.tables import ABLATION, IMAGES
 
 _FINAL = "Final test accuracy in percent"
 # A printed table, the part of the plan that has its runs, what it shows, what a reader must know.
@@ -77,7 +78,7 @@ ENTRIES: tuple[Entry, ...] = (
         "delta_sgd/figure_3",
         "Final test accuracy when the model or the data set changes (Delta-SGD, Figure 3). "
         "Runs on the paper's tasks stand beside or below what Table 1 prints.",
-        dict.fromkeys(TABLE_1, IMAGES),
+        dict.fromkeys(IMAGE_TASKS.values(), IMAGES),
         partial(clients.profiles, clients.FIGURE_3),
         parts=("table",),
     ),

@@ -24,7 +24,8 @@ from fedlib.reproduction.evidence import (
     rounds_to,
 )
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, SETUPS, TAU
+from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TASKS, TAU
+from fedlib.reproduction.tables import FEDOPT
 from fedlib.results.reading import hyperparameters
 
 PLAIN = ("fedavg", "fedavgm")
@@ -221,24 +222,20 @@ def _table_1(*tasks: str) -> Mapping[str, pd.DataFrame]:
     """Table 1's rows of some tasks, with centralised training's best of Table 11."""
     frames = {}
     for task in tasks:
-        rows = printed("fedopt", "table1_validation", where={"task": task})
-        central = printed("fedopt", "table11_lr_decay", where={"setting": "centralized"})
-        central = central[central["task"] == task].nlargest(1, "value")
-        frames[task] = pd.concat([rows, central.assign(algorithm="centralized")])
+        rows, central = printed("fedopt", "Table 1", task), printed("fedopt", "Table 11")
+        central = central[(central["algorithm"] == "centralized") & (central["task"] == task)]
+        frames[TASKS[task]] = pd.concat([rows, central.nlargest(1, "value")])
     return frames
 
 
 def _table_11() -> Mapping[str, pd.DataFrame]:
-    rows = printed("fedopt", "table11_lr_decay")
-    parts = {"constant": "constant", "expdecay": "decay", "tuned_constant": "centralized"}
-    central = rows["setting"] == "centralized"
-    base = rows["algorithm"].where(central, "")
-    rows = rows.assign(part=rows["client_lr_schedule"].map(parts), base=base)
-    return {"EMNIST CR": rows.assign(algorithm=rows["algorithm"].mask(central, "centralized"))}
+    rows = printed("fedopt", "Table 11")
+    base = rows["row"].where(rows["algorithm"] == "centralized", "")
+    return {"Table 11": rows.assign(part=rows["column"].replace("ExpDecay", "decay"), base=base)}
 
 
 def _source(task: str, *more: str) -> dict[str, tuple[str, ...]]:
-    return {SETUPS[task][0]: (*CURVES, *more)}
+    return {FEDOPT[task]: (*CURVES, *more)}
 
 
 EVIDENCE = (
@@ -246,20 +243,20 @@ EVIDENCE = (
         "fedopt-sparse-lr",
         _source(TAGS),
         sparse_lr,
-        printed=partial(_table_1, "StackOverflow LR"),
+        printed=partial(_table_1, TAGS),
     ),
     Evidence(
         "fedopt-sparse-nwp",
         _source(WORDS),
         sparse_nwp,
-        printed=partial(_table_1, "StackOverflow NWP"),
+        printed=partial(_table_1, WORDS),
     ),
     Evidence(
         "fedopt-autoencoder",
         _source("emnist_ae"),
         autoencoder,
         partial(numbers, window=History.window),  # where a cut run ends its error still falls
-        printed=partial(_table_1, "EMNIST AE"),
+        printed=partial(_table_1, "emnist_ae"),
         exceptions={
             "quick": "FedAdam and FedYogi leave the plateau first and end below half of FedAvg's "
             "error; FedAvgM's ends 1.5 below FedAvg's, which is not half of it",
@@ -272,13 +269,13 @@ EVIDENCE = (
         "fedopt-cifar100",
         _source("cifar100"),
         ahead_on_images,
-        printed=partial(_table_1, "CIFAR-100"),
+        printed=partial(_table_1, "cifar100"),
     ),
     Evidence(
         "fedopt-cifar10",
         _source("cifar10"),
         cifar10,
-        printed=partial(_table_1, "CIFAR-10"),
+        printed=partial(_table_1, "cifar10"),
         exceptions={
             "quick": "after eighty rounds FedAdagrad is 2.2 points ahead of FedAvg",
             "laptop": "after a quarter of the rounds FedAvgM is 3.8 points ahead of FedAvg, but "
@@ -289,9 +286,9 @@ EVIDENCE = (
         "fedopt-dense-equal",
         _source("emnist_cr", "centralized") | _source("shakespeare", "centralized"),
         dense_equal,
-        printed=partial(_table_1, "EMNIST CR", "Shakespeare"),
+        printed=partial(_table_1, "emnist_cr", "shakespeare"),
     ),
-    Evidence("fedopt-scaffold", {setup[0]: CURVES for setup in SETUPS.values()}, scaffold),
+    Evidence("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), scaffold),
     Evidence(
         "fedopt-easy-to-tune",
         {"30_learning_rate_grids": ()},

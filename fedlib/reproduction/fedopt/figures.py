@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.evidence import best_of
 from fedlib.reproduction.fedopt import heat_maps, setups, tuning
-from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TABLES_1, TASKS
+from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
 from fedlib.results.reading import option
@@ -38,7 +37,9 @@ def convergence(histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no run of a task of Table 1.
     """
-    shown = [table for table in TABLES_1.values() if of_task(histories, table.task)]
+    there = {history.config.task["name"] for history in histories}
+    printed = tables.find("fedopt", "Table 1")
+    shown = [cells for task, cells in printed.groupby("task", sort=False) if task in there]
     if not shown:
         raise Error("none of these runs is of the figure's tasks")
     columns = style.columns(len(shown), COLUMNS)
@@ -46,12 +47,11 @@ def convergence(histories: Sequence[History]) -> Drawing:
     size = (5.5, 3.4) if len(shown) == 1 else (3.2 * columns, 2.5 * rows)
     frames = []
     with style.panels(rows, columns, size, len(shown)) as (figure, panels):
-        for ax, table in zip(panels, shown, strict=True):
-            metric = table.cells[0].metric
-            runs = of_task(histories, table.task)
-            if any(run.config.rounds != table.rounds for run in runs):
-                table = replace(table, cells=())
-            data = printed_curves(table, runs, metric, series=metric, ax=ax)
+        for ax, cells in zip(panels, shown, strict=True):
+            task, metric = cells.iloc[0][["task", "metric"]]
+            runs = of_task(histories, task)
+            whole = all(run.config.rounds == tasks.rounds(task, "paper") for run in runs)
+            data = printed_curves(cells, runs, metric, series=metric, beside=whole, ax=ax)
             if METRICS[metric].smaller:
                 ax.set_ylabel(f"{ax.get_ylabel()} (lower is better)")
             frames.append(data.assign(metric=metric))
@@ -66,8 +66,8 @@ def batch_sizes() -> Drawing:
     """
     printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
     rows = [
-        (table.label, int(printed[table.label]), tasks.batch_size(name, "paper"))
-        for name, table in TABLES_1.items()
+        (TASKS[name], int(printed[TASKS[name]]), tasks.batch_size(name, "paper"))
+        for name in tables.FEDOPT
     ]
     frame = pd.DataFrame(rows, columns=["task", "printed", "ours"])
     return None, frame.assign(difference=frame["ours"] - frame["printed"])
@@ -116,12 +116,11 @@ def _on_all_posts(histories: Sequence[History]) -> list[History]:
     return best_of([run for run in histories if option(run, "validation") == 0])
 
 
-_CURVES = tables.notebooks("fedopt", "Table 1")
 ENTRIES: tuple[Entry, ...] = (
     _curves(
         1,
         "Test accuracy, recall or error over rounds",
-        {task: notebook for task, notebook in _CURVES.items() if task != ALONE},
+        {task: notebook for task, notebook in tables.FEDOPT.items() if task != ALONE},
     ),
     printed_entry(
         *("fedopt", "Table 1"),
@@ -129,11 +128,11 @@ ENTRIES: tuple[Entry, ...] = (
         "the autoencoder's squared error times 1000 (FedOpt, Table 1).",
         **_TUNED,
     ),
-    _curves(4, "Test accuracy over rounds on EMNIST CR", {ALONE: _CURVES[ALONE]}),
+    _curves(4, "Test accuracy over rounds on EMNIST CR", {ALONE: tables.FEDOPT[ALONE]}),
     Entry(
         "fedopt/table_7",
         "Batch sizes of the clients (FedOpt, Table 7), and those of fedlib's tasks.",
-        {"": _CURVES["emnist_ae"]},
+        {"": tables.FEDOPT["emnist_ae"]},
         make=lambda _: batch_sizes(),
     ),
     Entry(

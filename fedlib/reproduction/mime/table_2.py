@@ -15,13 +15,12 @@ from fedlib.figures.curves import learning_curves, shared_legend
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing
-from fedlib.reproduction.mime.tables import SERVERS
+from fedlib.reproduction.mime.tables import BASES
 from fedlib.reproduction.printed import of_task
-from fedlib.reproduction.table import NAN
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import best, held_out_score
 
-BASES = tuple(SERVERS)
+NAN = float("nan")
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
 
 
@@ -102,11 +101,13 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
             model_sizes (what all clients of a round receive and send; NaN without FedAvgSGD, whose
             clients receive one) and log10_client_lr added.
     """
-    shown = [table for table in tables.find("mime", "Table 2") if of_task(histories, table.task)]
-    if not shown:
+    printed = tables.find("mime", "Table 2")
+    there = {history.config.task["name"] for history in histories}
+    shown = printed[printed["task"].isin(there)]
+    if shown.empty:
         raise Error("Mime's Table 2: none of these runs is of its tasks")
     frame = cells(histories, shown)
-    parameters = {table.task: _parameters(of_task(histories, table.task)) for table in shown}
+    parameters = {task: _parameters(of_task(histories, task)) for task in there}
     by_digest = {history.config.digest: history for history in histories}
     costs = []
     for task, runs in zip(frame["task"], frame["runs"], strict=True):

@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import math
 from collections import Counter
 
 import pytest
 
 import fedlib
-from fedlib import algorithms, papers, plans
+from fedlib import algorithms, papers, plans, tasks
 from fedlib.models import Softmax
 from fedlib.reproduction import tables
 from fedlib.reproduction.compare import cells
@@ -18,11 +17,6 @@ from fedlib.results import Store
 from fedlib.tasks import settings
 
 IMAGES, TEXT, ABLATION = "26_autotuned_images", "27_autotuned_text", "39_delta_sgd_ablation"
-# Printed cells, and those of them that are lost in the text.
-COUNTS = {
-    **{"Table 1": (120, 1), "Table 2a": (16, 0), "Table 2b": (16, 0), "Table 3": (16, 1)},
-    **{"Table 4": (32, 1), "Table 5": (8, 1), "Table 6": (40, 0)},
-}
 OPTIONS = {"clients": 100, "alpha": 0.1, "sizes": 500, "width": 1.0, "test_examples": 10_000}
 
 
@@ -66,28 +60,6 @@ def rows_of(history, table):
     return frame[frame["seeds"] > 0]
 
 
-@pytest.mark.parametrize("name", COUNTS)
-def test_every_printed_cell_is_there(name):
-    every = [cell for table in tables.find("delta_sgd", name) for cell in table.cells]
-    lost = [cell for cell in every if math.isnan(cell.printed)]
-    assert (len(every), len(lost)) == COUNTS[name] and all(cell.unclear for cell in lost)
-    assert len({(c.row, c.column, c.printed, tuple(c.overrides)) for c in every}) > 7
-
-
-def test_numbers_and_damage_are_the_transcriptions():
-    mnist, text = delta_sgd.TABLE_1["mnist"], delta_sgd.TABLE_2A["dbpedia"]
-    by = {(cell.row, cell.column): cell for cell in mnist.cells}
-    assert by["SGDM", "alpha 0.01"].printed == 77.9
-    assert by["SGDM", "alpha 0.01"].unclear.startswith("diff_from_identity")
-    assert by["SGD", "alpha 1"].unclear == ""
-    assert (mnist.rounds, mnist.clients_per_round, mnist.batch_size) == (500, 10, 64)
-    assert (text.rounds, text.clients_per_round, text.batch_size) == (100, 5, 16)
-    assert (mnist.options["clients"], text.options["clients"]) == (100, 50)
-    damaged = papers.table("delta_sgd", "table1").query("status != 'read'")
-    unclear = [c.unclear for table in delta_sgd.TABLE_1.values() for c in table.cells]
-    assert sum(map(bool, unclear)) == len(damaged)
-
-
 def test_a_run_belongs_to_its_optimizer_and_alpha_alone(run):
     hit = rows_of(run(label="sgdm_decay", alpha=0.01), "Table 1")
     assert hit[["row", "column"]].to_numpy().tolist() == [["SGDM_decay", "alpha 0.01"]]
@@ -127,11 +99,11 @@ def test_table_1_is_every_task_alpha_and_client_optimizer_once():
     assert len(requests) == len(printed) == 120
     asked = Counter((r.task, r.options["alpha"]) for r in requests)
     assert len(asked) == 15 and set(asked.values()) == {printed["optimizer"].nunique()}
-    assert {task for task, _ in asked} == set(delta_sgd.TABLE_1)
+    assert {task for task, _ in asked} == set(delta_sgd.IMAGE_TASKS.values())
     for request in requests:
         own = {"alpha": request.options["alpha"], "draws": "authors"}
         assert request.options == own, "the paper's own sizes"
-        assert request.rounds == delta_sgd.TABLE_1[request.task].rounds
+        assert request.rounds == tasks.rounds(request.task, "paper")
         assert request.rounds == 100 * request.eval_every, "a hundred points a curve"
         assert request.clients_per_round is None
         assert "client_lr" not in request.overrides, "nothing is tuned again"

@@ -10,19 +10,19 @@ import pytest
 from matplotlib.colors import LogNorm, to_hex
 
 import fedlib
-from fedlib import papers
+from fedlib import papers, tasks
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
-from fedlib.reproduction.fedopt import figures, heat_maps, outcomes, tables, tuning
-from fedlib.reproduction.fedopt.tables import TABLES_1
+from fedlib.reproduction.fedopt import figures, heat_maps, outcomes, tuning
+from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TASKS
+from fedlib.reproduction.tables import FEDOPT, find
 from fedlib.results import selection
-from fedlib.tasks import defaults
 
-METRICS = {task: table.cells[0].metric for task, table in TABLES_1.items()}
-METHODS = (*tables.OPTIMIZERS, "scaffold")
+METRICS = find("fedopt", "Table 1").drop_duplicates("task").set_index("task")["metric"].to_dict()
+METHODS = (*OPTIMIZERS, "scaffold")
 RATES = (0.01, 0.1, 1.0)
 
 
@@ -60,14 +60,14 @@ def every():
     """Six methods' runs of every task."""
     return [
         made(name, method, score=place / 10, client_lr=0.01)
-        for name in TABLES_1
+        for name in FEDOPT
         for place, method in enumerate(METHODS, 1)
     ]
 
 
 def as_long_as_the_papers(runs):
     """The same runs, with the paper's rounds in their configurations."""
-    rounds = {name: table.rounds for name, table in TABLES_1.items()}
+    rounds = {name: tasks.rounds(name, "paper") for name in FEDOPT}
     return [
         dataclasses.replace(
             run, config=dataclasses.replace(run.config, rounds=rounds[run.config.task["name"]])
@@ -92,7 +92,7 @@ def test_figure_1_has_all_tasks_but_emnist_cr(every):
         and units["CIFAR-100"] == "test accuracy (%)"
     )
     assert [ax.get_yscale() for ax in figure.axes] == ["linear"] * 2 + ["log"] + ["linear"] * 3
-    assert set(data["task"]) == set(TABLES_1) - {"emnist_cr"}
+    assert set(data["task"]) == set(FEDOPT) - {"emnist_cr"}
     assert np.isfinite(data["mean"]).all() and set(data["algorithm"]) == set(METHODS)
 
 
@@ -121,7 +121,7 @@ def test_panels_are_those_of_the_tasks_that_were_run(every):
     figure, data = draw.entry("fedopt/figure_4").draw(runs)
     assert [ax.get_title("left") for ax in figure.axes] == ["EMNIST CR"]
     assert set(data["task"]) == {"emnist_cr"} and set(data["metric"]) == {"accuracy"}
-    four = [run for run in every if run.config.task["name"] in list(TABLES_1)[:4]]
+    four = [run for run in every if run.config.task["name"] in list(FEDOPT)[:4]]
     assert len(figures.convergence(four)[0].axes) == 4
     with pytest.raises(fedlib.Error, match="none of these runs"):
         figures.convergence([])
@@ -133,11 +133,6 @@ def test_table_7_compares_the_paper_preset_with_the_print(monkeypatch):
     assert (data["difference"] == 0).all() and data["task"][4] == "Shakespeare"
     monkeypatch.setattr(figures.tasks, "batch_size", lambda name, preset: 32)
     assert list(figures.batch_sizes()[1]["difference"]) == [12, 12, 12, 12, 28, -68, 16]
-
-
-def test_the_papers_options_are_options_of_the_task():
-    for task, table in TABLES_1.items():
-        assert set(table.options) <= set(defaults(task)[0]), task
 
 
 def test_table_10_is_drawn_from_the_tasks_that_were_run():
@@ -237,7 +232,7 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
     """A valley: FedAvg is best where the product of the rates is 0.1, others at server rate 0.1."""
     runs = []
     for algorithm in algorithms:
-        tau = {"tau": 1e-3} if algorithm in tables.ADAPTIVE else {}
+        tau = {"tau": 1e-3} if algorithm in ADAPTIVE else {}
         for c in RATES:
             for s in RATES:
                 loss = 0.5 + 0.7 * abs(math.log10(s if tau else c * s) + 1)
@@ -340,14 +335,14 @@ def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error():
 
 
 def test_the_maps_of_all_tasks_are_in_the_catalogue():
-    for number, (task, label) in enumerate(tables.TASKS.items(), 5):
+    for number, (task, label) in enumerate(TASKS.items(), 5):
         entry = draw.entry(f"fedopt/figure_{number}")
         assert dict(entry.notebooks) == {task: "30_learning_rate_grids"}
         printed = papers.figures().query(f"paper == 'fedopt' and id == 'Figure {number}'")
         assert label in entry.caption and printed["datasets"].tolist() == [label]
         figure, data = entry.draw(planted(task, ("fedyogi",)))
         assert len(images(figure)) >= 2 and len(data) == 9
-    _, data = draw.entry("fedopt/figure_2").draw(planted("stackoverflow_nwp", tables.OPTIMIZERS))
+    _, data = draw.entry("fedopt/figure_2").draw(planted("stackoverflow_nwp", OPTIMIZERS))
     assert set(data["algorithm"]) == {"fedadam", "fedyogi", "fedavgm"}
 
 

@@ -5,15 +5,17 @@ from collections import Counter
 import pytest
 
 import fedlib
-from fedlib import algorithms, papers, plans
+from fedlib import algorithms, plans
 from fedlib.reproduction import matching, tables
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.mime.tables import TABLES, cohort, method
+from fedlib.reproduction.mime.tables import BASES, cohort, method
 from fedlib.results import Store
 from fedlib.results.selection import on_half
+from fedlib.tasks import settings
 
 # The rates that are tried where the paper's grids would be: half-decades.
 RATES = [10 ** (half / 2) for half in range(-6, 2)]
+TABLE_2 = tables.find("mime", "Table 2", "emnist_logistic")
 VECTORS = {"SGD": 0, "Momentum": 1, "Adam": 2, "Adagrad": 1}
 TABLE = [
     ("24_mime_emnist", "logistic", "emnist_logistic"),
@@ -42,34 +44,20 @@ def logistic(tmp_path_factory):
     return dict(zip(asked, store.runs(task, requests, rounds=2, clients_per_round=4), strict=True))
 
 
-def test_every_printed_number_is_a_cell_of_its_column():
-    printed = papers.table("mime", "table2_accuracy")
-    shown = tables.find("mime", "Table 2")
-    assert [table.label for table in shown] == list(printed["dataset"].unique())
-    found = [(table.label, cell.row, cell.printed) for table in shown for cell in table.cells]
-    expected = printed[["dataset", "printed_name", "accuracy"]].itertuples(index=False, name=None)
-    assert sorted(found) == sorted(expected) and len(found) == 48
-    for table in shown:
-        budget = 100 if table.task == "stackoverflow_nwp" else 40
-        assert (table.rounds, table.local_epochs) == (1000, 1)
-        assert table.clients_per_round == budget / 2
-        clients = {cell.row: cell.clients_per_round for cell in table.cells}
-        assert clients["FedAvgAdam"] == budget / 2 and clients["MimeAdam"] == budget // 5
-        assert all(set(cell.tuned) == {"client_lr"} for cell in table.cells)
-    scale = {table.task: (table.batch_size, table.options) for table in shown}
-    assert scale["emnist_logistic"] == (20, {"data": "emnist", "clients": 3400})
-    users = {
-        "data": "stackoverflow",
-        "clients": 342_477,
-        "words": 10_000,
-        "width": 1.0,
-        "cap": 1000,
-    }
-    assert scale["stackoverflow_nwp"] == (16, users) and scale["shakespeare"][0] == 4
+@pytest.mark.parametrize(("task", "batch"), [("stackoverflow_nwp", 16), ("shakespeare", 4)])
+def test_cohorts_follow_from_what_a_round_may_send(task, batch):
+    cells = tables.find("mime", "Table 2", task).set_index("row")
+    known = {row: matching.printed_settings(cell) for row, cell in cells.iterrows()}
+    budget = 100 if task == "stackoverflow_nwp" else 40
+    cohorts = {row: own["clients_per_round"] for row, own in known.items()}
+    assert cohorts["FedAvgSGD"] == cohorts["FedAvgAdam"] == budget / 2
+    assert cohorts["MimeAdam"] == budget // 5
+    for own in known.values():
+        assert (own["rounds"], own["local_epochs"], own["batch_size"]) == (1000, 1, batch)
 
 
 def test_a_row_takes_its_own_runs_and_of_them_the_best_rate(logistic):
-    frame = cells(logistic.values(), TABLES[:1]).set_index("row")
+    frame = cells(logistic.values(), TABLE_2).set_index("row")
     labels = {
         "FedAvgMom": ("FedAvg", "Momentum"),
         "MimeLiteSGD": ("MimeLite", "SGD"),
@@ -83,7 +71,7 @@ def test_a_row_takes_its_own_runs_and_of_them_the_best_rate(logistic):
         assert frame.loc[label, "ours"] == pytest.approx(100 * on_half(best)[0])
         assert "clients per round 4 instead of" in frame.loc[label, "note"]
     other = matching.Index([logistic["Mime", "not in halves", 0.03]])
-    assert not any(matching.best_runs(TABLES[0], cell, other) for cell in TABLES[0].cells)
+    assert not any(matching.best_runs(cell, other) for cell in TABLE_2.to_dict("records"))
 
 
 @pytest.mark.parametrize("budget", [40, 100])
@@ -121,6 +109,11 @@ def test_servers_are_the_bases_at_rate_1():
     assert overrides["server_lr"] == pytest.approx(1 - overrides["momentum"])
     for base in ("SGD", "Adam", "Adagrad"):
         assert method("FedAvg", base)[1]["server_lr"] == 1
+    own = settings.mime("EMNIST logistic")
+    for base in BASES:  # the tasks' own servers, but for Adagrad's start
+        name, overrides = method("FedAvg", base)
+        start = {"v0": overrides["v0"]} if base == "Adagrad" else {}
+        assert overrides == {k: v for k, v in own[name].items() if k != "client_lr"} | start
     for name in ("MimeLite", "Mime"):
         assert method(name, "Adagrad")[1]["v0"] == method("FedAvg", "Adagrad")[1]["v0"]
 
