@@ -131,11 +131,12 @@ def reason(problem: OSError) -> str:
     return " ".join(str(problem.strerror or problem).split())
 
 
-def require_writable(folder: Path) -> None:
+def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
     """Refuse to begin what could not be stored: try to write in a folder, and leave nothing.
 
     Args:
         folder: need not exist yet; then where it would be made is tried.
+        instead: what names another folder, for the error.
 
     Raises:
         Error: nothing can be written there.
@@ -150,7 +151,10 @@ def require_writable(folder: Path) -> None:
             file.write(b"0")
             file.flush()
     except OSError as problem:
-        raise Error(f"cannot write in {folder}: {reason(problem)}; nothing has been done") from None
+        raise Error(
+            f"cannot write in {folder}: {reason(problem)}; nothing has been done. Name another "
+            f"folder by {instead}"
+        ) from None
 
 
 def _is_there(path: Path) -> bool:

@@ -97,8 +97,8 @@ def start(
         numbers = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
     as_declared = all(usual[key] == value for key, value in numbers.items())
     store = Store()
-    for folder in (store.root, paths.notebook_figures(preset)):
-        files.require_writable(folder)
+    files.require_writable(store.root)
+    files.require_writable(paths.notebook_figures(preset), "FEDLIB_FIGURES")
     _show_figures()
     style.apply()
     pd.set_option("display.max_colwidth", None)  # a claim's statement is read whole

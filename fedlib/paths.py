@@ -28,7 +28,7 @@ def data_root(path: str | os.PathLike[str] | None = None) -> Path:
     Raises:
         Error: there is something else of that name, or nothing can have it.
     """
-    return _folder(path or os.environ.get("FEDLIB_DATA") or project_root() / "data")
+    return folder(path or os.environ.get("FEDLIB_DATA") or project_root() / "data")
 
 
 def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
@@ -37,7 +37,7 @@ def figures_root(path: str | os.PathLike[str] | None = None) -> Path:
     Raises:
         Error: as :func:`data_root`.
     """
-    return _folder(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
+    return folder(path or os.environ.get("FEDLIB_FIGURES") or project_root() / "figures")
 
 
 def notebook_figures(preset: str) -> Path:
@@ -54,18 +54,22 @@ def notebook_figures(preset: str) -> Path:
     return figures_root(root / preset) if published else root
 
 
-def _folder(path: str | os.PathLike[str]) -> Path:
-    """A folder that is there, or may be made."""
-    folder = Path(path)
+def folder(path: str | os.PathLike[str]) -> Path:
+    """A folder that is there, or may be made.
+
+    Raises:
+        Error: as :func:`data_root`.
+    """
+    place = Path(path)
     try:
-        if not stat.S_ISDIR(folder.stat().st_mode):
-            raise Error(f"cannot write in {folder}, nor read: it is not a folder; give another")
+        if not stat.S_ISDIR(place.stat().st_mode):
+            raise Error(f"cannot write in {place}, nor read: it is not a folder; give another")
     except FileNotFoundError:
-        if folder.is_symlink():
-            raise Error(f"cannot write in {folder}: it links to nothing; give another") from None
+        if place.is_symlink():
+            raise Error(f"cannot write in {place}: it links to nothing; give another") from None
     except (OSError, ValueError) as problem:
         if isinstance(problem, Error):
             raise
         why = problem.strerror if isinstance(problem, OSError) else problem
-        raise Error(f"cannot write in {folder}: {why}; give another folder") from None
-    return folder
+        raise Error(f"cannot write in {place}: {why}; give another folder") from None
+    return place

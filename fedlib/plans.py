@@ -289,7 +289,10 @@ def notebooks() -> dict[str, Path]:
     """
     folder = project_root() / "notebooks"
     if not folder.is_dir():
-        raise Error(f"no notebooks in {folder}; run this in a checkout of fedlib")
+        raise Error(
+            f"no notebooks in {folder}; they, and the published runs, come with a checkout of "
+            "fedlib: run this in one"
+        )
     return {path.stem: path for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))}
 
 

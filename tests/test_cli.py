@@ -212,6 +212,9 @@ def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
     assert status == 0 and json.loads(out)["stored runs"] == 0
     status, out, _ = command("list", "algorithms", "--json")
     assert set(json.loads(out)) >= {"fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"}
+    status, _, err = command("compare", "fedopt")
+    assert status == 2 and "no runs are stored" in err and err.count("\n") == 1
+    assert command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")[0] == 0
     status, out, _ = command("compare", "fedopt", "--json")
     rows = json.loads(out)
     assert status == 0 and {row["algorithm"] for row in rows} >= {"fedavg", "fedyogi"}
@@ -222,6 +225,7 @@ def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
 
 @pytest.mark.parametrize("words", ["compare", "list", "data list", "claims --stored", "doctor"])
 def test_what_a_person_reads_fits_100_columns(command: Command, words: str) -> None:
+    command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")
     status, out, _ = command(*words.split())
     assert status == 0 and max(map(len, out.splitlines())) <= 100
 
@@ -306,10 +310,33 @@ def test_output_that_nobody_reads_or_can_be_written_is_no_traceback() -> None:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert process.stderr.read() == "" and process.wait() in (0, 1)
-    if os.path.exists("/dev/full"):
-        with open("/dev/full", "w") as full:
-            done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+
+
+ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+@pytest.mark.parametrize(
+    ("shell", "status", "lines"),
+    [
+        ("list > /dev/full", 1, 1),
+        ("list >&- 2>&-", 0, 0),
+        ("list x >&-", 2, 1),
+        ("list x 2>&-", 2, 0),
+        ("list x > /dev/full 2> /dev/full", 2, 0),
+        ("list größe", 2, 1),
+        ("list --data-root 漢", 0, 0),
+        ("list; mkdir gone; cd gone; rmdir ../gone; python -m fedlib doctor", 2, 1),
+    ],
+)
+def test_streams_and_letters_of_a_shell(
+    tmp_path: Path, shell: str, status: int, lines: int
+) -> None:
+    """Closed, full, or without the letters: the same exit status, and at most one line."""
+    line = f'python() {{ {sys.executable} "$@"; }}; python -m fedlib {shell}'
+    environment = {**os.environ, **ASCII, "PYTHONPATH": str(Path(fedlib.__file__).parents[1])}
+    done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, capture_output=True)
+    assert (done.returncode, done.stderr.count(b"\n")) == (status, lines), done.stderr
 
 
 @pytest.mark.slow

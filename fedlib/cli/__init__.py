@@ -6,6 +6,7 @@ each told in one line. 130 and 143: interrupted and terminated.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ class Terminated(BaseException):
 
 def main() -> NoReturn:
     """Entry point of the ``fedlib`` command."""
+    _open_streams()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     # What is half-imported cannot be interrupted in order: an exception in the midst of PyTorch's
     # import would be told at length, or abort it. Interrupts that are ignored stay ignored.
@@ -44,6 +46,21 @@ def main() -> NoReturn:
     sys.exit(status)
 
 
+def _open_streams() -> None:
+    """Closed streams lead nowhere, and letters that a terminal's encoding lacks are escaped.
+
+    Else the next file that is opened would be taken for a closed stream, and written into.
+    """
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def signals() -> list[signal.Signals]:
     """Those that are handled: not interrupts where another program has its way with them."""
     usual = (signal.default_int_handler, _end)
@@ -62,6 +79,10 @@ def _status() -> int:
     """Run the command; its exit status, after the line that tells what went wrong."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.ERROR)
     logging.getLogger("fedlib.unstored").setLevel(logging.WARNING)
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # without it PyTorch cannot even be imported
+        return _fail("the current folder has been deleted; change to another one", 2)
     from fedlib.cli.commands import Interrupted, UsageError, app
 
     try:
@@ -111,5 +132,6 @@ def _unflushed() -> None:
 
 def _fail(message: str, status: int) -> int:
     line = " ".join(message.split()).encode(errors="backslashreplace").decode()
-    print(f"fedlib: {line}", file=sys.stderr)
+    with suppress(OSError):  # of a full disk behind a redirection nobody can be told
+        print(f"fedlib: {line}", file=sys.stderr, flush=True)
     return status

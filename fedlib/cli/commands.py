@@ -192,7 +192,7 @@ def open_store(data_root: Path | None) -> Store:
     """The store of runs under a data folder."""
     from fedlib.results import Store
 
-    return Store(paths.data_root(data_root) / "runs")
+    return Store(paths.folder(paths.data_root(data_root) / "runs"))
 
 
 class Damage(logging.Handler):
@@ -745,13 +745,20 @@ def compare(
     """Every printed number beside ours, from stored runs."""
     from fedlib.figures import tables
     from fedlib.reproduction import compare as comparison
+    from fedlib.results.files import run_files
 
     with Damage() as damage:
-        frame = comparison.compare(open_store(data_root))
+        store = open_store(data_root)
+        frame = comparison.compare(store)
     if paper is not None:
         if paper not in set(frame["paper"]):
             raise unknown("paper", paper, frame["paper"].unique())
         frame = frame[frame["paper"] == paper]
+    if not any(any(run_files(folder)) for folder in (store.root, *store.published)):
+        raise Error(
+            f"no runs are stored in {store.root}, and the published ones are not here: they come "
+            "with a checkout of fedlib; run this in one"
+        )
     if as_csv:
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     else:

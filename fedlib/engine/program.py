@@ -155,7 +155,7 @@ class Program:
         self, progress: bool, checkpoint: Checkpoint, keep: Keep | None, asked: list[int]
     ) -> list[History]:
         """:meth:`run` with a checkpoint, which is gone when the histories are kept."""
-        files.require_writable(checkpoint.path.parent)
+        files.require_writable(checkpoint.path.parent, "FEDLIB_DATA or checkpoint=")
         saved = checkpoint.load(self.device)
         now = self._start() if saved is None else self.restore(saved)
 

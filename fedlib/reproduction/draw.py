@@ -176,7 +176,7 @@ def redraw(
     if preset is not None:
         require_preset(preset)
     wanted = drawable if ids is None else [entry(id) for id in ids]
-    files.require_writable(paths.figures_root(root))
+    files.require_writable(paths.figures_root(root), "FEDLIB_FIGURES")
     tasks = [task for chosen in wanted if chosen.draw for task in chosen.notebooks]
     stored = _stored(store, list(dict.fromkeys(tasks)))
     made: list[Path] = []

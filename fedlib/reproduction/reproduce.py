@@ -145,8 +145,9 @@ def reproduce(
         values = {"preset": preset, **mine}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
-    for folder in (output, data_root() / "runs", notebook_figures(preset)):
-        files.require_writable(folder)
+    files.require_writable(output, "--output")
+    files.require_writable(data_root() / "runs")
+    files.require_writable(notebook_figures(preset), "FEDLIB_FIGURES")
     late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
     early = [task for task in work if task not in late]
     forked = kernels.CAN_FORK and jobs > 1

@@ -131,7 +131,7 @@ def publish(
     Raises:
         Error: runs are missing, or there are none, or the folder is not writable.
     """
-    files.require_writable(results)
+    files.require_writable(results, "--to")
     missing = sum(group.missing for group in groups)
     if missing and not partial:
         raise Error(
