@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedlib import papers
+from fedlib import papers, plans
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.paths import project_root
@@ -22,13 +22,13 @@ from fedlib.reproduction.delta_sgd.tables import CLIENTS, client_of
 from fedlib.reproduction.evidence import MEAN, winners
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS
+from fedlib.reproduction.matching import Index
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.ablation import LOOKS as LINE_LOOKS
 from fedlib.reproduction.mime.ablation import line_of
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
 from fedlib.reproduction.mime.table_2 import BASES, LOOKS
 from fedlib.results import reading
-from fedlib.results.files import open_runs
 from fedlib.results.selection import late
 from fedlib.results.store import Store
 
@@ -95,7 +95,7 @@ def ablation_table() -> str:
         label = RIVALS.get(name, look.label)
         rows.append((needed[name], (label, rate, there, f"{100 * run.final():.1f}")))
     head = ("line", "client learning rate", "rounds to the target", "accuracy at the end")
-    return markdown(head, [row for _, row in sorted(rows, key=lambda row: row[0])])
+    return markdown(head, [row for _, row in sorted(rows)])
 
 
 def levels_table() -> str:
@@ -220,11 +220,15 @@ def _fashion_cell(runs: Sequence[History], printed: float) -> str:
 
 
 @cache
+def known() -> Index:
+    """The published runs, by what they are."""
+    return Index(published().stored(published=True))
+
+
+@cache
 def laptop_runs(notebook: str) -> Sequence[History]:
-    """The published runs of a notebook's preset laptop, without parameters; none: no such file."""
-    archive = project_root() / "data" / "results" / f"{notebook}_laptop.parquet"
-    runs = open_runs(archive).values() if archive.is_file() else ()
-    return [run.history(params=False) for run in runs]
+    """The published runs of a notebook's plan at the preset laptop, without parameters."""
+    return known().plan(plans.requests(notebook, "laptop"), "laptop")
 
 
 def _rows_of(base: str) -> list[str]:

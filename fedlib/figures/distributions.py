@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 
 from fedlib.arguments import checked
@@ -38,6 +37,8 @@ def client_distribution(
     Raises:
         Error: no runs, or one without values per client.
     """
+    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
+
     frames = []
     with style.axes(ax) as ax:
         for key, values in _client_values(histories, metric, split, by).items():

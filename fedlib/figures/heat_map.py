@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
-from seaborn.utils import relative_luminance
 
 from fedlib.arguments import checked
 from fedlib.errors import Error, unknown
@@ -107,6 +105,9 @@ def draw_cells(
             errors span orders of magnitude.
         limits: of the colours; None: the smallest, the largest value.
     """
+    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
+    from seaborn.utils import relative_luminance
+
     values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)) & ~gone)
     seen = (0.0, 1.0) if values.isna().all(axis=None) else (np.nanmin(values), np.nanmax(values))
     # A limit that is given may lie on the other side of all values.

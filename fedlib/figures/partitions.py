@@ -8,7 +8,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
@@ -147,6 +146,8 @@ def unique_labels(
     Raises:
         Error: no partitions, no clients, or an index outside the labels.
     """
+    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
+
     if not len(partitions):
         raise Error("no partitions to draw")
     unique = [(partition.label_counts(labels, parts) > 0).sum(axis=1) for parts in partitions]

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from copy import deepcopy
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -116,7 +117,8 @@ def settings(paper: str) -> dict[str, Any]:
         >>> papers.settings("fedopt")["rounds"]["CIFAR-10"]
         4000
     """
-    return tomllib.loads(_folder(paper).joinpath("settings.toml").read_text(encoding="utf-8"))
+    _folder(paper)
+    return deepcopy(_toml(f"{paper}/settings.toml"))
 
 
 def claims() -> list[dict[str, Any]]:
@@ -124,16 +126,15 @@ def claims() -> list[dict[str, Any]]:
 
     Keys: id, paper, where (printed), quote (the paper's sentence), says (the claim in words), shows
     (the measurable statement, never stricter than the quote), in_print (what it says of the printed
-    numbers), in some except (what the paper takes out), quick and laptop (whether a small problem,
-    and whether real data can show it).
+    numbers), quick and laptop (whether a small problem, and whether real data can show it); in some
+    except (what the paper takes out) and exceptions (preset -> why it does not hold on our runs).
 
     Example:
         >>> from fedlib import papers
         >>> len(papers.claims()), papers.claims()[0]["id"]
         (26, 'fedopt-sparse-lr')
     """
-    text = files(__name__).joinpath("claims.toml").read_text(encoding="utf-8")
-    listed: list[dict[str, Any]] = tomllib.loads(text)["claim"]
+    listed: list[dict[str, Any]] = deepcopy(_toml("claims.toml")["claim"])
     return listed
 
 
@@ -175,7 +176,7 @@ def cells() -> pd.DataFrame:
 
 @cache
 def _cells() -> pd.DataFrame:
-    known = tomllib.loads(files(__name__).joinpath("cells.toml").read_text(encoding="utf-8"))
+    known = _toml("cells.toml")
     rows = []
     for stated in known["table"]:
         paper = stated["paper"]
@@ -322,6 +323,11 @@ def _is_csv(entry: Traversable) -> bool:
 
 def _stem(entry: Traversable) -> str:
     return entry.name.removesuffix(".csv")
+
+
+@cache
+def _toml(name: str) -> dict[str, Any]:
+    return tomllib.loads(files(__name__).joinpath(name).read_text(encoding="utf-8"))
 
 
 @cache

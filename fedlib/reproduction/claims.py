@@ -153,7 +153,8 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         statements += [replace(each, text=prefix + each.text) for each in measured]
         used += histories
     verdict = decided(evidence.id, preset, statements)
-    verdict = replace(verdict, missing=tuple(missing), reason=evidence.exception(preset))
+    reason = stated(evidence.id).get("exceptions", {}).get(preset, "")
+    verdict = replace(verdict, missing=tuple(missing), reason=reason)
     if not statements:
         return verdict
     return replace(
@@ -169,9 +170,12 @@ def printed(id: str) -> Verdict:
     numbers that were lost, are left out.
     """
     evidence = EVIDENCE[id]
-    frames = evidence.printed() if evidence.printed else {}
+    frames: list[tuple[Any, pd.DataFrame]] = []
+    if evidence.printed:
+        whole = evidence.printed()
+        frames = [*whole.groupby(evidence.each, sort=False)] if evidence.each else [("", whole)]
     statements: list[Statement] = []
-    for name, frame in frames.items():
+    for name, frame in frames:
         prefix = f"{name}: " if len(frames) > 1 else ""
         try:
             for each in evidence.measure(frame):
@@ -181,10 +185,15 @@ def printed(id: str) -> Verdict:
     return decided(id, PRINTED, statements, NOT_PRINTED)
 
 
+def stated(id: str) -> dict[str, Any]:
+    """A claim of :func:`fedlib.papers.claims`."""
+    return next(claim for claim in papers.claims() if claim["id"] == id)
+
+
 def decided(id: str, preset: str, statements: Sequence[Statement], none: str = NOT_RUN) -> Verdict:
     """A claim's words and what its statements decide; ``none`` if there are none."""
-    stated = next(claim for claim in papers.claims() if claim["id"] == id)
-    words = {key: stated[key] for key in ("id", "paper", "where", "quote", "says", "shows")}
+    claim = stated(id)
+    words = {key: claim[key] for key in ("id", "paper", "where", "quote", "says", "shows")}
     known = Verdict(**words, verdict=none, preset=preset, statements=tuple(statements))
     verdicts = {known.verdict_of(statement) for statement in statements}
     decided = next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in verdicts), none)
@@ -202,12 +211,12 @@ def chosen(ids: Sequence[str] = (), preset: str = "paper") -> list[dict[str, Any
     Raises:
         Error: an unknown claim.
     """
-    stated = papers.claims()
-    known = [claim["id"] for claim in stated]
+    every = papers.claims()
+    known = [claim["id"] for claim in every]
     for id in ids:
         if id not in known:
             raise unknown("claim", id, known)
-    return [claim for claim in stated if (claim["id"] in ids if ids else claim.get(preset, True))]
+    return [claim for claim in every if (claim["id"] in ids if ids else claim.get(preset, True))]
 
 
 def judge(
@@ -266,8 +275,7 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
         preset the verdict with the seeds and the smallest margin, for instance ``"holds, 3 seeds
         (+0.038 ± 0.020)"``.
     """
-    stated = pd.DataFrame(papers.claims())
-    frame = stated[["id", "paper", "where", "says"]]
+    frame = pd.DataFrame(papers.claims())[["id", "paper", "where", "says"]]
     frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)
     frame["print"] = [printed(id).verdict for id in frame["id"]]
     for preset in presets or PRESETS:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
@@ -28,14 +27,12 @@ import pandas as pd
 from fedlib.engine.history import History
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.tables import find
-from fedlib.results import reading, selection
-from fedlib.results.selection import late, training_score
+from fedlib.results import reading
+from fedlib.results.selection import Key, late, merit, settings, training_score, winners
 
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
 # In place of a round: the mean over the last ones.
 MEAN = -1
-# What tells settings apart: a key of :func:`fedlib.results.reading.value`, or a function of a run.
-Key = str | Callable[[History], Any]
 
 
 class Missing(Exception):
@@ -142,41 +139,6 @@ def below(text: str, smaller: pd.Series, larger: pd.Series | float = 0.0) -> Sta
 # --------------------------------------------------------------------------------------- frames
 
 
-def winners(
-    histories: Iterable[History],
-    *keys: Key,
-    score: Callable[[History], float] = training_score,
-) -> dict[Any, list[History]]:
-    """Of each algorithm the setting with the smallest training loss, its runs by seed.
-
-    The papers' rule, see :func:`fedlib.results.selection.best_setting`. A setting that diverged for
-    some seed loses; if all of an algorithm's did, the one that got furthest is shown.
-
-    Args:
-        keys: what to choose within; default the algorithm.
-        score: what else is to be smallest.
-    """
-    keys = keys or ("algorithm",)
-    groups: dict[Any, dict[str, History]] = {}
-    for run in histories:
-        values = tuple(key(run) if callable(key) else reading.value(run, key) for key in keys)
-        setting = values if len(keys) > 1 else values[0]
-        groups.setdefault(setting, {}).setdefault(run.config.digest, run)
-    chosen = {}
-    for setting, runs in groups.items():
-        best = min(selection.settings(runs.values()), key=partial(_merit, score=score))
-        chosen[setting] = sorted(best, key=lambda run: run.config.seeds["init"])
-    return chosen
-
-
-def _merit(
-    group: Sequence[History], score: Callable[[History], float] = training_score
-) -> tuple[float, float]:
-    """Smaller is better: the score, then how long the runs went on."""
-    survived = min(math.inf if run.diverged is None else run.diverged for run in group)
-    return sum(map(score, group)) / len(group), -survived
-
-
 def best_of(histories: Sequence[History]) -> list[History]:
     """:func:`winners` of each task as one list: what a figure of tuned methods shows."""
     return [run for runs in winners(histories, "task", "algorithm").values() for run in runs]
@@ -259,14 +221,14 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
         of what was tried for one of the rates.
     """
     keys = list(rates or ("client_lr", "server_lr"))
-    rows, groups = [], selection.settings(histories)
+    rows, groups = [], settings(histories)
     for group in groups:
         known = reading.hyperparameters(group[0])
-        score = fmean(map(selection.training_score, group))
+        score = merit(group)[0]
         rows.append((group[0].config.algorithm, *(known[key] for key in keys), score))
     frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score"])
     by = frame.groupby("algorithm")
-    best = [min(places, key=lambda place: _merit(groups[place])) for places in by.groups.values()]
+    best = [min(places, key=lambda place: merit(groups[place])) for places in by.groups.values()]
     frame["chosen"] = frame.index.isin(best)
     low, high = by[keys].transform("min"), by[keys].transform("max")
     ends = ((frame[keys] == low) | (frame[keys] == high)) & (low < high)
@@ -383,10 +345,8 @@ class Evidence:
         sources: notebook -> the parts of its plan (none: all) whose runs are measured.
         measure: from a frame to statements.
         frame: from a notebook's runs to the frame.
-        printed: the frames of the printed numbers, by what is said before their statements; None:
-            there are only curves.
-        exceptions: why the claim does not hold, as far as we know; by preset, or by preset and
-            notebook (``"quick/14_shakespeare"``) where others of its sources show it.
+        printed: the frame of the printed numbers; None: there are only curves.
+        each: a column of that frame whose values are judged one by one; "": all as one.
         together: whether the notebooks' runs are measured as one; else each by itself.
     """
 
@@ -394,14 +354,6 @@ class Evidence:
     sources: Mapping[str, Sequence[str]]
     measure: Callable[[pd.DataFrame], Iterable[Statement]]
     frame: Callable[[Sequence[History]], pd.DataFrame] = numbers
-    printed: Callable[[], Mapping[str, pd.DataFrame]] | None = None
-    exceptions: Mapping[str, str] = field(default_factory=dict)
+    printed: Callable[[], pd.DataFrame] | None = None
+    each: str = ""
     together: bool = False
-
-    def exception(self, preset: str, notebook: str = "") -> str:
-        """Why the claim does not hold at a preset, in a notebook or (none given) in any."""
-        keys = [
-            preset,
-            *(f"{preset}/{name}" for name in ([notebook] if notebook else self.sources)),
-        ]
-        return "; ".join(self.exceptions[key] for key in keys if key in self.exceptions)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from fedlib import algorithms, tasks
@@ -23,7 +22,7 @@ from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters
-from fedlib.results.selection import held_out_score, settings, training_score
+from fedlib.results.selection import held_out_score, merit, settings, training_score
 
 log = logging.getLogger("fedlib")
 
@@ -317,7 +316,8 @@ def best_runs(cell: Cell, runs: Index) -> list[Run]:
     """The best runs for a cell: one configuration, all its seeds; maybe none."""
     top = _top(cell, runs)
     if cell["tuned"] and len(top) > 1:
-        return _of_one_split(min(top, key=partial(mean_score, score=SCORES[cell["chosen_by"]])))
+        score = SCORES[cell["chosen_by"]]
+        return _of_one_split(min(top, key=lambda group: merit(list(read(group)), score)))
     newest = [(len(group), max(run.meta.get("created", "") for run in group)) for group in top]
     return _of_one_split(top[newest.index(max(newest))]) if top else []
 
@@ -350,12 +350,6 @@ def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
         config.rounds,
         -config.eval_every,
     )
-
-
-def mean_score(runs: Iterable[Run], score: Callable[[History], float] = training_score) -> float:
-    """The mean score that a setting is chosen by, over its seeds; infinite without any."""
-    scores = [score(history) for history in read(runs)]
-    return sum(scores) / len(scores) if scores else math.inf
 
 
 def read(runs: Iterable[Run]) -> Iterator[History]:

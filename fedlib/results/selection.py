@@ -13,11 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from fedlib.engine.config import RunConfig
 from fedlib.engine.history import WINDOW_ROUNDS, History
@@ -26,22 +25,10 @@ from fedlib.results.files import Stored
 from fedlib.results.reading import value
 
 Run = TypeVar("Run", bound=History | Stored)
+# What tells settings apart: a key of :func:`fedlib.results.reading.value`, or a function of a run.
+Key = str | Callable[[History], Any]
 # What a run is judged by is a mean of at least so many evaluations.
 EVALUATIONS = 6
-
-
-def window(rounds: int, paper_rounds: int | None = None) -> int:
-    """Over how many last rounds to average: the paper's 100, scaled with the rounds.
-
-    Args:
-        rounds: of the run.
-        paper_rounds: of the paper's run; default the rule of :meth:`History.window`.
-
-    >>> window(4000), window(150), window(150, paper_rounds=4000)
-    (100, 10, 4)
-    """
-    paper = 1500 if paper_rounds is None else paper_rounds
-    return min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_ROUNDS / paper)))
 
 
 def late(history: History) -> int:
@@ -55,22 +42,21 @@ def late(history: History) -> int:
     return max(history.window(), min(history.config.rounds // 3, least))
 
 
-def training_score(history: History, paper_rounds: int | None = None) -> float:
-    """Mean training loss over the window; infinite if the run diverged. Smaller is better."""
-    score = history.final("loss", "train", window(history.config.rounds, paper_rounds))
+def training_score(history: History) -> float:
+    """Mean training loss over :meth:`History.window`; infinite if the run diverged. Smaller is
+    better.
+    """
+    score = history.final("loss", "train")
     return score if math.isfinite(score) else math.inf
 
 
-def on_half(
-    history: History, metric: str = "accuracy", choosing: bool = False
-) -> tuple[float, float]:
-    """A test metric of the last model on one half of the test clients.
+def on_half(history: History, choosing: bool = False) -> tuple[float, float]:
+    """The accuracy of the last model on one half of the test clients.
 
     The clients are put into halves by the hashes of their names, so all runs of a task have the
     same ones.
 
     Args:
-        metric: a test metric, or the loss.
         choosing: the half that settings are chosen on; default the other one, which is reported.
 
     Returns:
@@ -83,7 +69,7 @@ def on_half(
     frame = history.clients
     if history.diverged is not None or frame.empty:
         return math.nan, math.nan
-    frame = frame[(frame["metric"] == metric) & (frame["split"] == "test")]
+    frame = frame[(frame["metric"] == "accuracy") & (frame["split"] == "test")]
     if len(frame) < 2:
         task = history.config.task["name"]
         raise Error(f"task {task}: its test data have one client; two halves need at least two")
@@ -95,50 +81,54 @@ def on_half(
     return float(np.average(half["value"], weights=half["examples"])), float(half["value"].mean())
 
 
-def held_out_score(history: History, metric: str = "accuracy", smaller: bool = False) -> float:
-    """A test metric on the half of the test clients that is not reported. Smaller is better.
+def held_out_score(history: History) -> float:
+    """The accuracy on the half of the test clients that is not reported, counted negative: smaller
+    is better. Infinite if the run diverged or was published without its values per client.
+    """
+    accuracy, _ = on_half(history, choosing=True)
+    return math.inf if math.isnan(accuracy) else -accuracy
+
+
+def winners(
+    histories: Iterable[History],
+    *keys: Key,
+    score: Callable[[History], float] = training_score,
+) -> dict[Any, list[History]]:
+    """Of each algorithm the setting whose mean score over its seeds is smallest: its runs by seed.
+
+    A setting that diverged for some seed loses; if all of an algorithm's did, the one that got
+    furthest is shown.
 
     Args:
-        metric: see :func:`on_half`.
-        smaller: whether small values of the metric are the good ones; else it is counted negative.
-
-    Returns:
-        infinite if the run diverged or was published without its values per client.
+        keys: what to choose within; default the algorithm.
+        score: of the rules above; smaller is better.
     """
-    value, _ = on_half(history, metric, choosing=True)
-    return math.inf if math.isnan(value) else value if smaller else -value
+    keys = keys or ("algorithm",)
+    groups: dict[Any, dict[str, History]] = {}
+    for run in histories:
+        values = tuple(key(run) if callable(key) else value(run, key) for key in keys)
+        chosen_within = values if len(keys) > 1 else values[0]
+        groups.setdefault(chosen_within, {}).setdefault(run.config.digest, run)
+    best = {
+        name: min(settings(runs.values()), key=lambda group: merit(group, score))
+        for name, runs in groups.items()
+    }
+    return {
+        name: sorted(group, key=lambda run: run.config.seeds["init"])
+        for name, group in best.items()
+    }
 
 
-def best(histories: Iterable[History], by: Callable[[History], float] = training_score) -> History:
-    """The history with the smallest score; the first of equals.
-
-    Raises:
-        Error: no histories, or all of them diverged.
+def merit(
+    group: Sequence[History], score: Callable[[History], float] = training_score
+) -> tuple[float, float]:
+    """What a setting is chosen by, smaller is better: its mean score over its seeds, infinite
+    without any; then how long the runs went on.
     """
-    scored = [(by(history), history) for history in histories]
-    if not scored:
-        raise Error("no runs to choose from; give at least one history")
-    score, winner = min(scored, key=lambda pair: pair[0])
-    if not math.isfinite(score):
-        raise Error(f"all {len(scored)} runs diverged; try smaller learning rates")
-    return winner
-
-
-def best_setting(
-    histories: Iterable[History], by: Callable[[History], float] = training_score
-) -> list[History]:
-    """All seeds of the setting whose mean score over its seeds is smallest.
-
-    Raises:
-        Error: no histories, or every setting diverged for a seed.
-    """
-    groups = settings(histories)
-    if not groups:
-        raise Error("no runs to choose from; give at least one history")
-    scores = [sum(map(by, group)) / len(group) for group in groups]
-    if not math.isfinite(min(scores)):
-        raise Error(f"each of the {len(groups)} settings diverged; try smaller learning rates")
-    return groups[scores.index(min(scores))]
+    if not group:
+        return math.inf, math.inf
+    survived = min(math.inf if run.diverged is None else run.diverged for run in group)
+    return sum(map(score, group)) / len(group), -survived
 
 
 def settings(runs: Iterable[Run]) -> list[list[Run]]:
@@ -156,35 +146,3 @@ def shared(config: RunConfig, *without: str) -> str:
         plain.pop(name)
     plain["task"].pop("seed")
     return json.dumps(plain, sort_keys=True)
-
-
-def over_seeds(
-    histories: Sequence[History],
-    metric: str | Mapping[str, Callable[[History], float]] = "accuracy",
-    *keys: str,
-) -> pd.DataFrame:
-    """Means and standard deviations over seeds, one row per setting.
-
-    Args:
-        metric: a test metric, averaged over :meth:`History.window`; or names and functions of a
-            history, for instance ``{"spread": spread}``: a row for each.
-        keys: columns that tell the settings apart, see :func:`fedlib.results.reading.value`;
-            default task and algorithm.
-
-    Returns:
-        the keys' columns, metric, mean, std (n - 1, NaN for one seed), seeds. NaN where a seed
-        diverged.
-    """
-    keys = keys or ("task", "algorithm")
-    measures: Mapping[str, Callable[[History], float]] = (
-        {metric: lambda history: history.final(metric)} if isinstance(metric, str) else metric
-    )
-    rows = []
-    for group in settings(histories):
-        labels = [value(group[0], key) for key in keys]
-        for name, measure in measures.items():
-            values = pd.Series([measure(history) for history in group], dtype=float)
-            mean, std = values.mean(skipna=False), values.std(skipna=False)
-            rows.append((*labels, name, mean, std, len(group)))
-    columns = [key.removeprefix("option.") for key in keys]
-    return pd.DataFrame(rows, columns=[*columns, "metric", "mean", "std", "seeds"])

@@ -7,6 +7,7 @@ choice of ours, and says so.
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -79,6 +80,7 @@ def small_rates(label: str) -> Values:
     }
 
 
+@cache
 def small_problems() -> dict[str, Any]:
     """The log10 rates of ``small.toml``: the paper's label of a task -> algorithm -> side."""
     return tomllib.loads(files(__package__).joinpath("small.toml").read_text(encoding="utf-8"))

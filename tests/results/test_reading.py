@@ -88,69 +88,46 @@ def test_what_a_run_does_not_have_is_refused(task):
         reading.frame([])
 
 
-def test_the_window_scales_with_the_rounds(task):
-    assert [selection.window(n) for n in (4000, 1500, 150, 15, 1)] == [100, 100, 10, 1, 1]
-    assert selection.window(400, paper_rounds=4000) == 10
-    for rounds in (1, 7, 15, 100, 1500):
-        assert selection.window(rounds) == made(task, losses=[1.0] * rounds).window()
-
-
 def test_the_score_is_the_mean_training_loss_of_the_window(task):
+    windows = [made(task, losses=[1.0] * n).window() for n in (4000, 1500, 150, 15, 1)]
+    assert windows == [100, 100, 10, 1, 1]
     losses = np.linspace(2, 1, 30)
     assert selection.training_score(made(task, losses=losses)) == pytest.approx(losses[-2:].mean())
-    half = selection.training_score(made(task, losses=losses), paper_rounds=200)
-    assert half == pytest.approx(losses[-15:].mean())
     assert selection.training_score(made(task, diverged=9)) == math.inf
 
 
-def test_best_minimises_the_training_loss_and_not_the_accuracy(task):
-    low = made(task, losses=[0.5] * 30, accuracy=0.1, overrides={"client_lr": 0.5})
-    high = made(task, losses=[0.7] * 30, accuracy=0.9, overrides={"client_lr": 0.25})
-    gone = made(task, losses=[0.1] * 30, diverged=4, overrides={"client_lr": 1.0})
-    assert selection.best([high, gone, low]) is low
-    assert selection.best([low, high], by=lambda run: -run.final()) is high
-    with pytest.raises(fedlib.Error, match="all 1 runs diverged"):
-        selection.best([gone])
-    with pytest.raises(fedlib.Error, match="no runs"):
-        selection.best([])
-
-
-def test_a_setting_is_chosen_by_the_mean_over_its_seeds(task):
-    def pair(rate, *scores):
+def test_the_setting_with_the_least_mean_training_loss_over_its_seeds_wins(task):
+    def pair(rate, *scores, diverged=None, **settings):
         return [
-            made(task, losses=[score] * 30, seed=seed, overrides={"client_lr": rate})
+            made(
+                task,
+                losses=[score] * 30,
+                seed=seed,
+                overrides={"client_lr": rate},
+                diverged=None if seed else diverged,
+                **settings,
+            )
             for seed, score in enumerate(scores)
         ]
 
-    lucky, steady = pair(0.5, 0.1, 0.9), pair(0.25, 0.4, 0.4)
-    assert selection.best_setting([*lucky, *steady]) == steady
-    assert selection.best([*lucky, *steady]) is lucky[0]
-    lucky[1].meta["diverged"] = 3
-    with pytest.raises(fedlib.Error, match="each of the 1 settings diverged"):
-        selection.best_setting(lucky)
-
-
-def test_over_seeds(task):
-    runs = [made(task, accuracy=a, seed=s) for s, a in enumerate((0.2, 0.4))]
-    other = fedlib.load_task("synthetic", clients=4, seed=5)  # another partition counts as a seed
-    runs.append(made(other, accuracy=0.9))
-    runs.append(made(task, "fedadam", accuracy=0.7))
-    frame = selection.over_seeds(runs).set_index("algorithm")
-    assert frame.loc["fedavg", "mean"] == pytest.approx(0.5)
-    assert frame.loc["fedavg", "std"] == pytest.approx(np.std([0.2, 0.4, 0.9], ddof=1))
-    assert frame.loc["fedavg", "seeds"] == 3 and math.isnan(frame.loc["fedadam", "std"])
-    runs[0].meta["diverged"] = 1
-    assert math.isnan(selection.over_seeds(runs).set_index("algorithm").loc["fedavg", "mean"])
-    lengths = selection.over_seeds(runs, {"n": lambda run: run.config.rounds}, "option.clients")
-    assert set(lengths) == {"clients", "metric", "mean", "std", "seeds"}
-    assert (lengths["mean"] == 30).all()
+    lucky, steady = pair(0.5, 0.1, 0.9, accuracy=0.9), pair(0.25, 0.4, 0.4, accuracy=0.1)
+    assert selection.winners([*lucky, *steady[::-1], *steady]) == {"fedavg": steady}
+    by_accuracy = selection.winners([*steady, *lucky], score=lambda run: -run.final())
+    assert by_accuracy == {"fedavg": lucky}
+    by_rate = selection.winners([*lucky, *steady], "client_lr", lambda run: run.config.rounds)
+    assert by_rate == {(0.5, 30): lucky, (0.25, 30): steady}
+    # What diverged for one seed loses; if all did, that which got furthest is shown.
+    early, late = pair(1.0, 0.0, 0.0, diverged=3), pair(2.0, 0.0, 0.0, diverged=9)
+    assert selection.winners([*early, *late, *lucky]) == {"fedavg": lucky}
+    assert selection.winners([*early, *late]) == {"fedavg": late}
+    assert selection.winners([]) == {}
 
 
 def test_settings_are_chosen_on_one_half_of_the_clients_and_reported_on_the_other(task):
     history = made(task)
     names = [f"writer {number}" for number in range(7)]
     rows = [(n, "test", "accuracy", i / 10, 10 * i) for i, n in enumerate(names)]
-    rows += [(n, "test", "loss", 5.0, 10 * i) for i, n in enumerate(names)]
+    rows += [(n, "test", "loss", 5.0, 10) for i, n in enumerate(names)]
     columns = ["client", "split", "metric", "value", "examples"]
     history.clients = pd.DataFrame(rows, columns=columns)
     order = sorted(range(7), key=lambda i: hashlib.sha256(names[i].encode()).hexdigest())
@@ -162,7 +139,6 @@ def test_settings_are_chosen_on_one_half_of_the_clients_and_reported_on_the_othe
     assert selection.on_half(history, choosing=True) == pytest.approx(means[0])
     assert selection.on_half(history) == pytest.approx(means[1])
     assert selection.held_out_score(history) == pytest.approx(-means[0][0])
-    assert selection.held_out_score(history, "loss", smaller=True) == 5.0
     history.clients = history.clients[:1]
     with pytest.raises(Error, match="two halves need at least two"):
         selection.on_half(history)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -112,22 +112,13 @@ def solver_of(run: History | RunConfig) -> str:
     return "SGD+Nesterov" if values["nesterov"] else "SGD+momentum"
 
 
-def _table_5() -> Mapping[str, pd.DataFrame]:
-    rows = printed("adafedadam", "Table 5")
-    return {str(setup): part for setup, part in rows.groupby("label", sort=False)}
-
-
-def _table_1() -> Mapping[str, pd.DataFrame]:
-    return {"Table 1": printed("adafedadam", "Table 1")}
-
-
-def _table_6() -> Mapping[str, pd.DataFrame]:
+def _table_6() -> pd.DataFrame:
     rows = printed("adafedadam", "Table 6")
-    return {"Table 6": rows.assign(beta=rows["options"].str["beta"])}
+    return rows.assign(beta=rows["options"].str["beta"])
 
 
-def _table_7() -> Mapping[str, pd.DataFrame]:
-    return {"Table 7": printed("adafedadam", "Table 7").rename(columns={"column": "solver"})}
+def _table_7() -> pd.DataFrame:
+    return printed("adafedadam", "Table 7").rename(columns={"column": "solver"})
 
 
 EVIDENCE = (
@@ -135,35 +126,20 @@ EVIDENCE = (
         "ada-best",
         dict.fromkeys(ADAFEDADAM.values(), ("curves", "mu")),
         best,
-        printed=_table_5,
-        exceptions={
-            "laptop": "first on FEMNIST and Synthetic; on CIFAR-10's silos, after half of the "
-            "rounds, 0.7 points behind FedAvg on average"
-        },
+        printed=partial(printed, "adafedadam", "Table 5"),
+        each="label",
     ),
     Evidence(
         "ada-tradeoff",
         {"34_fairness_tradeoff": ()},
         tradeoff,
         partial(numbers, columns={"algorithm": _setting}),
-        exceptions={
-            "quick": "error and RSD hardly move from alpha 1 to 4",
-            **dict.fromkeys(
-                REAL,
-                "the RSD falls and the error rises with alpha, as claimed; whether FedNova or "
-                "q-FedAvg is on a better front depends on the seed",
-            ),
-        },
     ),
     Evidence(
         "ada-resources",
         {"35_resource_heterogeneity": ("epochs", "mu")},
         resources,
-        printed=_table_1,
-        exceptions={
-            "quick": "on the small problem FedAvg, FedProx and FedNova are up to two points ahead "
-            "on average, FedNova three for the worst 30 %"
-        },
+        printed=partial(printed, "adafedadam", "Table 1"),
     ),
     Evidence(
         "ada-noniid",
@@ -171,13 +147,6 @@ EVIDENCE = (
         noniid,
         partial(numbers, columns={"beta": "option.beta"}),
         _table_6,
-        {
-            "quick": "at beta 0.05 FedNova is level with AdaFedAdam, whose average is as high "
-            "there as at 1: the small problem does not get harder with the skew",
-            "laptop": "AdaFedAdam leads by six points at beta 0.5 and 1 and is a point behind "
-            "FedAvg at 0.05 and 0.1; the cut halves the rounds and takes ten times the clients' "
-            "rate, but not ten times AdaFedAdam's",
-        },
     ),
     Evidence(
         "ada-momentum",
@@ -185,6 +154,5 @@ EVIDENCE = (
         momentum,
         partial(numbers, columns={"solver": solver_of}),
         _table_7,
-        {"quick": "momentum helps AdaFedAdam, but FedNova more, which ends ahead of it"},
     ),
 )

@@ -16,7 +16,7 @@ from fedlib.figures.distributions import client_density
 from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
-from fedlib.results.selection import best_setting
+from fedlib.results.selection import winners
 
 
 def best_fedprox(histories: Sequence[History]) -> list[History]:
@@ -24,8 +24,7 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
 
     AdaFedAdam compares with FedProx "with optimal mu".
     """
-    fedprox = [history for history in histories if history.config.algorithm == "fedprox"]
-    best = best_setting(fedprox) if fedprox else []
+    best = winners(h for h in histories if h.config.algorithm == "fedprox").get("fedprox", [])
     return [h for h in histories if h.config.algorithm != "fedprox" or h in best]
 
 

@@ -13,7 +13,7 @@ from fedlib.figures import style
 from fedlib.figures.curves import learning_curves
 from fedlib.reproduction.entry import Drawing
 from fedlib.results.reading import hyperparameter, hyperparameters
-from fedlib.results.selection import best_setting
+from fedlib.results.selection import winners
 
 # Figure 1's panels and lines: algorithms, and two that differ from theirs in the base alone.
 PANELS: dict[str, tuple[str, ...]] = {
@@ -43,17 +43,13 @@ def lines(histories: Sequence[History]) -> dict[str, list[History]]:
     """Of each line the best setting, all its seeds: rates, beta and mu are tuned.
 
     Raises:
-        Error: no runs, a run that is none of the lines', or a line whose runs all diverged.
+        Error: a run that is none of the lines'.
     """
-    if not histories:
-        raise Error("no runs to draw; give at least one history")
-    by_line: dict[str, list[History]] = {}
-    for history in histories:
-        by_line.setdefault(line_of(history), []).append(history)
-    for name in by_line:
+    best = winners(histories, line_of)
+    for name in best:
         if name not in LINES:
             raise Error(f"a run of {name} is no line of Mime's Figure 1; its lines: {LINES}")
-    return {name: best_setting(by_line[name]) for name in LINES if name in by_line}
+    return {name: best[name] for name in LINES if name in best}
 
 
 def mime_figure_1(histories: Sequence[History]) -> Drawing:
@@ -115,16 +111,14 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     Raises:
         Error: no FedAvg.
     """
-    by_mu: dict[float, list[History]] = {}
-    for history in histories:
-        by_mu.setdefault(mu_of(history), []).append(history)
+    by_mu = winners(histories, mu_of)
     if 0.0 not in by_mu:
         raise Error("Mime's Figure 5: no runs of fedavg, which is FedProx with mu = 0")
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
         name, label = _mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
-        best[name] = best_setting(by_mu[mu])
+        best[name] = by_mu[mu]
         shade = style.tints(len(by_mu))[number] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
     frames = {}

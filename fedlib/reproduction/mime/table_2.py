@@ -18,7 +18,7 @@ from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.mime.tables import BASES
 from fedlib.reproduction.printed import of_task
 from fedlib.results.reading import hyperparameter
-from fedlib.results.selection import best, held_out_score
+from fedlib.results.selection import held_out_score, winners
 
 NAN = float("nan")
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
@@ -42,11 +42,13 @@ def rows(histories: Sequence[History]) -> dict[tuple[str, str], History]:
     Args:
         histories: of one task and one seed.
     """
-    by_row: dict[tuple[str, str], list[History]] = {}
-    for history in histories:
-        by_row.setdefault(row_of(history), []).append(history)
+    best = winners(histories, row_of, score=held_out_score)
     order = [(base, name) for base in BASES for name in LOOKS]
-    return {row: best(by_row[row], held_out_score) for row in order if row in by_row}
+    chosen = {row: best[row][0] for row in order if row in best}
+    for row, run in chosen.items():
+        if math.isinf(held_out_score(run)):
+            raise Error(f"{row[1]} with {row[0]}: all runs diverged or lack their clients' values")
+    return chosen
 
 
 def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
