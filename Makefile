@@ -9,6 +9,7 @@ STAMP := $(VENV)/.fedlib-installed
 SITE_STAMP := $(VENV)/.fedlib-site-installed
 COURSE_STAMP := $(VENV)/.fedlib-course-installed
 ARGS ?=
+IDEAS := 01 02 03 04 05 06 08
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test faults lint notebooks lab figures docs site course compare clean
@@ -43,8 +44,8 @@ reproduce: setup  ## run the notebooks headlessly: every figure and table, besid
 test: lint  ## all checks: style, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
-# Not lint: a campaign is repeated while its faults are mended.
-faults: setup  ## the whole campaign of bad inputs and faults, and its table (make test runs a few of it)
+# Not lint: fault injection is repeated while its findings are mended.
+faults: setup  ## all of the fault injection, with its table (make test runs a few cases of it)
 	@FEDLIB_FAULTS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/faults $(ARGS)
 
 lint: setup  ## style (ruff) and types (mypy) only
@@ -57,8 +58,10 @@ lab: setup  ## open the notebooks in JupyterLab
 
 notebooks: lab  ## the same as lab
 
-figures: setup  ## draw all figures and tables from the published runs (never trains), and their gallery
+# The pictures of the ideas are drawn by their notebooks, which train small problems only.
+figures: setup  ## draw figures/ again: all figures and tables from the published runs, ideas, gallery
 	@$(BIN)/fedlib figures $(ARGS)
+	@FEDLIB_FIGURES=figures $(BIN)/fedlib reproduce --jobs 2 $(IDEAS)
 	@$(BIN)/python -m docs.gallery
 
 docs: setup  ## write the tables of docs/ anew, from the notebooks and the published runs

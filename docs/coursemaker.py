@@ -1,7 +1,8 @@
 """``python -m docs.coursemaker`` (``make course``): assignments and slides, in build/course.
 
-The assignments are an nbgrader course. A deck shows a session's executed notebooks: the title with
-its question, the paragraphs of the idea, every picture with the paragraph before it, the summary.
+The assignments are an nbgrader course. A deck begins with a session's goals and a prediction, and
+ends with the discussion and the assignment. Between them it shows the executed notebooks: the title
+with its question, the paragraphs of the idea, pictures with the paragraph before, the summary.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ HEADING = re.compile(r"^(?=## )", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.ipynb\)")
 # A formula, a table and what goes on in lower case belong to the block before them.
 BETWEEN = re.compile(r"\n\n(?!\$\$|\||[a-z])|\n(?=- )")
+# The end of a text that only leads to a cell: a slide without the cell does not say it.
+LEADS = re.compile(r"(?:^|(?<=[.!?)] )|(?<=\n))[^.!?\n]+(?:\n[^.!?\n]+)*:\s*$")
+PART = re.compile(r"\*\*(.+?)\.\*\* (.+?)(?=\n\n\*\*|\Z)", re.DOTALL)  # of a session's plan
+PREDICT = "Before the first run: what will the first figure show? Write it down, with a number."
 LETTERS = 900  # of a slide; the deck's script makes one smaller that is too high all the same
 
 
@@ -43,6 +48,13 @@ def sessions() -> dict[int, tuple[str, list[str]]]:
         int(number): (title, re.findall(r"(\w+)\.ipynb", notebooks))
         for number, title, notebooks in ROW.findall(table)
     }
+
+
+def told(number: int) -> dict[str, str]:
+    """A session's plan in docs/course/README.md: goals, what goes wrong, what to discuss, ..."""
+    text = (COURSE / "README.md").read_text(encoding="utf-8")
+    plan = text.partition(f"\n## {number} ")[2].partition("\n## ")[0]
+    return {heading: LINK.sub(r"\1", said.strip()) for heading, said in PART.findall(plan)}
 
 
 def assignments(folder: Path, wanted: Iterable[int]) -> None:
@@ -63,6 +75,7 @@ def assignments(folder: Path, wanted: Iterable[int]) -> None:
     shutil.copytree(COURSE / "assignments", folder / "source", ignore=hidden)
     shutil.copy(COURSE / "nbgrader_config.py", folder)
     for path in (folder / "source").iterdir():
+        shutil.copy(COURSE / "STUDENTS.md", path)
         (path / "checks").mkdir()
         for module in ("__init__", "compare", path.name):
             shutil.copy(COURSE / "checks" / f"{module}.py", path / "checks")
@@ -110,6 +123,8 @@ def pages(book: NotebookNode) -> list[Page]:
                 if section in TOLD or made[-1].pictures:
                     made.append(Page(section, ""))
                 made[-1].pictures = pictures
+            elif made and not made[-1].pictures:
+                made[-1].text = LEADS.sub("", made[-1].text).rstrip()
             continue
         for part in HEADING.split(LINK.sub(r"\1", cell.source)):
             if part.startswith("## "):
@@ -121,7 +136,7 @@ def pages(book: NotebookNode) -> list[Page]:
                     last.text += f"\n\n{block}"
                 else:
                     made.append(Page(section, block))
-    return [page for page in made if page.section in TOLD or page.pictures]
+    return [page for page in made if page.pictures or (page.section in TOLD and page.text)]
 
 
 def _is_picture(output: NotebookNode) -> bool:
@@ -130,11 +145,14 @@ def _is_picture(output: NotebookNode) -> bool:
     return "image/png" in data and not any("widget-view" in kind for kind in data)
 
 
-def deck(title: str, books: Iterable[NotebookNode]) -> str:
+def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None = None) -> str:
     """Executed notebooks as slides: HTML that needs nothing besides a browser.
 
     A section begins a slide, its further slides lie below it. reveal.js is written into the page;
     the package sphinx-revealjs brings it along.
+
+    Args:
+        plan: the session's, see :func:`told`: its first and last slides, and the speaker's notes.
 
     Raises:
         Error: a formula that cannot be translated.
@@ -153,16 +171,24 @@ def deck(title: str, books: Iterable[NotebookNode]) -> str:
         def inline_math(self, body: str) -> str:
             return mathml(body)
 
+    def slide(text: str, kind: str = "slide") -> NotebookNode:
+        return new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
+
+    plan = plan or {}
     cells: list[NotebookNode] = []
+    if plan:
+        cells += [slide(f"# {title}\n\n{plan['Goals']}"), slide(plan["What goes wrong"], "notes")]
+        cells += [slide(f"## A prediction\n\n{PREDICT}")]
     for book in books:
         before = ""
         for page in pages(book):
             begins = page.section != before
             heading = f"## {page.section}\n\n" if begins and page.section != "title" else ""
-            kind = {"slide_type": "slide" if begins else "subslide"}
-            cells.append(new_markdown_cell(heading + page.text, metadata={"slideshow": kind}))
+            cells.append(slide(heading + page.text, "slide" if begins else "subslide"))
             cells.append(new_code_cell(outputs=page.pictures))
             before = page.section
+    for part in ("To discuss", "To do", "Assignment"):
+        cells += [slide(f"## {part}\n\n{plan[part]}")] if part in plan else []
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
     renderer = Renderer(escape=False, exclude_anchor_links=True)
@@ -191,7 +217,7 @@ def decks(folder: Path, wanted: Iterable[int], copies: Path) -> None:
             print(f"    {' '.join(missing)}", flush=True)
             continue
         target = folder / f"session_{number:02d}.html"
-        text = deck(f"Session {number}: {title}", [books[name] for name in names])
+        text = deck(f"Session {number}: {title}", [books[name] for name in names], told(number))
         files.write(target, text.encode())
         print(target, flush=True)
 

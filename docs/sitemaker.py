@@ -92,9 +92,9 @@ def badged(words: str) -> str:
     return VERDICT.sub(badge, words, count=1)
 
 
-def counted(claims: pd.DataFrame) -> list[str]:
-    """The verdicts on some claims as badges, each with its number."""
-    words = claims.iloc[:, 3].str.extract(VERDICT, expand=False)
+def counted(claims: pd.DataFrame, runs: str) -> list[str]:
+    """The verdicts of runs ("quick" or "real data") on claims as badges, each with its number."""
+    words = claims[runs].str.extract(VERDICT, expand=False)
     return [badged(verdict) + f" × {n}" * (n > 1) for verdict, n in words.value_counts().items()]
 
 
@@ -114,7 +114,7 @@ def shown(id: str, claims: pd.DataFrame, figures: Path) -> dict[str, Any]:
         "table": "".join(parts),
         "notebooks": dict.fromkeys(draw.entry(id).notebooks.values()),
         "claims": own.drop(columns=["source", "where"]).to_dict("records"),
-        "badges": counted(own),
+        "badges": counted(own, "quick" if "quick" in about["presets"] else "real data"),
     }
 
 
@@ -132,7 +132,7 @@ def gallery(figures: Path, pages: Path) -> None:
     templates = Environment(loader=FileSystemLoader(ROOT / "docs" / "site" / "gallery"))
     escape = re.compile(r"([\\*_<>$\[\]{}`#|])")
     templates.filters |= {"badged": badged, "text": lambda words: escape.sub(r"\\\1", words)}
-    given = {"titles": TITLES, "listed": listed, "badges": counted(claims)}
+    given = {"titles": TITLES, "listed": listed}
     for page, template in {"index": "index.md.j2", **dict.fromkeys(TITLES, "paper.md.j2")}.items():
         text = templates.get_template(template).render(given, paper=page)
         (pages / f"{page}.md").write_text(text, encoding="utf-8")
@@ -142,14 +142,12 @@ def sources(source: Path) -> None:
     """Lay out the site's sources as the checkout is, so that links hold in both places."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "site", source)
-    left_out = shutil.ignore_patterns("__pycache__", "site", "*.xz", "*.parquet")
+    left_out = shutil.ignore_patterns("__pycache__", "site", "*.xz", "*.parquet", "quick")
     for name in (
         "data/results",
         "docs",
         "fedlib",
-        "figures/fedopt",
-        "figures/adafedadam",
-        "figures/theory",
+        "figures",
         "notebooks",
         "tests",
     ):

@@ -21,16 +21,13 @@ from fedlib import files, papers
 from fedlib.errors import Error
 from fedlib.paths import project_root
 from fedlib.plans import Request
-from fedlib.reproduction import draw
 from fedlib.reproduction.claims import NOT_PRINTED, in_words, overview
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
 from fedlib.reproduction.listing import task_table
-from fedlib.reproduction.matching import Index
 from fedlib.reproduction.reproduce import notebooks
 from fedlib.reproduction.sweep import plans
-from fedlib.tasks import PRESETS
 
 METRIC_WORDS = {"avg": "average", "std": "spread", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
@@ -181,33 +178,6 @@ def measured() -> dict[str, str]:
     return {claim["id"]: in_words(claim) for claim in json.loads(path.read_text(encoding="utf-8"))}
 
 
-def figures_table() -> str:
-    """From which runs ``fedlib figures`` draws in a fresh clone, a row per paper."""
-    rows = []
-    stored = Index(published().stored(published=True))
-    for paper, label in PAPERS.items():
-        whole, small, some = [], [], []
-        for entry in entries():
-            if entry.paper == paper and entry.draw is not None:
-                preset, runs = draw.drawn_from(entry, stored)
-                there = list(dict.fromkeys(run.config.task["name"] for run in runs))
-                missing = [task for task in entry.notebooks if task not in there]
-                if preset == PRESETS[0]:
-                    small.append(entry.id)
-                elif missing:
-                    word, tasks = "without", missing
-                    if len(there) < len(missing):
-                        word, tasks = "only", there
-                    named = _drawn([entry.id]).removeprefix(f"{label} ")
-                    some.append(f"{named} ({word} {', '.join(f'`{task}`' for task in tasks)})")
-                else:
-                    whole.append(entry.id)
-        listed = [_drawn(ids).removeprefix(f"{label} ") for ids in (whole, small)]
-        rows.append((label, listed[0], "; ".join(some), listed[1]))
-    head = ("paper", "the paper's tasks", "some of the paper's tasks", "small problems")
-    return markdown(head, rows)
-
-
 def laptop_table(paper: str) -> str:
     """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
     makers = {maker for entry in entries() if entry.paper == paper for maker in _makers(entry)}
@@ -264,7 +234,6 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "results.md": {
         "verdicts": verdicts_table,
         "agreement": agreement_table,
-        "figures": figures_table,
     },
     **{
         f"results/{paper}.md": {

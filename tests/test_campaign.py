@@ -1,4 +1,4 @@
-"""The campaign of faults' frame: which cases are taken, and what the table says of them."""
+"""Fault injection's frame: which cases are taken, and what the table says of them."""
 
 from __future__ import annotations
 

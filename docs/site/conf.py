@@ -23,7 +23,7 @@ root_doc = "index"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # The sources are laid out as the checkout; these of it are pages.
 include_patterns = ["*.md", "api/*", "data/*", "docs/**", "gallery/*", "guides/*", "notebooks/*"]
-exclude_patterns = ["README.md", "docs/site/**", "docs/course/assignments/**"]
+exclude_patterns = ["README.md", "docs/site/**", "docs/course/assignments/**", "figures/**"]
 
 # Pages
 html_theme = "furo"
@@ -123,6 +123,9 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
         copy = executed(notebook)
         book = copy or nbformat.read(notebook, as_version=4)
         book.cells[0].source += f"\n\n{buttons(notebook.stem)}"
+        for cell in book.cells:
+            if "self-check" in cell.metadata.get("tags", []):
+                cell.metadata["tags"].append("hide-input")
         if copy is None:
             book.cells[0].source += "\n\n*This site was made without executing the notebook.*"
         source[0] = nbformat.writes(book).replace(f"{ROOT}/", "")

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 of FedOpt: clients with label skew, ResNet-18 with GroupNorm.
 
 The quick preset has a small problem of the same kind instead, for a network with one hidden layer:
-pictures of two handwritten digits, of which to tell the first (ten classes), or the number that
+pictures of two handwritten digits, whose label is the first one (ten classes), or the number that
 they write (a hundred classes in ten families).
 """
 

@@ -86,7 +86,7 @@ def load(given: Given) -> Task:
     as the regression.
 
     In the quick preset these two have a small problem, ``digit_writers``: pictures 8x16 of two
-    digits of which to tell the first, for the regression or one hidden layer of 32 units. The
+    digits whose label is the first one, for the regression or one hidden layer of 32 units. The
     network takes two local epochs in one batch, so that what limits its methods is how long a step
     may be.
 

@@ -1,7 +1,7 @@
 """AdaFedAdam's Cifar10 setup: 16 silos with label skew, VGG11, every client in every round.
 
-The quick preset has a small problem of the same kind: pictures of two handwritten digits, of which
-to tell the first, and a network with one hidden layer.
+The quick preset has a small problem of the same kind: pictures of two handwritten digits, whose
+label is the first one, and a network with one hidden layer.
 """
 
 from __future__ import annotations

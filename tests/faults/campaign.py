@@ -1,4 +1,4 @@
-"""How large the campaign of faults is: a few cases, always the same ones, or every case."""
+"""How much fault injection runs: a few cases, always the same ones, or every case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the campaign's cases by category, over all of pytest-xdist's workers, and tells the table.
+"""Counts the injected faults by category, over all of pytest-xdist's workers, and tells the table.
 
 ``make test`` runs a few cases of every class of fault, always the same ones; ``make faults``
 (``FEDLIB_FAULTS=all``) runs every case and writes the table to ``build/faults.md`` too.

@@ -44,6 +44,7 @@ def test_the_gallery_shows_all_59_and_every_claim(
         path = tmp_path / id
         path.parent.mkdir(exist_ok=True)
         record = {"id": id, "caption": f"Caption of_{id}.", "note": "one seed"}
+        record["presets"] = ["quick"] if id == "fedopt/figure_1" else ["laptop"]
         path.with_suffix(".json").write_text(json.dumps(record))
         if "table" in id:
             page = '<html><style>#T_fedlib {}</style><table id="T_fedlib">90.12</table></html>'
@@ -56,6 +57,8 @@ def test_the_gallery_shows_all_59_and_every_claim(
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert index.count("{container} card") == 59 and "All 59 figures" in index
     assert "(drawn/fedopt/figure_1.png)](fedopt.md#fedopt-figure-1)" in index
+    # A badge is the verdict on what is pictured.
+    assert "fedopt-figure-1)** [holds]" in index and "fedopt-figure-4)** [does not hold]" in index
     for paper, own in frame.groupby("source"):
         text = (tmp_path / f"{paper}.md").read_text(encoding="utf-8")
         for claim in own["claim"]:

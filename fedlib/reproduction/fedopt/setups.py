@@ -61,17 +61,20 @@ def data_sets(data_root: Path) -> tuple[None, pd.DataFrame]:
     examples gives.
 
     Returns:
-        None, and dataset, quantity, printed, ours (missing where nothing is prepared), data (which
-            data set is counted).
+        None, and a row a data set as printed, after it one of what is prepared for it: data set,
+        sizes (``"printed"``, or the prepared data set's name), and the four numbers.
     """
-    frame = papers.table("fedopt", "table2_datasets").rename(columns={"value": "printed"})
-    ours, names = [], []
-    for row in frame.itertuples():
-        name, counts = _counts(str(row.dataset), data_root)
-        names.append(name or "not prepared")
-        ours.append(counts.get(str(row.quantity)))
-    frame["ours"] = pd.array(ours, dtype="Int64")
-    return None, frame.assign(data=names)
+    frame = papers.table("fedopt", "table2_datasets")
+    quantities, rows = list(frame["quantity"].unique()), []
+    for dataset, own in frame.groupby("dataset", sort=False):
+        name, counts = _counts(str(dataset), data_root)
+        printed = dict(zip(own["quantity"], own["value"], strict=True))
+        for sizes, values in {"printed": printed, name: counts}.items():
+            if sizes:  # else nothing is prepared
+                rows.append([dataset, sizes, *map(values.get, quantities)])
+    heads = [quantity.replace("_", " ") for quantity in quantities]
+    data = pd.DataFrame(rows, columns=["data set", "sizes", *heads])
+    return None, data.astype(dict.fromkeys(heads, "Int64"))
 
 
 def _counts(dataset: str, data_root: Path) -> tuple[str, dict[str, int | None]]:
