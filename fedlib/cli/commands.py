@@ -354,7 +354,16 @@ def data_prepare(
 @data.command("import", cls=_Command)
 def data_import(
     name: Annotated[str, typer.Argument(help="Name for it, e.g. cifar10 or one of your own.")],
-    file: Annotated[Path, typer.Argument(help=".npz (arrays) or .jsonl (texts); data/README.md.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help=".npz (arrays), .jsonl (texts), .csv or .parquet (a row an example), or a folder: "
+            "of images, <class>/<image>, or of LEAF's JSON; see data/README.md."
+        ),
+    ],
+    label: Annotated[str, typer.Option(help="A table's column of labels.")] = "label",
+    client: Annotated[str, typer.Option(help="A table's column of clients.")] = "client",
+    split: Annotated[str, typer.Option(help="A table's column of train and test.")] = "split",
     overwrite: Overwrite = False,
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -362,8 +371,11 @@ def data_import(
     """Import a copy of a data set; a bad file is refused whole."""
     from fedlib import datasets
 
-    card = datasets.import_file(name, file, data_root, overwrite=overwrite)
-    show(card, as_json, f"imported {name} from {file.name}: sha256 {card['fingerprint'][:16]}...")
+    columns = {"label": label, "client": client, "split": split}
+    card = datasets.import_file(name, file, data_root, overwrite, **columns)
+    show(
+        card, as_json, f"imported {name} from {card['file']}: sha256 {card['fingerprint'][:16]}..."
+    )
 
 
 @data.command("verify", cls=_Command)

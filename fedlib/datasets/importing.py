@@ -1,7 +1,7 @@
-"""The way in for files the user has: ``.npz`` for arrays, ``.jsonl`` for texts.
+"""The way in for files the user has: arrays, texts, and what :mod:`~fedlib.datasets.foreign` reads.
 
 A file is taken whole or refused whole, with one line that says what is wrong. Nothing is ever
-unpickled. Of a ``.npz`` file one array at a time is in memory, of a ``.jsonl`` file all texts.
+unpickled. Of a ``.npz`` file one array at a time is in memory, of others all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import codecs
 import itertools
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib.arguments import checked
-from fedlib.datasets import npy, store
+from fedlib.datasets import foreign, npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
 from fedlib.datasets.dataset import OPTIONAL, REQUIRED, SPLITS
 from fedlib.errors import Error, first_line, unknown
@@ -29,9 +29,16 @@ _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
 
 @checked
 def import_file(
-    name: str, path: str | os.PathLike[str], data_root: store.Root = None, overwrite: bool = False
+    name: str,
+    path: str | os.PathLike[str],
+    data_root: store.Root = None,
+    overwrite: bool = False,
+    *,
+    label: str = "label",
+    client: str = "client",
+    split: str = "split",
 ) -> dict[str, Any]:
-    """Check a file and store it as the prepared data set ``name``.
+    """Check a file or a folder and store it as the prepared data set ``name``.
 
     ``.npz``: ``train_x, train_y, test_x, test_y``, and if known ``train_client, test_client,
     train_coarse, test_coarse, classes``. Images or features are uint8 (other integers only from 0
@@ -42,12 +49,20 @@ def import_file(
     and on all lines ``label`` (an integer; or a word: the classes are then the words, sorted), on
     all lines ``tags`` (a list of strings), or neither.
 
+    ``.csv`` and ``.parquet``: a row an example, with the columns of labels, clients (without them
+    there are none) and splits (without them every fifth row tests); the other columns are numbers,
+    its features. With a column ``text`` they are texts, as the lines of a ``.jsonl`` file.
+
+    A folder: of images ``<class>/<image>``, or ``train`` and ``test`` with such ones, all of one
+    size; or ``train/*.json`` and ``test/*.json`` as LEAF's scripts write them.
+
     Args:
         name: of a known data set, whose format the file must then have, or any new name made of
             a-z, 0-9, ``_`` and ``-``.
-        path: the file.
+        path: the file or folder.
         data_root: default ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
+        label, client, split: names of a table's columns.
 
     Returns:
         The new card.
@@ -58,37 +73,63 @@ def import_file(
     """
     path = Path(path)
     store.prepared_folder(name, data_root)
-    if not path.is_file():
+    if not path.exists():
         raise Error(f"there is no file {path}")
-    kind = {".npz": "arrays", ".jsonl": "text"}.get(path.suffix)
-    if kind is None:
-        raise Error(f"{path.name} cannot be imported: give a .npz (arrays) or .jsonl (text) file")
     known = CATALOGUE.get(name)
     if known is not None and known.kind == "posts":
         raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
+    file = path.resolve().name.encode(errors="backslashreplace").decode()
+    frame, columns = None, {"label": label, "client": client, "split": split}
+    if path.suffix in foreign.TABLES:
+        frame = foreign.table(path, columns)
+    elif named := [role for role, column in columns.items() if column != role]:
+        raise Error(f"{named[0]} names a column of a table (.csv, .parquet); {file} is none")
+    elif path.is_dir() and any(path.glob("train/*.json")):
+        frame = foreign.leaf(path)
+    elif not path.is_dir() and path.suffix not in (".npz", ".jsonl"):
+        raise Error(
+            f"{file} cannot be imported: give a .npz, .jsonl, .csv or .parquet file, or a folder "
+            "of images or of LEAF's JSON"
+        )
+    kind = (
+        "text" if path.suffix == ".jsonl" or (frame is not None and "text" in frame) else "arrays"
+    )
     if known is not None and known.kind != kind:
         wanted = ".npz file of arrays" if known.kind == "arrays" else ".jsonl file of texts"
-        raise Error(f"{name!r} is imported from a {wanted}, not from {path.name}")
+        raise Error(f"{name!r} is imported from a {wanted} or the like, not from {file}")
     said = known or Description(
         name=name,
         title=name,
         about="imported by the user",
-        source=f"imported by the user from {path.name}",
+        source=f"imported by the user from {file}",
         licence="as the user knows it",
     )
-    about = {**said.origin(), "file": path.name}
+    about = {**said.origin(), "file": file}
     with store.writing(name, data_root, overwrite) as folder:
-        card = _arrays(path, folder, known) if kind == "arrays" else _texts(path, folder, known)
+        if kind == "text" and frame is not None:
+            card = _texts(foreign.texts(frame).splitlines(), path, folder, known)
+        elif kind == "text":
+            with open(path, "rb") as lines:
+                card = _texts(lines, path, folder, known)
+        elif frame is not None:
+            whole = known is not None and known.shape is not None
+            card = _arrays(foreign.arrays(frame, file, whole), path, folder, known)
+        elif path.is_dir():
+            card = _arrays(foreign.images(path), path, folder, known)
+        else:
+            with _archive(path) as archive:
+                card = _arrays(archive, path, folder, known)
         return store.write_card(folder, {**about, **card})
 
 
 # ---------------------------------------------------------------------------------------- arrays
 
 
-def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
+@contextmanager
+def _archive(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The arrays of a ``.npz`` file, each read when it is asked for."""
     if not zipfile.is_zipfile(path):
         raise Error(f"{path.name} is not a .npz file, or is cut off")
-    stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {}  # shapes and dtypes
     with _whole(path.name):
         archive = np.load(path, allow_pickle=False)
     with archive:
@@ -100,27 +141,44 @@ def _arrays(path: Path, folder: Path, known: Description | None) -> dict[str, An
         missing = [key for key in REQUIRED if key not in archive]
         if missing:
             raise Error(f"{path.name} lacks {', '.join(missing)}")
-        classes = _classes(archive, path, known)
-        words = {} if known else _words(archive, path)
+        yield archive
+
+
+def _arrays(
+    archive: Mapping[str, Any], path: Path, folder: Path, known: Description | None
+) -> dict[str, Any]:
+    stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {}  # shapes and dtypes
+    classes = _classes(archive, path, known)
+    words = _words(archive, path)
+    numbers = np.arange(len(words.get("y", ())))  # of the words of labels
+    if known and "y" in words:
+        names = list(known.classes or ())
+        if wrong := next((word for word in words["y"] if word not in names), None):
+            raise Error(f"{path.name}: {unknown('label', wrong, names)}")
+        numbers = np.array([names.index(word) for word in words["y"]])
+    elif not known:
         classes = classes or words.get("y")
-        if "client" in words:
-            npy.save_json(folder, "client_names", words["client"])
-        for key in (*REQUIRED, *OPTIONAL):
-            if key in archive:
-                values = _read(archive, key, path)
-                if (field := key.split("_")[1]) in words:
-                    values = np.searchsorted(words[field], values)
-                values = _checked(values, f"{path.name}: {key}")
-                stored[key] = values.shape, values.dtype
-                x = f"{key.split('_')[0]}_x"
-                if len(values) != stored[x][0][0]:
-                    raise Error(
-                        f"{path.name}: {key} has {len(values)} entries, but {x} has "
-                        f"{stored[x][0][0]}"
-                    )
-                if key.endswith("_y"):
-                    _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
-                npy.save(folder, key, values)
+    if "client" in words:
+        npy.save_json(folder, "client_names", words["client"])
+    for key in (*REQUIRED, *OPTIONAL):
+        if key in archive:
+            values = _read(archive, key, path)
+            if (field := key.split("_")[1]) in words:
+                values = np.searchsorted(words[field], values)
+                values = numbers[values] if field == "y" else values
+            if field == "x" and values.ndim == 2 and known and known.shape:
+                if values.shape[1] == np.prod(known.shape):
+                    values = values.reshape(len(values), *known.shape)
+            values = _checked(values, f"{path.name}: {key}")
+            stored[key] = values.shape, values.dtype
+            x = f"{key.split('_')[0]}_x"
+            if len(values) != stored[x][0][0]:
+                raise Error(
+                    f"{path.name}: {key} has {len(values)} entries, but {x} has {stored[x][0][0]}"
+                )
+            if field == "y":
+                _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
+            npy.save(folder, key, values)
     (train, train_kind), (test, test_kind) = stored["train_x"], stored["test_x"]
     if (train_kind, train[1:]) != (test_kind, test[1:]):
         raise Error(
@@ -159,7 +217,7 @@ def _words(archive: Any, path: Path) -> dict[str, list[str]]:
     """Labels and clients that are words in all splits, ascending: what their numbers stand for."""
     words = {}
     for field in ("y", "client"):
-        keys = [key for key in archive.files if key.endswith(f"_{field}")]
+        keys = [key for key in archive if key.endswith(f"_{field}")]
         columns = [_read(archive, key, path) for key in keys]
         if columns and all(column.dtype.kind == "U" for column in columns):
             words[field] = np.unique(np.concatenate(columns)).tolist()
@@ -246,8 +304,10 @@ class _Line(BaseModel):
         return "tags" if "tags" in self.model_fields_set else "neither label nor tags"
 
 
-def _texts(path: Path, folder: Path, known: Description | None) -> dict[str, Any]:
-    lines = _lines(path, known)
+def _texts(
+    content: Iterable[bytes], path: Path, folder: Path, known: Description | None
+) -> dict[str, Any]:
+    lines = _lines(content, path, known)
     first = next(lines, None)
     ignored: set[str] = set()
     # Words become numbers: the known ones' places, or as they come.
@@ -273,35 +333,32 @@ def _texts(path: Path, folder: Path, known: Description | None) -> dict[str, Any
     return {**card, "ignored_fields": sorted(ignored)}
 
 
-def _lines(path: Path, known: Description | None) -> Iterator[_Line]:
+def _lines(contents: Iterable[bytes], path: Path, known: Description | None) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
-    with open(path, "rb") as lines:
-        for number, content in enumerate(lines, start=1):
-            where = f"{path.name}, line {number}"
-            content = content.removeprefix(codecs.BOM_UTF8).strip()
-            if not content:
-                continue
-            try:
-                line = _Line.model_validate_json(content)
-            except ValidationError as error:
-                (first, *_) = error.errors()
-                place = "".join(f"{part}: " for part in first["loc"])
-                told = first["type"] in ("missing", "json_invalid")
-                given = "" if told else f", not {first['input']!r:.40}"
-                raise Error(f"{where}: {place}{first['msg']}{given}") from None
-            if {"label", "tags"} <= line.model_fields_set:
-                raise Error(f"{where}: has both label and tags; allowed: one of them")
-            if known and known.class_count and "label" not in line.model_fields_set:
-                raise Error(f"{where}: lacks 'label', which {known.title} needs")
-            if "label" in line.model_fields_set:
-                _check_label(line.label, where, known)
-            if before and line.target != before.target:
-                raise Error(
-                    f"{where}: has {line.target}, but the lines before have {before.target}"
-                )
-            before = line
-            yield line
+    for number, content in enumerate(contents, start=1):
+        where = f"{path.name}, line {number}"
+        content = content.removeprefix(codecs.BOM_UTF8).strip()
+        if not content:
+            continue
+        try:
+            line = _Line.model_validate_json(content)
+        except ValidationError as error:
+            (first, *_) = error.errors()
+            place = "".join(f"{part}: " for part in first["loc"])
+            told = first["type"] in ("missing", "json_invalid")
+            given = "" if told else f", not {first['input']!r:.40}"
+            raise Error(f"{where}: {place}{first['msg']}{given}") from None
+        if {"label", "tags"} <= line.model_fields_set:
+            raise Error(f"{where}: has both label and tags; allowed: one of them")
+        if known and known.class_count and "label" not in line.model_fields_set:
+            raise Error(f"{where}: lacks 'label', which {known.title} needs")
+        if "label" in line.model_fields_set:
+            _check_label(line.label, where, known)
+        if before and line.target != before.target:
+            raise Error(f"{where}: has {line.target}, but the lines before have {before.target}")
+        before = line
+        yield line
 
 
 def _check_label(label: Any, where: str, known: Description | None) -> None:

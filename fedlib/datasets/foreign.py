@@ -1,0 +1,146 @@
+"""Tables, folders of images and LEAF's JSON, as the arrays or texts that an import checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from fedlib.datasets.dataset import SPLITS
+from fedlib.errors import Error, first_line, unknown
+
+TABLES = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+EVERY = 5  # every fifth example tests, where nothing says which do
+
+
+def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
+    """A CSV or Parquet file, its columns of labels, clients and splits under these names.
+
+    Args:
+        columns: for ``label``, ``client`` and ``split`` the file's name of the column.
+
+    Raises:
+        Error: it cannot be read, or lacks a column that was named.
+    """
+    try:
+        frame = TABLES[path.suffix](path)
+    except Exception as error:  # its bytes may say anything
+        raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
+    for role, name in columns.items():
+        if name != role and name not in frame:
+            raise Error(f"{path.name}: {unknown('column', name, map(str, frame.columns))}")
+    return frame.reset_index(drop=True).rename(columns={v: k for k, v in columns.items()})
+
+
+def leaf(folder: Path) -> pd.DataFrame:
+    """What LEAF's scripts write, ``train/*.json`` and ``test/*.json``, as a table.
+
+    Raises:
+        Error: a file is not of this kind.
+    """
+    rows = []
+    for split in SPLITS:
+        for file in sorted((folder / split).glob("*.json")):
+            try:
+                for user, own in json.loads(file.read_text("utf-8"))["user_data"].items():
+                    pairs = zip(own["x"], own["y"], strict=True)
+                    rows += [(split, str(user), label, x) for x, label in pairs]
+            except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+                reason = f"{type(error).__name__}: {first_line(error)}"
+                raise Error(f"{split}/{file.name} is not as LEAF writes it: {reason}") from None
+    frame = pd.DataFrame(rows, columns=["split", "client", "label", "x"])
+    if not len(frame) or isinstance(frame["x"][0], str):
+        return frame.rename(columns={"x": "text"})
+    try:
+        features = pd.DataFrame(np.array(frame.pop("x").tolist(), dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise Error(f"{folder.name}: x is neither texts nor numbers: {first_line(error)}") from None
+    return pd.concat([frame, features], axis=1)
+
+
+def texts(frame: pd.DataFrame) -> bytes:
+    """The rows of a table with a column ``text`` as the lines of a ``.jsonl`` file."""
+    given: dict[str, object] = {"client": "all", "split": _splits(len(frame))}
+    frame = frame.assign(**{key: each for key, each in given.items() if key not in frame})
+    frame["client"] = frame["client"].astype(str)
+    lines: str = frame.to_json(orient="records", lines=True, force_ascii=False)
+    return lines.encode()
+
+
+def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray]:
+    """The rows of another table as the arrays of a ``.npz`` file.
+
+    Args:
+        where: it comes from, for errors.
+        whole: leave whole numbers such: they are the points of images.
+
+    Raises:
+        Error: no labels, a split that is none, something missing, or features that are words.
+    """
+    if "label" not in frame:
+        raise Error(f"{where} has no column 'label'; name that of the labels by --label")
+    codes = {name: frame.pop(name) for name in ("label", "client") if name in frame}
+    split = frame.pop("split") if "split" in frame else pd.Series(_splits(len(frame)))
+    codes["split"] = split
+    for name, column in (*codes.items(), *frame.items()):
+        kind = getattr(column.dtype, "kind", "O")
+        if column.isna().any():
+            row = int(np.flatnonzero(column.isna())[0])
+            raise Error(f"{where}: row {row + 1} has nothing in {name!r}; fill it, or leave it out")
+        if name not in codes and kind not in "biuf":
+            raise Error(
+                f"{where}: column {name!r} is {column.dtype}, a feature is numbers; encode it "
+                "(pandas.get_dummies), or leave it out"
+            )
+    if wrong := set(split) - set(SPLITS):
+        raise Error(f"{where}: split is {wrong.pop()!r}; allowed: 'train' or 'test'")
+    found = {}
+    for name in SPLITS:
+        chosen = (split == name).to_numpy()
+        x = frame[chosen].to_numpy()
+        found[f"{name}_x"] = x if whole else x.astype(np.float64)
+        for key, column in (("y", "label"), ("client", "client")):
+            if column in codes:
+                kept = getattr(codes[column].dtype, "kind", "O") in "iuf"
+                values = codes[column] if kept else codes[column].astype(str)
+                found[f"{name}_{key}"] = values[chosen].to_numpy(dtype=None if kept else str)
+    return found
+
+
+def images(folder: Path) -> dict[str, np.ndarray]:
+    """A folder ``<class>/<image>``, or ``train/`` and ``test/`` with such ones, as arrays.
+
+    Raises:
+        Error: there are no images, one cannot be read, or they differ in size.
+    """
+    # Its first import takes a second, and nothing else here needs it.
+    from torchvision.datasets import ImageFolder
+
+    apart = all((folder / split).is_dir() for split in SPLITS)
+    found: dict[str, np.ndarray] = {}
+    for part in SPLITS if apart else ("",):
+        try:
+            listed = ImageFolder(str(folder / part))
+            read = [_points(Path(path)) for path, _ in listed.samples]
+            x = np.stack(read)
+        except Exception as error:  # of one that is damaged, too
+            raise Error(f"{folder.name}: no images of one size: {first_line(error)}") from None
+        y = np.array(listed.classes)[listed.targets]
+        split = np.full(len(y), part) if apart else _splits(len(y))
+        for name in (part,) if apart else SPLITS:
+            found |= {f"{name}_x": x[split == name], f"{name}_y": y[split == name]}
+    return found
+
+
+def _points(path: Path) -> np.ndarray:
+    """An image as uint8, ``[H, W]`` if it is grey, else ``[H, W, 3]``."""
+    with Image.open(path) as image:
+        return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
+
+
+def _splits(count: int) -> np.ndarray:
+    return np.where(np.arange(count) % EVERY == EVERY - 1, "test", "train")

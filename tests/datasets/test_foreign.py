@@ -1,0 +1,167 @@
+"""Importing tables, folders of images and LEAF's JSON: the same data as from .npz and .jsonl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from fedlib import datasets
+from fedlib.errors import Error
+
+ROWS = pd.DataFrame(
+    {
+        "who": ["ann", "bob", "ann", "bob", "ann"],
+        "age": [1, 2, 3, 4, 300],
+        "part": ["train", "train", "test", "train", "test"],
+        "income": [1, 0, 2, 1, 0],
+        "tall": [True, False, True, True, False],
+        "height": [0.5, -1.5, 2.0, 1e30, 0.0],
+    }
+)
+NAMES = {"label": "income", "client": "who", "split": "part"}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"own{suffix}"
+    if suffix == ".csv":
+        ROWS.to_csv(path, index=False)
+    else:
+        ROWS.set_index(pd.Index([9, 3, 1, 0, 7])).to_parquet(path)
+    datasets.import_file("own", path, tmp_path, **NAMES)
+    data = datasets.load("own", tmp_path)
+    order = ["age", "tall", "height"]
+    for split, rows in (("train", [0, 1, 3]), ("test", [2, 4])):
+        x = getattr(data, f"{split}_x")
+        assert x.dtype == np.float32
+        assert np.array_equal(x, ROWS.iloc[rows][order].to_numpy(np.float32))
+        assert getattr(data, f"{split}_y").tolist() == ROWS["income"].iloc[rows].tolist()
+        owners = [data.clients[code] for code in getattr(data, f"{split}_client")]
+        assert owners == ROWS["who"].iloc[rows].tolist()
+    # Without clients and splits, with words as labels: every fifth row tests.
+    plain = ROWS.drop(columns=["part", "who"]).assign(income=["no", "yes", "no", "yes", "yes"])
+    plain.to_csv(tmp_path / "plain.csv", index=False)
+    datasets.import_file("plain", tmp_path / "plain.csv", tmp_path, label="income")
+    data = datasets.load("plain", tmp_path)
+    assert data.classes == ("no", "yes") and data.train_y.tolist() == [0, 1, 0, 1]
+    assert data.test_x[:, 0].tolist() == [300] and data.train_client is None
+
+
+@pytest.mark.parametrize(
+    ("change", "columns", "words"),
+    [
+        (lambda f: f.assign(city="Rome"), NAMES, "column 'city' is"),
+        (lambda f: f.assign(when=pd.Timestamp(0)), NAMES, "column 'when' is"),
+        (lambda f: f.assign(age=[1, None, 2, 3, 4]), NAMES, "row 2 has nothing in 'age'"),
+        (lambda f: f.assign(who=[None, *"abcd"]), NAMES, "row 1 has nothing in 'client'"),
+        (lambda f: f.assign(part="val"), NAMES, "split is 'val'; allowed: 'train' or 'test'"),
+        (lambda f: f.assign(part="train"), NAMES, "test_x is empty"),
+        (lambda f: f.assign(income=0.5), NAMES, "train_y is float64; needed: integers"),
+        (lambda f: f, {}, "no column 'label'; name that of the labels by --label"),
+        (lambda f: f, {"label": "incom"}, "unknown column 'incom': did you mean 'income'"),
+        (lambda f: f.assign(age=np.inf), NAMES, "not finite float32"),
+        (lambda f: f[["income", "who", "part"]], NAMES, "train_x is empty"),
+    ],
+)
+def test_bad_tables_are_refused_whole(
+    tmp_path: Path, change: Callable[[Any], Any], columns: dict[str, str], words: str
+) -> None:
+    change(ROWS).to_parquet(tmp_path / "own.parquet")
+    with pytest.raises(Error, match=words) as caught:
+        datasets.import_file("own", tmp_path / "own.parquet", tmp_path / "root", **columns)
+    assert "\n" not in str(caught.value) and not (tmp_path / "root").exists()
+
+
+def test_a_table_of_texts(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": list("abcdé"), "label": ["x", "y", "x", "y", "x"], "user": 7})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    datasets.import_file("own", tmp_path / "own.csv", tmp_path, client="user")
+    data = datasets.load_text("own", tmp_path)
+    assert data.text("test", 0) == "é" and data.clients == ("7",) and data.classes == ("x", "y")
+    assert [data.text("train", place) for place in range(4)] == list("abcd")
+
+
+def draw(path: Path, value: int, size: tuple[int, int] = (3, 2), mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((*size[::-1], 3), value, np.uint8)).convert(mode).save(path)
+
+
+@pytest.mark.parametrize(("mode", "shape"), [("RGB", (2, 3, 3)), ("L", (2, 3))])
+def test_folders_of_images(tmp_path: Path, mode: str, shape: tuple[int, ...]) -> None:
+    for value, place in enumerate(["train/cat/1", "train/dog/1", "train/dog/2", "test/dog/9"]):
+        draw(tmp_path / "pets" / f"{place}.png", 50 * value, mode=mode)
+    datasets.import_file("pets", tmp_path / "pets", tmp_path)
+    data = datasets.load("pets", tmp_path)
+    assert data.train_x.shape == (3, *shape) and data.train_x.dtype == np.uint8
+    assert data.classes == ("cat", "dog") and data.train_y.tolist() == [0, 1, 1]
+    assert data.test_y.tolist() == [1] and (data.test_x == 150).all()
+    for value in range(5):
+        draw(tmp_path / "flat" / "cat" / f"{value}.png", value, mode=mode)
+    datasets.import_file("flat", tmp_path / "flat", tmp_path)
+    assert (datasets.load("flat", tmp_path).test_x == 4).all()
+
+
+def leaf(folder: Path, x: list[Any], y: list[Any]) -> Path:
+    for split in ("train", "test"):
+        (folder / split).mkdir(parents=True, exist_ok=True)
+        content = {"users": ["f1"], "num_samples": [2], "user_data": {"f1": {"x": x, "y": y}}}
+        (folder / split / "all_data_0.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_leafs_json(tmp_path: Path) -> None:
+    datasets.import_file("own", leaf(tmp_path / "a", [[0.5, 1], [2, 3]], [4, 0]), tmp_path)
+    data = datasets.load("own", tmp_path)
+    assert data.train_x.tolist() == [[0.5, 1], [2, 3]] and data.test_y.tolist() == [4, 0]
+    assert data.clients == ("f1",)
+    writer = leaf(tmp_path / "b", [[1.0] * 784, [0.0] * 784], [61, 0])
+    datasets.import_file("femnist", writer, tmp_path)
+    assert datasets.load("femnist", tmp_path).train_x.shape == (2, 28, 28)
+    plays = leaf(tmp_path / "c", ["To be", "or not"], ["e", "f"])
+    datasets.import_file("plays", plays, tmp_path)
+    assert datasets.load_text("plays", tmp_path).text("train", 1) == "or not"
+
+
+def odd(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Folders and files that cannot be imported, and what is said of them."""
+    draw(folder / "sizes/cat/1.png", 1)
+    draw(folder / "sizes/cat/2.png", 1, size=(4, 4))
+    (folder / "none/cat").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    draw(folder / "broken/cat/1.png", 1)
+    (folder / "broken/cat/2.png").write_bytes(b"no image")
+    (folder / "no.csv").write_bytes(b"")
+    (folder / "no.parquet").write_bytes(b"PAR1")
+    (folder / "a.txt").touch()
+    leaf(folder / "cut", [], [])
+    (folder / "cut/train/all_data_0.json").write_text('{"user_data": {"a"')
+    return {
+        "sizes": (folder / "sizes", "no images of one size"),
+        "none": (folder / "none", "no images of one size"),
+        "empty": (folder / "empty", "no images of one size"),
+        "broken": (folder / "broken", "no images of one size"),
+        "csv": (folder / "no.csv", "no.csv cannot be read"),
+        "parquet": (folder / "no.parquet", "no.parquet cannot be read"),
+        "txt": (folder / "a.txt", "a.txt cannot be imported"),
+        "cut": (folder / "cut", "not as LEAF writes it"),
+        "words": (leaf(folder / "w", [["a", "b"]], [1]), "neither texts nor numbers"),
+        "lengths": (leaf(folder / "l", [[1], [2, 3]], [1, 2]), "neither texts nor numbers"),
+        "targets": (leaf(folder / "t", [[1], [2]], [1]), "not as LEAF writes it"),
+        "nobody": (leaf(folder / "n", [], []), "the train split has no texts"),
+    }
+
+
+def test_what_cannot_be_imported_is_told_in_one_line(tmp_path: Path) -> None:
+    for name, (path, words) in odd(tmp_path).items():
+        with pytest.raises(Error, match=words) as caught:
+            datasets.import_file("own", path, tmp_path / "root")
+        assert "\n" not in str(caught.value) and not (tmp_path / "root").exists(), name
+    with pytest.raises(Error, match="label names a column of a table"):
+        datasets.import_file("own", tmp_path / "sizes", tmp_path / "root", label="y")
