@@ -100,7 +100,7 @@ def _row(cell: Cell, histories: Sequence[History], known: Index) -> dict[str, An
     ours = fmean(weighted) if weighted else NAN
     spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
     config = histories[0].config if histories else None
-    note = "; ".join(_notes(cell, histories, known))
+    note = "; ".join(_notes(cell, histories, weighted, known))
     comparable = not isnan(cell["printed"])
     fair = comparable and bool(histories) and not note
     shown = ("paper", "item", "task", "row", "column", "algorithm", "metric")
@@ -133,7 +133,10 @@ def _agrees(cell: Cell, ours: float, spread: float) -> bool:
     return near and (isnan(printed_spread) or gap <= 2 * hypot(printed_spread, spread))
 
 
-def _notes(cell: Cell, histories: Sequence[History], known: Index) -> list[str]:
+def _notes(
+    cell: Cell, histories: Sequence[History], measured: Sequence[float], known: Index
+) -> list[str]:
+    """How some runs depart from the paper's, in words; ``measured`` are their numbers."""
     if not histories:
         notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
         return [f"no run yet: {how_to_make(notebook)}"]
@@ -142,9 +145,9 @@ def _notes(cell: Cell, histories: Sequence[History], known: Index) -> list[str]:
         for history in histories
         if history.diverged is not None
     ]
-    metric = METRICS[cell["metric"]]
-    test_only = metric.local and any(split_of(run) == "test" for run in histories)
-    unmeasured = not diverged and any(isnan(metric(run)[0]) for run in histories)
+    local = METRICS[cell["metric"]].local
+    test_only = local and any(split_of(run) == "test" for run in histories)
+    unmeasured = not diverged and any(map(isnan, measured))
     return [
         *departures(cell, histories[0].config),
         *shortfalls(cell, histories, known),

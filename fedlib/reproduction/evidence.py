@@ -324,10 +324,12 @@ def rounds_to(
     rows = {}
     for setting, run in curves.groupby(_index(keys)):
         reached = []
-        for (seed, _), goal in target.items():
+        for seed, goals in target.groupby(level="seed", sort=False):
             own = run[run["seed"] == seed]
-            there = own["round"][sign * own["value"] >= sign * goal]
-            reached.append(math.nan if own.empty else there.min() if len(there) else never)
+            best = np.maximum.accumulate(sign * own["value"].to_numpy())
+            places = np.searchsorted(best, sign * goals.to_numpy())
+            at = np.append(own["round"], math.nan if own.empty else never)
+            reached += at[places].tolist()
         rows[setting] = reached
     return pd.DataFrame.from_dict(rows, orient="index", columns=target.index)
 
