@@ -1,8 +1,9 @@
 """``python -m docs.coursemaker`` (``make course``): assignments and slides, in build/course.
 
-The assignments are an nbgrader course. A deck begins with a session's goals and a prediction, and
-ends with the discussion and the assignment. Between them it shows the executed notebooks: the title
-with its question, the paragraphs of the idea, pictures with the paragraph before, the summary.
+The assignments are an nbgrader course. A deck begins with a session's goals and ends with the
+discussion and the assignment. Between them it shows the executed notebooks: the title with its
+question, the paragraphs of the idea, the prediction to write down, pictures with the paragraph
+before them, the summary.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BETWEEN = re.compile(r"\n\n(?!\$\$|\||[a-z])|\n(?=- )")
 # The end of a text that only leads to a cell: a slide without the cell does not say it.
 LEADS = re.compile(r"(?:^|(?<=[.!?)] )|(?<=\n))[^.!?\n]+(?:\n[^.!?\n]+)*:\s*$")
 PART = re.compile(r"\*\*(.+?)\.\*\* (.+?)(?=\n\n\*\*|\Z)", re.DOTALL)  # of a session's plan
-PREDICT = "Before the first run: what will the first figure show? Write it down, with a number."
+PREDICT = "**Predict, then run.**"  # begins a notebook's question to answer before it runs
 LETTERS = 900  # of a slide; the deck's script makes one smaller that is too high all the same
 
 
@@ -136,7 +137,10 @@ def pages(book: NotebookNode) -> list[Page]:
                     last.text += f"\n\n{block}"
                 else:
                     made.append(Page(section, block))
-    return [page for page in made if page.pictures or (page.section in TOLD and page.text)]
+    said = [page.section in TOLD or page.text.startswith(PREDICT) for page in made]
+    return [
+        page for page, told in zip(made, said, strict=True) if page.pictures or (told and page.text)
+    ]
 
 
 def _is_picture(output: NotebookNode) -> bool:
@@ -178,7 +182,6 @@ def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None 
     cells: list[NotebookNode] = []
     if plan:
         cells += [slide(f"# {title}\n\n{plan['Goals']}"), slide(plan["What goes wrong"], "notes")]
-        cells += [slide(f"## A prediction\n\n{PREDICT}")]
     for book in books:
         before = ""
         for page in pages(book):

@@ -423,7 +423,7 @@ class Task:
         train, test: the clients' data. ``test`` may be one client that holds everything.
         loss: per-example loss, or one of torch's (``nn.CrossEntropyLoss(weight=...)``,
             ``F.mse_loss``), of which each example's own is taken; see
-            :class:`fedlib.losses.OfTorch`.
+            ``fedlib.losses.OfTorch``.
         metrics: per-example values that are averaged over examples and, where the test data has
             clients, over clients; or pairs (numerators, denominators) that are summed over examples
             apart and divided. Default the accuracy, where outputs are scores of classes. The loss

@@ -90,7 +90,7 @@ ADDED = {
 :titlesonly:
 :glob:
 
-/docs/course/README
+/docs/course/*
 /notebooks/*
 ```
 """

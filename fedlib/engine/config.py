@@ -33,7 +33,7 @@ class RunConfig:
     """Everything that determines a run's numbers (backend, device and chunking do not).
 
     Attributes:
-        task: name, preset, seed, options, the data's :attr:`fedlib.Task.identity`, whether it is a
+        task: name, preset, seed, options, the data's ``Task.identity``, whether it is a
             stand-in; of a task that names one its version.
         algorithm: the algorithm's name, or the class of a composed one.
         method: the method with all its parts and hyperparameters; of one with classes that are not

@@ -75,7 +75,7 @@ def learning_curves(
         by: what a line stands for, a key of :data:`fedlib.figures.style.LOOKS` or of ``looks``.
         looks: of lines that look otherwise here.
         window: rounds that the bold line averages; default :meth:`History.window`, 1 for the last.
-        shown: under the title; default :func:`fedlib.figures.scale.scale`.
+        shown: under the title; default ``fedlib.figures.scale.scale``.
         ax: draw into these axes; default a new figure.
 
     Returns:

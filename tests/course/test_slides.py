@@ -41,7 +41,7 @@ def book(idea: str = "First.\n\nSecond.", caption: str = "The caption.") -> Note
         f"## Idea\n\n{idea}",
         v4.new_code_cell("def taught():\n    pass"),
         "Third, see [01](01_client_drift.ipynb).",
-        "## Run\n\nNot shown.",
+        f"## Run\n\n{coursemaker.PREDICT} What will it show?\n\nNot shown.",
         shows("text/html"),
         f"## Figures\n\nBefore.\n\n{caption}",
         shows("image/png", "text/html"),
@@ -61,13 +61,14 @@ def test_title_idea_pictures_and_summary_are_shown() -> None:
     assert shown == [
         ("title", "# 02 · Title\n\n**What is asked?**", 0),
         ("Idea", "First.\n\nSecond.\n\nThird, see 01.", 0),
+        ("Run", f"{coursemaker.PREDICT} What will it show?", 0),
         ("Figures", "The caption.", 1),
         ("Figures", "Another one.", 1),
         ("Summary", "- one\n\n- two", 0),
     ]
 
 
-def test_a_deck_begins_with_goals_and_a_prediction_and_ends_with_the_assignment() -> None:
+def test_a_deck_begins_with_goals_and_ends_with_the_assignment() -> None:
     for needed in ("sphinx_revealjs", "docutils"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
     plans = {number: coursemaker.told(number) for number in coursemaker.sessions()}
@@ -77,7 +78,7 @@ def test_a_deck_begins_with_goals_and_a_prediction_and_ends_with_the_assignment(
     plan = plans[2]
     led = book("What stays.\n\nMore of it. And the rule\nin code:")
     html = coursemaker.deck("Session 2: Client drift", [led], plan)
-    places = ["hand the server a filtered gradient", coursemaker.PREDICT, "What stays."]
+    places = ["hand the server a filtered gradient", "What stays.", "What will it show?"]
     found = [
         html.index(words) for words in (*places, "When is there no bias at all", "fedavg_round")
     ]
