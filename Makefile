@@ -45,7 +45,7 @@ test: lint  ## all checks: style, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 # Not lint: fault injection is repeated while its findings are mended.
-faults: setup  ## all of the fault injection, with its table (make test runs a few cases of it)
+faults: setup  ## all of the fault injection (make test runs a few cases of it)
 	@FEDLIB_FAULTS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/faults $(ARGS)
 
 lint: setup  ## style (ruff) and types (mypy) only

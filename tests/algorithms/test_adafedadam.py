@@ -129,12 +129,3 @@ def test_rounds_without_a_direction_change_nothing(backend: str) -> None:
     assert np.allclose(idle, Problem(0).x0)
     still = fedlib.quadratic_task(np.eye(2)[None], np.zeros((1, 2)), x0=[0.0, 0.0], offset=[1.0])
     assert end(still, "adafedadam", 2, backend=backend).tolist() == [0, 0]
-
-
-def test_clients_without_a_learning_rate_are_refused() -> None:
-    with pytest.raises(fedlib.Error, match="learning rate, but DeltaSGD has none"):
-        fedlib.AdaFedAdam(client=fedlib.DeltaSGD())
-    with pytest.raises(fedlib.Error, match="client_lr is 0"):
-        fedlib.run(fedlib.load_task("quadratic"), "adafedadam", overrides={"client_lr": 0})
-    with pytest.raises(fedlib.Error, match="unknown form 'paper'"):
-        fedlib.AdaFedAdam(form="paper")

@@ -88,23 +88,38 @@ def test_client_optimizers_by_name() -> None:
     )
     assert built.server == fedlib.server.Momentum(lr=1.0, momentum=0.5)
     assert built.client == fedlib.SGDM(lr=0.2, momentum=0.7)
-    with pytest.raises(fedlib.Error, match="unknown override for fedavg 'momentum'"):
-        algorithms.build("fedavg", momentum=0.8)
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda rate: fedlib.SGD(lr=rate),
-        lambda rate: fedlib.client.Adam(lr=rate),
-        lambda rate: fedlib.Centralized(client_lr=rate),
-        lambda rate: fedlib.Scaffold(client_lr=rate),
-    ],
-)
-def test_learning_rates_are_zero_or_more(made: Callable[[float], Any]) -> None:
-    assert made(0) != made(0.1)
-    with pytest.raises(fedlib.Error, match=r"client_lr is -0\.1"):
-        made(-0.1)
+MISTAKES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
+    (lambda: fedlib.SGD(lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.client.Adam(lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.Centralized(client_lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.Scaffold(client_lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.Scaffold(server_lr=-1), "server_lr is -1"),
+    (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
+    (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
+    (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
+    (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),
+    (lambda: fedlib.Lookahead(server=fedlib.server.Adam()), "server of Lookahead is 'Adam'"),
+    (lambda: fedlib.Lookahead(client=fedlib.SGDM(momentum_state="client")), "Lookahead sends"),
+    (lambda: fedlib.SGDM(momentum_state="forever"), "'round' or 'client'"),
+    (lambda: fedlib.Moon(temperature=0), "temperature is 0"),
+    (lambda: fedlib.ServerOnly(split=True), "no training to split off"),
+    (lambda: fedlib.clients_for_budget(fedlib.Mime(split=True), 5.9), "at least 6 .* 2 clients"),
+    (lambda: fedlib.clients_for_budget(fedlib.FedOpt(), 1.9), "at least 2 .* for 1 client$"),
+    (lambda: fedlib.clients_for_budget(fedlib.Centralized(), 40), "Centralized sends nothing"),
+    (lambda: fedlib.clients_for_budget(fedlib.FedOpt(), -1), "budget is -1"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MISTAKES)
+def test_parts_that_do_not_fit_are_refused_in_one_line(
+    call: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(fedlib.Error, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
 
 
 def test_floats_stack_into_columns_and_the_rest_is_structure() -> None:

@@ -83,8 +83,6 @@ def test_what_lookahead_sends() -> None:
         method = build("lookahead", client_optimizer=inner)
         assert method.communication(10) == (10 * (1 + vectors), 10 * (1 + vectors))
         assert build("lookahead", client_optimizer=inner, reset=True).communication(10) == (10, 10)
-    with pytest.raises(fedlib.Error, match="server of Lookahead is 'Adam'; allowed: SGD"):
-        fedlib.Lookahead(server=fedlib.server.Adam())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

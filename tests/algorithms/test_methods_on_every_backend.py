@@ -20,6 +20,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "lookahead": ("lookahead", {"client_optimizer": "adam", "client_lr": 0.01}),
     "adaalter": ("adaalter", {"client_lr": 0.1}),
     "centralized": ("centralized", {"base": "adam"}),
+    "n_accadam": ("n_accadam", {}),
     "centralized yogi": ("centralized", {"base": "yogi", "bias_correction": True}),
     "mime": ("mime", {}),
     "mime adam": ("mime", {"base": "adam", "client_lr": 0.005}),
@@ -65,7 +66,7 @@ def test_backends_chunks_and_grids_agree(case: str) -> None:
     work: dict[str, Any] = {"local_steps": [3, 1, 4, 2, 0, 2, 3]}
     if case in CLIENTS:
         work = {"local_epochs": (1, 2)}
-    elif name == "centralized":
+    elif name in ("centralized", "n_accadam"):
         work["local_steps"] = 4
     settings = {rate: 0.01, **settings, **work}
     common = {**COMMON, "overrides": settings}

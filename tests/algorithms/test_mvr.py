@@ -67,15 +67,6 @@ def test_without_momentum_it_is_the_plain_method(name: str, plain: str) -> None:
     assert difference(a, b) > 1e-3
 
 
-def test_with_all_clients_the_momentum_is_the_gradient() -> None:
-    """Then nothing is left to reduce: MimeMVR is Mime with SGD, whatever beta."""
-    A, b, weights, x0 = problem(1)
-    task = fedlib.quadratic_task(A, b, weights, x0)
-    keys = {"client_lr": 0.1, "local_steps": STEPS}
-    mvr, plain = (end(task, name, 20, **keys) for name in ("mime_mvr", "mime"))
-    assert np.abs(mvr - plain).max() < 1e-12
-
-
 def test_what_is_sent() -> None:
     """x_t, x_{t-1}, m_t and c down; two gradients and a model up."""
     for name, c in (("mime_mvr", 1), ("mimelite_mvr", 0)):
@@ -86,12 +77,3 @@ def test_what_is_sent() -> None:
         lean = build(name, split=True, lean=True)
         assert lean.communication(10) == (10 * (2 + c), 10)
         assert lean.measure_communication(10) == (20, 20)
-
-
-def test_mistakes_are_named() -> None:
-    task = fedlib.load_task("quadratic")
-    for name in NAMES:
-        with pytest.raises(fedlib.Error, match=r"momentum is 1\.0"):
-            fedlib.run(task, name, rounds=1, overrides={"momentum": 1})
-        with pytest.raises(fedlib.Error, match=f"unknown override for {name} 'base'"):
-            fedlib.run(task, name, rounds=1, overrides={"base": "adam"})

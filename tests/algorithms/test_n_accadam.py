@@ -53,17 +53,3 @@ def test_one_step_is_adam() -> None:
         (0.5 * x @ matrix @ x - vector @ x).backward()
         adam.step()
     assert np.abs(run(1, "vectorized") - x.detach().numpy()).max() < 1e-10
-
-
-def test_one_client_holds_all_examples() -> None:
-    task = fedlib.load_task("synthetic", clients=6)
-    histories = [
-        fedlib.run(
-            task, "n_accadam", rounds=3, dtype="float64", backend=b, overrides={"local_steps": 3}
-        )
-        for b in BACKENDS
-    ]
-    a, b = (h.params["linear.weight"] for h in histories)
-    assert torch.allclose(a, b, atol=1e-12)
-    assert len(set(histories[0].clients["client"])) == 6
-    assert not histories[0].series("floats_up", "communication").any()

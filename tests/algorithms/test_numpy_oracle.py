@@ -91,25 +91,6 @@ def test_the_test_loss_is_the_clients_weighted_mean() -> None:
     assert history.series("loss").iloc[-1] == pytest.approx(loss, abs=1e-12)
 
 
-def test_sgd_client_momentum_equals_torch() -> None:
-    """One client under FedAvg with SGDM equals torch.optim.SGD restarted every round."""
-    import torch
-
-    A, b, _, x0 = problem(3)
-    task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
-    method = fedlib.FedOpt(client=fedlib.SGDM(lr=0.05, momentum=0.8))
-    ours = end(task, method, 4, local_steps=3)
-    x = torch.tensor(x0, requires_grad=True)
-    matrix, vector = torch.tensor(A[0]), torch.tensor(b[0])
-    for _ in range(4):
-        optimizer = torch.optim.SGD([x], lr=0.05, momentum=0.8)
-        for _ in range(3):
-            optimizer.zero_grad()
-            (0.5 * x @ matrix @ x - vector @ x).backward()
-            optimizer.step()
-    assert np.abs(ours - x.detach().numpy()).max() < 1e-12
-
-
 def test_fedavg_with_one_client_and_one_step_is_sgd() -> None:
     A, b, _, x0 = problem(4)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)

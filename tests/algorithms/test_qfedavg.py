@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, cohort, end, positive_problem
+from tests.algorithms.quadratics import cohort, end, positive_problem
 
 ROUNDS = 30
 M, D = 6, 4
@@ -68,38 +67,7 @@ def test_without_fairness_it_is_fedavg_with_equal_weights(L: float | None) -> No
     assert np.abs(fair - end(equal, "fedavg", 7, **steps)).max() < 1e-12
 
 
-def test_the_loss_is_that_of_all_local_data() -> None:
-    """Two clients with several batches each, one batch size apart."""
-    draw = np.random.default_rng(0)
-    x, y = torch.from_numpy(draw.normal(size=(40, 3))), torch.from_numpy(draw.integers(4, size=40))
-    data = fedlib.ClientData(x, y, [np.arange(25), np.arange(25, 40)])
-    task = fedlib.Task("t", lambda: torch.nn.Linear(3, 4), data, data)
-    common: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": None}
-    runs = [
-        fedlib.run(task, "qfedavg", overrides={"batch_size": 7, "q": 2}, backend=backend, **common)
-        for backend in BACKENDS
-    ]
-    assert torch.allclose(runs[0].params["weight"], runs[1].params["weight"], atol=1e-12)
-    # One round by hand, with full batches, where the order of examples does not count.
-    common = {**common, "rounds": 1, "overrides": {"batch_size": None, "q": 2, "client_lr": 0.1}}
-    after = fedlib.run(task, "qfedavg", **common).params
-    before = fedlib.run(task, "qfedavg", **{**common, "rounds": 0}).params
-    top = [torch.zeros_like(before["weight"]), torch.zeros_like(before["bias"])]
-    bottom = torch.zeros(())
-    for part in (slice(0, 25), slice(25, 40)):
-        own = [before[name].clone().requires_grad_() for name in ("weight", "bias")]
-        F = torch.nn.functional.cross_entropy(x[part] @ own[0].T + own[1], y[part])
-        grads = torch.autograd.grad(F, own)  # one step: L (x - x_k) is the gradient
-        square = sum(g.square().sum() for g in grads)
-        top = [t + F.detach() ** 2 * g for t, g in zip(top, grads, strict=True)]
-        bottom = bottom + 2 * F.detach() * square + 10 * F.detach() ** 2
-    assert torch.allclose(after["weight"], before["weight"] - top[0] / bottom, atol=1e-8)
-    assert torch.allclose(after["bias"], before["bias"] - top[1] / bottom, atol=1e-8)
-
-
-def test_L_is_needed_where_clients_have_no_learning_rate() -> None:
-    with pytest.raises(fedlib.Error, match=r"L is None.*DeltaSGD has none"):
-        fedlib.QFedAvg(client=fedlib.DeltaSGD())
+def test_with_L_clients_need_no_learning_rate() -> None:
     settings = {"client_optimizer": "delta_sgd", "L": 1.0, "local_steps": 3}
     task = fedlib.quadratic_task(**positive_problem(2))
     history = fedlib.run(task, "qfedavg", rounds=20, overrides=settings)

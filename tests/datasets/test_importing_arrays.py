@@ -88,13 +88,6 @@ def test_conversions(tmp_path, train, test, dtype):
     assert (data.test_x == test.astype(dtype)).all()
 
 
-def test_same_values_same_fingerprint_other_values_another(tmp_path):
-    first = datasets.import_file("a", write(tmp_path), tmp_path)
-    same = datasets.import_file("b", write(tmp_path), tmp_path)
-    other = datasets.import_file("c", write(tmp_path, test_y=np.array([2, 1, 0, 1])), tmp_path)
-    assert first["fingerprint"] == same["fingerprint"] != other["fingerprint"]
-
-
 REFUSED = [
     ({"test_y": None}, "lacks test_y"),
     ({"train_x": None, "test_x": None}, "lacks train_x, test_x"),

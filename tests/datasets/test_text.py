@@ -34,19 +34,6 @@ def test_the_character_vocabulary(snippet: str, tokens: list[int]) -> None:
     assert rows.tolist() == [tokens]
 
 
-def test_snippets_are_encoded_apart_and_cut() -> None:
-    rows, counts = text.shakespeare_chunks(*flat([b"dhl", b"", b"ptx@D"]), length=3)
-    assert rows.dtype == np.uint8
-    assert counts.tolist() == [2, 1, 2]
-    assert rows.tolist() == [
-        [88, 1, 2, 3],
-        [89, 0, 0, 0],
-        [88, 89, 0, 0],
-        [88, 4, 5, 6],
-        [7, 8, 89, 0],
-    ]
-
-
 def test_rows_of_81_hold_79_characters_and_both_marks() -> None:
     rows, counts = text.shakespeare_chunks(*flat([b"d" * 79, b"d" * 80]))
     assert counts.tolist() == [1, 2] and rows.shape == (3, 81)

@@ -57,7 +57,7 @@ def same(a: fedlib.History, b: fedlib.History) -> bool:
     )
 
 
-def interrupted(task: fedlib.Task, configured: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
+def interrupted(configured: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
     for rounds in cuts:
         with pytest.MonkeyPatch.context() as patch:
             cut_after(patch, rounds)
@@ -81,7 +81,7 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: P
     ]
     whole = execute(configured)
     assert [history.diverged is None for history in whole] == [True, False, True]
-    again = interrupted(task, configured, tmp_path / "state", (1, 3, 1))
+    again = interrupted(configured, tmp_path / "state", (1, 3, 1))
     assert all(same(a, b) for a, b in zip(whole, again, strict=True))
     assert not (tmp_path / "state").exists()
 
@@ -109,7 +109,7 @@ def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
     task = fedlib.quadratic_task(A, b, p)
     configured = [configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)]
     (whole,) = execute(configured)
-    (again,) = interrupted(task, configured, tmp_path, (3, 2))
+    (again,) = interrupted(configured, tmp_path, (3, 2))
     assert same(whole, again)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,16 +52,6 @@ def test_measures_equal_numpy(clients: int) -> None:
         assert set(found) == set(expected)
         for name, value in expected.items():
             assert float(found[name][row]) == pytest.approx(value, abs=1e-12)
-
-
-def test_a_hand_made_case() -> None:
-    """Ten clients: the worst 30 % are three, the worst 10 % one; one more has no test data."""
-    accuracy = torch.tensor([[0.9, 0.1, 0.5, 1, 1, 1, 1, 0.3, 1, 1, 0.0]], dtype=torch.float64)
-    examples = torch.tensor([1] * 10 + [0])
-    found = fairness(accuracy, examples)
-    assert float(found["accuracy_worst_30"]) == pytest.approx(0.3)
-    assert float(found["accuracy_worst_10"]) == pytest.approx(0.1)
-    assert float(found["accuracy_unweighted"]) == pytest.approx(0.78)
 
 
 def test_the_worst_clients_are_chosen_by_number_and_weighted_by_examples() -> None:
@@ -116,23 +105,6 @@ def test_drawn_epochs_are_uniform_and_keyed() -> None:
     assert (drawn_epochs((1, 3), client_keys([0], 1, some)) == rounds[1][some]).all()
     assert (drawn_epochs((1, 3), client_keys([1], 0, clients)) != rounds[0]).any()
     assert (drawn_epochs((2, 2), client_keys([0], 0, clients)) == 2).all()
-
-
-@pytest.mark.parametrize("algorithm", ["fedavg", "fednova", "adafedadam"])
-def test_drawn_epochs_are_the_same_on_both_backends(algorithm: str) -> None:
-    task = fedlib.load_task("synthetic", clients=8)
-    common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 5}
-
-    def run(epochs: Any, **how: Any) -> torch.Tensor:
-        overrides = {"local_epochs": epochs}
-        history = fedlib.run(task, algorithm, overrides=overrides, **common, **how)
-        return history.params["linear.weight"]
-
-    drawn = run((1, 3))
-    for how in ({"backend": "reference"}, {"chunk_clients": 2}):
-        assert float((drawn - run((1, 3), **how)).abs().max()) < 1e-10
-    assert torch.equal(run((2, 2)), run(2))
-    assert not any(torch.equal(drawn, run(epochs)) for epochs in (1, 2, 3))
 
 
 def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:

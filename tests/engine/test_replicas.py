@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import fedlib
-from fedlib.engine import Configured, History, configure, execute, programs
+from fedlib.engine import Configured, configure, execute, programs
 from fedlib.task import ClientData, Fixed, Task
-from tests.algorithms.quadratics import cohort
+from tests.engine.test_backends import difference
+from tests.engine.test_checkpoint import interrupted, same
 
 SMALL = {"clients": 6}
 METHODS: dict[str, dict[str, Any]] = {
@@ -45,20 +46,11 @@ def draws(same: bool, name: str = "synthetic", **options: Any) -> list[Task]:
     return [tasks[0]] * 3 if same else tasks
 
 
-def difference(left: History, right: History) -> float:
-    assert left.frame[["round", "split", "metric"]].equals(
-        right.frame[["round", "split", "metric"]]
-    )
-    assert left.diverged == right.diverged and left.config == right.config
-    columns = ["client", "split", "metric", "examples"]
-    assert left.clients[columns].equals(right.clients[columns])
-    gaps = [(left.params[name] - right.params[name]).abs().max() for name in left.params]
-    gaps += [(one["value"] - other["value"]).abs().max() for one, other in pairs(left, right)]
-    return max(float(gap) for gap in gaps)
-
-
-def pairs(left: History, right: History) -> list[Any]:
-    return [(left.frame, right.frame), (left.clients, right.clients)]
+def check(runs: list[Configured], **how: Any) -> None:
+    """Each is together what it is alone."""
+    for run, one in zip(runs, execute(runs, **how), strict=True):
+        assert one.config == run.config
+        assert difference(one, execute([run], **how)[0]) < 1e-10
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["one task", "other draws"])
@@ -68,13 +60,9 @@ def test_a_replica_is_what_it_is_alone(algorithm: str, same: bool) -> None:
     tasks = draws(same, "cifar10_resnet18") if algorithm == "moon" else draws(same)
     runs = repeated(tasks, algorithm, METHODS[algorithm], **settings)
     assert programs(runs) == [[0, 1, 2]]
-    together = execute(runs)
-    assert together[0].meta["configurations"] == 3
+    assert execute(runs)[0].meta["configurations"] == 3
     for backend in ("vectorized", "reference"):
-        joined = execute(runs, backend=backend) if backend == "reference" else together
-        for run, one in zip(runs, joined, strict=True):
-            (alone,) = execute([run], backend=backend)
-            assert difference(one, alone) < 1e-10
+        check(runs, backend=backend)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +74,6 @@ def test_chunks_and_workers_change_nothing(how: dict[str, Any]) -> None:
         assert difference(one, other) < 1e-10
 
 
-def test_two_replicas_divide_by_their_own_weights() -> None:
-    """The sizes of the cohorts, and with them the weights, are each replica's own."""
-    runs = repeated(draws(False)[:2], "fedavg", {})
-    weights = [
-        run.task.train.client_weights()[cohort(seed, 0, 4)].sum() for seed, run in enumerate(runs)
-    ]
-    assert weights[0] != weights[1]
-    for run, one in zip(runs, execute(runs), strict=True):
-        assert difference(one, execute([run])[0]) < 1e-10
-
-
 def test_grids_and_servers_of_several_kinds_join_too() -> None:
     tasks = draws(False)
     rates = [{"client_lr": rate} for rate in (0.01, 0.1)]
@@ -104,8 +81,7 @@ def test_grids_and_servers_of_several_kinds_join_too() -> None:
     runs += repeated(tasks, "fedyogi", rates[0])
     runs += repeated(tasks[:1], "fedavgm", {})  # one that has no replica here
     assert programs(runs) == [[0, 3, 6, 1, 4, 7, 2, 5, 8], [9]]
-    for run, one in zip(runs, execute(runs), strict=True):
-        assert difference(one, execute([run])[0]) < 1e-10
+    check(runs)
 
 
 def test_inputs_that_a_task_makes_of_its_own_data_stay_its_own() -> None:
@@ -113,8 +89,7 @@ def test_inputs_that_a_task_makes_of_its_own_data_stay_its_own() -> None:
     bags = [run.task.transform for run in runs]
     assert all(isinstance(own, Fixed) for own in bags) and bags[0] != bags[1]
     assert programs(runs) == [[0, 1, 2]]
-    for run, one in zip(runs, execute(runs), strict=True):
-        assert difference(one, execute([run])[0]) < 1e-10
+    check(runs)
 
 
 def diverging(seed: int, rate: float) -> Configured:
@@ -140,28 +115,8 @@ def test_an_interrupted_program_of_replicas_goes_on_bit_for_bit(tmp_path: Path) 
     runs = repeated(draws(False), "scaffold", {}, rounds=6)
     runs += repeated(draws(False), "scaffold", {"client_lr": 1e38}, rounds=6)
     whole = execute(runs)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedlib.engine.program.Program._advance", stop_after(3))
-        with pytest.raises(InterruptedError):
-            execute(runs, checkpoint=tmp_path / "state", checkpoint_every=1)
-    again = execute(runs, checkpoint=tmp_path / "state", checkpoint_every=1)
-    assert not (tmp_path / "state").exists()
-    for one, other in zip(whole, again, strict=True):
-        assert one.frame.equals(other.frame)
-        assert all(torch.equal(one.params[name], other.params[name]) for name in one.params)
-
-
-def stop_after(rounds: int) -> Any:
-    from fedlib.engine.program import Program
-
-    plain = Program._advance
-
-    def advance(self: Any, now: Any, number: int) -> None:
-        if number == rounds:
-            raise InterruptedError
-        plain(self, now, number)
-
-    return advance
+    again = interrupted(runs, tmp_path / "state", (3,))
+    assert all(same(one, other) for one, other in zip(whole, again, strict=True))
 
 
 def task_of(model: Any, parts: list[list[int]], name: str = "mine") -> Task:

@@ -72,42 +72,6 @@ def test_rows_are_those_of_one_client_after_the_other(name: str, algorithm: str)
         assert not torch.equal(value, start.params[key]), f"{key} was not trained"
 
 
-def test_a_gru_is_trained_as_a_plain_loop_does() -> None:
-    """One client and one full batch: SGD of torch on the same module."""
-    torch.manual_seed(0)
-    module = Recurrent(nn.GRU, 0.0).double()
-    kept = {name: value.clone() for name, value in module.state_dict().items()}
-
-    def model() -> nn.Module:
-        made = Recurrent(nn.GRU, 0.0)
-        made.load_state_dict({name: value.float() for name, value in kept.items()})
-        return made
-
-    pooled = task(model).centralized()
-    overrides = {"client_lr": 0.3, "batch_size": None}
-    history = fedlib.run(pooled, "fedavg", rounds=4, dtype="float64", overrides=overrides)
-    module.load_state_dict({name: value.float().double() for name, value in kept.items()})
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.3)
-    for _ in range(4):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(module(pooled.train.x), pooled.train.y).backward()
-        optimizer.step()
-    for name, value in module.state_dict().items():
-        torch.testing.assert_close(history.params[name], value, rtol=1e-10, atol=1e-10)
-
-
-def test_a_grid_of_them_is_their_runs() -> None:
-    rates = [0.1, 0.5]
-    frame = fedlib.grid(task(MODELS["GRU"]), "fedavg", rounds=2, dtype="float64", client_lr=rates)
-    for rate in rates:
-        alone = fedlib.run(
-            task(MODELS["GRU"]), "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate}
-        )
-        cell = frame[(frame["client_lr"] == rate) & (frame["metric"] == "loss")]
-        value = cell[(cell["split"] == "test") & (cell["round"] == 2)]["value"].item()
-        assert value == pytest.approx(alone.series("loss").iloc[-1], rel=1e-10)
-
-
 def test_a_models_own_mistake_is_still_its_own() -> None:
     def model() -> nn.Module:
         return nn.Sequential(nn.Embedding(7, 3), nn.Flatten(), nn.Linear(4, 2))

@@ -52,6 +52,43 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
     ({"chunk_clients": 0}, "chunk_clients is 0"),
+    ({"algorithm": "adafedadam", "overrides": {"client_lr": 0}}, "client_lr is 0"),
+    ({"algorithm": "fedavg", "overrides": {"delta": 0.1}}, "unknown override for fedavg 'delta'"),
+    ({"algorithm": "mimelite_mvr", "overrides": {"momentum": 1}}, r"momentum is 1\.0"),
+    ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
+]
+BAD += [
+    ({"algorithm": name, "overrides": {"base": "rmsprop"}}, "unknown base 'rmsprop': .*, sgd, yogi")
+    for name in ("mime", "mimelite", "loc_mime", "centralized")
+]
+BAD += [
+    ({"algorithm": "mime", **given}, message)
+    for given, message in (
+        ({"overrides": {"base": 3}}, "override base is 3; allowed: a word"),
+        ({"overrides": {"split": 1}}, "override split is 1; allowed: true or false"),
+        ({"overrides": {"lean": True}}, "lean is True; allowed: true only with split"),
+        ({"overrides": {"base": "adam", "eps": 0}}, "eps is 0.0"),
+        ({"overrides": {"base": "adam", "v0": 0.1, "bias_correction": True}}, "leave v0 out"),
+        ({"overrides": {"base": "momentum", "momentum": 1}}, "momentum is 1.0"),
+        ({"overrides": {"split": True}, "clients_per_round": 1}, "mime splits the cohort"),
+    )
+]
+BAD += [
+    ({"overrides": {"client_optimizer": optimizer, **given}}, message)
+    for optimizer, given, message in (
+        ("delta_sgd", {"client_lr": 0.1}, "finds its own step sizes"),
+        ("sps", {"client_lr": 0.1}, "client_lr is 0.1"),
+        ("sps", {"client_schedule": "step_decay"}, "SPS has no learning rate to schedule"),
+        ("delta_sgd", {"first_step": "big"}, "unknown first_step"),
+        ("delta_sgd", {"gamma": 0}, "gamma is 0"),
+        ("delta_sgd", {"delta": True}, "allowed: a number"),
+        ("delta_sgd", {"delta": None}, "allowed: a number"),
+        ("delta_sgd", {"reuse_gradient": 1}, "true or false"),
+        ("sps", {"c": 0}, "c is 0"),
+        ("sps", {"eta_max": -1}, "eta_max is -1"),
+        ("adam", {"client_beta1": 1.0}, "client beta1 is 1.0"),
+        ("adma", {}, "did you mean 'adam'"),
+    )
 ]
 
 
@@ -69,14 +106,6 @@ def test_bad_requests_are_refused_in_one_line(
 def test_cuda_without_a_gpu_is_one_clear_line(task: fedlib.Task) -> None:
     with pytest.raises(fedlib.Error, match="no CUDA GPU here"):
         fedlib.run(task, "fedavg", rounds=1, device="cuda")
-
-
-def test_a_composition_equals_the_named_method(task: fedlib.Task) -> None:
-    method = fedlib.FedOpt(client=fedlib.SGD(lr=0.03), server=fedlib.server.Yogi(lr=0.01, tau=1e-2))
-    named = {"client_lr": 0.03, "server_lr": 0.01, "tau": 1e-2, "beta1": 0.9, "beta2": 0.99}
-    a = fedlib.run(task, method, rounds=3)
-    b = fedlib.run(task, "fedyogi", rounds=3, overrides=named)
-    assert a.frame.equals(b.frame)
 
 
 def test_the_papers_values_are_used_unless_overridden(task: fedlib.Task) -> None:
@@ -101,47 +130,33 @@ def test_digests_name_what_determines_the_numbers(task: fedlib.Task) -> None:
         {"overrides": {"client_lr": 0.02}},
         {"overrides": {"form": "printed"}},
         {"overrides": {"batch_size": 5}},
+        {"overrides": {"local_steps": 2}},
     ]
     digests = [configure(task, "fedadam", **{"rounds": 3, **c})[0].digest for c in changes]
-    assert len({base.digest, *digests}) == len(changes) + 1
+    digests += [configure(task, "fedyogi", rounds=3)[0].digest]
     other = fedlib.load_task("synthetic", clients=10, seed=1)
-    assert configure(other, "fedadam", rounds=3)[0].digest != base.digest
+    digests += [configure(other, "fedadam", rounds=3)[0].digest]
+    assert len({base.digest, *digests}) == len(changes) + 3
 
 
 @pytest.mark.parametrize("backend", ["vectorized", "reference"])
 def test_a_diverging_configuration_ends_alone(backend: str) -> None:
-    task = fedlib.load_task("quadratic")
-    rates = [0.1, 1e20, 0.3, 1e8]
-    frame = fedlib.grid(
-        task,
-        "fedavg",
-        rounds=30,
-        backend=backend,
-        client_lr=rates,
-        overrides={"local_steps": 2},
-        eval_every=1,
-    )
-    for rate in (0.1, 0.3):
-        alone = fedlib.run(
-            task, "fedavg", rounds=30, overrides={"client_lr": rate, "local_steps": 2}
-        )
-        own = frame[frame["client_lr"] == rate]
-        assert own["diverged"].isna().all() and own["round"].max() == 30
-        same = np.allclose(own["value"], alone.frame["value"], rtol=1e-5, atol=1e-6)
-        assert same and alone.diverged is None
-    ends = {}
-    for rate in (1e20, 1e8):
-        history = fedlib.run(
-            task, "fedavg", rounds=30, overrides={"client_lr": rate, "local_steps": 2}
-        )
-        own = frame[frame["client_lr"] == rate]
-        ends[rate] = int(own["diverged"].unique().item())
-        assert history.diverged == ends[rate] < 30
-        assert np.isnan(history.final("loss"))
-        assert all(bool(torch.isfinite(p).all()) for p in history.params.values())
+    task, ends = fedlib.load_task("quadratic"), []
+    given: dict[str, Any] = {"rounds": 30, "eval_every": 1, "backend": backend}
+    given["overrides"] = {"local_steps": 2}
+    frame = fedlib.grid(task, "fedavg", client_lr=[0.1, 1e20, 0.3, 1e8], **given)
+    for rate, own in frame.groupby("client_lr", sort=False):
+        given["overrides"] = {"local_steps": 2, "client_lr": rate}
+        alone = fedlib.run(task, "fedavg", **given)
+        ends.append(alone.diverged or 31)
+        assert (own["diverged"].fillna(31) == ends[-1]).all()
+        assert all(bool(torch.isfinite(p).all()) for p in alone.params.values())
+        assert np.isnan(alone.final("loss")) == (alone.diverged is not None)
         tests = own[own["split"] == "test"]
-        assert tests["round"].max() == ends[rate] - 1 and np.isfinite(tests["value"]).all()
-    assert ends[1e20] < ends[1e8]
+        assert tests["round"].max() == ends[-1] - 1 and np.isfinite(tests["value"]).all()
+        if alone.diverged is None:
+            assert np.allclose(own["value"], alone.frame["value"], rtol=1e-5, atol=1e-6)
+    assert 31 == ends[0] == ends[2] > ends[3] > ends[1]
 
 
 def test_history_frames(task: fedlib.Task) -> None:
@@ -151,20 +166,14 @@ def test_history_frames(task: fedlib.Task) -> None:
     tests = frame[frame["split"] == "test"]
     assert sorted(tests["round"].unique()) == [0, 3, 6, 7]
     spread = {"std", "std_weighted", "worst_30", "worst_30_weighted", "worst_10"}
-    assert set(tests["metric"]) == {
-        *("loss", "accuracy", "accuracy_unweighted", "error_rsd"),
-        *(f"accuracy_{name}" for name in spread),
+    assert set(tests["metric"]) == {"loss", "accuracy", "accuracy_unweighted", "error_rsd"} | {
+        f"accuracy_{name}" for name in spread
     }
     assert sorted(frame[frame["split"] == "train"]["round"]) == [1, 2, 3, 4, 5, 6, 7]
     clients = history.clients
     assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]
-    own = clients[(clients["split"] == "test") & (clients["metric"] == "accuracy")]
-    assert len(own) == 10
-    weighted = float((own["value"] * own["examples"]).sum() / own["examples"].sum())
-    last = tests[tests["round"] == 7].set_index("metric")["value"]
-    assert weighted == pytest.approx(last["accuracy"], abs=1e-6)
-    assert own["value"].mean() == pytest.approx(last["accuracy_unweighted"], abs=1e-6)
-    assert set(history.params) == {"linear.weight", "linear.bias"} or len(history.params) == 2
+    assert len(clients.query("split == 'test' and metric == 'accuracy'")) == 10
+    assert set(history.params) == {"linear.weight", "linear.bias"}
     assert history.meta["device"] == "cpu" and history.meta["seconds_per_round"] > 0
 
 

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 import fedlib
 from fedlib.engine.config import configure
-from fedlib.models import replace_batch_norm
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
 from tests.engine.test_checkpoint import interrupted, same
@@ -141,26 +140,9 @@ def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path: Path) -> None
     configured = [
         configure(problem, "fedavg", overrides={"client_lr": rate}, **SETTINGS) for rate in rates
     ]
-    resumed, grid = (interrupted(problem, configured, tmp_path, cuts) for cuts in ((1, 1), ()))
+    resumed, grid = (interrupted(configured, tmp_path, cuts) for cuts in ((1, 1), ()))
     assert [run.diverged is None for run in grid] == [True, True, False]
     assert all(same(a, b) for a, b in zip(resumed[:2], grid[:2], strict=True))
     for one, other in zip(alone[:2], grid[:2], strict=True):
         for name, value in one.params.items():
             torch.testing.assert_close(value, other.params[name], rtol=1e-9, atol=1e-10)
-
-
-@pytest.mark.parametrize("choice", ["running", "batch", "group"])
-def test_a_model_that_does_not_carry_rows_is_trained_row_after_row(choice: str) -> None:
-    def model() -> nn.Module:
-        layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(27, 2)]
-        return replace_batch_norm(nn.Sequential(*layers), by=choice)
-
-    problem = task(batch_size=4, local_epochs=2)
-    problem.model = model
-    settings = {**SETTINGS, "clients_per_round": 3}
-    runs = [fedlib.run(problem, "fedavg", backend=backend, **settings) for backend in BACKENDS]
-    for other in runs[1:]:
-        for name, value in runs[0].params.items():
-            torch.testing.assert_close(value, other.params[name], rtol=1e-10, atol=1e-10)
-    if choice == "running":
-        assert (runs[0].params["1.running_mean"] != 0).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -208,25 +208,19 @@ def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
         torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
 
 
-def hugging_face(kind: str) -> nn.Module:
-    """A small network of the package transformers, with dropout in and between its layers."""
-    hub = pytest.importorskip("transformers")
-    sizes: dict[str, tuple[str, dict[str, float]]] = {
-        "DistilBert": ("dim n_layers n_heads", {"hidden_dim": 16}),
-        "Bert": ("hidden_size num_hidden_layers num_attention_heads", {"intermediate_size": 16}),
-        "GPT2": ("n_embd n_layer n_head", {"pad_token_id": 0, "bos_token_id": None}),
-    }
-    names, more = sizes[kind]
-    config = getattr(hub, f"{kind}Config")(
-        **dict(zip(names.split(), (8, 2, 2), strict=True)), **more, vocab_size=30, num_labels=2
-    )
-    return getattr(hub, f"{kind}ForSequenceClassification")(config)  # type: ignore[no-any-return]
-
-
 class HuggingFace(nn.Module):
+    """A small network of the package transformers, with dropout in and between its layers."""
+
+    SIZES: ClassVar[dict[str, dict[str, Any]]] = {
+        "DistilBert": {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 16},
+        "GPT2": {"n_embd": 8, "n_layer": 2, "n_head": 2, "pad_token_id": 0, "bos_token_id": None},
+    }
+
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.net = hugging_face(kind)
+        hub = pytest.importorskip("transformers")
+        config = getattr(hub, f"{kind}Config")(**self.SIZES[kind], vocab_size=30, num_labels=2)
+        self.net = getattr(hub, f"{kind}ForSequenceClassification")(config)
 
     def forward(self, x: Tensor) -> Tensor:
         words = (10 * x).long().clamp(0, 29)
@@ -234,7 +228,7 @@ class HuggingFace(nn.Module):
         return logits
 
 
-@pytest.mark.parametrize("kind", ["DistilBert", "Bert", "GPT2"])
+@pytest.mark.parametrize("kind", HuggingFace.SIZES)
 def test_networks_of_hugging_face_train_alike(kind: str) -> None:
     by_rows, plain = (
         trained(lambda: HuggingFace(kind), backend=b) for b in ("vectorized", "reference")
@@ -298,6 +292,7 @@ def test_the_row_of_padding_stays_as_it_is() -> None:
     [
         (lambda: nn.Sequential(nn.LazyLinear(2)), r"0 \(LazyLinear\) has no parameters yet"),
         (lambda: torch.jit.script(nn.Linear(6, 2)), "is scripted"),
+        (lambda: Net(inner, nn.BatchNorm1d(8)), "running statistics"),
         (
             lambda: Net(inner, nn.BatchNorm1d(8, track_running_stats=False)),
             "looks across its batch and does not take one of one example.*: Expected more than 1",

@@ -118,19 +118,6 @@ def test_measurements_and_memory_equal_a_numpy_recomputation(
     assert np.abs(history.params["x"].numpy() - x).max() < 1e-10
 
 
-def test_memory_survives_when_a_configuration_diverges() -> None:
-    A, b, p = problem()
-    task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=np.full(6, 2.0))
-    common: dict[str, Any] = {"rounds": 40, "clients_per_round": 4, "dtype": "float64"}
-    common["overrides"] = {"local_steps": 2}
-    configure, execute = fedlib.engine.configure, fedlib.engine.execute
-    methods = [Visits(lr=lr) for lr in (0.0005, 1e6, 0.001)]
-    together = execute([configure(task, method, **common) for method in methods])
-    assert [h.diverged is None for h in together] == [True, False, True]
-    alone = fedlib.run(task, methods[2], **common)
-    assert torch.allclose(alone.params["x"], together[2].params["x"], atol=1e-12)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_halves_are_disjoint_and_the_floats_are_counted(backend: str) -> None:
     A, b, p = problem()
@@ -209,18 +196,3 @@ def test_contiguous_clients_equal_clients_with_lists() -> None:
     assert torch.equal(same.places(same.all_places()), torch.arange(len(x)))
     with pytest.raises(fedlib.Error, match="outside the"):
         fedlib.ClientData.contiguous(x, y, np.array([len(x) - 1]), np.array([2]))
-
-
-def test_pooled_tasks_hold_every_example_once() -> None:
-    task = fedlib.load_task("synthetic", clients=6)
-    pooled = task.centralized()
-    assert len(pooled.train) == 1 and pooled.train.sizes[0] == task.train.sizes.sum()
-    A, b, p = problem()
-    quadratic = fedlib.quadratic_task(A, b, p).centralized()
-    history = fedlib.run(
-        quadratic, "fedavg", rounds=400, dtype="float64", overrides={"client_lr": 0.2}
-    )
-    share = (p / p.sum())[:, None]
-    optimum = np.linalg.solve((share[:, None] * A).sum(0), (share * b).sum(0))
-    assert np.abs(history.params["x"].numpy() - optimum).max() < 1e-8
-    assert len(history.clients) == 6

@@ -1,4 +1,7 @@
-"""How much fault injection runs: a few cases, always the same ones, or every case."""
+"""How much fault injection runs: a few cases of a kind, always the same ones, or every case.
+
+``make test`` runs a few; ``make faults`` (``FEDLIB_FAULTS=all``) runs all.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +42,11 @@ def examples(every: int, few: int) -> hypothesis.settings:
     )
 
 
-class Count:
-    """How many cases one test tried."""
-
-    cases = 0
-
-    @contextmanager
-    def case(self, name: object = "") -> Iterator[None]:
-        """One more; where it fails, its name is told."""
-        self.cases += 1
-        try:
-            yield
-        except Exception as problem:
-            problem.add_note(f"in case {name}")
-            raise
+@contextmanager
+def case(name: object) -> Iterator[None]:
+    """One of a test's cases; where it fails, its name is told."""
+    try:
+        yield
+    except Exception as problem:
+        problem.add_note(f"in case {name}")
+        raise

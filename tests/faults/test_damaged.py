@@ -14,7 +14,7 @@ import fedlib
 from fedlib import datasets
 from fedlib.results import Store
 from fedlib.results.published import publish
-from tests.faults.campaign import Count, cases
+from tests.faults.campaign import case, cases
 from tests.faults.scenes import STEPS, TASK, arrays, left_behind
 
 Command = Callable[..., tuple[int, str, str]]
@@ -43,28 +43,26 @@ def one_line(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> 
     return True
 
 
-def test_a_damaged_file_is_imported_whole_or_refused(tmp_path: Path, count: Count) -> None:
+def test_a_damaged_file_is_imported_whole_or_refused(tmp_path: Path) -> None:
     text = b'{"client": "a", "split": "train", "text": "t", "label": 1}\n'
     text = text * 2 + text.replace(b"train", b"test")
     files = [("own.npz", bad) for bad in damages(arrays(tmp_path / "sound", 0).read_bytes(), 60)]
     files += [("own.jsonl", bad) for bad in damages(text, 60)]
     for number, (name, bad) in enumerate(cases(files, 120)):
-        with count.case(number):
+        with case(number):
             (tmp_path / name).write_bytes(bad)
             if one_line(datasets.import_file, "own", tmp_path / name, tmp_path, overwrite=True):
                 datasets.verify("own", tmp_path)
     assert not left_behind(tmp_path)
 
 
-def test_damaged_prepared_data_are_refused_in_a_line(
-    command: Command, own_folders: Path, count: Count
-) -> None:
+def test_damaged_prepared_data_are_refused_in_a_line(command: Command, own_folders: Path) -> None:
     root = own_folders / "data"
     datasets.import_file("own", arrays(own_folders / "sound", 0), root)
     files = sorted((root / "prepared" / "own").iterdir())
     every = [(f, bad) for f in files for bad in damages(f.read_bytes(), 30)]
     for number, (path, bad) in enumerate(cases(every, 15)):
-        with count.case(f"{path.name}, {number}"):
+        with case(f"{path.name}, {number}"):
             before = path.read_bytes()
             path.write_bytes(bad)
             for words in (["data", "verify"], ["list", "data"], ["data", "list"]):
@@ -85,7 +83,7 @@ def store(own_folders: Path) -> Store:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".safetensors"])
 def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(
-    command: Command, store: Store, suffix: str, count: Count
+    command: Command, store: Store, suffix: str
 ) -> None:
     (path,) = store.root.glob(f"*/fedavg-*{suffix}")
     if suffix == ".parquet":  # among the runs of a figure's task
@@ -95,7 +93,7 @@ def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(
         path.write_bytes(bad)
         reading = [["doctor"], ["compare", "fedopt"], ["figures", "adafedadam/figure_3"]]
         for words in reading[: 3 if suffix == ".parquet" else 1]:
-            with count.case(f"{words}, {number}"):
+            with case(f"{words}, {number}"):
                 status, _, err = command(*words, "--json")
                 assert status == 1 and err.count("\n") == 1 and str(path) in err, (status, err)
                 assert "1 damaged files of runs were left out" in err
@@ -103,15 +101,13 @@ def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(
     assert command("doctor")[0] == 0  # deleted by the user
 
 
-def test_damaged_published_runs_are_told(
-    command: Command, store: Store, own_folders: Path, count: Count
-) -> None:
+def test_damaged_published_runs_are_told(command: Command, store: Store, own_folders: Path) -> None:
     histories = [run.history() for run in store.stored()]
     path = publish(own_folders / "data" / "results", "own", histories)
     shutil.rmtree(store.root)
     assert command("doctor")[0] == 0
     for number, bad in enumerate(cases(damages(path.read_bytes(), 40), 12)):
-        with count.case(number):
+        with case(number):
             path.write_bytes(bad)
             status, _, err = command("doctor", "--json")
             assert status == 1 and err.count("\n") == 1 and str(path) in err, err

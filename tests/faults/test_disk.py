@@ -20,7 +20,7 @@ from fedlib import files
 from fedlib.engine.program import Program
 from fedlib.errors import Failure
 from fedlib.results import Store
-from tests.faults.campaign import Count, cases
+from tests.faults.campaign import case, cases
 from tests.faults.scenes import (
     REMOVALS,
     SCENES,
@@ -53,7 +53,7 @@ WHAT += [(scene, number) for scene in SCENES for number in (errno.ENOSPC, errno.
     ("scene", "number"), WHAT, ids=lambda each: str(getattr(each, "name", each))
 )
 def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next_one_goes_on(
-    tmp_path: Path, scene: Scene, number: int, count: Count
+    tmp_path: Path, scene: Scene, number: int
 ) -> None:
     """Every operation in turn; then what lay there is there, or what was to be written."""
     whole = tmp_path / "whole"
@@ -67,7 +67,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
         assert "fsync" in names[: names.index("os.rename")]
     renames = [at for at, name in enumerate(names) if name == "os.rename"]
     for at in sorted({*renames[:5], *cases(range(len(names)), 4)}):
-        with count.case(f"{names[at]}, operation {at} of {len(names)}"):
+        with case(f"{names[at]}, operation {at} of {len(names)}"):
             place = tmp_path / str(at)
             place.mkdir()
             scene.before(place)
@@ -94,9 +94,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
             shutil.rmtree(place)
 
 
-def test_doctor_counts_and_cleans_what_is_left(
-    command: Command, own_folders: Path, count: Count
-) -> None:
+def test_doctor_counts_and_cleans_what_is_left(command: Command, own_folders: Path) -> None:
     """Everything that kills can leave, beside something that a living process writes."""
     place = own_folders / "data"
     for scene in reversed(SCENES[:4]):
@@ -104,7 +102,7 @@ def test_doctor_counts_and_cleans_what_is_left(
             scene.write(own_folders / "again")
         shutil.rmtree(own_folders / "again")
         for at in (len(names) - 2, len(names) // 4, len(names) // 2):
-            with count.case(scene.name):
+            with case(scene.name):
                 killed(lambda scene=scene: scene.write(place), place, at)  # type: ignore[misc]
     alive = place / "prepared" / files.beside(Path("alive")).name
     alive.mkdir(parents=True)

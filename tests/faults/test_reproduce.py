@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from fedlib.results.files import open_runs
-from tests.faults.campaign import Count, cases
+from tests.faults.campaign import case, cases
 
 ROOT = Path(__file__).resolve().parents[2]
 # A whole notebook takes longer; this one trains, and draws what it trained.
@@ -71,7 +71,7 @@ def processes(data: Path) -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_killed_at_any_time_it_ends_whole_and_the_next_one_goes_on(
-    write_notebook: Callable[..., Path], tmp_path: Path, count: Count
+    write_notebook: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = write_notebook("99_tiny", PLAN, 'preset = ""')
     book = nbformat.read(path, 4)
@@ -82,7 +82,7 @@ def test_killed_at_any_time_it_ends_whole_and_the_next_one_goes_on(
     assert reproduce(tmp_path / "whole") == 0
     seconds = time.monotonic() - begun
     for number in cases(range(10), 1):
-        with count.case(number):
+        with case(number):
             data = tmp_path / f"data_{number}"
             status = reproduce(data, random.Random(number).uniform(0.3, 1) * seconds)
             assert status in (0, -signal.SIGKILL)

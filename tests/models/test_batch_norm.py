@@ -152,45 +152,6 @@ def test_dropout2d_drops_whole_channels_by_key() -> None:
 # ------------------------------------------------------------------------------ running statistics
 
 
-@pytest.mark.parametrize("padded", [False, True])
-def test_tracked_batch_norm_is_torchs_row_by_row(padded: bool) -> None:
-    layer = BatchNorm2d(3, track=True).double()
-    own = [nn.BatchNorm2d(3).double() for _ in range(2)]
-    for one in own:
-        nn.init.normal_(one.weight)
-        nn.init.normal_(one.bias)
-        nn.init.normal_(one.running_mean)
-        nn.init.uniform_(one.running_var)
-    put(layer, {name: torch.stack([getattr(m, name) for m in own]) for name in ("weight", "bias")})
-    for name in layer.moving:
-        layer._buffers[name] = torch.stack([getattr(one, name) for one in own])
-    x = torch.randn(2, 5, 3, 4, 2, dtype=torch.float64)
-    real = [5, 3] if padded else [5, 5]
-    mask = torch.tensor([[slot < count for slot in range(5)] for count in real])
-    with real_examples(mask if padded else None):
-        got = layer(x)
-    for row, one in enumerate(own):
-        wanted = one(x[row, : real[row]])
-        torch.testing.assert_close(got[row, : real[row]], wanted, rtol=0, atol=1e-10)
-        for name in layer.moving:
-            torch.testing.assert_close(
-                getattr(layer, name)[row], getattr(one, name), rtol=0, atol=1e-12
-            )
-    layer.eval()
-    evaluated = layer(x)
-    for row, one in enumerate(own):
-        torch.testing.assert_close(evaluated[row], one.eval()(x[row]), rtol=0, atol=1e-10)
-
-
-def test_one_tracked_layer_is_torchs() -> None:
-    layer, own = BatchNorm2d(3, track=True), nn.BatchNorm2d(3)
-    x = torch.randn(6, 3, 4, 4) * 3 + 1
-    for _ in range(3):
-        torch.testing.assert_close(layer(x), own(x), rtol=0, atol=1e-5)
-    assert layer.running_mean.shape == (3,) and not layer.running_mean.requires_grad
-    torch.testing.assert_close(layer.eval()(x), own.eval()(x), rtol=0, atol=1e-5)
-
-
 def test_the_authors_resnets_track_stem_and_shortcuts_and_all_of_resnet_50() -> None:
     tracked = {
         depth: [

@@ -155,24 +155,15 @@ def test_rows_go_one_by_one_where_groups_are_slow(
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_without_rows_a_layer_is_torchs_own(name: str) -> None:
+def test_without_rows_a_layer_is_torchs_own_and_serves_all_rows_of_the_input(name: str) -> None:
     torch.manual_seed(2)
-    make, oracle, shape = LAYERS[name]
-    layer, reference = make().double(), oracle().double()
-    for mine, other in zip(layer.parameters(), reference.parameters(), strict=True):
-        mine.data.copy_(other.data.normal_())
-    x = torch.randn(shape, dtype=torch.float64)
-    torch.testing.assert_close(layer(x), reference(x), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["linear", "conv", "group norm"])
-def test_weights_without_rows_serve_all_rows_of_the_input(name: str) -> None:
     make, oracle, shape = LAYERS[name]
     layer, reference = make().double(), oracle().double()
     for mine, other in zip(layer.parameters(), reference.parameters(), strict=True):
         mine.data.copy_(other.data.normal_())
     x = torch.randn(3, *shape, dtype=torch.float64)
     expected = torch.stack([reference(row) for row in x])
+    torch.testing.assert_close(layer(x[0]), expected[0], rtol=0, atol=1e-12)
     torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
 
 
@@ -225,13 +216,6 @@ def test_same_padding_sizes(
     convolution = layers.Conv2d(1, 1, kernel, stride=stride, padding="same")
     assert convolution(x).shape[-2:] == (out, out)
     assert layers.MaxPool2d(kernel, stride, same=True)(x).shape[-2:] == (out, out)
-
-
-def test_same_padding_has_its_own_amounts_for_each_axis() -> None:
-    padded = layers.same_padding(torch.ones(5, 24), (3, 7), (1, 2), value=-1.0)
-    assert padded.shape == (7, 29)
-    assert padded[0, 5] == padded[-1, 5] == padded[3, 1] == padded[3, 26] == -1
-    assert padded[3, 2] == padded[3, 25] == 1
 
 
 def test_same_convolution_and_pooling_equal_their_definition() -> None:

@@ -284,16 +284,6 @@ def test_initial_values_of_text_models() -> None:
     assert not bert.words.weight[0].any() and bert.words.weight[1].any()
 
 
-def test_initialisation_repeats_with_torchs_seed() -> None:
-    first = EMNISTCNN(width=0.125)
-    torch.manual_seed(0)
-    second = EMNISTCNN(width=0.125)
-    torch.manual_seed(1)
-    third = EMNISTCNN(width=0.125)
-    assert torch.equal(first.conv1.weight, second.conv1.weight)
-    assert not torch.equal(first.conv1.weight, third.conv1.weight)
-
-
 def test_a_small_cnn_takes_images_of_any_size() -> None:
     assert count(SmallCNN(1, (8, 8), 10)) == 160 + 4640 + 128 * 64 + 64 + 650 == 13_706
     assert SmallCNN(3, (4, 7), 2)(torch.ones(5, 3, 4, 7)).shape == (5, 2)

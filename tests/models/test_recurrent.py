@@ -159,24 +159,6 @@ def test_an_lstm_without_rows_is_an_ordinary_module(program: str) -> None:
     torch.testing.assert_close(layer(x, mask), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_derivatives_of_the_batched_steps(masked: bool) -> None:
-    projected = normal(2, BATCH, STEPS, 4 * UNITS).requires_grad_()
-    weight = normal(2, 4 * UNITS, UNITS).requires_grad_()
-    mask = torch.rand(2, BATCH, STEPS) < 0.6 if masked else None
-    assert torch.autograd.gradcheck(
-        lambda a, b: recurrent.batched_steps(a, b, mask), (projected, weight)
-    )
-
-
-def test_derivatives_of_torchs_kernel_are_per_row() -> None:
-    x = normal(2, 2, 3, 2).requires_grad_()
-    weights = [normal(4, 8, 2), normal(4, 8, 2), normal(4, 8), normal(4, 8)]
-    assert torch.autograd.gradcheck(
-        recurrent.torch_kernel, (x, *(w.requires_grad_() for w in weights))
-    )
-
-
 @pytest.mark.parametrize("program", ["torch's kernel"], indirect=True)
 def test_rows_on_two_threads_equal_rows_on_one(program: str, two_threads: None) -> None:
     layer = LSTM(INPUTS, UNITS)

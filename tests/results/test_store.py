@@ -15,7 +15,6 @@ import torch
 import fedlib
 from fedlib import engine
 from fedlib.engine.checkpoint import file_stem
-from fedlib.engine.config import configure
 from fedlib.results import Store
 from fedlib.results import files as store_module
 from fedlib.results.files import write_runs
@@ -95,20 +94,6 @@ def test_odd_floats_and_names_survive(store, quadratic):
     read = store.load(history.config.digest)
     same(history, read)
     assert np.signbit(read.frame["value"].iloc[-1])
-
-
-def test_every_setting_changes_the_digest(quadratic):
-    base = {"rounds": 2, "overrides": STEPS}
-    changes = [
-        *({}, {"rounds": 3}, {"seed": 1}, {"seed": {"batches": 1}}, {"dtype": "float64"}),
-        *({"eval_every": 2}, {"clients_per_round": 5}, {"overrides": {"local_steps": 2}}),
-        *({"overrides": {**STEPS, "client_lr": 0.25}}, {"overrides": {**STEPS, "batch_size": 7}}),
-    ]
-    requests = [(quadratic, "fedavg", {**base, **change}) for change in changes]
-    requests += [(quadratic, algorithm, base) for algorithm in ("fedadam", "fedyogi")]
-    requests += [(fedlib.load_task("quadratic", seed=1), "fedavg", base)]
-    configs = [configure(task, name, **settings)[0] for task, name, settings in requests]
-    assert len({config.digest for config in configs}) == len(requests) == 13
 
 
 def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, monkeypatch):
@@ -200,26 +185,6 @@ def test_parameters_that_were_not_kept_are_empty(store, quadratic):
     assert store.run(quadratic, "fedavg", **settings, refresh=True).params
     assert store.load(first.config.digest).params
     assert store.load(first.config.digest, params=False).params == {}
-
-
-@pytest.mark.parametrize("name", [".parquet", ".safetensors"])
-def test_a_crash_while_writing_leaves_no_run(store, quadratic, monkeypatch, name):
-    real = os.fsync
-
-    def failing(file):
-        if os.readlink(f"/proc/self/fd/{file}").endswith(name):
-            os.ftruncate(file, 9)
-            raise OSError("disk full")
-        real(file)
-
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(fedlib.Error, match="disk full"):
-        store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
-    assert store.table().empty
-    assert leftovers(store) == [store.checkpoints]  # what was trained is not lost
-    monkeypatch.undo()
-    assert store.run(quadratic, "fedavg", rounds=1, overrides=STEPS).params
-    assert not leftovers(store)
 
 
 SPOIL = {

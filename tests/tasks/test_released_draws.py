@@ -123,7 +123,7 @@ def test_backends_agree_and_a_stopped_run_continues(tmp_path: Path) -> None:
     for name, value in runs[0].params.items():
         torch.testing.assert_close(value, runs[1].params[name], rtol=1e-9, atol=1e-10)
     configured = [configure(task, "fedavg", overrides=overrides, **settings)]
-    resumed, whole = (interrupted(task, configured, tmp_path, cuts)[0] for cuts in ((1, 1), ()))
+    resumed, whole = (interrupted(configured, tmp_path, cuts)[0] for cuts in ((1, 1), ()))
     assert same(resumed, whole)
 
 

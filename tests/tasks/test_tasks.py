@@ -98,15 +98,6 @@ def test_cifar10_partition_and_settings(prepared: Callable[..., None]) -> None:
     assert (task.clients_per_round, task.batch_size) == (10, 20)
 
 
-def test_emnist_polarity_and_writers() -> None:
-    task = fedlib.load_task("emnist_cr", network="paper")
-    x = task.transform(task.train.x[:50].unsqueeze(0), None)
-    assert x.shape == (1, 50, 1, 28, 28) and x.dtype == torch.float32
-    assert 0 <= float(x.min()) and float(x.max()) <= 1
-    assert float(x.mean()) > 0.5
-    assert (task.train.sizes > 0).all() and (task.test.sizes > 0).all()
-
-
 def test_random_crop_and_flip_take_every_window_by_key_alone() -> None:
     x = torch.arange(32 * 32 * 3).view(1, 1, 32, 32, 3).expand(1, 4000, 32, 32, 3)
     keys = randomness.bits(torch.tensor([7]), 4000)
@@ -137,13 +128,3 @@ def test_standardize_is_per_image_with_a_floor() -> None:
     assert torch.equal(out[2], torch.zeros(24, 24, 3))
     assert torch.equal(images.centre_crop(x, 20), x[:, 2:22, 2:22])
     assert images.channels_first(x).shape == (3, 3, 24, 24)
-
-
-def test_client_data_refuses_what_does_not_fit() -> None:
-    x, y = torch.zeros(3, 2), torch.zeros(3)
-    with pytest.raises(fedlib.Error, match="3 inputs but 2 targets"):
-        fedlib.ClientData(x, y[:2], [np.array([0])])
-    with pytest.raises(fedlib.Error, match=r"outside 0\.\.2"):
-        fedlib.ClientData(x, y, [np.array([3])])
-    with pytest.raises(fedlib.Error, match="2 weights for 1 clients"):
-        fedlib.ClientData(x, y, [np.array([0])], weights=np.ones(2))
