@@ -101,15 +101,13 @@ class Index:
         if (request.task, request.algorithm, preset) not in self._scales:
             return None
         found = self.of_method(request.task, request.algorithm, request.overrides)
-        usual, historical = tasks.defaults(request.task, preset)
+        usual = tasks.defaults(request.task, preset)
         open_ = {key: value for key, value in usual.items() if key not in FOUND}
         wanted = {key: value for key, value in {**open_, **asked}.items() if value is not None}
         settings = request.settings(tasks.rounds(request.task, preset))
-        # The options are older than the small problems: one that these lack has no effect on them.
-        before = {k: v for k, v in historical.items() if k in asked or preset != "quick"}
 
         def fits(run: Run) -> bool:
-            config, options = run.config, {**before, **run.config.task["options"]}
+            config, options = run.config, run.config.task["options"]
             return (
                 (config.task["preset"], config.task["seed"]) == (preset, seed)
                 and config.rounds == settings["rounds"]
@@ -191,8 +189,8 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     """How a run's settings differ from the paper's, in words; empty if they are the paper's.
 
     Every option of the task is compared: with what the cell says of it, else with the default of
-    the paper preset. An option that a stored run does not have was at its historical value, where
-    the task names one; else it had no effect, unless the cell asks for a value.
+    the paper preset. An option that a run does not have has no effect on it, unless the cell
+    asks for a value.
     """
     printed, notes = printed_settings(cell), []
     if config.task["preset"] != "paper":
@@ -203,8 +201,7 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
         notes.append(INEXACT[config.task["data"]])
     if config.rounds != printed["rounds"]:
         notes.append(f"{config.rounds} of {printed['rounds']} rounds")
-    usual, historical = tasks.defaults(cell["task"])
-    options = {**historical, **config.task["options"]}
+    usual, options = tasks.defaults(cell["task"]), config.task["options"]
     stated = {**cell["given"], **cell["options"]}
     stated.pop(DRAWN, None)
     known = {key: value for key, value in usual.items() if value is not None and key in options}

@@ -59,19 +59,14 @@ __all__ = [
 ]
 
 
-def defaults(name: str, preset: str = "paper") -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a task's preset, and what they were before they were options.
+def defaults(name: str, preset: str = "paper") -> dict[str, Any]:
+    """The options of a task's preset: option -> default, None where the data decide.
 
     Args:
         name: from :func:`fedlib.list_tasks`.
-
-    Returns:
-        option -> default, None where the data decide; and option -> the value that runs had which
-        were stored before the option came, for those of which the task's module says it.
     """
     options = {key: value for key, value in preset_values(name, preset).items() if key not in RUN}
-    decided = {key: None if isinstance(value, AtMost) else value for key, value in options.items()}
-    return decided, dict(getattr(_module(name), "HISTORICAL", {}))
+    return {key: None if isinstance(value, AtMost) else value for key, value in options.items()}
 
 
 def rounds(name: str, preset: str) -> int:
@@ -151,13 +146,8 @@ def load_task(
         task: Task = module.load(given)
     except MemoryError as error:
         raise Failure(f"task {name}: {own} needs too much memory: {first_line(error)}") from None
-    # An option without effect (None) is not part of the task, nor one as it was before it was one.
-    unsaid = getattr(module, "HISTORICAL", {})
-    stored = {
-        key: value
-        for key, value in {**own, **task.options}.items()
-        if value is not None and (key not in unsaid or value != unsaid[key])
-    }
+    # An option without effect (None) is not part of the task.
+    stored = {key: value for key, value in {**own, **task.options}.items() if value is not None}
     task.options = {key: float(value) if key in FLOATS else value for key, value in stored.items()}
     task.preset, task.seed, task.described = preset, seed, True
     for setting in RUN:

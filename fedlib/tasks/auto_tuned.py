@@ -78,7 +78,6 @@ quick = {
     name: {**paper[name], **SMALL, "data": data, "network": network}
     for name, (data, network, *_) in SMALLER.items()
 }
-HISTORICAL = {"network": "paper"}
 HIDDEN = {"softmax": (), "mlp": (32,), "deep": (32, 32, 32)}  # units of the small networks
 
 

@@ -60,7 +60,6 @@ quick = {
     "cifar10": {**paper["cifar10"], **SMALL, **TENS},
     "cifar100": {**paper["cifar100"], **SMALL, **NUMBERS},
 }
-HISTORICAL = {"network": "resnet18", "l2": 0.0}
 HIDDEN = 64  # units of the small network
 
 

@@ -33,7 +33,6 @@ TABLE_2, FIGURE_1 = (papers.settings("mime")[place] for place in ("table2", "fig
 AUTOENCODER = {"width": 1.0, "reduction": "sum"}
 # The small network's pixels are means of 4x4.
 POOLED, SMALL_PIXELS = 4, 7 * 7
-HISTORICAL = {"network": "paper", "cap": 0}
 NETWORK = {"network": "paper", "cap": 0}
 SMALL = {"network": "small", "clients": AtMost(100), "cap": 40}
 PAPER, QUICK = {"data": None, "clients": ALL}, {"clients": AtMost(40)}

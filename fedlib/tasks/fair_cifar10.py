@@ -48,7 +48,6 @@ quick = {
     **paper,
     **{"data": "first_digits", "network": "mlp", "examples": AtMost(1200), "rounds": 100},
 }
-HISTORICAL = {"init": "fednova", "lr_factor": 1.0, "partition": "silos", "network": "vgg11"}
 HIDDEN = (32,)  # units of the small network
 # The small problem's client rate: the printed one, scaled so that rate times rounds stays.
 CLIENT_LR = SETUP["local_lr"] * paper["rounds"] / quick["rounds"]

@@ -26,7 +26,6 @@ HIDDEN = papers.settings("adafedadam")["setups"][LABEL]["hidden_units_derived"]
 RUN = settings.adafedadam_run(LABEL)
 paper = {**emnist.PAPER, "width": 1.0, "init": "torch", "pool": 1, **RUN}
 quick = {**paper, "clients": AtMost(20), "width": 0.25, "pool": 2, "rounds": 100}
-HISTORICAL = {"init": "keras", "pool": 1}
 
 
 def load(given: Given) -> Task:

@@ -49,7 +49,6 @@ QUICK = {
     **{"clients": 20, "sizes": 200, "test_examples": 300, "rounds": 30},
 }
 quick = {name: {**values, **QUICK} for name, values in paper.items()}
-HISTORICAL = {"network": "distilbert"}
 
 
 def load(given: Given) -> Task:

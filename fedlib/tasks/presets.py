@@ -6,9 +6,6 @@ A task's module declares its presets as dicts beside each other, ``paper = {...}
 without a laptop preset is one that two cores train at the paper's settings; there ``laptop`` is
 ``paper``. :func:`fedlib.load_task` looks the preset up by its name, replaces defaults by the
 options given, and calls the module's ``load``.
-
-An option that came after runs had been stored is not part of a task's canonical description at the
-value that these runs had: the module says which that is, ``HISTORICAL = {option: value}``.
 """
 
 from __future__ import annotations

@@ -32,7 +32,6 @@ quick = {
     **paper,
     **{"network": "window", "clients": AtMost(60), "rows": 8, "length": 20, "rounds": 250},
 }
-HISTORICAL = {"network": "lstm"}
 CONTEXT, VECTOR = 3, 8  # characters that the small network sees, and the numbers for each
 
 

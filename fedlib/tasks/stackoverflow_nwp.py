@@ -26,7 +26,6 @@ paper = {
 }
 # Smaller corpora than Stack Overflow do not support more words.
 laptop = {**paper, "words": 2000, "width": 0.5, "rounds": 500}
-HISTORICAL = {"network": "lstm"}
 VECTOR = 16  # of a word, in the small network
 quick = {
     **paper,

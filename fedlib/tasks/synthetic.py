@@ -25,7 +25,6 @@ paper: Preset = {
     **settings.adafedadam_run(LABEL),
 }
 quick = {**paper, "rounds": 120, "batch_size": 80}
-HISTORICAL = {"init": "keras"}
 
 
 def load(given: Given) -> Task:

@@ -95,7 +95,7 @@ def test_it_is_part_of_a_run_and_off_by_default() -> None:
     assert len(set(digests)) == 3
     small = {"clients": 4, "test_clients": 1, "width": 1 / 32}
     usual, weighed = (fedlib.load_task("cifar10", **small, **o) for o in ({}, {"l2": 1e-4}))
-    assert usual.l2 == 0.0 and "l2" not in usual.options
+    assert usual.l2 == usual.options["l2"] == 0.0
     assert weighed.l2 == weighed.options["l2"] == 1e-4
     with pytest.raises(fedlib.Error, match="l2 is -1"):
         task(l2=-1.0)

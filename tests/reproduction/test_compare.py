@@ -79,7 +79,7 @@ def test_without_runs_every_cell_names_its_notebook(tmp_path):
 def test_every_cell_is_of_what_fedlib_has():
     for cell in papers.cells().to_dict("records"):
         assert cell["algorithm"] in algorithms.METHODS and cell["metric"] in METRICS
-        known = {*tasks.defaults(cell["task"])[0], "centralized", "sizes_drawn"}
+        known = {*tasks.defaults(cell["task"]), "centralized", "sizes_drawn"}
         assert {*cell["options"], *cell["given"]} <= known, cell["task"]
         settings = printed_settings(cell)
         assert settings["rounds"] > 0 and settings["batch_size"] > 0

@@ -112,7 +112,7 @@ def refuse(*_, **__):
 def as_task(history, name, preset="quick", **changes):
     """The same numbers under another task's name, as its preset would have it."""
     task = {**history.config.task, "name": name, "preset": scale(name, preset), **changes}
-    usual, _ = defaults(name, task["preset"])
+    usual = defaults(name, task["preset"])
     task["options"] = {key: value for key, value in usual.items() if value is not None}
     return dataclasses.replace(history, config=dataclasses.replace(history.config, task=task))
 

@@ -19,7 +19,7 @@ def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, prepar
     for request in plans.requests(notebook, "laptop"):
         firsts.setdefault(request.task, request)
     for name, request in firsts.items():
-        known, _ = tasks.defaults(name, tasks.scale(name, "laptop"))
+        known = tasks.defaults(name, tasks.scale(name, "laptop"))
         few = {key: value for key, value in FEW.items() if key in known}
         options = {**request.task_options("laptop"), **few}
         task = fedlib.load_task(name, **options)

@@ -216,7 +216,7 @@ def test_tables_have_the_papers_settings():
             where = {"dataset": data, "quantity": quantity}
             assert papers.printed("fedopt", "table2_datasets", **where) == wanted
             option = quantity.removeprefix("train_")
-            assert tasks.defaults(data.lower().replace("-", ""))[0][option] == wanted
+            assert tasks.defaults(data.lower().replace("-", ""))[option] == wanted
 
 
 @pytest.fixture(scope="module")
