@@ -43,22 +43,6 @@ def difference(a: fedlib.History, b: fedlib.History) -> float:
 COMMON: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 5, "seed": 1}
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedadam"])
-@pytest.mark.parametrize("name", list(TASKS))
-def test_backends_and_chunks_agree_on_every_task(name: str, algorithm: str) -> None:
-    task = load(name)
-    rows = fedlib.run(task, algorithm, backend="vectorized", chunk_clients=5, **COMMON)
-    assert difference(rows, fedlib.run(task, algorithm, backend="reference", **COMMON)) < 1e-10
-    for size in (1, 2):
-        chunked = fedlib.run(task, algorithm, backend="vectorized", chunk_clients=size, **COMMON)
-        assert difference(rows, chunked) < 1e-10
-    with threads(3, others=False):
-        parallel = fedlib.run(task, algorithm, backend="parallel", **COMMON)
-    assert difference(rows, parallel) < 1e-10
-    assert rows.diverged is None
-    assert rows.series("loss").iloc[-1] != rows.series("loss").iloc[0]
-
-
 @pytest.mark.parametrize("name", list(TASKS))
 def test_a_configuration_is_the_same_alone_and_inside_a_grid(name: str) -> None:
     task = load(name)
