@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.errors import Error, first_line, unknown
+from fedlib.errors import Error, first_line, require, unknown
 
 
 def _array(value: Any, kinds: str = "biufcSU") -> bool:
@@ -44,6 +44,8 @@ def _natural(value: int) -> bool:
     return value >= 0
 
 
+# The largest count: what a 32-bit integer holds.
+MOST = 2**31 - 1
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
 Seed = Annotated[int, _natural]
@@ -130,6 +132,22 @@ def called(what: str, function: Callable[..., Any], *args: Any, **keywords: Any)
         place = f" ({Path(mine[-1].filename).name}, line {mine[-1].lineno})" if mine else ""
         problem = f"{type(error).__name__}: {first_line(error)}{place}"
         raise Error(f"{what} fails: {problem}") from error
+
+
+def whole(name: str, value: Any, low: int, high: int = MOST, allowed: str = "") -> int:
+    """A count as an int.
+
+    Args:
+        name: the argument's, for the error.
+        allowed: what the error says is allowed; default ``low`` to ``high`` in words.
+
+    Raises:
+        Error: no whole number, or one that is not in ``low..high``.
+    """
+    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
+    allowed = allowed or f"a whole number >= {low}" + (f" and <= {high}" if good else "")
+    require(bool(good) and value <= high, name, value, allowed)
+    return int(value)
 
 
 def check_fields(instance: Any) -> None:

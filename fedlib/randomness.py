@@ -31,11 +31,6 @@ def numpy_generator(seed: int, purpose: str, *numbers: int) -> np.random.Generat
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, *numbers)))
 
 
-def torch_generator(seed: int, purpose: str, *numbers: int) -> torch.Generator:
-    """A CPU torch generator that depends on the arguments alone."""
-    return torch.Generator().manual_seed(key(seed, purpose, *numbers))
-
-
 def _signed(constant: int) -> int:
     return constant - (1 << 64) if constant >= 1 << 63 else constant
 

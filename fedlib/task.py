@@ -373,10 +373,7 @@ RESERVED = (
 # The metric of a task that names none, if its targets are classes.
 ACCURACY: Mapping[str, Metric] = {"accuracy": correct}
 # What of a task decides its numbers.
-PARTS = {
-    *("model", "train", "test", "loss", "metrics", "transform", "reduction", "l2"),
-    *("cohorts", "pool"),
-}
+PARTS = set("model train test loss metrics transform reduction l2 cohorts pool".split())
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:

@@ -15,15 +15,13 @@ import torch
 
 from fedlib import algorithms, process
 from fedlib.algorithms.base import Algorithm
-from fedlib.arguments import checked
+from fedlib.arguments import checked, whole
 from fedlib.engine.precision import DTYPES, stored
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1
-# The largest count: what a 32-bit integer holds.
-MOST = 2**31 - 1
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
 
@@ -148,18 +146,17 @@ def configure(
     cohort = population if clients_per_round is None else clients_per_round
     if clients_per_round is None and trained.clients_per_round is not None:
         cohort = min(trained.clients_per_round, population)
-    cohort = _whole(
-        "clients_per_round", cohort, 1, population, f"1..{population} (the task's clients)"
-    )
+    allowed = f"1..{population} (the task's clients)"
+    cohort = whole("clients_per_round", cohort, 1, population, allowed)
     if method.halves and cohort < 2:
         raise Error(
             f"clients_per_round is {cohort}; {name} splits the cohort in halves: at least 2"
         )
     rounds = trained.rounds if rounds is None else rounds
-    rounds, eval_every = _whole("rounds", rounds, 0), _whole("eval_every", eval_every, 1)
+    rounds, eval_every = whole("rounds", rounds, 0), whole("eval_every", eval_every, 1)
     batch_size = training.get("batch_size", trained.batch_size)
     if batch_size is not None:
-        batch_size = _whole("batch_size", batch_size, 1)
+        batch_size = whole("batch_size", batch_size, 1)
     local_epochs = _local_epochs(training.get("local_epochs", trained.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
@@ -260,14 +257,6 @@ def named_method(
     return algorithms.build(name, **{**values, **given})
 
 
-def _whole(name: str, value: Any, low: int, high: int | None = None, allowed: str = "") -> int:
-    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low
-    high = MOST if high is None else high
-    allowed = allowed or f"a whole number >= {low}" + (f" and <= {high}" if good else "")
-    require(bool(good) and value <= high, name, value, allowed)
-    return int(value)
-
-
 def _listed(value: Any) -> bool:
     return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
 
@@ -276,27 +265,23 @@ def _local_epochs(epochs: Any) -> int | tuple[int, int]:
     allowed = "a whole number >= 1, or two such numbers low, high"
     if _listed(epochs):
         require(len(epochs) == 2, "local_epochs", epochs, allowed)
-        for one in epochs:
-            _whole("local_epochs", one, 1, allowed=allowed)
-        require(epochs[0] <= epochs[1], "local_epochs", epochs, allowed)
-        return int(epochs[0]), int(epochs[1])
-    _whole("local_epochs", epochs, 1, allowed=allowed)
-    return int(epochs)
+        low, high = (whole("local_epochs", one, 1, allowed=allowed) for one in epochs)
+        require(low <= high, "local_epochs", epochs, allowed)
+        return low, high
+    return whole("local_epochs", epochs, 1, allowed=allowed)
 
 
 def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if steps is None:
         return None
     if _listed(steps):
-        for one in steps:
-            _whole("local_steps", one, 0)
+        listed = tuple(whole("local_steps", one, 0) for one in steps)
         if len(steps) != population:
             raise Error(
                 f"local_steps has {len(steps)} numbers for {population} clients; need one each"
             )
-        return tuple(int(one) for one in steps)
-    _whole("local_steps", steps, 1)
-    return int(steps)
+        return listed
+    return whole("local_steps", steps, 1)
 
 
 def _seeds(seed: int | Mapping[str, int]) -> dict[str, int]:
@@ -307,6 +292,4 @@ def _seeds(seed: int | Mapping[str, int]) -> dict[str, int]:
         seeds = {name: seed.get(name, 0) for name in SEEDS}
     else:
         seeds = dict.fromkeys(SEEDS, seed)
-    for name, value in seeds.items():
-        _whole(f"seed ({name})", value, 0, 2**63 - 1)
-    return {name: int(value) for name, value in seeds.items()}
+    return {k: whole(f"seed ({k})", value, 0, 2**63 - 1) for k, value in seeds.items()}

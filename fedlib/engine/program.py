@@ -249,13 +249,6 @@ class Program:
 
         return step
 
-    def rehearse(self, cohort: np.ndarray) -> None:
-        """A round of a few clients, ascending, that changes no server, to see what it takes."""
-        alive = list(range(len(self.configs)))
-        server = self._initial_server(alive)
-        with self._settings():
-            self.training.round(alive, server, 0, cohort)
-
     def _start(self) -> Progress:
         alive = list(range(len(self.configs)))
         server = self._initial_server(alive)

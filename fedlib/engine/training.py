@@ -65,13 +65,7 @@ class Training:
             self._stacked[tuple(alive)] = stacked
         return self._stacked[tuple(alive)]
 
-    def cohort(self, number: int) -> np.ndarray:
-        """The clients of round ``number``, in ascending order."""
-        return self.replicas.cohort(number, self.config.clients_per_round)
-
-    def round(
-        self, alive: list[int], server: State, number: int, cohort: np.ndarray | None = None
-    ) -> tuple[State, Tensor | None]:
+    def round(self, alive: list[int], server: State, number: int) -> tuple[State, Tensor | None]:
         """The server states after a round, and the mean training loss ``[S C]``.
 
         The loss is None where no client of the cohort took a step.
@@ -79,12 +73,10 @@ class Training:
         Args:
             alive: positions of the configurations that take part, the same of every replica;
                 server: their states.
-            cohort: ascending; default those drawn for round ``number``.
         """
         servers, first = self.stack(alive), alive[: len(alive) // len(self.replicas)]
         method = self.stack(first)
-        cohort = self.cohort(number) if cohort is None else cohort
-        measuring, training = cohort, cohort
+        cohort = measuring = training = self.replicas.cohort(number, self.config.clients_per_round)
         if method.halves:
             measuring, training = self.replicas.halves(cohort, number)
         self.kept.forget()

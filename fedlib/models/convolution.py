@@ -79,10 +79,9 @@ class _Late(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         (grad,), (x, weight), (of_x, of_weight, *_) = grads, ctx.saved_tensors, ctx.needs_input_grad
         again = torch.is_grad_enabled()  # these gradients will be differentiated
-        by_torch = torch.ops.aten.convolution_backward(
-            *(grad, x, weight, [0], ctx.stride, ctx.padding, [1, 1], False, [0, 0], 1),
-            [of_x, of_weight and again, False],
-        )
+        given = grad, x, weight, [0], ctx.stride, ctx.padding, [1, 1], False, [0, 0], 1
+        wanted = [of_x, of_weight and again, False]
+        by_torch = torch.ops.aten.convolution_backward(*given, wanted)
         if not of_weight:
             return by_torch[0], None, None, None
         if again:

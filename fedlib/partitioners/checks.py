@@ -10,20 +10,10 @@ from numpy.typing import ArrayLike
 
 from fedlib.errors import Error, require
 
-# The largest count: what a 32-bit integer holds.
-MOST = 2**31 - 1
 # Of so many classes it is asked whether they are classes.
 FEW_LABELS = 1000
 # What numbers of a Dirichlet distribution can be drawn without becoming 0, infinite or NaN.
 CONCENTRATIONS = 1e-6, 1e6
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """``value`` as an int, at least ``least``; Error otherwise."""
-    good = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    good = good and least <= value <= MOST
-    require(bool(good), name, value, f"a whole number, {least} or more, {MOST} at most")
-    return int(value)
 
 
 def positive(name: str, value: Any) -> float:

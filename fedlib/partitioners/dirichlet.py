@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Numbers, Seed, checked
+from fedlib.arguments import Numbers, Seed, checked, whole
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -34,7 +34,7 @@ def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: Seed) 
         >>> q.shape, bool((abs(q.sum(1) - 1) < 1e-9).all())
         ((5, 3), True)
     """
-    clients, classes = checks.whole("clients", clients, 1), checks.whole("classes", classes, 1)
+    clients, classes = whole("clients", clients, 1), whole("classes", classes, 1)
     alpha = checks.positive("alpha", alpha)
     generator = numpy_generator(seed, "partition dirichlet proportions")
     return generator.dirichlet(np.full(classes, alpha), size=clients)
@@ -83,7 +83,7 @@ def dirichlet(
         [20, 20, 20, 20, 20]
     """
     y = checks.labels("labels", labels)
-    clients = checks.whole("clients", clients, 1)
+    clients = whole("clients", clients, 1)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     checks.enough(sizes, y.size)
     classes = int(y.max()) + 1 if y.size else 1

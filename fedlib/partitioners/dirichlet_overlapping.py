@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.partitioners.dirichlet import dirichlet_proportions
@@ -67,7 +67,7 @@ def dirichlet_overlapping(
         3
     """
     y = checks.labels("labels", labels)
-    clients = checks.whole("clients", clients, 1)
+    clients = whole("clients", clients, 1)
     alpha = checks.positive("alpha", alpha)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     if not y.size:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error
-from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
@@ -31,7 +30,7 @@ def iid(n: int, clients: int, seed: Seed) -> list[np.ndarray]:
         >>> [len(part) for part in parts]
         [4, 3, 3]
     """
-    n, clients = checks.whole("n", n, 0), checks.whole("clients", clients, 1)
+    n, clients = whole("n", n, 0), whole("clients", clients, 1)
     if clients > n:
         raise Error(f"cannot split {n} examples among {clients} clients: some would have none")
     order = numpy_generator(seed, "partition iid").permutation(n).astype(np.int64)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -67,7 +67,7 @@ def pachinko(
             f"there are {len(coarse)} coarse labels but {len(fine)} fine labels; "
             "every example needs one of each"
         )
-    clients = checks.whole("clients", clients, 1)
+    clients = whole("clients", clients, 1)
     alpha, beta = checks.positive("alpha", alpha), checks.positive("beta", beta)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     checks.enough(sizes, len(fine))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -30,8 +30,8 @@ def uniform_sizes(clients: int, low: int, high: int, seed: Seed) -> np.ndarray:
         >>> int(sizes.min()), int(sizes.max())
         (101, 500)
     """
-    clients = checks.whole("clients", clients, 1)
-    low, high = checks.whole("low", low, 0), checks.whole("high", high, 0)
+    clients = whole("clients", clients, 1)
+    low, high = whole("low", low, 0), whole("high", high, 0)
     if high < low:
         raise Error(f"high is {high}, below low, which is {low}")
     return numpy_generator(seed, "partition uniform sizes").integers(low, high + 1, clients)
@@ -70,8 +70,8 @@ def lognormal_sizes(
         >>> int(sizes.min()) >= 5, int(sizes.max())
         (True, 1000)
     """
-    clients = checks.whole("clients", clients, 1)
-    shift, cap = checks.whole("shift", shift, 0), checks.whole("cap", cap, 0)
+    clients = whole("clients", clients, 1)
+    shift, cap = whole("shift", shift, 0), whole("cap", cap, 0)
     require(-np.inf < mean < np.inf, "mean", mean, "a finite number")
     require(0 <= sigma < np.inf, "sigma", sigma, "a finite number, 0 or more")
     draws = numpy_generator(seed, "partition lognormal sizes").normal(mean, sigma, clients)
@@ -101,7 +101,7 @@ def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> lis
         >>> [len(part) for part in fedlib.partition.quantity(10, [5, 3, 1], seed=0)]
         [5, 3, 1]
     """
-    n = checks.whole("n", n, 0)
+    n = whole("n", n, 0)
     if np.ndim(sizes) != 1 or len(np.asarray(sizes)) == 0:
         raise Error("sizes must be a sequence with one number per client")
     wanted = checks.sizes("sizes", sizes, len(np.asarray(sizes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -37,8 +37,8 @@ def shards(labels: ArrayLike, clients: int, shards_per_client: int, seed: Seed) 
         >>> [len(part) for part in parts]
         [20, 20, 20, 20, 20]
     """
-    y, clients = checks.labels("labels", labels), checks.whole("clients", clients, 1)
-    each = checks.whole("shards_per_client", shards_per_client, 1)
+    y, clients = checks.labels("labels", labels), whole("clients", clients, 1)
+    each = whole("shards_per_client", shards_per_client, 1)
     if clients * each > y.size:
         raise Error(f"{clients} clients of {each} shards need as many examples; there are {y.size}")
     draw = numpy_generator(seed, "partition shards")
@@ -76,9 +76,9 @@ def fixed_classes(
         >>> {len(np.unique(labels[part])) for part in parts}
         {3}
     """
-    y, clients = checks.labels("labels", labels), checks.whole("clients", clients, 1)
+    y, clients = checks.labels("labels", labels), whole("clients", clients, 1)
     names = np.unique(y)
-    each = checks.whole("classes_per_client", classes_per_client, 1)
+    each = whole("classes_per_client", classes_per_client, 1)
     if each > len(names):
         raise Error(f"classes_per_client is {each}; there are {len(names)} classes")
     draw = numpy_generator(seed, "partition fixed classes")

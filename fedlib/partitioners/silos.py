@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked
+from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -57,7 +57,7 @@ def silos(
         (4, 100)
     """
     y = checks.labels("labels", labels)
-    clients = checks.whole("clients", clients, 1)
+    clients = whole("clients", clients, 1)
     beta = checks.positive("beta", beta)
     if clients > len(y):
         raise Error(f"cannot split {len(y)} examples among {clients} clients: some would have none")

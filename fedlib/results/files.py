@@ -70,10 +70,8 @@ SCHEMA = pa.schema(
 )
 TEXTS = ["split", "metric", "client"]
 # What a damaged file may make its readers raise.
-BROKEN = (
-    *(OSError, EOFError, MemoryError, lzma.LZMAError, pa.ArrowException),
-    *(ValueError, LookupError, TypeError, OverflowError, RecursionError),
-)
+BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, lzma.LZMAError, pa.ArrowException)
+BROKEN += (ValueError, LookupError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
 class Damaged(Failure):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fedlib import datasets, papers, paths
+from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
 from fedlib.datasets.store import Root
 from fedlib.datasets.text import most_frequent, read_glove, tweet_words, word_rows
@@ -17,7 +18,7 @@ from fedlib.models import Sent140LSTM
 from fedlib.randomness import key, uniform
 from fedlib.task import Task
 from fedlib.tasks import fair, settings, texts
-from fedlib.tasks.presets import AtMost, Given, Preset, choose_data, whole
+from fedlib.tasks.presets import AtMost, Given, Preset, choose_data
 
 LABEL = "Sent140"
 SPLITS = ("train", "test")
@@ -70,11 +71,11 @@ def load(given: Given) -> Task:
     """
     examples, least, root = given.examples, given.least, given.data_root
     require(isinstance(examples, int) and examples >= 0, "examples", examples, "0, or 5 or more")
-    whole(given.tokens, "tokens", 1)
+    whole("tokens", given.tokens, 1)
     dataset = datasets.load_text(choose_data(given, "sent140", "tweets"), root)
     if least is None:
         least = 20 if dataset.stand_in else 30 if dataset.name == "sent140" else 5
-    whole(least, "least", 3)
+    whole("least", least, 3)
     # The task splits each client's texts itself, so both splits are put together.
     labels = np.concatenate([dataset.labels(split) for split in SPLITS])
     codes = np.concatenate([dataset.client(split) for split in SPLITS])

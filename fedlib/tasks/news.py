@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from fedlib import datasets, papers, partitioners
+from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
 from fedlib.datasets.text import WordTokenizer, pretrained_rows
 from fedlib.errors import Error, require
@@ -13,7 +14,7 @@ from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.randomness import key
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.presets import Given, Preset, choose_data, whole
+from fedlib.tasks.presets import Given, Preset, choose_data
 
 LABELS = {"ag_news": "AGNews", "dbpedia": "DBpedia"}
 NETWORKS = "'distilbert' or 'attention'"
@@ -150,7 +151,7 @@ def load(given: Given) -> Task:
 
 def _spread(total: int, count: int) -> np.ndarray:
     """``count`` of the numbers 0 to ``total`` - 1, evenly spread; 0, or more than that, for all."""
-    whole(count, "test_examples", 0)
+    whole("test_examples", count, 0)
     if count == 0 or count >= total:
         return np.arange(total)
     return np.arange(count) * total // count

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fedlib import datasets
+from fedlib.arguments import MOST
 from fedlib.datasets.store import Root
 from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
@@ -28,8 +29,6 @@ Preset = dict[str, Any]
 WORDS = ("data", "draws")
 # Options that are a number or true or false by default, and may be a word or a file.
 WORDS_TOO = ("sizes", "glove", "pretrained")
-# The largest count that an option may be.
-MOST = 2**31 - 1
 PRESETS = ("quick", "laptop", "paper")
 # Settings of a run that a preset declares: not options, but fields of the task.
 RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
@@ -149,8 +148,3 @@ def sample(
         return np.arange(available)
     draw = numpy_generator(seed, purpose or what)
     return np.sort(draw.choice(available, count, replace=False))
-
-
-def whole(value: Any, what: str, low: int) -> None:
-    """Require a whole number ``>= low``."""
-    require(isinstance(value, int) and value >= low, what, value, f"a whole number >= {low}")

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib.arguments import Numbers, checked
+from fedlib.arguments import Numbers, checked, whole
 from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
 from fedlib.task import ClientData, Task
-from fedlib.tasks.presets import Given, Preset, whole
+from fedlib.tasks.presets import Given, Preset
 
 
 class Quadratic(nn.Module):
@@ -189,7 +189,7 @@ def load(given: Given) -> Task:
         heterogeneity: standard deviation of the clients' minimisers around a common one.
     """
     for name in ("clients", "dimension"):
-        whole(getattr(given, name), name, 1)
+        whole(name, getattr(given, name), 1)
     require(given.condition >= 1, "condition", given.condition, "a number >= 1")
     draw, size = numpy_generator(given.seed, "quadratic"), (given.clients, given.dimension)
     basis = np.linalg.qr(draw.standard_normal((*size, given.dimension)))[0]

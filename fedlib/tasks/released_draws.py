@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fedlib.arguments import whole
 from fedlib.partitioners import checks
 from fedlib.partitioners.dirichlet_overlapping import rounded_counts
 
@@ -38,9 +39,9 @@ def released_draws(
     Raises:
         Error: a number out of range.
     """
-    clients = checks.whole("clients", clients, 1)
+    clients = whole("clients", clients, 1)
     alpha = checks.positive("alpha", alpha)
-    size = checks.whole("sizes", size, 1)
+    size = whole("sizes", size, 1)
     legacy = np.random.RandomState(SEED)
     classes = np.unique(labels)
     proportions = legacy.dirichlet(alpha * np.ones(len(classes)), clients)

@@ -8,6 +8,7 @@ import numpy as np
 from torch import nn
 
 from fedlib import datasets, papers
+from fedlib.arguments import whole
 from fedlib.datasets import text
 from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error, require
@@ -16,7 +17,7 @@ from fedlib.models import ShakespeareLSTM, WindowModel
 from fedlib.models.layers import scaled
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, whole
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data
 
 LABEL = "Shakespeare"
 paper: Preset = {
@@ -56,7 +57,7 @@ def load(given: Given) -> Task:
         width: factor on embedding and hidden units.
         length: characters in a row.
     """
-    whole(given.rows, "rows", 0)
+    whole("rows", given.rows, 0)
     small = given.network != "lstm"
     require(not small or given.network == "window", "network", given.network, "'lstm' or 'window'")
     dataset = datasets.load_text(choose_data(given), given.data_root)

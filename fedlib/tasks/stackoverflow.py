@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from fedlib import datasets, papers
+from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
 from fedlib.datasets.posts import TAGS, WORDS, Posts
 from fedlib.datasets.text_posts import text_posts
 from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 from fedlib.tasks import texts
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, whole
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data
 
 STATED = papers.settings("fedopt")
 PAPER: Preset = {
@@ -107,7 +108,7 @@ class Chosen:
 
 def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -> Chosen:
     """Some clients that have posts, each with its first ``cap``."""
-    whole(cap, "cap", 1)
+    whole("cap", cap, 1)
     starts = np.asarray(posts.starts)
     sizes = np.minimum(np.diff(starts), cap)
     return _chosen(posts, texts.pick(np.flatnonzero(sizes), clients, seed), starts, sizes)
@@ -119,7 +120,7 @@ def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
     FedOpt's public code takes its 10,000 sentences in this way, from some hundred users. The paper
     says that they are random; here they are one choice, kept in all rounds.
     """
-    whole(sentences, "validation", 0)
+    whole("validation", sentences, 0)
     starts = np.asarray(posts.starts)
     sizes = np.diff(starts)
     order = np.flatnonzero(sizes)
@@ -170,7 +171,7 @@ class Selection:
 
 def select(given: Given) -> Selection:
     """The posts, vocabulary and clients that the options ask for."""
-    whole(given.words, "words", 1)
+    whole("words", given.words, 1)
     posts, card = load_posts(given)
     train = training_clients(posts["train"], given.clients, given.cap, given.seed)
     test = test_clients(posts["test"], given.validation, given.seed)

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.arguments import whole
 from fedlib.datasets.posts import Posts, bags, occurrences
 from fedlib.losses import binary_cross_entropy, recall_at_5
 from fedlib.models import TagModel
 from fedlib.task import ClientData, Fixed, Task
 from fedlib.tasks import settings, stackoverflow, texts
-from fedlib.tasks.presets import Given, whole
+from fedlib.tasks.presets import Given
 from fedlib.tasks.stackoverflow import Chosen
 
 LABEL = "StackOverflow LR"
@@ -101,7 +102,7 @@ def load(given: Given) -> Task:
         validation: how many test sentences are evaluated; 10,000 in the paper. 0 for all, which
             the paper evaluates once, after training (Table 10).
     """
-    whole(given.tags, "tags", 1)
+    whole("tags", given.tags, 1)
     chosen = stackoverflow.select(given)
     train, test = chosen.posts["train"], chosen.posts["test"]
     transform = Bags(train, test, chosen.words)

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from fedlib import papers
+from fedlib.arguments import whole
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.models import Softmax
 from fedlib.randomness import numpy_generator
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings
-from fedlib.tasks.presets import Given, Preset, whole
+from fedlib.tasks.presets import Given, Preset
 
 LABEL = "Synthetic"
 SETUP = papers.settings("adafedadam")["setups"][LABEL]
@@ -47,7 +48,7 @@ def load(given: Given) -> Task:
         init: where the model starts: ``"torch"``, as the authors' layers do, or ``"keras"``,
             Glorot-uniform with a zero bias.
     """
-    whole(given.clients, "clients", 1)
+    whole("clients", given.clients, 1)
     xs, ys = leaf_synthetic(given.clients, CLASSES, FEATURES, given.data_seed)
     train_parts, test_parts = [], []
     start = 0
