@@ -512,7 +512,8 @@ def _commit() -> dict[str, Any] | None:
 # ---------------------------------------------------------------------------------------- finding
 
 SINGLE = re.compile(r"-([0-9a-f]{16})\.parquet")
-MIGRATE = "data/migrate.py"
+# The last commit that has the scripts which convert runs of older layouts.
+CONVERTER = "cf91a51"
 
 
 def run_files(root: Path, task: str | None = None) -> Iterator[Path]:
@@ -538,6 +539,7 @@ def refuse_old(root: Path) -> None:
     old = [*root.glob("*.zip.xz"), *root.glob("*/*-" + "[0-9a-f]" * 16 + "/config.json")]
     if old:
         raise Error(
-            f"{root} has runs in the layout of an older fedlib; convert them: "
-            f"python {MIGRATE} {root} NEW_FOLDER"
+            f"{root} has runs in the layout of an older fedlib; convert them in a checkout of "
+            f"commit {CONVERTER}: python data/migrate.py {root} NEW, then "
+            "python data/migrate_digests.py NEW"
         )

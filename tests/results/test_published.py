@@ -166,7 +166,9 @@ def test_runs_of_the_old_layout_are_refused_in_a_line_that_says_how_to_convert_t
     path.parent.mkdir(parents=True)
     path.touch()
     for own, published in (("runs", []), ("empty", [tmp_path / "runs"])):
-        with pytest.raises(fedlib.Error, match=r"older fedlib; convert them: .*migrate\.py"):
+        with pytest.raises(
+            fedlib.Error, match=r"older fedlib; convert them .*commit [0-9a-f]{7}: .*migrate\.py"
+        ):
             Store(tmp_path / own, published=published)
 
 
