@@ -185,8 +185,9 @@ def laptop_table(paper: str) -> str:
     for name, wanted in plans((), "laptop", 0, {}).items():
         if name in makers:
             whole = plans((name,), "paper", 0, {})[name]
-            numbers = f"{len(laptop_runs(name))} of {_runs(wanted)} ({_runs(whole)})"
-            metas = [run.meta for run in laptop_runs(name)]
+            there = {run.config.digest: run.meta for run in laptop_runs(name)}
+            numbers = f"{len(there)} of {_runs(wanted)} ({_runs(whole)})"
+            metas = there.values()
             took = sum(meta["seconds"] * meta["threads"] / meta["configurations"] for meta in metas)
             hours = f"{took / 3600:.1f}" if metas else ""
             rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, hours))
