@@ -91,7 +91,9 @@ def _apply(module: nn.Module, x: Any) -> Any:
             return _linear(module, x)
         case nn.Conv2d():
             layer = hk.Conv2D(
-                *(module.out_channels, module.kernel_size, module.stride),
+                module.out_channels,
+                module.kernel_size,
+                module.stride,
                 padding=[(int(n), int(n)) for n in module.padding],
                 with_bias=module.bias is not None,
             )

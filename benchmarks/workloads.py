@@ -61,9 +61,17 @@ def plain_emnist_cnn(width: float) -> nn.Module:
     """FedOpt's EMNIST network of torch's own layers."""
     a, b, c = (round(n * width) for n in (32, 64, 128))
     return nn.Sequential(
-        *(nn.Conv2d(1, a, 3), nn.ReLU(), nn.Conv2d(a, b, 3), nn.ReLU()),
-        *(nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(), nn.Linear(144 * b, c), nn.ReLU()),
-        *(nn.Dropout(0.5), nn.Linear(c, 62)),
+        nn.Conv2d(1, a, 3),
+        nn.ReLU(),
+        nn.Conv2d(a, b, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(144 * b, c),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(c, 62),
     )
 
 
@@ -104,10 +112,17 @@ def plain_resnet(width: float) -> nn.Module:
     pairs = itertools.pairwise([channels[0], *(n for n in channels for _ in range(2))])
     stem = nn.Conv2d(3, channels[0], 7, stride=2, bias=False)
     return nn.Sequential(
-        *(nn.ZeroPad2d((2, 3, 2, 3)), stem, nn.GroupNorm(2, channels[0], EPS), nn.ReLU()),
-        *(nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(3, stride=2)),
+        nn.ZeroPad2d((2, 3, 2, 3)),
+        stem,
+        nn.GroupNorm(2, channels[0], EPS),
+        nn.ReLU(),
+        nn.ZeroPad2d((0, 1, 0, 1)),
+        nn.MaxPool2d(3, stride=2),
         *(PlainBlock(a, b, first=not count) for count, (a, b) in enumerate(pairs)),
-        *(nn.GroupNorm(2, channels[-1], EPS), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        nn.GroupNorm(2, channels[-1], EPS),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(channels[-1], 10),
     )
 
@@ -122,8 +137,16 @@ class PflCNN(nn.Module):
         a, b, c = (round(n * width) for n in (32, 64, 128))
         conv, linear, drop = models.layers.Conv2d, models.layers.Linear, models.layers.Dropout
         self.body = nn.Sequential(
-            *(conv(3, a, 3), nn.ReLU(), conv(a, b, 3), models.layers.MaxPool2d(2), nn.ReLU()),
-            *(drop(0.25), models.layers.Flatten(), linear(196 * b, c), nn.ReLU(), drop(0.5)),
+            conv(3, a, 3),
+            nn.ReLU(),
+            conv(a, b, 3),
+            models.layers.MaxPool2d(2),
+            nn.ReLU(),
+            drop(0.25),
+            models.layers.Flatten(),
+            linear(196 * b, c),
+            nn.ReLU(),
+            drop(0.5),
             linear(c, 10),
         )
 
@@ -136,8 +159,16 @@ def plain_pfl_cnn(width: float) -> nn.Module:
     """The same of torch's own layers."""
     a, b, c = (round(n * width) for n in (32, 64, 128))
     return nn.Sequential(
-        *(nn.Conv2d(3, a, 3), nn.ReLU(), nn.Conv2d(a, b, 3), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Dropout(0.25), nn.Flatten(), nn.Linear(196 * b, c), nn.ReLU(), nn.Dropout(0.5)),
+        nn.Conv2d(3, a, 3),
+        nn.ReLU(),
+        nn.Conv2d(a, b, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(196 * b, c),
+        nn.ReLU(),
+        nn.Dropout(0.5),
         nn.Linear(c, 10),
     )
 

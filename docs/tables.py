@@ -100,8 +100,12 @@ def agreement_table() -> str:
         numbers = part.drop(columns="paper").sum()
         rows.append((PAPERS[str(paper)], str(len(part)), *(str(int(n)) for n in numbers)))
     head = (
-        *("paper", "different printed numbers", "with a run", "not on a stand-in"),
-        *("comparable, and without a note", "agree"),
+        "paper",
+        "different printed numbers",
+        "with a run",
+        "not on a stand-in",
+        "comparable, and without a note",
+        "agree",
     )
     return markdown(head, rows)
 

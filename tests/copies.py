@@ -30,8 +30,11 @@ def prepare(root: Path) -> None:
     _pictures(root, "cifar100", colour, fine, train_coarse=fine // 5, test_coarse=fine // 5)
     words = [f"word{number}" for number in range(30)]
     for name, target in (
-        *(("shakespeare", {}), ("tweets", {"label": 2}), ("ag_news", {"label": 4})),
-        *(("dbpedia", {"label": 14}), ("stackexchange", {"tags": 5})),
+        ("shakespeare", {}),
+        ("tweets", {"label": 2}),
+        ("ag_news", {"label": 4}),
+        ("dbpedia", {"label": 14}),
+        ("stackexchange", {"tags": 5}),
     ):
         rows = []
         for number in range(600):

@@ -56,7 +56,10 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(
     assert "Traceback" not in err
     store = Store(own_folders / "data" / "runs")
     assert sorted(run.config.algorithm for run in store.stored()) == [
-        *("fedadam", "fedavg", "fedprox", "fedprox")
+        "fedadam",
+        "fedavg",
+        "fedprox",
+        "fedprox",
     ]
     assert {run.config.rounds for run in store.stored()} == {2}
     no_training()
@@ -106,7 +109,9 @@ def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
     status, out, _ = command("publish", "23", *words, "--to", str(to), "--json")
     (one,) = json.loads(out)
     assert status == 0 and (one["notebook"], one["runs"], one["missing"]) == (
-        *("23_fair_synthetic", 4, 0),
+        "23_fair_synthetic",
+        4,
+        0,
     )
     elsewhere = Store(own_folders / "nothing", published=[to])
     runs = {run.config.digest: run.history() for run in store.stored()}
@@ -228,9 +233,16 @@ def test_slurm_gets_an_array_with_a_job_per_shard(
     lines = script.splitlines()
     assert lines[0] == "#!/bin/bash"
     assert {line.removeprefix("#SBATCH --") for line in lines if "#SBATCH" in line} == {
-        *("job-name=fedlib-sweep", "requeue", "partition=gpu", "time=01:00:00", "exclusive"),
-        *("array=1-2", f"chdir={paths.project_root()}", f"output={logs}/%A_%a.log"),
-        *("open-mode=append", "signal=B:USR1@120"),
+        "job-name=fedlib-sweep",
+        "requeue",
+        "partition=gpu",
+        "time=01:00:00",
+        "exclusive",
+        "array=1-2",
+        f"chdir={paths.project_root()}",
+        f"output={logs}/%A_%a.log",
+        "open-mode=append",
+        "signal=B:USR1@120",
     }
     (line,) = (line for line in lines if "-m fedlib" in line)
     words = shlex.split(line)

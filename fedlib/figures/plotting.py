@@ -20,8 +20,13 @@ from fedlib.figures.curves import figure_of, learning_curves
 FRACTIONS = ("accuracy", "recall")
 # What tells runs apart besides task, method and seeds.
 SETTINGS = (
-    *("rounds", "clients_per_round", "batch_size", "local_epochs", "local_steps"),
-    *("eval_every", "dtype"),
+    "rounds",
+    "clients_per_round",
+    "batch_size",
+    "local_epochs",
+    "local_steps",
+    "eval_every",
+    "dtype",
 )
 
 

@@ -138,7 +138,8 @@ def reproduce(
             several = len(chosen) > 1
             raise unknown(
                 f"parameter of {'any of these notebooks' if several else chosen[0].stem}",
-                *(name, {key: None for own in known.values() for key in own}),
+                name,
+                {key: None for own in known.values() for key in own},
             )
     for notebook in chosen:
         mine = {name: value for name, value in (given or {}).items() if name in known[notebook]}

@@ -54,8 +54,16 @@ def test_defaults_of_a_named_algorithm_are_the_papers(name: str) -> None:
 
 
 WITHOUT_OPTIMIZER = (
-    *("fednova", "n_accadam", "scaffold", "adaalter", "centralized"),
-    *("mime", "mimelite", "loc_mime", "mime_mvr", "mimelite_mvr"),
+    "fednova",
+    "n_accadam",
+    "scaffold",
+    "adaalter",
+    "centralized",
+    "mime",
+    "mimelite",
+    "loc_mime",
+    "mime_mvr",
+    "mimelite_mvr",
 )
 
 

@@ -334,11 +334,15 @@ def test_what_exists_is_not_replaced_unasked(root, offer, site):
     [
         ("mnist", None, {"train-images-idx3-ubyte.gz": b"no gzip"}, "files of 'mnist' are not as"),
         (
-            *("mnist", None, {"train-images-idx3-ubyte.gz": idx(np.zeros((2, 28, 28)))}),
+            "mnist",
+            None,
+            {"train-images-idx3-ubyte.gz": idx(np.zeros((2, 28, 28)))},
             r"mnist: images are \(2, 28, 28\), and there are 3 labels",
         ),
         (
-            *("mnist", None, {"train-labels-idx1-ubyte.gz": idx(np.array([1, 10, 2]))}),
+            "mnist",
+            None,
+            {"train-labels-idx1-ubyte.gz": idx(np.array([1, 10, 2]))},
             "train-labels-idx1-ubyte.gz: label is 10; allowed: 0 to 9",
         ),
         (
@@ -348,15 +352,21 @@ def test_what_exists_is_not_replaced_unasked(root, offer, site):
             "there is no data_batch_3",
         ),
         (
-            *("cifar10", "cifar-10-binary.tar.gz", {"test_batch.bin": b"\n" + bytes(3072)}),
+            "cifar10",
+            "cifar-10-binary.tar.gz",
+            {"test_batch.bin": b"\n" + bytes(3072)},
             "cifar10 test, y: label is 10; allowed: 0 to 9",
         ),
         (
-            *("cifar10", "cifar-10-binary.tar.gz", {"test_batch.bin": bytes(3072)}),
+            "cifar10",
+            "cifar-10-binary.tar.gz",
+            {"test_batch.bin": bytes(3072)},
             "files of 'cifar10' are not as fedlib expects: ValueError",
         ),
         (
-            *("cifar10", "cifar-10-binary.tar.gz", {"../../evil": b"x"}),
+            "cifar10",
+            "cifar-10-binary.tar.gz",
+            {"../../evil": b"x"},
             "cifar-10-binary.tar.gz cannot be unpacked: ",
         ),
         ("ag_news", None, {"train.csv": b'"5","a","b"\n'}, "files of 'ag_news' are not as fedlib"),

@@ -30,13 +30,26 @@ DEVICE = torch.device("meta")
 ATEN = torch.ops.aten
 # The size of what these give depends on numbers, so that the host waits for them.
 SIZED_BY_NUMBERS = {
-    *(ATEN.nonzero, ATEN.masked_select, ATEN.bincount, ATEN.equal, ATEN.is_nonzero),
-    *(ATEN._unique2, ATEN.unique_dim, ATEN.unique_consecutive, ATEN._local_scalar_dense),
+    ATEN.nonzero,
+    ATEN.masked_select,
+    ATEN.bincount,
+    ATEN.equal,
+    ATEN.is_nonzero,
+    ATEN._unique2,
+    ATEN.unique_dim,
+    ATEN.unique_consecutive,
+    ATEN._local_scalar_dense,
 }
 # Memory without numbers, and views that torch's schemas do not call so.
 NO_KERNEL = {
-    *(ATEN.empty, ATEN.empty_like, ATEN.empty_strided, ATEN.new_empty, ATEN.new_empty_strided),
-    *(ATEN._unsafe_view, ATEN._reshape_alias, ATEN.lift_fresh),
+    ATEN.empty,
+    ATEN.empty_like,
+    ATEN.empty_strided,
+    ATEN.new_empty,
+    ATEN.new_empty_strided,
+    ATEN._unsafe_view,
+    ATEN._reshape_alias,
+    ATEN.lift_fresh,
 }
 INDEXING = {ATEN.index, ATEN.index_put, ATEN.index_put_, ATEN._index_put_impl_}
 # A number on the host counts as an argument of the kernel, but not in these.

@@ -18,7 +18,10 @@ def task(transform: fedlib.task.Transform) -> fedlib.Task:
     y = torch.randint(0, 3, (60,), generator=generator)
     data = fedlib.ClientData(x, y, np.array_split(np.arange(50), 5))
     return fedlib.Task(
-        *("pictures", lambda: nn.Linear(16, 3), data, data),
+        "pictures",
+        lambda: nn.Linear(16, 3),
+        data,
+        data,
         transform=transform,
         batch_size=4,
         clients_per_round=3,

@@ -120,7 +120,10 @@ def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(hi
     ]
     (ax,) = figures.learning_curves(runs, window=1)[0].axes
     assert labels(ax) == [
-        *("FedAdam 52.0", "FedYogi 51.0", "FedAvg = FedProx 50.0", "SCAFFOLD diverged")
+        "FedAdam 52.0",
+        "FedYogi 51.0",
+        "FedAvg = FedProx 50.0",
+        "SCAFFOLD diverged",
     ]
     heights = sorted(text.get_position()[1] for text in ax.texts if text.get_position()[0] > 1)
     assert np.diff(heights).min() > 0.04

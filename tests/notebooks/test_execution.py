@@ -189,7 +189,8 @@ def test_nbval_finds_every_run_in_the_store(place, state):
     flags += ["-n", str(JOBS), "--dist", "loadfile"]
     named = [path for name in AS_DECLARED for path in (ROOT / "notebooks").glob(f"{name}.ipynb")]
     nbval = partial(
-        *(subprocess.run, [*command, *flags, *named]),
+        subprocess.run,
+        [*command, *flags, *named],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -251,8 +251,10 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
         ("printed", "fedopt table1_validation", {"task": "CIFAR10"}, "did you mean 'CIFAR-10'"),
         ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
         (
-            *("printed", "fedopt table11_lr_decay"),
-            *({"algorithm": "Yogi", "setting": "federated"}, "selects 0 cells"),
+            "printed",
+            "fedopt table11_lr_decay",
+            {"algorithm": "Yogi", "setting": "federated"},
+            "selects 0 cells",
         ),
         ("printed", "fedopt table8_learning_rates", {}, "log10_client_lr"),
         ("printed", "fedopt table9_tau", {"column": "task"}, "holds text"),

@@ -35,7 +35,8 @@ WITHOUT_RUNS = {
     ),
     "07_models": (
         *(f"fedopt/table_{number}" for number in (3, 4, 5, 6)),
-        *("adafedadam/figure_4", "adafedadam/figure_5"),
+        "adafedadam/figure_4",
+        "adafedadam/figure_5",
     ),
 }
 
@@ -74,7 +75,9 @@ def plans(monkeypatch):
         }
         return [
             Request(
-                *(task, name, "curves"),
+                task,
+                name,
+                "curves",
                 options={"seed": 0} | ({"clients": 10} if task == "synthetic" else {}),
                 rounds=rounds[preset],
                 seed=seed,

@@ -25,5 +25,7 @@ def test_numbers_have_the_colour_of_their_runs_and_those_that_are_furthest_off_a
     assert [list(dots.get_ydata()) for dots in (small, cut, full)] == [[20], [10], [51, 40]]
     assert len({dots.get_color() for dots in (small, cut, full)}) == 3
     assert [text.get_text()[:5] for text in figure.legends[0].get_texts()] == [
-        *("small", "real ", "the p")
+        "small",
+        "real ",
+        "the p",
     ]

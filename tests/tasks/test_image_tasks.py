@@ -72,7 +72,8 @@ def test_fedopts_values_are_its_tables() -> None:
         for name in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
             for key in ("client_lr", "server_lr"):
                 log = papers.printed(
-                    *("fedopt", "table8_learning_rates"),
+                    "fedopt",
+                    "table8_learning_rates",
                     column=f"log10_{key}",
                     task=label,
                     algorithm=name,
@@ -276,8 +277,11 @@ def test_bad_options(prepared: Callable[..., None]) -> None:
 
 def test_each_handwriting_task_has_its_papers_polarity(root: Path) -> None:
     for name, background in (
-        *(("emnist_cr", 1.0), ("fair_femnist", 1.0)),
-        *(("emnist_ae", 0.0), ("emnist_logistic", 0.0), ("emnist_mlp", 0.0)),
+        ("emnist_cr", 1.0),
+        ("fair_femnist", 1.0),
+        ("emnist_ae", 0.0),
+        ("emnist_logistic", 0.0),
+        ("emnist_mlp", 0.0),
     ):
         for data in ("femnist", "emnist"):
             task = fedlib.load_task(name, "paper", data=data)

@@ -94,7 +94,10 @@ def test_only_the_drawn_cohorts_train(backend: str) -> None:
         return np.array([5, 2, 4, 0][number : number + 1])
 
     task = fedlib.Task(
-        *("who", lambda: torch.nn.Linear(1, 1), data, data),
+        "who",
+        lambda: torch.nn.Linear(1, 1),
+        data,
+        data,
         loss=lambda outputs, targets: ((outputs - targets) ** 2).sum(-1) / 2,
         metrics={},
         batch_size=None,

@@ -48,7 +48,7 @@ def fednova_round(
     for t in range(1, 4):
         ends, a = _local(x, curvature, centres, steps, momentum)
         x = np.asarray(function(x.copy(), ends, a, p.copy()))
-        history = run(*(task, "fednova"), rounds=t, device="cpu", dtype="float64", overrides=values)
+        history = run(task, "fednova", rounds=t, device="cpu", dtype="float64", overrides=values)
         hint = "x moves by sum(p a) times the weighted mean of the normalised updates"
         same(f"x after round {t}", x, np.asarray(history.params["x"]), hint)
 

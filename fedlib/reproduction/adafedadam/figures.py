@@ -61,7 +61,8 @@ ENTRIES: tuple[Entry, ...] = (
         make=setups.table_4,
     ),
     printed_entry(
-        *("adafedadam", "Table 5"),
+        "adafedadam",
+        "Table 5",
         "Average, spread and worst 30 % of the clients' test accuracies in percent "
         "(AdaFedAdam, Table 5).",
         clients=True,
@@ -89,8 +90,11 @@ ENTRIES: tuple[Entry, ...] = (
         make=lambda _: setups.figure_5(),
     ),
     _variant(
-        *(1, "Cifar10 with U(1, 3) local epochs, drawn for each client and round."),
-        *("setting", "epochs", "mu"),
+        1,
+        "Cifar10 with U(1, 3) local epochs, drawn for each client and round.",
+        "setting",
+        "epochs",
+        "mu",
     ),
     _variant(2, "AdaFedAdam on Cifar10 under Dirichlet partitions.", "partition", "levels"),
     _variant(3, "AdaFedAdam on Synthetic with three local solvers.", "local solver"),

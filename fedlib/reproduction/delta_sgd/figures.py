@@ -20,7 +20,9 @@ _FINAL = "Final test accuracy in percent"
 # A printed table, the part of the plan that has its runs, what it shows, what a reader must know.
 _PRINTED = (
     (
-        *("Table 1", "table", ", with step sizes tuned for CIFAR-10, ResNet-18 and alpha 0.1 only"),
+        "Table 1",
+        "table",
+        ", with step sizes tuned for CIFAR-10, ResNet-18 and alpha 0.1 only",
         " Many printed cells are damaged in the text; see unclear.",
     ),
     (
@@ -30,11 +32,15 @@ _PRINTED = (
         " Guessing is right in 25.0 on AG News and in 7.1 on DBpedia.",
     ),
     (
-        *("Table 2b", "fedprox", " with FedProx' loss, alpha 0.01"),
+        "Table 2b",
+        "fedprox",
+        " with FedProx' loss, alpha 0.01",
         " Its mu is not printed; 0.01 is that of the authors' commands.",
     ),
     (
-        *("Table 3", "sizes", " with clients of different sizes, alpha 0.1"),
+        "Table 3",
+        "sizes",
+        " with clients of different sizes, alpha 0.1",
         " The printed row of Delta-SGD is absent from the text.",
     ),
     ("Table 4", "fedadam", " with FedAdam as the server, alpha 0.1", ""),
@@ -125,7 +131,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     *(
         printed_entry(
-            *("delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}"), parts=(part,)
+            "delta_sgd", name, f"{_FINAL}{what} (Delta-SGD, {name}).{more}", parts=(part,)
         )
         for name, part, what, more in _PRINTED
     ),

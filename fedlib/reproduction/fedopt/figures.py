@@ -123,7 +123,8 @@ ENTRIES: tuple[Entry, ...] = (
         {task: notebook for task, notebook in tables.FEDOPT.items() if task != ALONE},
     ),
     printed_entry(
-        *("fedopt", "Table 1"),
+        "fedopt",
+        "Table 1",
         "Average test performance over the last 100 rounds: accuracy and recall in percent, "
         "the autoencoder's squared error times 1000 (FedOpt, Table 1).",
         **_TUNED,
@@ -195,12 +196,14 @@ ENTRIES: tuple[Entry, ...] = (
         tuning.selected("table9_tau", "tau", "client_lr", "server_lr"),
     ),
     printed_entry(
-        *("fedopt", "Table 11"),
+        "fedopt",
+        "Table 11",
         "EMNIST CR, test accuracy in percent: centralised optimizers, and federated ones with a "
         "constant or a falling client learning rate (FedOpt, Table 11).",
     ),
     printed_entry(
-        *("fedopt", "Table 10"),
+        "fedopt",
+        "Table 10",
         "Stack Overflow after training, on all test posts: accuracy of the next word and recall "
         "at 5 of the tags, in percent (FedOpt, Table 10).",
         parts=("curves", "scaffold", "full_test"),

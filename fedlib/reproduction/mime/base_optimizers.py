@@ -73,12 +73,18 @@ def _yogi(gradients: Tensor) -> Iterator[tuple[Tensor, State]]:
 
 ROWS: tuple[Row, ...] = (
     Row(
-        *("SGD", "g", "–", bases.SGD()),
+        "SGD",
+        "g",
+        "–",
+        bases.SGD(),
         _torch(lambda x: torch.optim.SGD(x, lr=LR), lambda state: {}),
         "torch.optim.SGD",
     ),
     Row(
-        *("Momentum", "(1 - β) g + β m", "m ← (1 - β) g + β m", bases.Momentum(momentum=BETA)),
+        "Momentum",
+        "(1 - β) g + β m",
+        "m ← (1 - β) g + β m",
+        bases.Momentum(momentum=BETA),
         _torch(
             lambda x: torch.optim.SGD(x, lr=LR * (1 - BETA), momentum=BETA),
             lambda state: {"m": (1 - BETA) * state["momentum_buffer"]},
@@ -86,7 +92,10 @@ ROWS: tuple[Row, ...] = (
         "torch.optim.SGD with momentum β and 1 - β times the rate",
     ),
     Row(
-        *("Adagrad", "g / (√v + ε)", "v ← v + g²", bases.Adagrad(eps=EPS, v0=V0)),
+        "Adagrad",
+        "g / (√v + ε)",
+        "v ← v + g²",
+        bases.Adagrad(eps=EPS, v0=V0),
         _torch(
             lambda x: torch.optim.Adagrad(x, lr=LR, eps=EPS, initial_accumulator_value=V0),
             lambda state: {"v": state["sum"]},
@@ -102,7 +111,9 @@ ROWS: tuple[Row, ...] = (
         "torch.optim.Adam without bias correction",
     ),
     Row(
-        *("Yogi", "as Adam", "m as Adam, v ← v - (1 - β₂) g² sign(v - g²)"),
+        "Yogi",
+        "as Adam",
+        "m as Adam, v ← v - (1 - β₂) g² sign(v - g²)",
         bases.Yogi(eps=EPS, v0=0.0, beta1=BETA1, beta2=BETA2),
         _yogi,
         "its formulas in NumPy",

@@ -70,7 +70,8 @@ def base_panels(histories: Sequence[History], metric: str = "loss") -> Drawing:
     with style.panels(1, len(panels), size, sharey=True) as (figure, axes):
         for ax, (base, runs) in zip(axes, panels.items(), strict=True):
             _, frames[base] = learning_curves(
-                *(runs, metric),
+                runs,
+                metric,
                 title=base,
                 percent=percent,
                 log_y=not percent,

@@ -137,7 +137,9 @@ def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
 def test_figure_2_draws_average_worst_and_density(histories):
     figure, data = adafedadam_figure_2(histories)
     assert [ax.get_title("left") for ax in figure.axes] == [
-        *("Synthetic: average", "Synthetic: worst 30 %", "all clients")
+        "Synthetic: average",
+        "Synthetic: worst 30 %",
+        "all clients",
     ]
     left, middle, _ = figure.axes
     for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30_weighted")):

@@ -60,8 +60,10 @@ def test_a_readers_numbers_take_the_presets_place():
     "notebook",
     [
         *tables.ADAFEDADAM.values(),
-        *("34_fairness_tradeoff", "35_resource_heterogeneity"),
-        *("36_noniid_levels", "37_local_solvers"),
+        "34_fairness_tradeoff",
+        "35_resource_heterogeneity",
+        "36_noniid_levels",
+        "37_local_solvers",
     ],
 )
 def test_all_seeds_have_one_split(notebook):

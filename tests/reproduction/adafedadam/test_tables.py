@@ -70,7 +70,8 @@ def test_a_run_belongs_to_the_column_of_its_solver(made):
         assert row.runs == (run.config.digest,)
         assert row.ours == pytest.approx(100 * run.final(window=1))
     printed = papers.printed(
-        *("adafedadam", "table7_local_momentum_full"),
+        "adafedadam",
+        "table7_local_momentum_full",
         **{"local_solver": "SGD+Nesterov", "algorithm": "FedNova", "metric": "avg"},
     )
     cell = frame.query("column == 'SGD+Nesterov' and row == 'FedNova' and metric == 'avg'")

@@ -82,8 +82,12 @@ def test_figure_1_has_all_tasks_but_emnist_cr(every):
     figure, data = entry.draw(as_long_as_the_papers(runs))
     titles = [ax.get_title("left") for ax in figure.axes]
     assert titles == [
-        *("CIFAR-10", "CIFAR-100", "EMNIST AE", "Shakespeare"),
-        *("StackOverflow LR", "StackOverflow NWP"),
+        "CIFAR-10",
+        "CIFAR-100",
+        "EMNIST AE",
+        "Shakespeare",
+        "StackOverflow LR",
+        "StackOverflow NWP",
     ]
     units = dict(zip(titles, (ax.get_ylabel() for ax in figure.axes), strict=True))
     assert units["StackOverflow LR"] == "test recall at 5 (%)"
@@ -237,7 +241,10 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
             for s in RATES:
                 loss = 0.5 + 0.7 * abs(math.log10(s if tau else c * s) + 1)
                 run = made(
-                    *(name, algorithm, (2.0, 2.0, loss), (2.0, loss)),
+                    name,
+                    algorithm,
+                    (2.0, 2.0, loss),
+                    (2.0, loss),
                     score=1 - loss / 4,
                     diverged=2 if (algorithm, c, s) == gone else None,
                     **{"client_lr": c, "server_lr": s, **tau},
@@ -350,7 +357,11 @@ def taus(*names):
     """Per tau two server rates: the first has the smaller training loss, the second the test's."""
     return [
         made(
-            *(name, algorithm, (2.0, 2.0, 1.0), (2.0, train), -(loss + power / 10)),
+            name,
+            algorithm,
+            (2.0, 2.0, 1.0),
+            (2.0, train),
+            -(loss + power / 10),
             **{"tau": 10.0**power, "client_lr": 0.1, "server_lr": server},
         )
         for name in names
@@ -405,8 +416,11 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
     runs = [
         made("cifar10", "fedavg", test, score=score, client_lr=1.0, server_lr=server)
         for server, score, test in (
-            *((0.01, 0.40, (2.0, 1.0)), (0.1, 0.50, (2.0, 1.0)), (1.0, 0.495, (2.0, 1.0))),
-            *((10.0, 0.5, (2.0, 1.95)), (100.0, 0.2, (2.0, 1.0))),
+            (0.01, 0.40, (2.0, 1.0)),
+            (0.1, 0.50, (2.0, 1.0)),
+            (1.0, 0.495, (2.0, 1.0)),
+            (10.0, 0.5, (2.0, 1.95)),
+            (100.0, 0.2, (2.0, 1.0)),
         )
     ]
     figure, data = draw.entry("fedopt/figure_12").draw(runs)
