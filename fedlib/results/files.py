@@ -442,8 +442,11 @@ def params_path(folder: Path, config: RunConfig) -> Path:
 
 
 def safe(name: str) -> str:
-    """A file name from a task's or algorithm's name; users' tasks may be called anything."""
-    return re.sub(r"[^\w-]", "_", name) or "_"
+    """A file name from a task's or algorithm's name; users' tasks may be called anything.
+
+    Of at most 150 bytes, so that a digest has room behind it.
+    """
+    return re.sub(r"[^\w-]", "_", name).encode()[:150].decode(errors="ignore") or "_"
 
 
 def describe(task: Task, history: History) -> dict[str, Any]:

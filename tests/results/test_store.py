@@ -94,6 +94,10 @@ def test_odd_floats_and_names_survive(store, quadratic):
     read = store.load(history.config.digest)
     same(history, read)
     assert np.signbit(read.frame["value"].iloc[-1])
+    for name in ("a" * 500, "漢" * 200, "..", "", "x\ny"):
+        long = fedlib.quadratic_task(np.ones((2, 1, 1)), np.ones((2, 1)), name=name)
+        settings = {"rounds": 1, "overrides": STEPS}
+        assert store.has(store.run(long, "fedavg", **settings).config.digest)
 
 
 def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, monkeypatch):
