@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -61,6 +61,9 @@ class Checkpoint:
         self.digests = [config.digest for config in configs]
         self.path = folder / f"{file_stem(self.digests)}.pt"
         self.every = every
+        self._found = False  # whether the folder was there, empty: then it is somebody else's
+        with suppress(OSError):
+            self._found = folder.is_dir() and not any(folder.iterdir())
         self._last = time.monotonic()
 
     def due(self, done: int) -> bool:
@@ -115,7 +118,8 @@ class Checkpoint:
     def discard(self) -> None:
         """Remove the state of a finished run."""
         files.remove(self.path)
-        files.remove_if_empty(self.path.parent)
+        if not self._found:
+            files.remove_if_empty(self.path.parent)
 
 
 def file_stem(digests: Sequence[str]) -> str:

@@ -102,6 +102,10 @@ def test_a_run_taken_up_again_counts_the_time_before(tmp_path: Path) -> None:
         with pytest.raises(Cut):
             execute(configured, checkpoint=tmp_path, checkpoint_every=1)
     assert execute(configured, checkpoint=tmp_path)[0].meta["seconds"] > 1000
+    mine = tmp_path / "mine"
+    mine.mkdir(parents=True)
+    execute(configured, checkpoint=mine, checkpoint_every=1)
+    assert mine.is_dir() and not any(mine.iterdir()), "a folder that its user made stays"
 
 
 def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
