@@ -248,7 +248,9 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], runs: Index) -> list[str]:
         for key in cell["tuned"]:
             values = {json.dumps(values[key]) for values in tried if key in values}
             if len(values) == 1:
-                notes.append(f"{key} not tuned, {values.pop()} alone")
+                value = json.loads(values.pop())
+                said = f"{value:.2g}" if isinstance(value, float) else value
+                notes.append(f"{key} not tuned, {said} alone")
     return notes
 
 
