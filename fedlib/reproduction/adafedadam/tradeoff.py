@@ -20,11 +20,11 @@ from fedlib.figures.curves import label_ends
 from fedlib.figures.scale import scale, small
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.fairness import best_fedprox
-from fedlib.results.reading import hyperparameter
+from fedlib.results.reading import hyperparameter, split_of
 
 # The curves are drawn for what comes after this share of the rounds.
 LATE = 0.05
-# Test metrics: mean error, and standard deviation of the clients' accuracies: around the mean of
+# Metrics: mean accuracy, and standard deviation of the clients' accuracies: around the mean of
 # all examples, weighted by them, or with the clients alike.
 WEIGHTED = ("accuracy", "accuracy_std_weighted")
 ALIKE = ("accuracy_unweighted", "accuracy_std")
@@ -41,20 +41,24 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         examples, error_alike and rsd_alike (clients alike), worst30_alike (mean accuracy in
         percent of the worst 30 % of the clients, alike), seeds, dominated: whether one of
         AdaFedAdam's rows has no larger error and no larger rsd, and one of them smaller;
-        printed_error and printed_rsd of Table 5. Means over :meth:`History.window`.
+        printed_error and printed_rsd of Table 5. Means over :meth:`History.window`, over all local
+        data where all runs have them, see :func:`fedlib.results.reading.split_of`.
     """
     if not histories:
         raise Error("no runs to compare; give at least one history")
-    rows = []
+    split, rows = _split(histories), []
     for history in best_fedprox(histories):
-        weighted, alike = (_measures(*map(history.final, names)) for names in (WEIGHTED, ALIKE))
+        weighted, alike = (
+            _measures(*(history.final(name, split) for name in names))
+            for names in (WEIGHTED, ALIKE)
+        )
         rows.append(
             {
                 "algorithm": history.config.algorithm,
                 "setting": _setting(history),
                 **weighted,
                 **{f"{name}_alike": value for name, value in alike.items()},
-                "worst30_alike": 100 * history.final("accuracy_worst_30"),
+                "worst30_alike": 100 * history.final("accuracy_worst_30", split),
             }
         )
     frame = pd.DataFrame(rows)
@@ -78,6 +82,11 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
     return table
 
 
+def _split(histories: Sequence[History]) -> str:
+    """What all of these runs were evaluated on: ``"local"``, or ``"test"``."""
+    return "local" if all(split_of(history) == "local" for history in histories) else "test"
+
+
 def _measures(mean: Any, spread: Any) -> dict[str, Any]:
     """Error (percent) and RSD from mean and standard deviation of the clients' accuracies."""
     return {"error": 100 * (1 - mean), "rsd": spread / (1 - mean)}
@@ -88,8 +97,8 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     adafedadam = [history for history in histories if history.config.algorithm == "adafedadam"]
     if not adafedadam:
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
-    curves = _curves(adafedadam)
-    table = tradeoff(histories)
+    split = _split(histories)
+    curves, table = _curves(adafedadam, split), tradeoff(histories)
     runs, whole = list(histories), all(h.config.task["preset"] == "paper" for h in histories)
     with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):
         colors = _colors(curves["setting"].unique())
@@ -103,9 +112,11 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
             style.titled(ax, title, "AdaFedAdam, " + scale(adafedadam), small=small(runs))
             label_ends(ax, alike=0.0, numbers=False)
-        axes[0].set_ylabel("mean test error (%)")
+        of_what = {"local": "mean error, all local data (%)", "test": "mean test error (%)"}[split]
+        axes[0].set_ylabel(of_what)
         axes[1].set_ylabel("RSD of the clients' errors")
         _front(axes[2], table, colors, whole)
+        axes[2].set(xlabel=of_what, ylabel="RSD of the clients' errors")
         told = "shaded: dominated by AdaFedAdam; line: from ours to the printed point (hollow)"
         style.titled(axes[2], "trade-off", told if whole else told[:31], small=small(runs))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
@@ -129,11 +140,11 @@ def _setting(history: History) -> float:
     return float("nan") if key is None else float(hyperparameter(history, key))
 
 
-def _curves(histories: Sequence[History]) -> pd.DataFrame:
+def _curves(histories: Sequence[History], split: str) -> pd.DataFrame:
     """Error and RSD per alpha and round, means over the seeds."""
     frames = []
     for history in histories:
-        frame = pd.DataFrame(_measures(*map(history.series, WEIGHTED)))
+        frame = pd.DataFrame(_measures(*(history.series(name, split) for name in WEIGHTED)))
         frames.append(frame.reset_index().assign(setting=_setting(history)))
     groups = pd.concat(frames).groupby(["setting", "round"])
     return groups.mean().reset_index().assign(algorithm="adafedadam", seeds=groups.size().max())
@@ -187,4 +198,3 @@ def _front(
     x = np.append(ordered["error"].to_numpy(), high)
     ax.fill_between(x, np.append(edge, edge[-1]), top, step="post", color="C0", alpha=0.12, lw=0)
     ax.set(xlim=(low, high), ylim=(bottom, top))
-    ax.set(xlabel="mean test error (%)", ylabel="RSD of the clients' errors")

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedlib
@@ -230,6 +231,24 @@ def test_seeds_are_averaged(histories):
     assert table.loc["fedavg", "rsd"] == pytest.approx(np.mean(rsd))
     error = [1 - h.final("accuracy_unweighted") for h in runs]
     assert table.loc["fedavg", "error_alike"] == pytest.approx(100 * np.mean(error))
+
+
+def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
+    def with_local(history):
+        local = history.frame.query("split == 'test'").assign(split="local")
+        accuracy = local["metric"] == "accuracy"
+        local.loc[accuracy, "value"] = (1 + local.loc[accuracy, "value"]) / 2  # half the error
+        return dataclasses.replace(history, frame=pd.concat([history.frame, local]))
+
+    local = [with_local(history) for history in front]
+    for runs, errors, words in (
+        (local, [5, 10], "all local data"),
+        (local[:-1] + front[-1:], [10, 20], "test error"),
+    ):
+        figure, data = adafedadam_figure_3(runs)
+        ours = data.query("panel == 'front' and algorithm == 'adafedadam'")
+        np.testing.assert_allclose(ours["error"], errors)
+        assert words in figure.axes[0].get_ylabel() and words in figure.axes[2].get_xlabel()
 
 
 def test_figure_3_draws_its_data(front):
