@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -57,21 +58,28 @@ class PlainShakespeare(nn.Module):
         return logits
 
 
-def plain_emnist_cnn(width: float) -> nn.Module:
-    """FedOpt's EMNIST network of torch's own layers."""
+def plain_cnn(channels: int, points: int, classes: int, width: float) -> nn.Module:
+    """Two convolutions and two dense layers of torch's own.
+
+    FedOpt's EMNIST network is ``plain_cnn(1, 144, 62, width)``, pfl-research's for CIFAR-10
+    ``plain_cnn(3, 196, 10, width)``.
+
+    Args:
+        points: of an image after the pooling.
+    """
     a, b, c = (round(n * width) for n in (32, 64, 128))
     return nn.Sequential(
-        nn.Conv2d(1, a, 3),
+        nn.Conv2d(channels, a, 3),
         nn.ReLU(),
         nn.Conv2d(a, b, 3),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Dropout(0.25),
         nn.Flatten(),
-        nn.Linear(144 * b, c),
+        nn.Linear(points * b, c),
         nn.ReLU(),
         nn.Dropout(0.5),
-        nn.Linear(c, 62),
+        nn.Linear(c, classes),
     )
 
 
@@ -155,24 +163,6 @@ class PflCNN(nn.Module):
         return logits
 
 
-def plain_pfl_cnn(width: float) -> nn.Module:
-    """The same of torch's own layers."""
-    a, b, c = (round(n * width) for n in (32, 64, 128))
-    return nn.Sequential(
-        nn.Conv2d(3, a, 3),
-        nn.ReLU(),
-        nn.Conv2d(a, b, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Dropout(0.25),
-        nn.Flatten(),
-        nn.Linear(196 * b, c),
-        nn.ReLU(),
-        nn.Dropout(0.5),
-        nn.Linear(c, 10),
-    )
-
-
 def _images(*shape: int, classes: int) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor]]:
     def make(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = torch.randn(n, *shape, generator=generator)
@@ -204,7 +194,7 @@ WORKLOADS: dict[str, Workload] = {
     "W2": Workload(
         "EMNIST CNN, 100 examples a client, batch 20",
         lambda width: models.EMNISTCNN(62, width=width),
-        plain_emnist_cnn,
+        partial(plain_cnn, 1, 144, 62),
         _images(1, 28, 28, classes=62),
         cross_entropy,
         examples=100,
@@ -240,7 +230,7 @@ WORKLOADS: dict[str, Workload] = {
     "P": Workload(
         "pfl-research's CIFAR-10 setting: 50 clients a round, 50 images each, batch 10",
         PflCNN,
-        plain_pfl_cnn,
+        partial(plain_cnn, 3, 196, 10),
         _images(3, 32, 32, classes=10),
         cross_entropy,
         examples=50,

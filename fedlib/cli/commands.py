@@ -755,22 +755,24 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
+    from fedlib import papers
     from fedlib.figures import tables
     from fedlib.reproduction import compare as comparison
     from fedlib.results.files import run_files
 
+    printed = papers.cells()
+    if paper is not None:
+        if paper not in set(printed["paper"]):
+            raise unknown("paper", paper, printed["paper"].unique())
+        printed = printed[printed["paper"] == paper]
     with Damage() as damage:
         store = open_store(data_root)
-        frame = comparison.compare(store)
-    if paper is not None:
-        if paper not in set(frame["paper"]):
-            raise unknown("paper", paper, frame["paper"].unique())
-        frame = frame[frame["paper"] == paper]
-    if not any(any(run_files(folder)) for folder in (store.root, *store.published)):
-        raise Error(
-            f"no runs are stored in {store.root}, and the published ones are not here: they come "
-            "with a checkout of fedlib; run this in one"
-        )
+        if not any(any(run_files(folder)) for folder in (store.root, *store.published)):
+            raise Error(
+                f"no runs are stored in {store.root}, and the published ones are not here: they "
+                "come with a checkout of fedlib; run this in one"
+            )
+        frame = comparison.cells(store.stored(published=True), printed)
     if as_csv:
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     else:

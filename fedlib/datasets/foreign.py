@@ -23,8 +23,11 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     Args:
         columns: for ``label``, ``client`` and ``split`` the file's name of the column.
 
+    Returns:
+        a row per example, its index counted from 0.
+
     Raises:
-        Error: it cannot be read, or lacks a column that was named.
+        Error: it cannot be read, lacks a column that was named, or would have two of a name.
     """
     try:
         frame = TABLES[path.suffix](path)
@@ -33,6 +36,11 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     for role, name in columns.items():
         if name != role and name not in frame:
             raise Error(f"{path.name}: {unknown('column', name, map(str, frame.columns))}")
+        if name != role and role in frame:
+            raise Error(
+                f"{path.name}: column {name!r} is named as the {role}, but there is a column "
+                f"{role!r}, too; rename that one, or leave it out"
+            )
     return frame.reset_index(drop=True).rename(columns={v: k for k, v in columns.items()})
 
 
@@ -46,8 +54,8 @@ def leaf(folder: Path) -> pd.DataFrame:
     for split in SPLITS:
         for file in sorted((folder / split).glob("*.json")):
             try:
-                for user, own in json.loads(file.read_text("utf-8"))["user_data"].items():
-                    pairs = zip(own["x"], own["y"], strict=True)
+                for user, examples in json.loads(file.read_text("utf-8"))["user_data"].items():
+                    pairs = zip(examples["x"], examples["y"], strict=True)
                     rows += [(split, str(user), label, x) for x, label in pairs]
             except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
                 reason = f"{type(error).__name__}: {first_line(error)}"
@@ -98,17 +106,17 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
             )
     if wrong := set(split) - set(SPLITS):
         raise Error(f"{where}: split is {wrong.pop()!r}; allowed: 'train' or 'test'")
-    found = {}
+    members = {}
     for name in SPLITS:
         chosen = (split == name).to_numpy()
         x = frame[chosen].to_numpy()
-        found[f"{name}_x"] = x if whole else x.astype(np.float64)
+        members[f"{name}_x"] = x if whole else x.astype(np.float64)
         for key, column in (("y", "label"), ("client", "client")):
             if column in codes:
                 kept = getattr(codes[column].dtype, "kind", "O") in "iuf"
                 values = codes[column] if kept else codes[column].astype(str)
-                found[f"{name}_{key}"] = values[chosen].to_numpy(dtype=None if kept else str)
-    return found
+                members[f"{name}_{key}"] = values[chosen].to_numpy(dtype=None if kept else str)
+    return members
 
 
 def images(folder: Path) -> dict[str, np.ndarray]:
@@ -121,7 +129,7 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     from torchvision.datasets import ImageFolder
 
     apart = all((folder / split).is_dir() for split in SPLITS)
-    found: dict[str, np.ndarray] = {}
+    members: dict[str, np.ndarray] = {}
     for part in SPLITS if apart else ("",):
         try:
             listed = ImageFolder(str(folder / part))
@@ -132,8 +140,8 @@ def images(folder: Path) -> dict[str, np.ndarray]:
         y = np.array(listed.classes)[listed.targets]
         split = np.full(len(y), part) if apart else _splits(len(y))
         for name in (part,) if apart else SPLITS:
-            found |= {f"{name}_x": x[split == name], f"{name}_y": y[split == name]}
-    return found
+            members |= {f"{name}_x": x[split == name], f"{name}_y": y[split == name]}
+    return members
 
 
 def _points(path: Path) -> np.ndarray:

@@ -161,10 +161,10 @@ def _show(ax: Axes, values: Sequence[float]) -> None:
     """Have the axis show these values with a margin, and what it shows of other curves."""
     log = ax.get_yscale() == "log"
     known = [] if ax.get_autoscaley_on() else ax.get_ylim()
-    shown = [value for value in values if np.isfinite(value) and (value > 0 or not log)]
-    if shown:
+    shown = [value for value in values if np.isfinite(value)]
+    if shown and (max(shown) > 0 or not log):
         low, high = min(shown), max(shown)
-        low = max(low, ROUNDING * high) if log else low
+        low = max(low, ROUNDING * high) if log else low  # zero, too, is below rounding
         margin = (high / low) ** 0.06 if log else 0.06 * (high - low)
         reach = (low / margin, high * margin) if log else (low - margin, high + margin)
         if high > low:

@@ -183,9 +183,9 @@ def _cells() -> pd.DataFrame:
         stated = {**known["shared"].get(paper, {}), **stated}
         read, only = _read(f"{paper}/{stated['file']}.csv"), stated.get("only", {})
         entries = [e for e in read.to_dict("records") if all(e[k] == only[k] for k in only)]
-        own = [_cell(entry, stated, known) for entry in entries]
+        of_table = [_cell(entry, stated, known) for entry in entries]
         order = list(known["tasks"][paper])
-        rows += sorted(own, key=lambda cell: order.index(cell["label"]))
+        rows += sorted(of_table, key=lambda cell: order.index(cell["label"]))
     frame = pd.DataFrame(rows, dtype=object)
     return frame.astype({"printed": float, "printed_spread": float, "seeds": int})
 

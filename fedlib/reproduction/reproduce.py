@@ -160,6 +160,8 @@ def reproduce(
     # What fails is told by the series, a line a notebook.
     logging.getLogger("papermill").setLevel(logging.INFO if log else logging.CRITICAL)
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
+    if not log:  # an executed copy has a progress bar's start and end, not its every step
+        variables["TQDM_MININTERVAL"] = "3600"
     with kernels.environment(variables):
         if forked:
             kernels.start_server()

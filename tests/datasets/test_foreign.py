@@ -67,6 +67,7 @@ def test_a_table(tmp_path: Path, suffix: str) -> None:
         (lambda f: f, {}, "no column 'label'; name that of the labels by --label"),
         (lambda f: f, {"label": "incom"}, "unknown column 'incom': did you mean 'income'"),
         (lambda f: f.assign(age=np.inf), NAMES, "not finite float32"),
+        (lambda f: f.assign(label=1), NAMES, "'income' is named as the label, but there is a"),
         (lambda f: f[["income", "who", "part"]], NAMES, "train_x is empty"),
     ],
 )

@@ -94,8 +94,10 @@ def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histori
     assert labels(last) == ["FedAvg 63.0"] and len(last.get_lines()) == 2  # the line and its dot
 
 
-def test_a_logarithmic_axis_ends_where_rounding_begins(histories):
-    falls = planted(histories[0], "fedadam", np.logspace(0, -30, 61), every=1)
+@pytest.mark.parametrize("exact", [False, True])  # half of the values are 0
+def test_a_logarithmic_axis_ends_where_rounding_begins(histories, exact):
+    values = np.where(exact & (np.arange(61) > 30), 0, np.logspace(0, -30, 61))
+    falls = planted(histories[0], "fedadam", values, every=1)
     stays = planted(histories[0], "fedavg", np.full(61, 0.01), every=1)
     figure, _ = figures.learning_curves([falls, stays], percent=False, log_y=True)
     (ax,) = figure.axes

@@ -130,3 +130,20 @@ def test_kernels_find_what_takes_long_imported_already(checkout, tmp_path):
     checkout("10_warm", "import sys; assert {'torch', 'fedlib.notebook'} <= set(sys.modules)")
     (done,) = reproduce.reproduce(output=tmp_path / "executed", jobs=2)
     assert done.error is None
+
+
+BAR = """
+import time
+from tqdm.auto import tqdm
+for _ in tqdm(range(20), unit="step"):
+    time.sleep(0.12)
+"""
+
+
+def test_of_a_progress_bar_the_executed_copy_has_start_and_end(checkout, tmp_path):
+    checkout("10_bar", BAR)
+    (done,) = reproduce.reproduce(output=tmp_path / "executed", jobs=2)
+    assert done.error is None
+    outputs = nbformat.read(done.output, 4).cells[-1].outputs
+    drawn = "".join(output.get("text", "") for output in outputs)
+    assert 1 <= drawn.count("step/s") <= 2
