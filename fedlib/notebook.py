@@ -291,8 +291,9 @@ class Session:
             return self._tasks[key]
         task = load_task(name, **options)
         known = [other for other in self._tasks.values() if other.name == task.name]
-        if task.options not in [other.options for other in known]:  # else only another seed's
-            print(task)
+        said = {str(other) for other in known}
+        if task.options not in [other.options for other in known] and str(task) not in said:
+            print(task)  # else only another seed's, or the same line again
         if task.stand_in and not known:
             print(
                 f"*** STAND-IN DATA: {name} runs on an offline stand-in. The numbers show how "

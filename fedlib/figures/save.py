@@ -35,7 +35,7 @@ NOTE = "fedlib-note"
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
 # Of a PNG: colours, dots an inch to try, and the bytes that it should fit into.
-COLOURS, DPIS, MOST = 64, (200, 150, 125, 110), 60_000
+COLOURS, DPIS, MOST = 128, (200, 150, 125, 110), 60_000
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
 
@@ -123,7 +123,9 @@ def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
             drawn, png = io.BytesIO(), io.BytesIO()
             figure.savefig(drawn, format="png", dpi=dpi)
             plain = Image.open(drawn).convert("RGB")
-            plain.quantize(COLOURS, dither=Image.Dither.NONE).save(png, "PNG", optimize=True)
+            # An octree keeps labels in the colours of their lines; a median cut merges these.
+            few = plain.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            few.save(png, "PNG", optimize=True)
             if png.tell() <= MOST:
                 break
     return png.getvalue()

@@ -81,7 +81,8 @@ def _seeds(histories: Sequence[History]) -> set[int]:
 
 def _of(values: set[Any], full: Any) -> str:
     text = _values(values)
-    return text if not isinstance(full, int) or set(values) == {full} else f"{text} of {full:,}"
+    part = isinstance(full, int) and full and set(values) != {full}  # 0: all that there are
+    return f"{text} of {full:,}" if part else text
 
 
 def _values(values: Iterable[Any], between: str = "/") -> str:

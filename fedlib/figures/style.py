@@ -99,6 +99,8 @@ NAMES = {
     "sent140": "Sent140",
     "fair_femnist": "FEMNIST",
     "fair_cifar10": "CIFAR-10",
+    "Femnist": "FEMNIST",  # as AdaFedAdam prints them
+    "Cifar10": "CIFAR-10",
     "fair_sent140": "Sent140",
     "emnist_logistic": "EMNIST, logistic",
     "emnist_mlp": "EMNIST, MLP",

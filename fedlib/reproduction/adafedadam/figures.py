@@ -76,7 +76,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "adafedadam/figure_4",
-        "VGG11 for the Cifar10 setup (AdaFedAdam, Figure 4), as built here. The text lacks the "
+        "VGG11 for the CIFAR-10 setup (AdaFedAdam, Figure 4), as built here. The text lacks the "
         "paper's drawing: this is the network of FedNova's code, whose setup it shares.",
         _MODELS,
         make=lambda _: setups.figure_4(),
@@ -91,13 +91,13 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     _variant(
         1,
-        "Cifar10 with U(1, 3) local epochs, drawn for each client and round.",
+        "CIFAR-10 with U(1, 3) local epochs, drawn for each client and round.",
         "setting",
         "epochs",
         "mu",
     ),
-    _variant(2, "AdaFedAdam on Cifar10 under Dirichlet partitions.", "partition", "levels"),
+    _variant(2, "AdaFedAdam on CIFAR-10 under Dirichlet partitions.", "partition", "levels"),
     _variant(3, "AdaFedAdam on Synthetic with three local solvers.", "local solver"),
-    _variant(6, "Five algorithms on Cifar10 under Dirichlet partitions.", "partition", "levels"),
+    _variant(6, "Five algorithms on CIFAR-10 under Dirichlet partitions.", "partition", "levels"),
     _variant(7, "Six algorithms on Synthetic with three local solvers.", "local solver"),
 )

@@ -28,6 +28,15 @@ LATE = 0.05
 # all examples, weighted by them, or with the clients alike.
 WEIGHTED = ("accuracy", "accuracy_std_weighted")
 ALIKE = ("accuracy_unweighted", "accuracy_std")
+# Where names stand that would lie on other points, in points from their own: x, y, alignment.
+PLACES = {
+    "FedAvg": (0, 5, "center"),
+    "FedNova": (0, 5, "center"),
+    "FedProx": (0, -10, "center"),
+    "FedAdam": (0, -10, "center"),
+    "q-FedAvg, q = 1": (5, 6, "left"),
+    "q = 2": (-5, -7, "right"),
+}
 
 
 def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
@@ -117,8 +126,9 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
         axes[1].set_ylabel("RSD of the clients' errors")
         _front(axes[2], table, colors, whole)
         axes[2].set(xlabel=of_what, ylabel="RSD of the clients' errors")
-        told = "shaded: dominated by AdaFedAdam; line: from ours to the printed point (hollow)"
-        style.titled(axes[2], "trade-off", told if whole else told[:31], small=small(runs))
+        below = "shaded: dominated by AdaFedAdam"
+        below += "; line: from ours to the printed point (hollow)" if whole else ""
+        style.titled(axes[2], "trade-off", below, small=small(runs))
     curves, table = curves.assign(panel="curves"), table.assign(panel="front")
     data = pd.concat([curves, table], ignore_index=True)
     first = ["panel", "algorithm", "setting", "round"]
@@ -151,7 +161,7 @@ def _curves(histories: Sequence[History], split: str) -> pd.DataFrame:
 
 
 def _colors(alphas: Sequence[float]) -> dict[float, tuple[float, float, float, float]]:
-    places = np.linspace(0.0, 0.95, len(alphas))
+    places = np.linspace(0.0, 0.85, len(alphas))
     shades = matplotlib.colormaps["viridis"](places)
     return {alpha: tuple(shade) for alpha, shade in zip(sorted(alphas), shades, strict=True)}
 
@@ -187,9 +197,9 @@ def _front(
         name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name
         # AdaFedAdam's points lie close together: their names stand left and right in turn.
         left = setting == "α" and by_error.index(row["setting"]) % 2 == 0
-        below = {"FedProx": -8, "q-FedAvg, q = 1": 4}.get(name, -2)
-        side: dict[str, Any] = {"ha": "right" if left else "left", "fontsize": 5.5, "color": color}
-        ax.annotate(name, point, (-5 if left else 5, below), textcoords="offset points", **side)
+        dx, dy, side = PLACES.get(name, (-5, -2, "right") if left else (5, -2, "left"))
+        text: dict[str, Any] = {"ha": side, "fontsize": 5.5, "color": color}
+        ax.annotate(name, point, (dx, dy), textcoords="offset points", **text)
     ax.margins(0.16)
     (low, high), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     # The smallest rsd of those with at most this error.

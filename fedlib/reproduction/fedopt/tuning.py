@@ -60,7 +60,7 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
                         chosen.append(line)
                 taus = sorted(part["tau"].unique())
                 ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part, "performance"))
-                ax.set_xticks(taus, [readable(tau) for tau in taus])
+                ax.set_xticks(taus, [f"$10^{{{math.log10(tau):g}}}$" for tau in taus])
                 ax.set_xticks([], minor=True)
                 if outcomes.smaller_is_better(part, "performance"):
                     ax.invert_yaxis()  # above is good in every panel

@@ -47,7 +47,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "mime/figure_5",
-        "Test accuracy and loss over rounds of FedAvg and FedProx on the EMNIST MLP, at FedAvg's "
+        "Test accuracy and loss over rounds of FedAvg and FedProx on the EMNIST MLP, each at its "
         "best rate (Mime, Figure 5; the text says that the regularizer slows convergence and lacks "
         "the figure).",
         _ABLATION,

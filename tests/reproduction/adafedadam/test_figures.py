@@ -164,7 +164,7 @@ def test_figure_2_has_a_row_per_setup(histories):
     other = [as_task(history, "fair_cifar10") for history in histories[:2]]
     figure, data = adafedadam_figure_2([*histories, *other])
     titles = [ax.get_title("left") for ax in figure.axes]
-    assert titles[0] == "Cifar10: average" and titles[3] == "Synthetic: average"
+    assert titles[0] == "CIFAR-10: average" and titles[3] == "Synthetic: average"
     assert set(data["task"]) == {"synthetic", "fair_cifar10"}
     with pytest.raises(fedlib.Error, match="none of these runs is of its tasks"):
         adafedadam_figure_2([as_task(histories[0], "mnist")])
