@@ -19,10 +19,10 @@ from fedlib.reproduction import draw
 HEAD = """# Figures
 
 All figures and tables of the four papers as `make figures` draws them from the published runs, and
-the pictures of the notebooks on ideas. Under a panel's title stands which data, clients, rounds and
-seeds it shows; on a tinted ground a small problem stands in for the paper's. Beside each picture
-(`.png`) or table (`.html`) lie the numbers in it (`.csv`); a PDF and a record of its runs are made
-with it and not kept in git. What a notebook draws lies in a folder of its preset beside these, for
+the pictures of the notebooks on ideas. A line under each panel's title names the data, clients,
+rounds and seeds; on a tinted ground a small problem stands in for the paper's. Beside each picture
+(`.png`) or table (`.html`) are the numbers in it (`.csv`); a PDF and a record of its runs are made
+with it and not kept in git. What a notebook draws goes to a folder of its preset beside these, for
 instance `figures/quick/fedopt/figure_1.png`.
 
 A claim is judged on the paper's printed numbers, on small problems (quick), and on real data, which
