@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import os
 import platform
 import textwrap
@@ -100,6 +101,8 @@ def start(
     files.require_writable(store.root)
     files.require_writable(paths.notebook_figures(preset), "FEDLIB_FIGURES")
     _show_figures()
+    # A session prints where a task's data are from.
+    logging.getLogger("fedlib.datasets").setLevel(logging.ERROR)
     style.apply()
     pd.set_option("display.max_colwidth", None)  # a claim's statement is read whole
     print(

@@ -203,7 +203,9 @@ def label_ends(
     rows = spec.get_gridspec().nrows if spec else 1
     step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
     order = np.argsort(ends, kind="stable")
-    for index, y in zip(order, _apart(ends[order], step), strict=True):
+    highest = 1 - step * np.arange(len(order))[::-1]  # none beside the line under the title
+    places = np.minimum(_apart(ends[order], step), highest)
+    for index, y in zip(order, places, strict=True):
         group, last = groups[index], float(groups[index][0].get_ydata()[-1])
         labels = [str(line.get_label()) for line in group]
         words = [" = ".join(labels) + (":" if numbers and labels[-1][-1].isdigit() else "")]
