@@ -125,6 +125,10 @@ def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
             plain = Image.open(drawn).convert("RGB")
             # An octree keeps labels in the colours of their lines; a median cut merges these.
             few = plain.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            palette: Any = few.getpalette()
+            white = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]  # an index
+            palette[white : white + 3] = [255, 255, 255]  # the octree makes it 254
+            few.putpalette(palette)
             few.save(png, "PNG", optimize=True)
             if png.tell() <= MOST:
                 break

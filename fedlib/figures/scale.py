@@ -57,9 +57,9 @@ def note(histories: Sequence[History]) -> str:
     by_task: dict[str, list[History]] = {}
     for history in histories:
         by_task.setdefault(history.config.task["name"], []).append(history)
-    if len(by_task) == 1:
-        return scale(histories)
     parts = {style.name(task): scale(runs) for task, runs in by_task.items()}
+    if len(set(parts.values())) == 1:
+        return next(iter(parts.values()))
     return "; ".join(t if t.startswith(name) else f"{name}: {t}" for name, t in parts.items())
 
 

@@ -137,7 +137,7 @@ def contents(folder, *suffixes):
 def not_blank(path):
     image = matplotlib.image.imread(path)
     assert 600 < image.shape[1] <= 1500 and path.stat().st_size < 60_000
-    return len(np.unique(image[..., :3].sum(-1))) > 20
+    return len(np.unique(image[..., :3].sum(-1))) > 12
 
 
 def test_entries():

@@ -250,6 +250,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
             style.titled(ax, problem(runs[0]), scale(runs), small=small(runs))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
+            ax.margins(x=0.12)  # the first point's number is not on the axis
             low, high = ax.get_ylim()
             room = max(0.0, SPAN - (high - low)) / 2
             ax.set_ylim(low - room, high + room)
