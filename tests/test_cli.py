@@ -295,8 +295,9 @@ def test_what_is_listed_is_what_is_declared(
     assert command("list", "data")[1].count("mine") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("tenths", [0, 8, 21])
+@pytest.mark.parametrize(
+    ("tenths", "number"), [(0, signal.SIGINT), (8, signal.SIGTERM), (21, signal.SIGINT)]
+)
 def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(
     tenths: int, number: signal.Signals
 ) -> None:
