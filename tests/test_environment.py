@@ -43,6 +43,7 @@ JUPYTER = ["IPython", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core
 JUPYTER += ["nbclient", "nbformat", "papermill", "traitlets"]
 README_LINES = """
 import fedlib
+assert "matplotlib" not in sys.modules  # it is imported when it is needed
 history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=2)
 fedlib.plot(history)
 """

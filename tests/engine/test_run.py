@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -253,18 +252,6 @@ def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else() -> None:
     assert fedlib.run(task, "scaffold", **common, overrides=named).config == plain.config
     with pytest.raises(fedlib.Error, match="scaffold defines the clients' steps itself"):
         fedlib.run(task, "scaffold", **common, overrides={"client_optimizer": "adam"})
-
-
-def test_batch_statistics_do_not_depend_on_the_size_of_a_grid(
-    prepared: Callable[..., None],
-) -> None:
-    prepared("cifar10")
-    task = fedlib.load_task("cifar10_resnet18", preset="paper", clients=4, sizes=40, width=0.05)
-    common: dict[str, Any] = {"rounds": 0, "dtype": "float64"}
-    alone = fedlib.run(task, "fedavg", **common)
-    many = fedlib.grid(task, "fedavg", client_lr=[0.01 * n for n in range(1, 13)], **common)
-    losses = many[(many["metric"] == "loss") & (many["split"] == "test")]["value"]
-    assert np.allclose(losses, alone.series("loss").iloc[0], rtol=0, atol=1e-12)
 
 
 def test_seeds_are_an_axis_of_a_grid() -> None:

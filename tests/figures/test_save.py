@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import sys
 
 import pandas as pd
@@ -76,20 +75,6 @@ def test_a_saved_figure_is_shown_as_it_was_saved_until_it_changes(tmp_path):
     assert picture(figure) == path.read_bytes()
     figure.suptitle("later")
     assert picture(figure) is None
-
-
-def test_a_crash_while_saving_keeps_the_old_files(tmp_path, monkeypatch):
-    path = saved(Figure(figsize=(1, 1)), tmp_path)
-    before = path.read_bytes()
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(fedlib.Error, match="disk full"):
-        saved(Figure(figsize=(2, 2)), tmp_path)
-    assert path.read_bytes() == before
-    assert not [p for p in path.parent.iterdir() if p.name.startswith(".")]
 
 
 def test_what_cannot_be_saved(tmp_path):

@@ -10,21 +10,6 @@ from fedlib.reproduction.mime import table_1
 from fedlib.results import Store
 
 
-@pytest.mark.parametrize(
-    ("latex", "text"),
-    [
-        (r"\frac{LG^2}{S\epsilon^2} + \frac{L}{\epsilon}", "LG²/(Sε²) + L/ε"),
-        (r"\left(\frac{N}{S}\right)^{\frac{2}{3}} \frac{L}{\epsilon}", "(N/S)^(2/3) L/ε"),
-        (r"\frac{G^2+\sigma^2}{\epsilon}", "(G² + σ²)/ε"),
-        (r"\frac{\delta(G+\sigma)}{\epsilon^{3/2}}", "δ(G + σ)/(ε^1.5)"),
-        (r"\frac{L\sqrt{S}}{\epsilon - G^2/S}", "L√S/(ε - G²/S)"),
-        (r"\Omega\left(\frac{G^2}{S\epsilon}\right)", "Ω(G²/(Sε))"),
-    ],
-)
-def test_rates_are_readable(latex, text):
-    assert table_1.readable(latex) == text
-
-
 def value(formula, numbers, spelling):
     """A rate as a number; letters that follow each other are factors."""
     for letter, name in spelling.items():
