@@ -190,10 +190,7 @@ def test_prepare_list_and_verify(command: Command, news: Path, own_folders: Path
 
 
 def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_part(
-    command: Command,
-    news: Path,
-    own_folders: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command: Command, news: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Bar(download.tqdm):  # type: ignore[type-arg]
         def update(self, n: float | None = 1) -> bool | None:

@@ -371,9 +371,9 @@ def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
     full = {"network": "paper", "data": name.split("_")[0]}
     full = {"preset": "paper", "examples": 160} if name == "fair_cifar10" else full
     task = fedlib.load_task(name, clients=3, width=1 / 32, **full)
-    printed = {
-        "cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276]),
-    }.get(name, ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]))
+    printed = {"cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276])}.get(
+        name, ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010])
+    )
     x = task.test.x[:5]
     expected = (x.double().numpy() / 255 - printed[0]) / printed[1]
     got = task.transform(x.unsqueeze(0), None)
