@@ -1,6 +1,5 @@
-"""In JupyterLab, in a real browser: notebooks open and run, and a moved slider moves the picture.
+"""In JupyterLab, in a real browser: a notebook runs, and a moved slider moves the picture.
 
-A notebook made for the test runs always; ``FEDLIB_BROWSER=all`` takes fedlib's too (minutes).
 Skipped without chromium and its driver.
 """
 

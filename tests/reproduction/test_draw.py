@@ -20,7 +20,7 @@ from fedlib.plans import Request
 from fedlib.reproduction import draw
 from fedlib.reproduction.printed import printed_curves
 from fedlib.results import Store, reading
-from fedlib.results.files import open_runs, write_runs
+from fedlib.results.files import write_runs
 from fedlib.tasks import defaults, scale
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
@@ -129,14 +129,6 @@ def not_blank(path):
     image = matplotlib.image.imread(path)
     assert 600 < image.shape[1] <= 1500 and path.stat().st_size < 60_000
     return len(np.unique(image[..., :3].sum(-1))) > 20
-
-
-def test_entries():
-    ids = [entry.id for entry in draw.entries()]
-    assert len(ids) == len(set(ids)) and ids[:2] == ["fedopt/figure_1", "fedopt/table_1"]
-    assert {"adafedadam/figure_2", "adafedadam/table_5"} <= set(ids)
-    assert "10_cifar10" in draw.entry("fedopt/figure_1").notebook
-    assert draw.entry("fedopt/figure_1").paper == "fedopt"
 
 
 def test_draw_saves_everything(store, histories, tmp_path):
@@ -375,7 +367,3 @@ def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthet
     assert ax.get_title("left") == "Synthetic" and (data["printed_rounds"] == 2).all()
     alone = printed_curves(table, runs, "avg", column="1", beside=False, ax=ax)
     assert alone["printed"].isna().all()
-
-
-def test_the_stored_runs_are_whole_after_all_this(made):
-    assert all(open_runs(path) for path in made[0].root.glob("synthetic/*.parquet"))

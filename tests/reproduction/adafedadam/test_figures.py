@@ -194,16 +194,6 @@ def test_what_a_front_dominates(front):
     assert table.loc["fednova", "printed_rsd"] == pytest.approx(8.06 / 7.03)
 
 
-def test_seeds_are_averaged(histories):
-    table = tradeoff(histories).set_index("algorithm")
-    assert len(table) == 6 and (table["seeds"] == 2).all()
-    runs = of(histories, "fedavg")
-    rsd = [h.final("accuracy_std_weighted") / (1 - h.final()) for h in runs]
-    assert table.loc["fedavg", "rsd"] == pytest.approx(np.mean(rsd))
-    error = [1 - h.final("accuracy_unweighted") for h in runs]
-    assert table.loc["fedavg", "error_alike"] == pytest.approx(100 * np.mean(error))
-
-
 def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
     def with_local(history):
         local = history.frame.query("split == 'test'").assign(split="local")
