@@ -53,7 +53,3 @@ def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
     assert total < 4_000_000
     said = gallery.sentences()
     assert set(ids) <= set(said) and all(text.endswith(".") for text in said.values())
-
-
-def test_the_index_is_the_gallerys():
-    assert (FIGURES / "README.md").read_text(encoding="utf-8") == gallery.page(FIGURES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -39,6 +40,24 @@ def test_tf32_outside_cuda_is_one_clear_line() -> None:
     task = fedlib.load_task("quadratic")
     with pytest.raises(fedlib.Error, match="'tf32' needs a CUDA device"):
         fedlib.run(task, "fedavg", rounds=1, dtype="tf32", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("described", "instructions"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx512_bf16 amx_bf16 sse\n", "amx_bf16, avx512_bf16"),
+        ("Features\t: fp asimd bf16 i8mm\n", "bf16"),
+        ("flags\t\t: fpu avx2 sse\n", "none"),
+        ("processor\t: 0\n", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_the_processors_flags_say_what_multiplies_in_bfloat16(
+    tmp_path: Path, described: str | None, instructions: str
+) -> None:
+    if described is not None:
+        (tmp_path / "cpuinfo").write_text(described)
+    assert precision.bfloat16_arithmetic(tmp_path / "cpuinfo") == instructions
 
 
 def test_bfloat16_without_instructions_for_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,44 @@ import pytest
 import torch
 
 import fedlib
+from fedlib import models, process
 from fedlib.engine import strategy
 from fedlib.engine.config import configure
 from fedlib.engine.run import execute, programs
+
+CPU = torch.device("cpu")
+
+
+def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel() -> None:
+    with process.threads(4, others=False):
+        small = strategy.pick(610, 1, 10, CPU)
+        assert (small.backend, small.threads) == ("vectorized", 1)
+        large = strategy.pick(1_206_590, 1, 10, CPU)
+        assert (large.backend, large.chunk_clients, large.threads) == ("parallel", 1, 4)
+        middle = strategy.pick(100_000, 1, 8, CPU)
+        assert (middle.backend, middle.chunk_clients) == ("parallel", 2)
+        assert strategy.pick(1_206_590, 1, 1, CPU).backend == "vectorized"
+    with process.threads(1, others=False):
+        assert strategy.pick(1_206_590, 1, 10, CPU).backend == "vectorized"
+
+
+def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_not() -> None:
+    assert strategy.stacks(models.MLP(784, (300, 100), 10))
+    assert not strategy.stacks(models.EMNISTAutoencoder())
+    assert strategy.stacks(models.ShakespeareLSTM(90, width=0.1))
+    assert not strategy.stacks(models.DeltaCNN(10))
+    with process.threads(2, others=False):
+        for stacked, backend, clients in ((True, "vectorized", 10), (False, "parallel", 8)):
+            found = strategy.pick(100_000, 1, 16, CPU, stacked=stacked)
+            assert (found.backend, found.threads) == (backend, 2)
+            assert found.chunk_clients == clients
+
+
+def test_what_the_caller_fixes_stays() -> None:
+    assert strategy.pick(610, 1, 10, CPU, "parallel", 3).backend == "parallel"
+    assert strategy.pick(610, 72, 10, CPU, "vectorized", 3, threads=5) == strategy.Strategy(
+        "vectorized", 3, 5
+    )
 
 
 def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedlib.engine.batches import packed, unpacked
+from fedlib.engine.batches import packed, unpacked, upload
 
 PARTS = {
     "index": torch.arange(15).view(3, 5),
@@ -27,3 +27,17 @@ def test_packing_keeps_every_bit_type_and_shape() -> None:
     again = unpacked(buffer.clone(), parts)[2]
     buffer.zero_()
     assert torch.equal(again, PARTS["weights"])  # the buffer holds the numbers, nothing else does
+
+
+def test_none_is_left_out_and_on_the_cpu_nothing_is_copied() -> None:
+    sent = upload({**PARTS, "keys": None}, torch.device("cpu"))
+    assert list(sent) == list(PARTS) and all(sent[name] is PARTS[name] for name in PARTS)
+
+
+def test_elsewhere_all_share_one_block() -> None:
+    sent = upload({**PARTS, "keys": None}, torch.device("meta"))
+    assert {name: (t.dtype, t.shape) for name, t in sent.items()} == {
+        name: (t.dtype, t.shape) for name, t in PARTS.items()
+    }
+    assert len({tensor.untyped_storage()._cdata for tensor in sent.values()}) == 1
+    assert upload({}, torch.device("meta")) == {}
