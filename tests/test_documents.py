@@ -1,4 +1,4 @@
-"""The pages of docs/ and of figures/ say what the code, the notebooks and the published runs say."""
+"""The pages of docs/ and figures/ say what the code, the notebooks and published runs say."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from docs import gallery, tables
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.slow
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 

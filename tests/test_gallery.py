@@ -12,6 +12,7 @@ from fedlib.reproduction import draw
 from fedlib.reproduction.matching import Index
 from fedlib.results.store import Store
 
+pytestmark = pytest.mark.slow
 FIGURES = project_root() / "figures"
 # What is prepared on a machine decides these.
 OF_THE_MACHINE = ("fedopt/table_2", "adafedadam/table_4")
