@@ -90,6 +90,12 @@ def test_client_optimizers_by_name() -> None:
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
+    (lambda: fedlib.SGD(lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.client.Adam(lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.Centralized(client_lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.Scaffold(client_lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.Scaffold(server_lr=-1), "server_lr is -1"),
+    (lambda: fedlib.Moon(temperature=0), "temperature is 0"),
     (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
     (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),

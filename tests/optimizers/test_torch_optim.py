@@ -197,7 +197,12 @@ MISTAKES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: torch_optim.DeltaSGD(x).step(), r"DeltaSGD\.step needs a closure"),
     (lambda x: torch_optim.SPS(x).step(), r"SPS\.step needs the loss"),
     (lambda x: torch_optim.SPS(x).step(lambda: None), r"SPS\.step needs the loss"),
+    (lambda x: torch_optim.DeltaSGD(x, gamma=-1), "gamma is -1"),
     (lambda x: torch_optim.Yogi([{"params": x, "beta1": 1.0}]), "beta1 is 1"),
+    (lambda x: torch_optim.DeltaSGD(x, lr=-0.1), r"lr is -0\.1"),
+    (lambda x: torch_optim.SPS(x, lr=float("nan")), "lr is nan"),
+    (lambda x: torch_optim.SPS(x, lr="x"), "lr is 'x'"),
+    (lambda x: torch_optim.SPS(x, lr=None), "lr is None"),
     (lambda x: torch_optim.DeltaSGD(x, lr=float("inf")), "lr is inf"),
 ]
 
