@@ -160,18 +160,18 @@ def numbers(frame):
     return frame.select_dtypes("number")
 
 
-def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, state, tmp_path):
+def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, state):
+    """As notebook 90 has drawn them, which trains nothing."""
     if "runs" not in state:
         pytest.skip("the series did not run")
-    started, ids = time.time(), paper_ids()
+    ids = paper_ids()
     assert len(ids) == 59
-    draw.redraw(root=tmp_path / "figures")
     for name in ids:
-        path = tmp_path / "figures" / name
+        path = place / "figures" / name
         suffixes = (".png", ".pdf") if path.with_suffix(".png").is_file() else (".html",)
         for suffix in (*suffixes, ".csv", ".json"):
             file = path.with_suffix(suffix)
-            assert file.stat().st_mtime >= started - 1 and file.stat().st_size > 50, file
+            assert file.stat().st_size > 50, file
         data = pd.read_csv(path.with_suffix(".csv"))
         assert len(data), name
         drawn = numbers(data).to_numpy(float)
