@@ -252,18 +252,6 @@ def test_a_number_that_is_printed_twice_counts_once(hand_made, synthetic, printe
     assert (cells([], printed({**same, **lost}, {**again, **lost}))["repeats"] == "").all()
 
 
-def test_adafedadams_repetitions_are_those_of_its_tables():
-    """Table 3 is part of 7 and Table 2 of 6; 7's plain SGD is 5 but for one row of Table 3."""
-    frame = cells([], papers.cells().query("paper == 'adafedadam'"))
-    again = frame[(frame["repeats"] != "") & (frame["metric"] == "avg")]
-    counts = again.groupby(["item", "repeats"]).size().to_dict()
-    assert counts == {
-        ("Table 6", "Table 2"): 4,
-        ("Table 7", "Table 3"): 2,
-        ("Table 7", "Table 5"): 6,
-    }
-
-
 def test_the_summary_counts_and_names_the_best(run):
     def totals(*runs):
         return summary(cells(runs, TABLE_1)).iloc[0]

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import fedlib
-from fedlib import datasets, engine, notebook
+from fedlib import datasets, engine
 from fedlib.engine.program import Program
 from fedlib.figures import style
 from fedlib.plans import Request
@@ -234,12 +234,6 @@ def test_figures_without_runs_need_no_data_and_no_earlier_drawing(tmp_path, monk
         draw.draw(ids[0], ["a run"], store=store)
 
 
-def test_a_session_shows_them_without_runs():
-    session = notebook.start("elsewhere")
-    assert "135818730" in session.figure("fedopt/table_2").to_html()
-    assert isinstance(session.figure("adafedadam/figure_6"), Figure)
-
-
 def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_path):
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         draw.redraw(["fedopt/figure_1"], store=store)
@@ -256,13 +250,6 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_pa
         draw.redraw([FIGURE], store=store)
     with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
         draw.redraw(["fedopt/figure1"], store=store)
-
-
-def test_draw_refuses_what_it_cannot_show(store, histories):
-    with pytest.raises(fedlib.Error, match="unknown task of figure fedopt/figure_1 'synthetic'"):
-        draw.draw("fedopt/figure_1", histories, store=store)
-    with pytest.raises(fedlib.Error, match="no runs"):
-        draw.draw("fedopt/figure_1", [], store=store)
 
 
 def test_redraw_from_published_runs_and_of_a_method_all_runs_or_none(

@@ -77,21 +77,6 @@ def test_the_drawn_servers_are_the_librarys(algorithm, values):
         np.testing.assert_allclose(walked[rounds], server(algorithm, rounds, **values), atol=1e-6)
 
 
-def test_figure_1_shows_what_its_text_says():
-    first = method.one_round(method.START)
-    lengths = np.linalg.norm(first.updates, axis=1)
-    np.testing.assert_allclose(lengths, np.linalg.norm(first.gradients, axis=1))
-    moved = first.paths[:, -1] - method.START
-    cosines = (first.updates * moved).sum(1) / lengths / np.linalg.norm(moved, axis=1)
-    np.testing.assert_allclose(cosines, -1)
-    assert (first.certainties > 1).all() and (first.certainties < 1 + np.log(method.STEPS)).all()
-    ends = {name: path[-1] for name, path in method.server_paths().items()}
-    away = {name: np.linalg.norm(end - method.optimum()) for name, end in ends.items()}
-    # The numbers of 20_fair_femnist.
-    assert away["fedadam"] == pytest.approx(0.44, abs=0.005)
-    assert away["adafedadam"] == pytest.approx(0.24, abs=0.005)
-
-
 # ------------------------------------------------------------------------------- Figure 2
 
 

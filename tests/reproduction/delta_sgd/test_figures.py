@@ -208,26 +208,6 @@ def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():
     assert better[alphas["cifar100_resnet50"]] and not better[0.01]
 
 
-@pytest.fixture(scope="module")
-def paths():
-    return step_size_paths.softmax_paths()
-
-
-def test_the_step_is_the_lower_condition(paths):
-    lengths = {title: len(path) for title, path in paths.items()}
-    assert lengths == {"full gradients": 100, "federated, in batches": 300}
-    for path in paths.values():
-        np.testing.assert_allclose(path["eta"], path[["local", "growth"]].min(axis=1), atol=2e-8)
-        share = (path["growth"] < path["local"]).mean()
-        assert 0.4 < share < 0.95, "either condition binds"
-
-
-def test_every_round_starts_anew(paths):
-    first = paths["federated, in batches"].iloc[::10]
-    np.testing.assert_allclose(first["eta"], 0.2 * np.sqrt(1.1))
-    assert np.isinf(first["local"]).all()
-
-
 def test_a_client_alone_goes_where_the_engine_takes_it():
     """One client, full batches: the engine's parameters after a round of seven steps."""
     task = fedlib.load_task("synthetic", clients=1, seed=step_size_paths.SEED)

@@ -16,7 +16,7 @@ from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
-from fedlib.reproduction.fedopt import figures, heat_maps, outcomes, tuning
+from fedlib.reproduction.fedopt import heat_maps, outcomes, tuning
 from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS
 from fedlib.reproduction.tables import FEDOPT, find
 from fedlib.results import selection
@@ -94,14 +94,6 @@ def test_lines_are_the_runs_and_labels_have_the_printed_numbers(every):
         assert (line["printed"] == value).all() and (line["printed_rounds"] == 3000).all()
     assert not [text for text in said if text.startswith("SCAFFOLD") and "[" in text]
     assert data.loc[data["algorithm"] == "scaffold", "printed"].isna().all()
-
-
-def test_table_7_compares_the_paper_preset_with_the_print(monkeypatch):
-    _, data = figures.batch_sizes()
-    assert list(data["printed"]) == list(data["ours"]) == [20, 20, 20, 20, 4, 100, 16]
-    assert (data["difference"] == 0).all() and data["task"][4] == "Shakespeare"
-    monkeypatch.setattr(figures.tasks, "batch_size", lambda name, preset: 32)
-    assert list(figures.batch_sizes()[1]["difference"]) == [12, 12, 12, 12, 28, -68, 16]
 
 
 # --- Outcomes of grids, and which are best

@@ -22,7 +22,7 @@ DECAY = "exp_decay_thirds"
 
 STATED = papers.settings("fedopt")
 RATES = papers.table("fedopt", "table8_learning_rates")
-MAPS, TAU, DECAYS = "30_learning_rate_grids", "31_tau", "33_lr_decay_and_centralized"
+MAPS, TAU = "30_learning_rate_grids", "31_tau"
 POSTS = ("stackoverflow_nwp", "stackoverflow_lr")
 
 
@@ -94,26 +94,6 @@ def test_the_grids_are_the_printed_ones_and_have_the_printed_winners():
     # Evaluations inside the window of the last 100 rounds, and no thousands of parameters.
     for one in (*maps, *taus):
         assert 1 <= one.eval_every <= 50 and not one.keeps and one.rounds is None
-
-
-def test_decay_runs_table_11():
-    requests = plans.requests(DECAYS, "paper")
-    # 72 pairs of rates for two optimizers, times five taus for three; and Table 8's again.
-    wanted = {"constant": 5, "decay": 5 + 72 * (2 + 3 * 5), "centralized": 30}
-    assert Counter(one.part for one in requests) == wanted
-    assert {one.task for one in requests} == {"emnist_cr"}
-    assert not any(one.overrides for one in plans.select(requests, "constant"))
-    decay = plans.select(requests, "decay")
-    assert {one.overrides["client_schedule"] for one in decay} == {DECAY}
-    central = plans.select(requests, "centralized")
-    bases = {"adagrad", "adam", "yogi", "momentum", "sgd"}
-    assert {one.overrides["base"] for one in central} == bases
-    assert {one.rounds for one in central} == {STATED["lr_decay"]["centralized_epochs"]}
-    small = plans.requests(DECAYS, "quick", seeds=1)
-    plain, falling = (plans.select(small, part) for part in ("constant", "decay"))
-    assert [one.overrides for one in falling] == [
-        {"client_schedule": DECAY, **one.overrides} for one in plain
-    ]
 
 
 # --- Tables

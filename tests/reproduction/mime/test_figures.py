@@ -4,7 +4,6 @@ import dataclasses
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fedlib
@@ -149,20 +148,6 @@ def test_base_panels_show_the_better_of_two_rates(table_runs):
     assert chosen is other and len(data) == 12 * 3
     with pytest.raises(fedlib.Error, match="no runs to draw"):
         table_2.base_panels([])
-
-
-def test_table_5_finds_its_optimizers(tmp_path):
-    store = Store(tmp_path / "runs", published=[])
-    (path,) = draw.redraw(["mime/table_5"], store=store, root=tmp_path / "figures")
-    text = path.read_text(encoding="utf-8")
-    assert "torch.optim.Adagrad" in text and "v ← v + g²" in text
-    data = pd.read_csv(path.with_suffix(".csv"), index_col="base")
-    assert list(data["vectors"]) == [0, 1, 1, 2, 2]
-    errors = data[["difference of V", "difference of U", "not linear"]].astype(float)
-    assert (errors < 1e-9).all(axis=None)
-    moved = data["not linear with the new v"].astype(float)
-    assert (moved[["Adagrad", "Adam", "Yogi"]] > 0.1).all()
-    assert (moved[["SGD", "Momentum"]] < 1e-12).all()
 
 
 @pytest.mark.parametrize("number", range(len(base_optimizers.ROWS)))

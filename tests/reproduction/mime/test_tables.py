@@ -99,20 +99,3 @@ def test_table_2_asks_for_each_printed_row_at_every_rate(notebook, part, task):
         assert request.clients_per_round == algorithms.clients_for_budget(built, budget)
         lite = request.algorithm == "mimelite" and built.state_vectors > 0
         assert built.halves == (lite or request.algorithm == "mime")
-
-
-def test_figure_1_has_the_printed_settings_and_figure_5_the_same_rates():
-    requests = paper("38_mime_ablation", "curves")
-    scale = {(one.rounds, one.clients_per_round, one.eval_every) for one in requests}
-    assert scale == {(1000, None, 10)}, "the cohort is the task's"
-    lines = Counter((one.algorithm, one.overrides.get("base", "")) for one in requests)
-    two_betas = dict.fromkeys(("mime", "mimelite", "loc_mime", "fedavgm"), 8 * 2)
-    plain = {"fedavg": 8, "scaffold": 8, "fedprox": 8 * 3}
-    assert lines == {("mime", "sgd"): 8, **{(k, ""): n for k, n in (two_betas | plain).items()}}
-    for one in requests:
-        split = one.algorithm in ("mime", "mimelite", "loc_mime")
-        assert one.overrides.get("split", False) == split, "clients send equally much"
-        if one.algorithm == "fedavgm":
-            assert one.overrides["server_lr"] == pytest.approx(1 - one.overrides["momentum"])
-    mus = Counter(one.overrides.get("mu", 0.0) for one in paper("38_mime_ablation", "prox"))
-    assert mus == dict.fromkeys((0.0, 0.1, 0.5, 1.0), 8)
