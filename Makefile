@@ -40,9 +40,10 @@ $(STAMP): pyproject.toml constraints.txt
 reproduce: setup  ## run the notebooks headlessly: every figure and table, beside the papers' values
 	@$(BIN)/fedlib reproduce --jobs 2 $(ARGS)
 
-# One process per core, each on one thread; the tests of a file stay together and in order.
+# One process per core, each on one thread; the tests of a file stay together and in order, and
+# files with slow ones come first (tests/conftest.py).
 test: lint  ## all checks: style, types, tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Not lint: fault injection is repeated while its findings are mended.
 faults: setup  ## all of the fault injection (make test runs a few cases of it)

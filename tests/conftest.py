@@ -19,6 +19,14 @@ from tests.engine.reference import Reference
 BACKENDS["reference"] = Reference
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, those with whole notebooks before them: no chain starts last."""
+    marks: dict[Path, set[str]] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    items.sort(key=lambda item: -len({"notebook", "slow"} & marks[item.path]))
+
+
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Data, stored runs and figures of each test in its own folder; no published runs."""

@@ -43,10 +43,7 @@ def with_(value: float, example: int) -> torch.Tensor:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
     "infinite": ({"x": with_(-INF, 4)}, "train client 2's example 4 has the input -inf"),
-    "beyond float32": (
-        {"x": with_(0, 0).double() * 1e200},
-        "0's example 0 .*no finite fl",
-    ),
+    "beyond float32": ({"x": with_(0, 0).double() * 1e200}, "0's example 0 .*no finite fl"),
     "a test set of NaN": (
         {"test": fedlib.ClientData(X * NAN, Y, [[3, 4]])},
         "test client 0's example 3 has the input nan",

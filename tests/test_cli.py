@@ -29,15 +29,10 @@ MISTAKES = [
     (["run", "synthetic", "fedag"], "unknown algorithm 'fedag': did you mean 'fedavg'"),
     (["run", "synthetic"], "Missing argument"),
     (["run", "synthetic", "fedavg", "--rounds", "x"], "--rounds"),
-    (["run", "synthetic", "fedavg", "--rounds", "-1"], "rounds is -1; allowed"),
     (["run", "synthetic", "fedavg", "--preset", "fast"], "unknown preset 'fast'"),
     (["run", "synthetic", "fedavg", "--set", "client_lr"], "is not KEY=VALUE"),
     (["run", "synthetic", "fedavg", "--set", "client_lt=1"], "did you mean 'client_lr'"),
-    (["run", "synthetic", "fedavg", "--set", "client_lr=-1"], "client_lr is -1"),
-    (["run", "synthetic", "fedavg", "--set", "client_lr=abc"], "client_lr is 'abc'"),
     (["run", "synthetic", "fedavg", "--option", "width=1"], "unknown option of task synthetic"),
-    (["run", "synthetic", "fedavg", "--clients-per-round", "101"], "allowed: 1..100"),
-    (["run", "cifar10", "fedavg", "--option", "alpha=0"], "alpha"),
     (["run", "synthetic", "fedavg", *("--set", "client_lr=1") * 2], "client_lr is given twice"),
     (["run", "synthetic", "fedavg", "--option", "preset=paper"], "use --preset"),
     (["run", "synthetic", "fedavg", "--option", "data_root=x"], "use --data-root"),
@@ -47,9 +42,6 @@ MISTAKES = [
     (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),
     (["grid", "synthetic", "fedavg", "mu=1", "--set", "mu=2"], "the other time as --set"),
     (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
-    (["grid", "synthetic", "fedavg", "axes=1"], "axis axes is no hyperparameter"),
-    (["grid", "synthetic", "fedavg", "refresh=1"], "axis refresh is no hyperparameter"),
-    (["grid", "synthetic", "fedavg", "client_lr=0.1,-1"], "client_lr is -1"),
     (["list", "taks"], "unknown list 'taks': did you mean 'tasks'"),
     (["data", "import", "mine", "missing.npz"], "missing.npz"),
     (["data", "verify", "mine"], "mine"),
@@ -61,11 +53,7 @@ MISTAKES = [
     (["data", "prepare", "sent140", "--option", "min_tweet=9"], "did you mean 'min_tweets'"),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "10_cifar10", "-p", "ronds=3"], "did you mean 'rounds'"),
-    (["reproduce", "--preset", "fast"], "unknown preset 'fast'"),
     (["reproduce", "23", "-p", "rounds=many"], "rounds"),
-    (["reproduce", "23", "-p", "rounds=" + "9" * 30], "rounds"),
-    (["reproduce", "23", "-p", "seed=x"], "seed"),
-    (["reproduce", "23", "-p", "device=3"], "device"),
     (["reproduce", "23", "--output", "/etc/passwd"], "/etc/passwd"),
     (["sweep", "23", "--dry-run", "-p", "rounds=[1]"], "rounds"),
     (["doctor", "\ud800"], "fedlib: "),
@@ -190,10 +178,7 @@ def test_prepare_list_and_verify(command: Command, news: Path, own_folders: Path
 
 
 def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_part(
-    command: Command,
-    news: Path,
-    own_folders: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command: Command, news: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Bar(download.tqdm):  # type: ignore[type-arg]
         def update(self, n: float | None = 1) -> bool | None:
@@ -295,8 +280,9 @@ def test_what_is_listed_is_what_is_declared(
     assert command("list", "data")[1].count("mine") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("tenths", [0, 8, 21])
+@pytest.mark.parametrize(
+    ("tenths", "number"), [(0, signal.SIGINT), (8, signal.SIGTERM), (21, signal.SIGINT)]
+)
 def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(
     tenths: int, number: signal.Signals
 ) -> None:

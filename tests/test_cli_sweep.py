@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from fedlib import engine, paths
-from fedlib.engine.checkpoint import file_stem
 from fedlib.reproduction import draw, executors, sweep
 from fedlib.results import Store
 
@@ -63,11 +62,7 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(
     ]
     assert {run.config.rounds for run in store.stored()} == {2}
     no_training()
-    (alone,) = (r.config.digest for r in store.stored() if r.config.algorithm == "fedadam")
-    left = store.checkpoints / f"{file_stem([alone])}.pt"
-    left.parent.mkdir()
-    left.write_bytes(b"of a process that was killed when its run was stored")
-    assert command(*WORDS)[0] == 0 and not left.parent.exists()
+    assert command(*WORDS)[0] == 0
 
 
 def test_runs_that_notebooks_share_count_once(command: Command) -> None:
@@ -160,36 +155,20 @@ def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")} == before
 
 
-def test_a_notebook_without_a_plan_has_no_runs_to_publish(
-    command: Command, own_folders: Path
-) -> None:
-    status, _, err = command("publish", "06", "--to", str(own_folders / "published"))
-    assert status == 2 and "unknown notebook with a plan '06'" in err
-
-
 MISTAKES = [
     (["sweep", "99_nothing"], "unknown notebook with a plan '99_nothing'"),
-    (["sweep", "--preset", "fast"], "unknown preset 'fast'"),
-    (["sweep", "--seed", "-1"], "seed is -1"),
     (["sweep", "--shard", "3/2"], "--shard is '3/2'; allowed: I/N"),
-    (["sweep", "--shard", "0/2"], "--shard is '0/2'"),
-    (["sweep", "--shard", "x"], "--shard is 'x'"),
     (["sweep", "--executor", "slrm"], "unknown executor 'slrm': did you mean 'slurm'"),
     (["sweep", "--executor", "slurm", "--shard", "1/2"], "--shard is one process's"),
     (["sweep", "--jobs", "2", "--shard", "1/2"], "--shard is one process's"),
     (["sweep", "--jobs", "0"], "Invalid value for '--jobs'"),
     (["sweep", "--executor", "slurm", "--slurm", "array=1-9"], "--slurm array is set by fedlib"),
     (["sweep", "--executor", "slurm", "--slurm", "p=gpu"], "--slurm is 'p=gpu'; allowed"),
-    (["sweep", "--executor", "slurm", "--slurm", "mem="], "--slurm is 'mem='; allowed"),
     (["sweep", "--executor", "slurm", "--slurm", "mem=1\n2"], "allowed: KEY=VALUE"),
-    (["sweep", "--executor", "slurm", "--slurm", "mem"], "is not KEY=VALUE"),
     (["sweep", "--slurm", "mem=1G"], "belongs to --executor slurm"),
     (["sweep", "--device", "cuda:99"], "device 'cuda:99': t"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
-    (["sweep", "23", "-p", "rounds"], "is not KEY=VALUE"),
-    (["publish"], "Missing argument"),
-    (["publish", "99_nothing"], "unknown notebook with a plan '99_nothing'"),
     (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),

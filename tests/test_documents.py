@@ -1,4 +1,4 @@
-"""The pages of docs/ say what the code, the notebooks and the published runs say."""
+"""The pages of docs/ and figures/ say what the code, the notebooks and published runs say."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from docs import tables
+from docs import gallery, tables
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.slow
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
@@ -18,6 +19,11 @@ def test_tables_are_those_that_the_code_makes(page: str) -> None:
     """``make docs`` writes them."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert tables.filled(page, text) == text
+
+
+def test_the_index_of_figures_is_the_gallerys() -> None:
+    figures = ROOT / "figures"
+    assert (figures / "README.md").read_text(encoding="utf-8") == gallery.page(figures)
 
 
 # The pages of the site lead to pages that are made with it, whose links its build checks.

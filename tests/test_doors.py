@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,8 +198,15 @@ def make():
 
 
 @pytest.mark.parametrize("words", [["my_own:make", "fedavg"], ["quadratic", "my_methods:Halved"]])
-def test_a_users_file_that_was_edited_trains_again(modules: Path, words: list[str]) -> None:
-    """In processes of their own: without a version, with one, and with another one."""
+def test_a_users_file_that_was_edited_trains_again(
+    modules: Path,
+    command: Command,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    """As new processes import it: without a version, with one, and with another one."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def losses(factor: float, version: str) -> tuple[Any, str]:
         (modules / "my_own.py").write_text(
@@ -207,10 +214,13 @@ def test_a_users_file_that_was_edited_trains_again(modules: Path, words: list[st
         )
         said = f"share: float = {factor}\n    version = {version!r}"
         (modules / "my_methods.py").write_text(METHODS.replace(VERSIONED, said))
-        line = [sys.executable, "-B", "-m", "fedlib", "run", *words, "--rounds=2", "--json"]
-        done = subprocess.run(line, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)["last"], done.stderr
+        for name in ("my_own", "my_methods"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        caplog.clear()
+        status, out, err = command("run", *words, "--rounds=2", "--json")
+        assert status == 0, err
+        return json.loads(out)["last"], caplog.text
 
     first, why = losses(0.5, "")
     assert "not stored" in why and "version" in why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,7 +10,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,8 +41,23 @@ def test_pip_is_asked_for_and_its_files_are_there() -> None:
 
 JUPYTER = ["IPython", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core", "jupyterlab"]
 JUPYTER += ["nbclient", "nbformat", "papermill", "traitlets"]
+README_LINES = """
+import fedlib
+assert "matplotlib" not in sys.modules  # it is imported when it is needed
+history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=2)
+fedlib.plot(history)
+"""
+COMMAND = "from fedlib import cli\nsys.argv = ['fedlib', '{}']\ncli.main()"
+# What is called, with its exit status and what it says on standard error.
+CALLS = [
+    (README_LINES, 0, ""),
+    (COMMAND.format("list"), 0, ""),
+    (COMMAND.format("doctor"), 0, ""),
+    (COMMAND.format("reproduce"), 2, "[notebooks]"),
+    ("import fedlib.notebook", 1, "pip install 'fedlib[notebooks]'"),
+]
 WITHOUT = f"""
-import sys
+import contextlib, io, json, sys, traceback
 from importlib import metadata
 known = metadata.version
 def version(name):
@@ -51,34 +66,37 @@ def version(name):
     return known(name)
 metadata.version = version
 sys.modules.update(dict.fromkeys({JUPYTER}))
-"""
-README_LINES = """
-import fedlib
-history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=2)
-fedlib.plot(history)
+def end(code):
+    said, status = io.StringIO(), 0
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            exec(code, {{"sys": sys}})
+        except SystemExit as stop:
+            status = stop.code or 0
+        except Exception:
+            status = 1
+            traceback.print_exc()
+    return status, said.getvalue()
+print(json.dumps([end(code) for code in {[code for code, *_ in CALLS]}]))
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "said"),
-    [
-        (README_LINES, 0, ""),
-        ("from fedlib import cli\nsys.argv = ['fedlib', 'list']\ncli.main()", 0, ""),
-        ("from fedlib import cli\nsys.argv = ['fedlib', 'doctor']\ncli.main()", 0, ""),
-        (
-            "from fedlib import cli\nsys.argv = ['fedlib', 'reproduce']\ncli.main()",
-            2,
-            "[notebooks]",
-        ),
-        ("import fedlib.notebook", 1, "pip install 'fedlib[notebooks]'"),
-    ],
-    ids=["readme", "list", "doctor", "reproduce", "notebook"],
-)
-def test_without_jupyter(code: str, status: int, said: str) -> None:
-    """In a process where nothing of it is installed."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT + code], capture_output=True, text=True)
-    assert done.returncode == status and said in done.stderr, done.stderr
-    assert status != 2 or done.stderr.count("\n") == 1
+def test_without_jupyter_and_where_a_checkout_lies(tmp_path: Path) -> None:
+    """In a process where nothing of Jupyter is installed.
+
+    In a folder that holds a checkout named fedlib Python sees an empty namespace there first. A
+    path entry, as this package-dir has an editable install write, comes before namespaces; the
+    finder that setuptools writes without it does not.
+    """
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert tools["setuptools"]["package-dir"] == {"": "."}
+    (tmp_path / "fedlib").symlink_to(ROOT)
+    there = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    run = [sys.executable, "-c", WITHOUT]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, **there)
+    for (code, status, words), (ended, said) in zip(CALLS, json.loads(done.stdout), strict=True):
+        assert ended == status and words in said, (code, said)
+        assert status != 2 or said.count("\n") == 1
 
 
 def test_jupyter_is_an_extra_that_a_checkout_installs() -> None:
@@ -89,18 +107,3 @@ def test_jupyter_is_an_extra_that_a_checkout_installs() -> None:
     needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
     brought = {re.split("[>=<]", each)[0] for each in extras["notebooks"]}
     assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought
-
-
-def test_fedlib_can_be_imported_where_a_checkout_lies(tmp_path: Path) -> None:
-    """In a folder that holds a checkout named fedlib, Python sees an empty namespace there first.
-
-    A path entry, as this package-dir has an editable install write, comes before namespaces; the
-    finder that setuptools writes without it does not.
-    """
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    assert tools["setuptools"]["package-dir"] == {"": "."}
-    (tmp_path / "fedlib").symlink_to(ROOT)
-    run = [sys.executable, "-c", "import fedlib; print(fedlib.load_task.__name__)"]
-    there = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
-    answer = subprocess.run(run, capture_output=True, text=True, check=True, **there)
-    assert answer.stdout == "load_task\n"

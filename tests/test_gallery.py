@@ -12,6 +12,7 @@ from fedlib.reproduction import draw
 from fedlib.reproduction.matching import Index
 from fedlib.results.store import Store
 
+pytestmark = pytest.mark.slow
 FIGURES = project_root() / "figures"
 # What is prepared on a machine decides these.
 OF_THE_MACHINE = ("fedopt/table_2", "adafedadam/table_4")
@@ -53,7 +54,3 @@ def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
     assert total < 4_000_000
     said = gallery.sentences()
     assert set(ids) <= set(said) and all(text.endswith(".") for text in said.values())
-
-
-def test_the_index_is_the_gallerys():
-    assert (FIGURES / "README.md").read_text(encoding="utf-8") == gallery.page(FIGURES)

@@ -3,8 +3,6 @@
 from base64 import b64encode
 
 import matplotlib.pyplot as plt
-import nbclient
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +10,6 @@ import pytest
 import fedlib
 from fedlib import figures, notebook
 from fedlib.plans import grid
-from fedlib.reproduction import draw
 from fedlib.results import reading
 
 
@@ -211,25 +208,6 @@ def test_no_notebook_draws_over_published_figures(tmp_path, monkeypatch, publish
     path = session.save(None, "theory/one", data, "One.")
     folder = tmp_path / "figures" / ("quick" if published else "")
     assert path == folder / "theory" / "one.html" and path.is_file()
-
-
-@pytest.mark.notebook
-def test_a_figure_is_shown_in_a_notebook(tmp_path):
-    cells = [
-        "from fedlib import notebook\n"
-        "session = notebook.start(device='cpu')\n"
-        "task = session.task('synthetic', clients=4)\n"
-        "histories = session.runs(task, [{'algorithm': 'fedavg'}], rounds=1)",
-        "session.figure('adafedadam/figure_2', histories)",
-        "session.figure('adafedadam/table_5', histories)",
-    ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
-    shown = [set().union(*(o.get("data", {}) for o in cell.outputs)) for cell in book.cells]
-    assert "image/png" in shown[1] and "text/html" in shown[2]
-    caption = book.cells[1].outputs[-1].data["text/markdown"]  # under the picture, and no other's
-    assert caption == draw.entry("adafedadam/figure_2").caption
-    assert not any("text/markdown" in output.get("data", {}) for output in book.cells[2].outputs)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ import pytest
 
 import fedlib
 from fedlib import plans, tasks
-from fedlib.algorithms import hyperparameters
-from fedlib.engine.config import TRAINING_KEYS
 from fedlib.plans import Request, grid, neighbours, printed, repeated, thinned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,19 +42,6 @@ def test_a_notebooks_plan_is_the_known_one(name: str, preset: str) -> None:
     """
     now = fingerprint(plans.requests(name, preset))
     assert now == KNOWN[name][preset], f"{name} departs: {preset} = {json.dumps(now)}"
-
-
-@pytest.mark.parametrize(("name", "preset"), EVERY)
-def test_every_plan_asks_for_known_things_once(name: str, preset: str) -> None:
-    seen = set()
-    for one in plans.requests(name, preset, seed=5):
-        assert one.task in tasks.TASKS and one.part and one.seed >= 5
-        optimizer = one.overrides.get("client_optimizer", "sgd")
-        known = {*hyperparameters(one.algorithm, optimizer), *TRAINING_KEYS, "client_optimizer"}
-        assert set(one.overrides) <= known, one
-        key = (one.part, one.task_key(preset), repr(one.settings(-1)))
-        assert key not in seen, f"asked twice: {one}"
-        seen.add(key)
 
 
 def test_a_request_is_what_the_store_takes() -> None:

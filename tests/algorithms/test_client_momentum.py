@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,7 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
-from fedlib.engine.run import execute
 from tests.algorithms.quadratics import BACKENDS, cohort, difference, end, positive_problem
-from tests.engine.test_checkpoint import interrupted, same
 
 ROUNDS, LR, RHO, SEED = 12, 0.05, 0.9, 3
 STEPS = [1, 2, 3, 5, 0, 4]
@@ -77,16 +73,6 @@ def test_a_client_takes_its_momentum_up_again(name: str, nesterov: bool, backend
     assert np.abs(kept - forgotten).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["fedavg", "fednova"])
-def test_an_interrupted_run_continues_with_the_kept_momentum(name: str, tmp_path: Path) -> None:
-    task = fedlib.quadratic_task(**positive_problem(5))
-    given = {**overrides(name, False), "local_steps": STEPS}
-    configured = [configure(task, name, rounds=8, clients_per_round=3, overrides=given)]
-    (whole,) = execute(configured)
-    (again,) = interrupted(configured, tmp_path, (3, 2))
-    assert same(whole, again)
-
-
 def test_moon_keeps_its_model_beside_the_momentum() -> None:
     """Both memories at once, and equal on both backends."""
     task = fedlib.load_task("synthetic", clients=6)
@@ -99,17 +85,3 @@ def test_moon_keeps_its_model_beside_the_momentum() -> None:
     assert difference(a, b) < 1e-10
     given["momentum_state"] = "round"
     assert difference(a, fedlib.run(task, "moon", overrides=given, **common)) > 1e-6
-
-
-@pytest.mark.parametrize("name", ["fedavg", "fednova"])
-def test_momentum_that_starts_afresh_is_described_as_before(name: str) -> None:
-    """Stored runs from before the option stay what they say they are."""
-    task = fedlib.load_task("quadratic")
-    configs = [
-        configure(task, name, overrides=overrides(name, False, state)).config
-        for state in ("round", "client")
-    ]
-    described = [c.method if name == "fednova" else c.method["client"] for c in configs]
-    assert "momentum_state" not in described[0]
-    assert described[1]["momentum_state"] == "client"
-    assert configs[0].digest != configs[1].digest

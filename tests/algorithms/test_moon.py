@@ -157,10 +157,7 @@ def test_equals_literal_networks(solver: str, mu: float, temperature: float, bac
 
 
 def test_without_the_term_and_in_the_first_round_it_is_fedavg() -> None:
-    pairs = [
-        (run(mu=0), run("fedavg")),
-        (run(rounds=1, mu=9.0), run("fedavg", rounds=1)),
-    ]
+    pairs = [(run(mu=0), run("fedavg")), (run(rounds=1, mu=9.0), run("fedavg", rounds=1))]
     for moon, average in pairs:
         for name, value in average.params.items():
             assert torch.allclose(moon.params[name], value, atol=1e-12)

@@ -10,14 +10,14 @@ import pytest
 import fedlib
 from tests.algorithms.quadratics import BACKENDS, end, problem
 
-ROUNDS = 50
+ROUNDS = 20
 M, D = 6, 4
 STEPS = [1, 2, 3, 5, 2, 4]
 
 
-def numpy_fedopt(name: str, seed: int, **h: Any) -> np.ndarray:
-    """x after 50 rounds of Algorithm 5, full participation, gradients exact."""
-    A, b, weights, x = problem(seed)
+def numpy_fedopt(name: str, **h: Any) -> np.ndarray:
+    """x after all rounds of Algorithm 5, full participation, gradients exact."""
+    A, b, weights, x = problem(0)
     p = weights / weights.sum()
     printed = h.get("form") == "printed"
     adaptive = name in ("fedadagrad", "fedadam", "fedyogi")
@@ -73,13 +73,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "settings"), CASES)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_equals_numpy(name: str, settings: dict[str, Any], seed: int, backend: str) -> None:
-    A, b, weights, x0 = problem(seed)
+def test_equals_numpy(name: str, settings: dict[str, Any], backend: str) -> None:
+    A, b, weights, x0 = problem(0)
     task = fedlib.quadratic_task(A, b, weights, x0)
     settings = {"client_lr": 0.05, "server_lr": 1.0, **settings}
     x = end(task, name, ROUNDS, backend=backend, **settings, local_steps=STEPS)
-    assert np.abs(x - numpy_fedopt(name, seed, **settings)).max() < 1e-9
+    assert np.abs(x - numpy_fedopt(name, **settings)).max() < 1e-9
 
 
 def test_the_test_loss_is_the_clients_weighted_mean() -> None:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
-import subprocess
-import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import fedlib
 from benchmarks import rounds as bench
-from fedlib.paths import project_root
 
-OURS = {"fedlib", "module", "plain", "tight", "floor"}
 CPU = torch.device("cpu")
 
 
@@ -107,43 +101,3 @@ def assert_same(before: list, expected: list, found: list) -> None:
         # The mean of three equal numbers, those of a frozen bias, is rounded too.
         assert abs(want - have).max() <= min(1e-5, max(3e-8, 0.01 * moved[-1]))
     assert max(moved) > 1e-3
-
-
-def test_without_the_packages_the_table_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "FRAMEWORKS", ("no_such_package",))
-    result = bench.bench("W1", repeats=1, clients=2)
-    assert set(result["seconds"]) == OURS
-    assert set(result["ratios"]) == OURS - {"fedlib"}
-
-
-def test_a_framework_that_is_there_is_a_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for the file that would do its round; ``json`` is always installed."""
-    asked = []
-
-    def round_of(load, server, clients, device):
-        asked.append((load.batch, len(clients), [len(x) for x, _ in clients], device))
-        return lambda: None
-
-    file = ModuleType("benchmarks.with_json")
-    file.round_of = round_of
-    monkeypatch.setitem(sys.modules, "benchmarks.with_json", file)
-    monkeypatch.setattr(bench, "FRAMEWORKS", ("json",))
-    result = bench.bench("W1", repeats=1, clients=2)
-    assert set(result["seconds"]) == {*OURS, "json"}
-    assert asked == [(10, 2, [100, 100], CPU)]
-    assert "json" not in bench.bench("W1", repeats=1, clients=2, rivals=False)["seconds"]
-
-    file.round_of = lambda *_: None
-    assert set(bench.bench("W1", repeats=1, clients=2)["seconds"]) == OURS
-
-
-def test_a_damaged_installation_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "FRAMEWORKS", ("json",))
-    with pytest.raises(fedlib.Error, match="json is installed but cannot be imported"):
-        bench.bench("W1", repeats=1, clients=2)
-
-
-def test_no_framework_is_imported_with_the_benchmark() -> None:
-    names = "{'pfl', 'fedjax', 'jax', 'haiku'}"
-    code = f"import sys, benchmarks.rounds, fedlib.cli; assert not {names} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=project_root())

@@ -103,10 +103,7 @@ SLIPS = {
         ("errors = 1 - a", "errors = a"),
         (" if errors.mean() > 0 else 0.0", ""),
     ],
-    ("session_08", "accumulated"): [
-        ("momentum * n + 1", "1"),
-        ("total += n", "total = n"),
-    ],
+    ("session_08", "accumulated"): [("momentum * n + 1", "1"), ("total += n", "total = n")],
     ("session_08", "fednova_round"): [
         ("(p @ a) * ", ""),
         ("x - (p @ a)", "x + (p @ a)"),

@@ -69,39 +69,11 @@ def opened(folder, split="train"):
 # -------------------------------------------------------------------------------------- encoding
 
 
-def test_special_words_of_short_exact_and_long_sentences():
-    words = " ".join(["w0"] * 25)
-    texts = {n: words[: max(3 * n - 1, 0)] for n in (1, 19, 20, 21)}
-    encoded = encode([("c", text, "", "") for text in texts.values()], VOCABULARY, TAGS)
-    assert encoded.sentences.tolist() == [
-        [BOS, 1, EOS] + [0] * 18,
-        [BOS] + [1] * 19 + [EOS],
-        [BOS] + [1] * 20,
-        [BOS] + [1] * 20,
-    ]
-    assert (BOS, EOS, OOV) == (OOV + 1, OOV + 2, len(VOCABULARY) + 1)
-    assert encoded.lengths.tolist() == [2, 20, 20, 20]
-    # The bag keeps what the sentence cuts off.
-    assert np.diff(encoded.word_offsets).tolist() == [1, 19, 20, 21]
-    encoded = encode([("c", "w0 w1 w2", "", ""), ("c", "w0", "", "")], VOCABULARY, TAGS, length=2)
-    assert encoded.sentences.tolist() == [[BOS, 1, 2], [BOS, 1, EOS]]
-
-
 def test_encoding_follows_the_rules_word_by_word():
     rows = random_posts()
     encoded = encode(rows, VOCABULARY, TAGS)
     check(encoded, rows)
     assert (encoded.word_list, encoded.tag_list) == (tuple(VOCABULARY), tuple(TAGS))
-
-
-def test_no_posts_and_posts_without_words_or_tags():
-    none = encode([], VOCABULARY, TAGS)
-    assert none.sentences.shape == (0, 21) and none.starts.tolist() == [0]
-    assert none.targets().tolist() == []
-    encoded = encode([("c", "", "", "sql||")], VOCABULARY, TAGS)
-    # An empty text has one empty, unknown word for the sentence, and none for the bag.
-    assert encoded.sentences[0, :4].tolist() == [BOS, OOV, EOS, 0]
-    assert len(encoded.words) == len(encoded.tags) == 0
 
 
 def test_unusable_input_is_refused_in_one_line():

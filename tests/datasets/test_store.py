@@ -19,21 +19,10 @@ def root(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("key", ["train_x", "train_y", "test_x", "test_y"])
-def test_a_changed_byte_is_noticed_and_the_array_named(root, key):
-    assert datasets.verify("own", root)["name"] == "own"
-    path = root / f"prepared/own/{key}.npy"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(Error, match=f"array '{key}' of 'own' was altered: its SHA-256"):
-        datasets.verify("own", root)
-
-
 def test_a_missing_cut_or_exchanged_array_is_noticed(root):
     path = root / "prepared/own/test_x.npy"
     whole = path.read_bytes()
-    for content in (b"", b"junk", whole[:20], whole[:-1]):
+    for content in (b"", b"junk", whole[:20], whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(content)
         with pytest.raises(Error, match="array 'test_x' of 'own' was altered") as caught:
             datasets.verify("own", root)

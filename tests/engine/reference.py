@@ -132,11 +132,7 @@ class Reference(Backend):
         return self._knows(work, number, memory, measured)
 
     def _knows(
-        self,
-        work: Work,
-        number: int,
-        memory: State | None = None,
-        measured: State | None = None,
+        self, work: Work, number: int, memory: State | None = None, measured: State | None = None
     ) -> Client:
         counts = upload(self.feed.counts(np.array([number]), work.round), self.feed.device)
         return self.feed.client(counts, work.round, memory, measured, rows=False)

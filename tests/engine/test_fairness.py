@@ -11,7 +11,7 @@ import torch
 
 import fedlib
 from fedlib.engine.batches import client_keys, drawn_epochs
-from fedlib.engine.fairness import fairness, worst
+from fedlib.engine.fairness import fairness
 from fedlib.reproduction.metrics import METRICS
 
 
@@ -52,18 +52,6 @@ def test_measures_equal_numpy(clients: int) -> None:
         assert set(found) == set(expected)
         for name, value in expected.items():
             assert float(found[name][row]) == pytest.approx(value, abs=1e-12)
-
-
-def test_the_worst_clients_are_chosen_by_number_and_weighted_by_examples() -> None:
-    """Four clients: two are the worst 30 %, rounded up. The large good one does not take part."""
-    accuracy = torch.tensor([[0.2, 0.8, 0.5, 1.0]], dtype=torch.float64)
-    alike, weighted = worst(accuracy, torch.tensor([1.0, 50, 3, 900]), 30)
-    assert float(alike) == pytest.approx(0.35)
-    assert float(weighted) == pytest.approx((0.2 * 1 + 0.5 * 3) / 4)
-    # Of equal clients the first: the third and fourth are left out, whatever they hold.
-    tied = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0]], dtype=torch.float64)
-    alike, weighted = worst(tied, torch.tensor([3.0, 1, 7, 7, 1]), 30)
-    assert float(alike) == pytest.approx(0.5) and float(weighted) == pytest.approx(3 / 4)
 
 
 def test_tables_and_curves_have_the_same_worst_30_percent() -> None:

@@ -81,17 +81,11 @@ def changed(values: Tensor, example: int, value: float) -> Tensor:
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "float labels": (
-        {"y": Y.float()},
-        r"client 0's example 0 has the label 0.0 \(float32\)",
-    ),
+    "float labels": ({"y": Y.float()}, r"client 0's example 0 has the label 0.0 \(float32\)"),
     "a negative label": ({"y": changed(Y, 1, -1)}, "client 0's example 1 has the label -1 .*0..2"),
     "a label too large": ({"y": changed(Y, 4, 3)}, "train client 1's example 4 has the label 3"),
     "two labels": ({"y": torch.stack([Y, Y], 1)}, r"has the label \[0, 0\].*one for each example"),
-    "a wrong test label": (
-        {"test_y": changed(Y, 5, 7)},
-        "test client 1's example 5 has",
-    ),
+    "a wrong test label": ({"test_y": changed(Y, 5, 7)}, "test client 1's example 5 has"),
     "wide inputs": ({"x": torch.ones(6, 4)}, r"client 0's example 0, float32 of shape \(4,\)"),
     "wide test inputs": ({"test_x": torch.ones(6, 4)}, "does not take test client 0's example 0"),
     "whole inputs": ({"x": torch.ones(6, 3, dtype=torch.int64)}, "example 0, int64 of shape"),

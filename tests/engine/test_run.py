@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,34 +26,20 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"overrides": {"clientlr": 0.1}}, "unknown override for fedadam 'clientlr': .*'client_lr'"),
     ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
     ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),
-    ({"overrides": {"client_lr": float("nan")}}, "client_lr is nan"),
     ({"overrides": {"client_lr": "fast"}}, "client_lr is 'fast'; allowed: a number"),
-    ({"overrides": {"server_lr": -1}}, "server_lr is -1"),
-    ({"overrides": {"tau": 0}}, "tau is 0.0; allowed: a finite number > 0"),
-    ({"overrides": {"beta1": 1.0}}, "beta1 is 1.0; allowed: 0 <= value < 1"),
-    ({"overrides": {"v0": -1}}, "v0 is -1"),
-    ({"overrides": {"bias_correction": 1}}, "bias_correction is 1; allowed: true or false"),
     ({"overrides": {"form": "prnted"}}, "unknown form 'prnted': did you mean 'printed'"),
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"client_optimizer": "sgdn"}}, "unknown client_optimizer"),
-    ({"overrides": {"batch_size": 0}}, "batch_size is 0; allowed: a whole number >= 1"),
-    ({"overrides": {"local_epochs": 1.5}}, "local_epochs is 1.5"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
     ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
     ({"clients_per_round": 0}, "clients_per_round is 0"),
-    ({"rounds": -1}, "rounds is -1; allowed: a whole number >= 0"),
-    ({"eval_every": 0}, "eval_every is 0"),
-    ({"seed": -1}, "seed .* is -1"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
     ({"dtype": "float16"}, "unknown dtype 'float16'"),
     ({"device": "gpu"}, "unknown device 'gpu'"),
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
-    ({"chunk_clients": 0}, "chunk_clients is 0"),
-    ({"algorithm": "adafedadam", "overrides": {"client_lr": 0}}, "client_lr is 0"),
     ({"algorithm": "fedavg", "overrides": {"delta": 0.1}}, "unknown override for fedavg 'delta'"),
-    ({"algorithm": "mimelite_mvr", "overrides": {"momentum": 1}}, r"momentum is 1\.0"),
     ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
 ]
 BAD += [
@@ -67,9 +52,7 @@ BAD += [
         ({"overrides": {"base": 3}}, "override base is 3; allowed: a word"),
         ({"overrides": {"split": 1}}, "override split is 1; allowed: true or false"),
         ({"overrides": {"lean": True}}, "lean is True; allowed: true only with split"),
-        ({"overrides": {"base": "adam", "eps": 0}}, "eps is 0.0"),
         ({"overrides": {"base": "adam", "v0": 0.1, "bias_correction": True}}, "leave v0 out"),
-        ({"overrides": {"base": "momentum", "momentum": 1}}, "momentum is 1.0"),
         ({"overrides": {"split": True}, "clients_per_round": 1}, "mime splits the cohort"),
     )
 ]
@@ -80,13 +63,6 @@ BAD += [
         ("sps", {"client_lr": 0.1}, "client_lr is 0.1"),
         ("sps", {"client_schedule": "step_decay"}, "SPS has no learning rate to schedule"),
         ("delta_sgd", {"first_step": "big"}, "unknown first_step"),
-        ("delta_sgd", {"gamma": 0}, "gamma is 0"),
-        ("delta_sgd", {"delta": True}, "allowed: a number"),
-        ("delta_sgd", {"delta": None}, "allowed: a number"),
-        ("delta_sgd", {"reuse_gradient": 1}, "true or false"),
-        ("sps", {"c": 0}, "c is 0"),
-        ("sps", {"eta_max": -1}, "eta_max is -1"),
-        ("adam", {"client_beta1": 1.0}, "client beta1 is 1.0"),
         ("adma", {}, "did you mean 'adam'"),
     )
 ]
@@ -253,18 +229,6 @@ def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else() -> None:
     assert fedlib.run(task, "scaffold", **common, overrides=named).config == plain.config
     with pytest.raises(fedlib.Error, match="scaffold defines the clients' steps itself"):
         fedlib.run(task, "scaffold", **common, overrides={"client_optimizer": "adam"})
-
-
-def test_batch_statistics_do_not_depend_on_the_size_of_a_grid(
-    prepared: Callable[..., None],
-) -> None:
-    prepared("cifar10")
-    task = fedlib.load_task("cifar10_resnet18", preset="paper", clients=4, sizes=40, width=0.05)
-    common: dict[str, Any] = {"rounds": 0, "dtype": "float64"}
-    alone = fedlib.run(task, "fedavg", **common)
-    many = fedlib.grid(task, "fedavg", client_lr=[0.01 * n for n in range(1, 13)], **common)
-    losses = many[(many["metric"] == "loss") & (many["split"] == "test")]["value"]
-    assert np.allclose(losses, alone.series("loss").iloc[0], rtol=0, atol=1e-12)
 
 
 def test_seeds_are_an_axis_of_a_grid() -> None:

@@ -248,8 +248,8 @@ def _sweep(place: Path) -> None:
     """A command of several programs."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
         patch.setattr("fedlib.engine.checkpoint.SECONDS", 0.0)
-        words = ["sweep", "23_fair_synthetic", "-p", "rounds=2", f"--data-root={place}"]
-        patch.setattr(sys, "argv", ["fedlib", *words])
+        words = ["sweep", "23", "--part=curves", "-p", "rounds=2", "-p", "seeds=1"]
+        patch.setattr(sys, "argv", ["fedlib", *words, f"--data-root={place}"])
         cli.main()
     assert ended.value.code == 0
 

@@ -87,7 +87,8 @@ def lines() -> Iterator[list[str]]:
 
 @pytest.fixture(autouse=True)
 def nothing_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither training, nor notebooks, nor timing: only what comes before."""
+    """Neither training, nor notebooks, nor waiting for a network: only what comes before."""
+    monkeypatch.setattr("fedlib.datasets.download._WAIT", 0.0)
     monkeypatch.setattr(engine, "execute", _refuse)
     monkeypatch.setattr(reproduce, "_execute", _refuse)
     monkeypatch.setattr("fedlib.engine.program.Program.__init__", _refuse)

@@ -35,6 +35,7 @@ from tests.faults.scenes import (
     operations,
 )
 
+pytestmark = pytest.mark.slow
 Command = Callable[..., tuple[int, str, str]]
 
 

@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import figures
 from fedlib.figures import style
-from fedlib.figures.heat_map import draw_cells
 from fedlib.figures.save import render
 from fedlib.results import reading
 
@@ -94,21 +92,6 @@ def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histori
     assert labels(last) == ["FedAvg 63.0"] and len(last.get_lines()) == 2  # the line and its dot
 
 
-@pytest.mark.parametrize("exact", [False, True])  # half of the values are 0
-def test_a_logarithmic_axis_ends_where_rounding_begins(histories, exact):
-    values = np.where(exact & (np.arange(61) > 30), 0, np.logspace(0, -30, 61))
-    falls = planted(histories[0], "fedadam", values, every=1)
-    stays = planted(histories[0], "fedavg", np.full(61, 0.01), every=1)
-    figure, _ = figures.learning_curves([falls, stays], percent=False, log_y=True)
-    (ax,) = figure.axes
-    low, high = ax.get_ylim()
-    assert 1e-14 < low / high < 1e-11
-    dots = {
-        line.get_ydata()[-1]: line.get_clip_on() for line in ax.lines if line.get_marker() == "o"
-    }
-    assert list(dots.values()) == [True, False]  # beyond the axis, and whole at its edge
-
-
 def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(histories):
     ends = {"fedavg": 50.0, "fedprox": 50.2, "fedadam": 52.0, "fedyogi": 51.0, "scaffold": 10.0}
     runs = [
@@ -179,13 +162,6 @@ def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
         assert list(draw(runs, by=reading.client_label)[1]["algorithm"].unique()) == names
 
 
-def test_the_users_own_style_does_not_leak_in(histories):
-    plain = render(figures.learning_curves(histories)[0])
-    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "savefig.dpi": 10}):
-        odd = render(figures.learning_curves(histories)[0])
-    assert plain == odd
-
-
 def test_heat_map():
     rates = {"client_lr": [0.1, 1.0, 1e30], "server_lr": [0.1, 1.0]}
     task, steps = fedlib.load_task("quadratic"), {"local_steps": 1}
@@ -220,14 +196,6 @@ def test_heat_map():
         figures.heat_map(grid, x="tau", metric="loss")
 
 
-def test_a_heat_map_of_diverged_runs_alone_is_hatched_all_over():
-    cell = {"split": "test", "metric": "accuracy", "value": np.nan, "diverged": 1.0, "round": 1}
-    grid = pd.DataFrame([{"client_lr": c, "server_lr": 1.0, **cell} for c in (1.0, 10.0)])
-    figure, data = figures.heat_map(grid)
-    assert data["value"].isna().all() and not figure.axes[0].texts
-    assert sum(bool(patch.get_hatch()) for patch in figure.axes[0].patches) == 2
-
-
 def test_every_algorithm_has_its_own_look():
     assert set(fedlib.list_algorithms()) <= set(style.LOOKS)
     looks = list(style.LOOKS.values())
@@ -238,29 +206,3 @@ def test_every_algorithm_has_its_own_look():
     assert style.look("FedOpt") == style.look("FedOpt")
     looks = [(look.color, look.linestyle) for look in style.CLIENT_LOOKS.values()]
     assert len(set(looks)) == len({look.color for look in style.CLIENT_LOOKS.values()}) == 8
-
-
-def test_table_style():
-    frame = pd.DataFrame({"name": ["a<b", "c"], "value": [1.234, np.nan], "count": [1, 2]})
-    text = figures.table(frame, caption="Cap").to_html()
-    assert "a&lt;b" in text and "1.23" in text and "–" in text and "Cap" in text
-    assert "1.00" not in text and text == figures.table(frame, caption="Cap").to_html()
-
-
-def test_a_tables_notes_are_said_once():
-    said = ["short run", "", "short run", "stand-in <b>"]
-    frame = pd.DataFrame({"name": list("abcd"), "note": said, "unclear": ["", "", "blurred", ""]})
-    text = figures.table(frame, caption="Cap").to_html()
-    assert text.count("short run") == 1 and "stand-in &lt;b&gt;" in text
-    assert "<sup>1</sup> short run" in text and "1, 2" in text and ">note<" not in text
-    plain = figures.table(frame.assign(note="", unclear=""), caption="Cap").to_html()
-    assert "notes" not in plain and "<sup>" not in plain
-
-
-@pytest.mark.parametrize("limits", [(None, -1.0), (9.0, None)])
-def test_a_heat_map_whose_values_all_lie_beyond_a_limit_is_drawn(limits):
-    index, columns = (pd.Index([1.0, 10.0], name=name) for name in ("server_lr", "client_lr"))
-    grid = pd.DataFrame([[1.0, 2.0], [3.0, np.nan]], index, columns)
-    drawn = draw_cells(Figure().subplots(), grid, grid.isna().to_numpy(), limits=limits)
-    assert drawn.norm.vmin < drawn.norm.vmax
-    assert set(limits) & {drawn.norm.vmin, drawn.norm.vmax}

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-import matplotlib.colors
 import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
@@ -85,12 +80,6 @@ def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
     assert len({line.get_color() for line in lines(figure).values()}) == 3
 
 
-def test_two_tasks_are_two_lines(synthetic: fedlib.Task) -> None:
-    other = fedlib.load_task("quadratic")
-    runs = [trained(synthetic, "fedavg"), trained(other, "fedavg", local_steps=1)]
-    assert list(lines(fedlib.plot(runs, "loss"))) == ["FedAvg on synthetic", "FedAvg on quadratic"]
-
-
 def test_a_dict_names_the_lines(seeds: list[fedlib.History]) -> None:
     figure = fedlib.plot({"one": seeds[0], "three": seeds[:3]}, percent=False)
     assert list(lines(figure)) == ["one", "three"]
@@ -98,18 +87,6 @@ def test_a_dict_names_the_lines(seeds: list[fedlib.History]) -> None:
     np.testing.assert_allclose(lines(figure)["three"].get_ydata(), values(*seeds[:3]).mean(0))
     assert len(figure.axes[0].collections) == 1
     assert figure.axes[0].get_ylabel() == "test accuracy"
-
-
-def test_many_lines_look_different() -> None:
-    looks = style.distinct(
-        [f"line {number}" for number in range(28)], {"line 3": style.LOOKS["mime"]}
-    )
-    drawn = {
-        (matplotlib.colors.to_hex(look.color), look.marker, str(look.linestyle))
-        for look in looks.values()
-    }
-    assert len(drawn) == 28 and looks["line 3"].color == style.LOOKS["mime"].color
-    assert looks["line 3"].label == "line 3"
 
 
 def test_draws_into_given_axes(seeds: list[fedlib.History]) -> None:
@@ -153,11 +130,3 @@ def test_other_data_under_one_name_are_no_seeds() -> None:
 def test_a_notebook_shows_the_picture(seeds: list[fedlib.History]) -> None:
     data, _ = DisplayFormatter().format(fedlib.plot(seeds))
     assert data["image/png"].startswith(b"\x89PNG")
-
-
-def test_matplotlib_is_imported_when_it_is_needed() -> None:
-    code = "import fedlib, sys, json; fedlib.run; print(json.dumps('matplotlib' in sys.modules))"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True, cwd=Path(__file__).parents[2]
-    )
-    assert json.loads(answer.stdout) is False

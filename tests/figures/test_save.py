@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import sys
 
 import pandas as pd
@@ -34,41 +33,6 @@ def saved(figure, root, value=1.0):
     return figures.save(figure, "a/b", data, caption="", histories=(), root=root)
 
 
-def test_a_pdf_is_drawn_again_only_if_it_is_damaged_or_would_show_something_else(
-    tmp_path, monkeypatch
-):
-    kinds = []
-
-    def counted(figure, note="", kind="png"):
-        kinds.append(kind)
-        return render(figure, note, kind)
-
-    monkeypatch.setattr(module, "render", counted)
-
-    def pdfs(title, value=1.0, **options):
-        figure = Figure(figsize=(1, 1))
-        figure.suptitle(title)
-        kinds.clear()
-        with monkeypatch.context() as patch:
-            for name, option in options.items():
-                patch.setattr(module, name, option)
-            path = saved(figure, tmp_path, value)
-        return kinds.count("pdf"), path.with_suffix(".pdf")
-
-    first, path = pdfs("one")
-    drawn = path.read_bytes()
-    assert first == 1 and pdfs("one")[0] == 0 and path.read_bytes() == drawn
-    assert pdfs("two")[0] == 1 and path.read_bytes() != drawn
-    assert pdfs("two", value=2.0)[0] == 1
-    assert pdfs("two", value=2.0, version=lambda name: "another")[0] == 1
-    path.write_bytes(drawn[:100])
-    assert pdfs("two", value=2.0)[0] == 1 and path.read_bytes()[-6:].strip() == b"%%EOF"
-    path.with_suffix(".json").write_text("{")
-    assert pdfs("two", value=2.0)[0] == 1
-    path.unlink()
-    assert pdfs("two", value=2.0)[0] == 1 and path.is_file()
-
-
 def test_a_saved_figure_is_shown_as_it_was_saved_until_it_changes(tmp_path):
     figure = Figure(figsize=(2, 1))
     assert picture(figure) is None
@@ -76,20 +40,6 @@ def test_a_saved_figure_is_shown_as_it_was_saved_until_it_changes(tmp_path):
     assert picture(figure) == path.read_bytes()
     figure.suptitle("later")
     assert picture(figure) is None
-
-
-def test_a_crash_while_saving_keeps_the_old_files(tmp_path, monkeypatch):
-    path = saved(Figure(figsize=(1, 1)), tmp_path)
-    before = path.read_bytes()
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(fedlib.Error, match="disk full"):
-        saved(Figure(figsize=(2, 2)), tmp_path)
-    assert path.read_bytes() == before
-    assert not [p for p in path.parent.iterdir() if p.name.startswith(".")]
 
 
 def test_what_cannot_be_saved(tmp_path):

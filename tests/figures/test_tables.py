@@ -61,30 +61,12 @@ def test_a_caveat_is_said_once_where_it_belongs(shown):
     assert html.index("<details>") < html.index("read &lt;it&gt;") < html.index("</details>")
 
 
-def test_only_frames_of_printed_numbers_by_method_are_laid_out_so():
-    assert figures.drawn(LONG).to_html() == figures.comparison(LONG).to_html()
-    plain = LONG.drop(columns="method")
-    text = figures.drawn(plain.assign(seeds=3)).to_html()
-    assert "Seeds: 3." in text and ">seeds<" not in text and "76.0" in text and "76.04" not in text
-
-
 def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
     html = figures.comparison(LONG.assign(metric="avg")).to_html()
     assert "<b>76.0</b>" in html and "<b>98.3</b>" in html and html.count("<b>") == 2
     both = pd.concat([LONG.assign(metric="avg"), LONG.assign(metric="mse_x1000")])
     html = figures.comparison(both).to_html()
     assert "<b>68.6</b>" in html and "MSE × 1000 (lower is better)" in html
-
-
-def test_styles_of_one_table_do_not_reach_another():
-    """Tables in one notebook: each has an id of its own, the same for the same table."""
-    frames = [LONG[["task", "printed"]], LONG[["printed", "task"]]]
-    ids = [BeautifulSoup(figures.table(f).to_html(), "html.parser").table["id"] for f in frames]
-    again = BeautifulSoup(figures.table(frames[0]).to_html(), "html.parser").table["id"]
-    other = BeautifulSoup(figures.table(frames[0], caption="x").to_html(), "html.parser").table[
-        "id"
-    ]
-    assert len({*ids, other}) == 3 and again == ids[0]
 
 
 def test_a_frame_that_holds_no_comparison_is_refused():

@@ -224,8 +224,7 @@ def texts(groups: int) -> Tensor:
 
 # A maker, the oracle, inputs for G rows, the shape of an output, the size of a feature or 0.
 MODELS: dict[
-    str,
-    tuple[Callable[[], nn.Module], Oracle, Callable[[int], Tensor], tuple[int, ...], int],
+    str, tuple[Callable[[], nn.Module], Oracle, Callable[[int], Tensor], tuple[int, ...], int]
 ] = {
     "softmax": (Softmax, linear, numbers(60), (10,), 0),
     "tags": (lambda: TagModel(7, 5), linear, numbers(7), (5,), 0),

@@ -164,20 +164,3 @@ def test_the_authors_resnets_track_stem_and_shortcuts_and_all_of_resnet_50() -> 
     assert tracked[18] == ["norm", *(f"blocks.{block}.shortcut.1" for block in (2, 4, 6))]
     assert len(tracked[50]) == 1 + 3 * (3 + 4 + 6 + 3) + 4
     assert not list(ResNet(50, width=1 / 32, norm="batch").buffers())
-
-
-def test_gradients_arrive_in_the_memory_layout_of_the_images(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # In another one torch's backward pass of this norm takes ten times as long.
-    normalise, strides = F.batch_norm, []
-
-    def watched(*given: object, **settings: object) -> Tensor:
-        y = normalise(*given, **settings)  # type: ignore[arg-type]
-        y.register_hook(lambda grad: strides.append(grad.stride()))
-        return y
-
-    monkeypatch.setattr(F, "batch_norm", watched)
-    x = torch.randn(4, 8, 5, 5).contiguous(memory_format=torch.channels_last).requires_grad_()
-    BatchNorm2d(8)(x).backward(torch.randn_like(x))
-    assert strides == [x.stride()]

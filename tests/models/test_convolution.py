@@ -45,24 +45,6 @@ def test_outputs_and_gradients_are_those_of_torch(kind: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_autocast_computes_in_bfloat16_and_gives_gradients_of_the_weights_own_type(
-    kind: str,
-) -> None:
-    tensors, stride, padding = made(kind, torch.float32)
-
-    def cast(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            y = convolution.on_cpu(x, w, b, stride, padding)
-        assert y.dtype == torch.bfloat16
-        return y.float()
-
-    exact = gradients(lambda x, w, b: F.conv2d(x, w, b, stride, padding), *tensors)
-    for one, other in zip(gradients(cast, *tensors), exact, strict=True):
-        assert one.dtype == torch.float32
-        assert (one - other).norm() < 0.02 * other.norm()  # 8 bits of mantissa
-
-
 def test_a_frozen_weight_or_input_has_no_gradient() -> None:
     (x, weight, bias), stride, padding = made("late", torch.float64)
     for trained in (x, weight):

@@ -137,23 +137,6 @@ def test_pooling_is_torchs_with_and_without_gradients(
         assert pooled.is_contiguous(memory_format=layout)
 
 
-@pytest.mark.parametrize(
-    ("images", "weight", "apart"),
-    [
-        ((10, 64, 1, 28, 28), (10, 10, 1, 5, 5), True),  # MNIST's first convolution
-        ((10, 64, 10, 12, 12), (10, 20, 10, 5, 5), True),
-        ((10, 64, 8, 12, 12), (10, 16, 8, 5, 5), False),  # whole blocks of channels
-        ((10, 10, 1, 8, 8), (10, 8, 1, 3, 3), False),  # scikit-learn's digits: little work
-    ],
-)
-def test_rows_go_one_by_one_where_groups_are_slow(
-    images: tuple[int, ...], weight: tuple[int, ...], apart: bool
-) -> None:
-    assert convolution.better_apart(torch.empty(images), torch.empty(weight)) == apart
-    on_another_device = (torch.empty(size, device="meta") for size in (images, weight))
-    assert not convolution.better_apart(*on_another_device)
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_without_rows_a_layer_is_torchs_own_and_serves_all_rows_of_the_input(name: str) -> None:
     torch.manual_seed(2)
@@ -183,11 +166,6 @@ def test_layers_without_parameters_treat_each_image_alone(layout: str) -> None:
         expected = torch.stack([reference(row) for row in x])
         torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
         torch.testing.assert_close(layer(x[1]), expected[1], rtol=0, atol=1e-12)
-
-
-def test_flatten_merges_the_trailing_dimensions_it_is_told() -> None:
-    x = torch.arange(24.0).reshape(1, 2, 3, 4)
-    assert torch.equal(layers.Flatten(2)(x), x.reshape(1, 2, 12))
 
 
 # TensorFlow's documentation: out = ceil(in / stride), total = (out - 1) * stride + kernel - in.
@@ -324,28 +302,3 @@ def test_scaled_counts_are_multiples() -> None:
     assert layers.scaled(64, 0.1, 4) == 8  # 6.4, the nearest multiple of 4
     assert layers.scaled(32, 0.001, 2) == 2
     assert layers.scaled(10, 0.25) == 2
-
-
-@pytest.mark.parametrize("rows", [0, 1, 3])
-@pytest.mark.parametrize(
-    ("examples", "outputs", "dtype"),
-    [(64, 512, torch.bfloat16), (20, 512, torch.float32), (64, 8, torch.float32)],
-)
-def test_autocast_takes_dense_layers_to_bfloat16_where_it_saves_time(
-    rows: int, examples: int, outputs: int, dtype: torch.dtype
-) -> None:
-    # More examples or weights in other rows do not count.
-    leading = (rows,) if rows else ()
-    layer = layers.Linear(256, outputs)
-    named = {
-        name: torch.randn(*leading, *own.shape) * 0.1 for name, own in layer.named_parameters()
-    }
-    put(layer, named)
-    x = torch.randn(*leading, examples, 256)
-    with torch.autocast("cpu", torch.bfloat16):
-        y = layer(x)
-        again = layers.linear(layer, x.bfloat16(), named["weight"])
-    assert y.dtype == again.dtype == dtype
-    exact = x @ named["weight"].transpose(-1, -2) + named["bias"].unsqueeze(-2)
-    tolerance = 0.02 if dtype == torch.bfloat16 else 1e-5
-    assert (y.float() - exact).norm() < tolerance * exact.norm()

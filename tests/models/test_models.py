@@ -244,19 +244,6 @@ def test_initial_values_as_torchs_own_layers(make: Callable[[], nn.Module]) -> N
             assert own.abs().max() <= bound
 
 
-def test_initial_values_of_the_sentiment_model_are_torchs() -> None:
-    """Of each LSTM U(-1/sqrt(H), 1/sqrt(H)) for all parameters, biases too, as nn.LSTM's."""
-    model = Sent140LSTM(torch.zeros(9, 300))
-    for name, parameter in model.named_parameters():
-        if name == "embedding.weight":
-            continue
-        assert parameter.abs().max() <= 0.1, name
-        if parameter.numel() > 100:
-            assert parameter.std().item() == pytest.approx(0.1 / math.sqrt(3), rel=0.1), name
-    theirs = nn.LSTM(300, 100)
-    assert theirs.weight_ih_l0.std().item() == pytest.approx(0.1 / math.sqrt(3), rel=0.02)
-
-
 def test_unknown_initial_values_are_refused() -> None:
     with pytest.raises(Error, match="init is 'tf'; allowed: 'keras' or 'torch'"):
         Softmax(init="tf")

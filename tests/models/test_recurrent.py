@@ -172,14 +172,6 @@ def test_rows_on_two_threads_equal_rows_on_one(program: str, two_threads: None) 
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("program", ["torch's kernel"], indirect=True)
-def test_an_error_in_a_row_comes_out_of_its_thread(program: str, two_threads: None) -> None:
-    layer = LSTM(INPUTS, UNITS)
-    with_rows(layer, 4)
-    with pytest.raises(RuntimeError):
-        layer(normal(4, BATCH, STEPS, INPUTS + 1))
-
-
 def test_float32_agrees_whichever_program_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused kernel on a layer large enough for it, against float64."""
     rows, units = 2, 40

@@ -39,25 +39,15 @@ def test_what_a_choice_does_not_cover_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "choice"),
-    [
-        ("resnet18", 8, "group"),
-        ("resnet18", 32, "running"),
-        ("squeezenet1_1", 32, "group"),
-        ("mobilenet_v3_small", 32, "group"),
-        ("vgg11_bn", 32, "batch"),
-    ],
+    ("name", "choice"), [("resnet18", "running"), ("mobilenet_v3_small", "group")]
 )
-def test_torchvisions_networks_train_alike(name: str, size: int, choice: str) -> None:
+def test_torchvisions_networks_train_alike(name: str, choice: str) -> None:
     models = pytest.importorskip("torchvision.models")
 
     def model() -> nn.Module:
-        network = getattr(models, name)(num_classes=2)
-        if name == "vgg11_bn":  # its own head, for images of 224 points, has 120 million weights
-            network.avgpool, network.classifier = nn.AdaptiveAvgPool2d(1), nn.Linear(512, 2)
-        return replace_batch_norm(network, by=choice)
+        return replace_batch_norm(getattr(models, name)(num_classes=2), by=choice)
 
-    x = torch.randn(4, 3, size, size, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     data = fedlib.ClientData(x, torch.tensor([0, 1, 1, 0]), [[0, 1], [2, 3]])
     task = fedlib.Task("images", model, data, data, batch_size=2)
     settings = {"rounds": 1, "dtype": "float64", "overrides": {"client_lr": 0.01}}

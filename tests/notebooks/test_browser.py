@@ -1,6 +1,5 @@
-"""In JupyterLab, in a real browser: notebooks open and run, and a moved slider moves the picture.
+"""In JupyterLab, in a real browser: a notebook runs, and a moved slider moves the picture.
 
-A notebook made for the test runs always; ``FEDLIB_BROWSER=all`` takes fedlib's too (minutes).
 Skipped without chromium and its driver.
 """
 
@@ -11,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,12 +24,6 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-WITH_SLIDERS = sorted(
-    path.stem
-    for path in FOLDER.glob("*.ipynb")
-    if "notebook.explore(" in path.read_text(encoding="utf-8")
-)
-ALL = os.environ.get("FEDLIB_BROWSER") == "all"
 SLIDER = ".jp-OutputArea-output .noUi-handle"
 PICTURES = ".jp-OutputArea-output img.widget-image"
 KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
@@ -43,11 +35,6 @@ const index = cells.findIndex(cell => cell.source.includes('notebook.explore('))
 window.jupyterapp.shell.currentWidget.content.scrollToItem(index, 'center');
 document.querySelector('{SLIDER}')?.scrollIntoView({{block: 'center'}});
 """
-GO_TO = "window.jupyterapp.shell.currentWidget.content.scrollToItem(arguments[0], 'center');"
-# How MathJax shows what it cannot read, and names that it does not know.
-MISTAKES = "mjx-merror, [data-mjx-error], mjx-container [style*='color: red']"
-# Run whole: a first one, theory, a real training, a table of claims, all figures.
-WHOLE = ("00_start_here", "05_auto_tuned_clients", "10_cifar10", "23_fair_synthetic", "90_figures")
 CELL = """\
 import matplotlib.pyplot as plt
 from fedlib import notebook
@@ -163,56 +150,3 @@ def test_a_picture_follows_its_slider(lab: tuple[Path, str], browser: webdriver.
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(book, folder / "slider.ipynb")
     assert moved_picture(browser, address, "slider", 300)
-
-
-@pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
-@pytest.mark.parametrize("name", WITH_SLIDERS)
-def test_the_notebooks_pictures_follow(
-    lab: tuple[Path, str], browser: webdriver.Chrome, name: str
-) -> None:
-    folder, address = lab
-    shutil.copy(FOLDER / f"{name}.ipynb", folder)
-    assert moved_picture(browser, address, name, 600)
-
-
-@pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.ipynb")))
-def test_a_notebook_opens_as_it_is_and_its_formulas_are_typeset(
-    lab: tuple[Path, str], browser: webdriver.Chrome, name: str
-) -> None:
-    folder, address = lab
-    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
-    shutil.copy(FOLDER / f"{name}.ipynb", folder / f"read_{name}.ipynb")
-    wait = opened(browser, address, f"read_{name}", 120)
-    wait.until(lambda _: browser.execute_script(f"return {MODEL}.cells.length") == len(cells))
-    for place, cell in enumerate(cells):
-        if cell.cell_type != "markdown":
-            continue
-        # JupyterLab has on the page only what is near the window.
-        browser.execute_script(GO_TO, place)
-        shown = f'.jp-Notebook-cell[data-windowed-list-index="{place}"] .jp-RenderedMarkdown'
-        wait.until(lambda _, css=shown: browser.find_elements(By.CSS_SELECTOR, css))
-        part = browser.find_element(By.CSS_SELECTOR, shown)
-        if cell.source.count("$") > 1:
-            wait.until(lambda _, own=part: own.find_elements(By.CSS_SELECTOR, "mjx-container"))
-        assert not part.find_elements(By.CSS_SELECTOR, MISTAKES), cell.source
-    assert not browser.find_elements(By.CSS_SELECTOR, ".jp-Dialog")
-
-
-@pytest.mark.skipif(not ALL, reason="minutes: FEDLIB_BROWSER=all")
-@pytest.mark.parametrize("name", WHOLE)
-def test_run_all_runs_every_cell_without_an_error(
-    lab: tuple[Path, str], browser: webdriver.Chrome, name: str
-) -> None:
-    folder, address = lab
-    # Under a name of its own, or it would get the kernel that the test above has used.
-    shutil.copy(FOLDER / f"{name}.ipynb", folder / f"whole_{name}.ipynb")
-    run_all(browser, address, f"whole_{name}", 60)
-    counts: list[int | None] = [None]
-    end = time.monotonic() + 900
-    while None in counts and time.monotonic() < end:
-        time.sleep(2)
-        counts, errors = executed(browser)
-        assert not errors, errors[0]
-    assert counts == list(range(1, len(counts) + 1))
-    browser.save_screenshot(str(folder / f"{name}.png"))

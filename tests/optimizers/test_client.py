@@ -184,8 +184,7 @@ def polyak(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize(
-    "settings",
-    [{"c": 2.0}, {"eta_max": 0.3}, {"f_star": 0.9, "c": 1.0}, {"c": 1.0, "eps": 0.5}],
+    "settings", [{"c": 2.0}, {"eta_max": 0.3}, {"f_star": 0.9, "c": 1.0}, {"c": 1.0, "eps": 0.5}]
 )
 def test_sps_equals_numpy(settings: dict[str, Any], mu: float, backend: str) -> None:
     """The step size is the whole local objective's, its proximal term included."""

@@ -86,44 +86,26 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: iid(10, 0, 0), "clients is 0"),
         (lambda: iid(3, 4, 0), "3 examples among 4 clients"),
-        (lambda: iid(0, 1, 0), "0 examples among 1 clients"),
-        (lambda: iid(-1, 1, 0), "n is -1"),
         (lambda: by_user(np.zeros((2, 2))), "2 dimensions"),
-        (lambda: iid(10, 2.5, 0), "clients is 2.5; allowed: int"),
-        (lambda: dirichlet([0, 1], 0, 1.0, 1, 0), "clients is 0"),
-        (lambda: dirichlet([0, 1], 1, "0.1", 1, 0), "alpha is '0.1'; allowed: float"),
-        (lambda: dirichlet([0, 1], 1, 0.0, 1, 0), "alpha is 0.0"),
-        (lambda: dirichlet([0, 1], 1, float("nan"), 1, 0), "alpha is nan"),
         (lambda: dirichlet([0, 1], 2, 1.0, 5, 0), "ask for 10 examples in all, .* only 2"),
+        (lambda: dirichlet([0, 1], 1, 0.0, 1, 0), "alpha is 0.0"),
         (lambda: dirichlet([0, 1], 2, 1.0, [1], 0), "2 numbers"),
         (lambda: dirichlet([0, 1], 2, 1.0, -1, 0), "is -1"),
         (lambda: dirichlet([0, -1], 1, 1.0, 1, 0), "smallest is -1"),
         (lambda: dirichlet([0.5, 1.0], 1, 1.0, 1, 0), "integers"),
         (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[1.0]]), r"needed: \(1, 2\)"),
         (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[0.0, 0.0]]), "positive sum"),
-        (lambda: uniform_sizes(0, 1, 2, 0), "clients is 0"),
         (lambda: uniform_sizes(3, 5, 2, 0), "high is 2, below low, which is 5"),
-        (lambda: uniform_sizes(3, -1, 2, 0), "low is -1"),
-        (lambda: lognormal_sizes(0, 0), "clients is 0"),
         (lambda: lognormal_sizes(3, 0, sigma=-1.0), "sigma is -1.0"),
         (lambda: lognormal_sizes(3, 0, mean=float("nan")), "mean is nan"),
-        (lambda: lognormal_sizes(3, 0, cap=-1), "cap is -1"),
-        (lambda: lognormal_sizes(3, 0, shift=-1), "shift is -1"),
         (lambda: quantity(5, [3, 3], 0), "2 clients ask for 6 examples in all, .* only 5"),
         (lambda: quantity(5, [], 0), "one number per client"),
         (lambda: quantity(5, 3, 0), "one number per client"),
-        (lambda: quantity(5, [1.5], 0), r"sizes is \[1.5\]; allowed: int"),
-        (lambda: quantity(-1, [1], 0), "n is -1"),
         (lambda: local_split([np.arange(3)], 1.5, 0), "test_fraction is 1.5; allowed: 0 to 1"),
-        (lambda: dirichlet_overlapping([0, 1], 2, 0.0, 5, 0), "alpha is 0.0"),
-        (lambda: dirichlet_overlapping([0, 1], 0, 1.0, 5, 0), "clients is 0"),
         (lambda: dirichlet_overlapping([0, 1], 2, 1.0, [5], 0), "2 numbers"),
         (lambda: dirichlet_overlapping(np.zeros(0, int), 2, 1.0, 5, 0), "labels is empty"),
         (lambda: silos([0, 1], 3, 1.0, 0), "2 examples among 3 clients"),
-        (lambda: silos([0, 1], 0, 1.0, 0), "clients is 0"),
-        (lambda: silos([0, 1], 2, -0.5, 0), "beta is -0.5"),
         (lambda: silos([[0, 1]], 2, 0.5, 0), "one-dimensional"),
         (lambda: label_counts([0, 1], []), "parts is empty"),
         (lambda: label_counts([0, 1], [np.array([2])]), "client 0 has index 2, .* 2 labels"),
@@ -141,22 +123,13 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
             lambda: pachinko(**TREE | {"fine": [0, 1, 1, 2]}),
             "fine label 1 is in two coarse labels, 0 and 1",
         ),
-        (
-            lambda: pachinko(**TREE | {"alpha": 0.0}),
-            "alpha is 0.0; allowed: a finite number above 0",
-        ),
-        (lambda: pachinko(**TREE | {"beta": -1}), "beta is -1"),
         (lambda: pachinko(**TREE | {"beta": float("inf")}), "beta is inf"),
-        (lambda: pachinko(**TREE | {"alpha": float("nan")}), "alpha is nan"),
-        (lambda: pachinko(**TREE | {"clients": 0}), "clients is 0"),
-        (lambda: pachinko(**TREE | {"examples_per_client": [1]}), "2 numbers, one per client"),
-        (lambda: pachinko(**TREE | {"examples_per_client": -1}), "examples_per_client is -1"),
         (lambda: pachinko(**TREE | {"examples_per_client": 1.5}), "examples_per_client is 1.5"),
+        (lambda: pachinko(**TREE | {"examples_per_client": [1]}), "2 numbers, one per client"),
         (lambda: pachinko(**TREE | {"coarse": [0, 0, 1, -1]}), "coarse must be 0 or more"),
-        (
-            lambda: pachinko(**TREE | {"fine": [0.0, 1.0, 2.0, 2.0]}),
-            "fine must be one-dimensional integers",
-        ),
+        (lambda: shards(LABELS, 251, 2, 0), "251 clients of 2 shards need as many examples"),
+        (lambda: fixed_classes(LABELS, 5, 11, 0), "classes_per_client is 11; there are 10"),
+        (lambda: fixed_classes([0, 1], 3, 2, 0), "label 0 has 1 examples for 3 clients"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, words):
@@ -187,19 +160,3 @@ def test_every_client_has_so_many_classes(clients, each):
     held = np.unique(LABELS[everything])
     assert len(everything) == np.isin(LABELS, held).sum()
     assert all(client % 10 in LABELS[part] for client, part in enumerate(parts))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: shards(LABELS, 251, 2, 0), "251 clients of 2 shards need as many examples"),
-        (lambda: shards(LABELS, 0, 2, 0), "clients is 0"),
-        (lambda: shards(LABELS, 5, 0, 0), "shards_per_client is 0"),
-        (lambda: fixed_classes(LABELS, 5, 11, 0), "classes_per_client is 11; there are 10"),
-        (lambda: fixed_classes([0, 1], 3, 2, 0), "label 0 has 1 examples for 3 clients"),
-        (lambda: fixed_classes([0.5], 1, 1, 0), "labels must be one-dimensional integers"),
-    ],
-)
-def test_shards_and_classes_that_cannot_be_dealt(make, message):
-    with pytest.raises(Error, match=message):
-        make()

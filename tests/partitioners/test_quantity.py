@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fedlib.partitioners import (
-    local_split,
-    lognormal_sizes,
-    quantity,
-    uniform_sizes,
-)
+from fedlib.partitioners import local_split, lognormal_sizes, quantity, uniform_sizes
 
 
 def test_uniform_sizes_are_uniform_on_both_ends_included():

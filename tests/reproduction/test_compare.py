@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from functools import partial
+from functools import cache, partial
 
 import pandas as pd
 import pytest
@@ -77,6 +77,10 @@ def test_without_runs_every_cell_names_its_notebook(tmp_path):
 
 
 def test_every_cell_is_of_what_fedlib_has():
+    @cache
+    def asked(notebook):
+        return {request.task for request in plans.requests(notebook, "paper")}
+
     for cell in papers.cells().to_dict("records"):
         assert cell["algorithm"] in algorithms.METHODS and cell["metric"] in METRICS
         known = {*tasks.defaults(cell["task"]), "centralized", "sizes_drawn"}
@@ -85,7 +89,7 @@ def test_every_cell_is_of_what_fedlib_has():
         assert settings["rounds"] > 0 and settings["batch_size"] > 0
         tables.find(cell["paper"], cell["item"], cell["task"])
         notebook = tables.notebook(cell["paper"], cell["item"], cell["task"])
-        assert cell["task"] in {request.task for request in plans.requests(notebook, "paper")}
+        assert cell["task"] in asked(notebook)
     for missing in (("fedopt", "Table 99"), ("fedopt", "Table 1", "mnist")):
         with pytest.raises(fedlib.Error, match="unknown"):
             tables.find(*missing)
@@ -246,18 +250,6 @@ def test_a_number_that_is_printed_twice_counts_once(hand_made, synthetic, printe
     assert list(totals["repeated"]) == [0, 1] and list(totals["fair"]) == [1, 2]
     lost = {"printed": math.nan}
     assert (cells([], printed({**same, **lost}, {**again, **lost}))["repeats"] == "").all()
-
-
-def test_adafedadams_repetitions_are_those_of_its_tables():
-    """Table 3 is part of 7 and Table 2 of 6; 7's plain SGD is 5 but for one row of Table 3."""
-    frame = cells([], papers.cells().query("paper == 'adafedadam'"))
-    again = frame[(frame["repeats"] != "") & (frame["metric"] == "avg")]
-    counts = again.groupby(["item", "repeats"]).size().to_dict()
-    assert counts == {
-        ("Table 6", "Table 2"): 4,
-        ("Table 7", "Table 3"): 2,
-        ("Table 7", "Table 5"): 6,
-    }
 
 
 def test_the_summary_counts_and_names_the_best(run):

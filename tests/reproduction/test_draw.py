@@ -13,31 +13,22 @@ import pytest
 from matplotlib.figure import Figure
 
 import fedlib
-from fedlib import datasets, engine, notebook
+from fedlib import datasets, engine
 from fedlib.engine.program import Program
 from fedlib.figures import style
 from fedlib.plans import Request
 from fedlib.reproduction import draw
 from fedlib.reproduction.printed import printed_curves
 from fedlib.results import Store, reading
-from fedlib.results.files import open_runs, write_runs
+from fedlib.results.files import write_runs
 from fedlib.tasks import defaults, scale
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
 FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
 WITHOUT_RUNS = {
-    "06_partitions": (
-        "fedopt/figure_14",
-        "fedopt/table_2",
-        "adafedadam/figure_6",
-        "delta_sgd/figure_8",
-    ),
-    "07_models": (
-        *(f"fedopt/table_{number}" for number in (3, 4, 5, 6)),
-        "adafedadam/figure_4",
-        "adafedadam/figure_5",
-    ),
+    "06_partitions": ("fedopt/table_2", "adafedadam/figure_6"),
+    "07_models": ("fedopt/table_3", "adafedadam/figure_4"),
 }
 
 
@@ -140,14 +131,6 @@ def not_blank(path):
     return len(np.unique(image[..., :3].sum(-1))) > 12
 
 
-def test_entries():
-    ids = [entry.id for entry in draw.entries()]
-    assert len(ids) == len(set(ids)) and ids[:2] == ["fedopt/figure_1", "fedopt/table_1"]
-    assert {"adafedadam/figure_2", "adafedadam/table_5"} <= set(ids)
-    assert "10_cifar10" in draw.entry("fedopt/figure_1").notebook
-    assert draw.entry("fedopt/figure_1").paper == "fedopt"
-
-
 def test_draw_saves_everything(store, histories, tmp_path):
     drawn = draw.draw(FIGURE, histories, store=store)
     folder = tmp_path / "figures" / "adafedadam"
@@ -230,35 +213,25 @@ def test_tables(store, histories, tmp_path):
     assert drawn.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("by", WITHOUT_RUNS)
-def test_figures_without_runs_need_no_data_and_no_earlier_drawing(tmp_path, monkeypatch, by):
+def test_figures_without_runs_need_no_data_and_no_earlier_drawing(tmp_path, monkeypatch):
     store = Store(tmp_path / "data" / "runs", published=[])
     for owner, name in ((datasets, "load"), (datasets, "load_text"), (engine, "execute")):
         monkeypatch.setattr(owner, name, refuse)
     monkeypatch.setattr(Store, "load", refuse)
-    ids = WITHOUT_RUNS[by]
-    assert {draw.entry(id).notebook for id in ids} == {by}
-    assert all(draw.entry(id).make is not None for id in ids)
+    ids = [id for by, ids in WITHOUT_RUNS.items() for id in ids if draw.entry(id).notebook == by]
+    assert len(ids) == 4 and all(draw.entry(id).make is not None for id in ids)
     paths = draw.redraw(ids, store=store)
-    assert [f"{path.parent.name}/{path.stem}" for path in paths] == list(ids)
+    assert [f"{path.parent.name}/{path.stem}" for path in paths] == ids
     for path in paths:
         assert len(pd.read_csv(path.with_suffix(".csv"))) >= 5
         record = json.loads(path.with_suffix(".json").read_text())
         assert record["runs"] == [] and record["data"] == "none" and record["note"] == ""
         assert path.suffix == ".html" or not_blank(path)
     before = {path: path.read_bytes() for path in paths}
-    assert before == {path: path.read_bytes() for path in draw.redraw(ids[-2:], store=store)} | {
-        path: before[path] for path in paths[:-2]
-    }
+    assert before == {path: path.read_bytes() for path in draw.redraw(ids, store=store)}
     assert not store.root.exists()
     with pytest.raises(fedlib.Error, match=f"{ids[0]} is drawn without runs"):
         draw.draw(ids[0], ["a run"], store=store)
-
-
-def test_a_session_shows_them_without_runs():
-    session = notebook.start("elsewhere")
-    assert "135818730" in session.figure("fedopt/table_2").to_html()
-    assert isinstance(session.figure("adafedadam/figure_6"), Figure)
 
 
 def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_path):
@@ -269,7 +242,7 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_pa
     path = draw.draw(FIGURE, histories, store=store).path
     path.unlink()
     with pytest.raises(fedlib.Error, match=r"\d+ of \d+ figures not drawn"):
-        draw.redraw(store=store)
+        draw.redraw(["fedopt/figure_1", FIGURE], store=store)
     assert path.is_file()  # all that can be drawn is, before it complains
     for lost in store.root.glob("synthetic/*.parquet"):
         lost.unlink()
@@ -277,13 +250,6 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_pa
         draw.redraw([FIGURE], store=store)
     with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
         draw.redraw(["fedopt/figure1"], store=store)
-
-
-def test_draw_refuses_what_it_cannot_show(store, histories):
-    with pytest.raises(fedlib.Error, match="unknown task of figure fedopt/figure_1 'synthetic'"):
-        draw.draw("fedopt/figure_1", histories, store=store)
-    with pytest.raises(fedlib.Error, match="no runs"):
-        draw.draw("fedopt/figure_1", [], store=store)
 
 
 def test_redraw_from_published_runs_and_of_a_method_all_runs_or_none(
@@ -388,7 +354,3 @@ def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthet
     assert ax.get_title("left") == "Synthetic" and (data["printed_rounds"] == 2).all()
     alone = printed_curves(table, runs, "avg", column="1", beside=False, ax=ax)
     assert alone["printed"].isna().all()
-
-
-def test_the_stored_runs_are_whole_after_all_this(made):
-    assert all(open_runs(path) for path in made[0].root.glob("synthetic/*.parquet"))

@@ -3,7 +3,6 @@
 import functools
 import logging
 import os
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -130,21 +129,6 @@ def test_runs_trains_only_what_is_missing_and_shares_programs(store, quadratic, 
         same(fedlib.run(quadratic, request["algorithm"], **settings), history)
 
 
-def test_what_is_finished_stays_when_a_later_program_fails(store, quadratic, monkeypatch):
-    execute = engine.execute
-
-    def fail_on_adam(requests, **keywords):
-        if requests[0][0].algorithm == "fedadam":
-            raise KeyboardInterrupt
-        return execute(requests, **keywords)
-
-    monkeypatch.setattr(engine, "execute", fail_on_adam)
-    requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam", "eval_every": 2}]
-    with pytest.raises(KeyboardInterrupt):
-        store.runs(quadratic, requests, rounds=1, overrides=STEPS)
-    assert list(store.table()["algorithm"]) == ["fedavg"]
-
-
 def test_the_state_that_a_killed_process_left_of_stored_runs_goes_with_the_next_answer(
     store, quadratic
 ):
@@ -264,17 +248,6 @@ def test_a_run_that_another_process_stores_or_removes_is_seen_at_once(store, qua
     assert store.has(second.digest) and store.load(second.digest).config == second
     store.path(first.digest).unlink()
     assert not store.has(first.digest)
-
-
-def test_published_runs_are_only_read(store, quadratic, tmp_path):
-    history = store.run(quadratic, "fedavg", rounds=1, overrides=STEPS)
-    shutil.copytree(store.root, tmp_path / "results")
-    shutil.rmtree(store.root)
-    assert not store.has(history.config.digest)
-    same(history, store.load(history.config.digest))
-    assert [run.config.digest for run in store.stored(published=True)] == [history.config.digest]
-    assert store.table().empty
-    assert Store(store.root, published=[]).stored(published=True) == []
 
 
 def test_several_writers_may_finish_the_same_run(store, quadratic):

@@ -17,7 +17,7 @@ from fedlib.process import threads
 TEXTS = ("fair_sent140", "ag_news", "dbpedia")
 # All clients of these small problems are taken: the seed decides what is random in a run only.
 ALL_CLIENTS = ("emnist_cr", "emnist_ae", "shakespeare", "stackoverflow_nwp", "stackoverflow_lr")
-RESNET = {"network": "paper", "clients": 3, "test_examples": 140, "width": 1 / 32}
+RESNET = {"network": "paper", "clients": 2, "test_examples": 30, "width": 1 / 32}
 CNN = {"network": "paper", "clients": 5, "test_examples": 40, "width": 0.3}
 NEWS = {"clients": 5, "sizes": 9, "length": 6, "test_examples": 20}
 # Small enough that two rounds on each backend take about a second.

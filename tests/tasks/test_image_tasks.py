@@ -213,15 +213,6 @@ def test_the_small_networks_of_the_fair_tasks_see_grey_pixels(
     assert fedlib.load_task("fair_femnist", preset="paper").options["pool"] == 1
 
 
-@pytest.mark.usefixtures("root")
-def test_the_cut_silos_start_where_few_steps_train_and_take_ten_times_the_printed_rate() -> None:
-    cut = fedlib.load_task("fair_cifar10", preset="laptop", examples=160)
-    rates = {values["client_lr"] for values in cut.hyperparameters.values()}
-    printed = papers.settings("adafedadam")["setups"]["Cifar10"]["local_lr"]
-    assert len(rates) == 1 and rates.pop() == pytest.approx(10 * printed)
-    assert (cut.options["lr_factor"], cut.options["init"]) == (10, "fednova")
-
-
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10_resnet18"])
 def test_auto_tuned_clients(name: str) -> None:
     task = fedlib.load_task(name, clients=20, test_examples=500)
@@ -249,8 +240,6 @@ def test_bad_options(prepared: Callable[..., None]) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
         ({"name": "mnist", "sizes": "500-100"}, "high is 100, below low"),
-        ({"name": "mnist", "alpha": 0}, "alpha is 0"),
-        ({"name": "mnist", "clients": 0}, "clients is 0"),
         ({"name": "mnist", "draws": "mine"}, "draws is 'mine'; allowed: 'authors'"),
         ({"name": "mnist", "draws": "authors", "alpha": 0}, "alpha is 0"),
         ({"name": "mnist", "draws": "authors", "sizes": "5-9"}, "sizes is '5-9'.*one number"),
@@ -258,12 +247,7 @@ def test_bad_options(prepared: Callable[..., None]) -> None:
         ({"name": "fashion_mnist", "norm": "batch"}, "unknown option of task fashion_mnist"),
         ({"name": "cifar10_resnet18", "network": "mpl"}, "unknown network 'mpl'.*'mlp'"),
         ({**resnet, "norm": "layer"}, "unknown norm of ResNet 'layer'"),
-        ({**resnet, "width": 0}, "width is 0"),
-        ({"name": "fair_cifar10", "examples": 0}, "examples is 0"),
-        ({"name": "fair_cifar10", "beta": -1}, "beta is -1"),
-        ({"name": "fair_cifar10", "lr_factor": 0}, "lr_factor is 0; allowed: a number > 0"),
         ({"name": "fair_femnist", "clients": 101}, r"clients is 101; allowed: 1\.\.100"),
-        ({"name": "emnist_ae", "reduction": "max"}, "reduction is 'max'"),
         ({"name": "emnist_mlp", "data": "mnist"}, "task emnist_mlp: no writer of 'mnist' is in"),
         ({"name": "emnist_logistic", "data": "fashion_mnist"}, "has no writers"),
     ]
@@ -371,9 +355,9 @@ def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
     full = {"network": "paper", "data": name.split("_")[0]}
     full = {"preset": "paper", "examples": 160} if name == "fair_cifar10" else full
     task = fedlib.load_task(name, clients=3, width=1 / 32, **full)
-    printed = {
-        "cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276]),
-    }.get(name, ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]))
+    printed = {"cifar100_resnet18": ([0.507, 0.487, 0.441], [0.267, 0.256, 0.276])}.get(
+        name, ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010])
+    )
     x = task.test.x[:5]
     expected = (x.double().numpy() / 255 - printed[0]) / printed[1]
     got = task.transform(x.unsqueeze(0), None)

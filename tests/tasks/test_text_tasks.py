@@ -15,7 +15,7 @@ import torch
 import fedlib
 from fedlib import datasets, papers
 from fedlib.datasets.posts import encode
-from fedlib.tasks import settings, stackoverflow, stackoverflow_lr
+from fedlib.tasks import stackoverflow, stackoverflow_lr
 from fedlib.tasks.presets import ALL
 
 
@@ -27,43 +27,6 @@ def import_texts(name: str, rows: list[dict[str, Any]], folder: Path) -> None:
 
 def row(client: str, split: str, text: str, **target: Any) -> dict[str, Any]:
     return {"client": client, "split": split, "text": text, **target}
-
-
-BAD: list[tuple[str, dict[str, Any]]] = [
-    ("shakespeare", {"clients": 10**6, "rows": -1, "length": 0, "width": 0.0}),
-    ("stackoverflow_nwp", {"clients": 0, "cap": 0, "words": 0, "validation": -1}),
-    ("stackoverflow_lr", {"clients": 0, "cap": 0, "tags": 0, "validation": -1}),
-    ("fair_sent140", {"clients": 0, "least": 1, "examples": -1, "tokens": 0, "data": "ag_news"}),
-    ("ag_news", {"clients": 0, "alpha": 0.0, "length": 2, "data": "shakespeare"}),
-    ("dbpedia", {"clients": 0, "sizes": -1, "length": 513, "test_examples": -1}),
-]
-
-
-@pytest.mark.parametrize(("name", "options"), BAD)
-def test_bad_options_are_refused_in_one_line(name: str, options: dict[str, Any]) -> None:
-    for option, value in options.items():
-        with pytest.raises(fedlib.Error, match=r"allowed|labels|no label") as error:
-            fedlib.run(fedlib.load_task(name, **{option: value}), "fedavg", rounds=0)
-        assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "label", "per_round", "batch"),
-    [
-        ("shakespeare", "Shakespeare", 10, 4),
-        ("stackoverflow_nwp", "StackOverflow NWP", 50, 16),
-        ("stackoverflow_lr", "StackOverflow LR", 10, 100),
-    ],
-)
-def test_fedopts_settings(
-    name: str, label: str, per_round: int, batch: int, prepared: Callable[..., None]
-) -> None:
-    prepared("shakespeare", "stackexchange")
-    task = fedlib.load_task(name, preset="paper")
-    assert (task.rounds, task.clients_per_round, task.batch_size) == (1500, per_round, batch)
-    assert task.local_epochs == 1 and task.label == label
-    assert task.reduction == ("sum" if name == "stackoverflow_lr" else "mean")
-    assert task.hyperparameters["fedadam"] == settings.fedopt(label)["fedadam"]
 
 
 # ------------------------------------------------------------------------------------ Shakespeare

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import fedlib
-from fedlib.reproduction import draw
 from fedlib.reproduction.adafedadam import method
 from fedlib.reproduction.adafedadam.fairness import (
     adafedadam_figure_2,
@@ -78,32 +77,6 @@ def test_the_drawn_servers_are_the_librarys(algorithm, values):
         np.testing.assert_allclose(walked[rounds], server(algorithm, rounds, **values), atol=1e-6)
 
 
-def test_figure_1_shows_what_its_text_says():
-    first = method.one_round(method.START)
-    lengths = np.linalg.norm(first.updates, axis=1)
-    np.testing.assert_allclose(lengths, np.linalg.norm(first.gradients, axis=1))
-    moved = first.paths[:, -1] - method.START
-    cosines = (first.updates * moved).sum(1) / lengths / np.linalg.norm(moved, axis=1)
-    np.testing.assert_allclose(cosines, -1)
-    assert (first.certainties > 1).all() and (first.certainties < 1 + np.log(method.STEPS)).all()
-    ends = {name: path[-1] for name, path in method.server_paths().items()}
-    away = {name: np.linalg.norm(end - method.optimum()) for name, end in ends.items()}
-    # The numbers of 20_fair_femnist.
-    assert away["fedadam"] == pytest.approx(0.44, abs=0.005)
-    assert away["adafedadam"] == pytest.approx(0.24, abs=0.005)
-
-
-def test_figure_1_data_holds_the_drawn_paths(tmp_path):
-    drawn = draw.draw("adafedadam/figure_1", root=tmp_path)
-    left, right = drawn.figure.axes
-    for k in (0, 1):
-        part = drawn.data[(drawn.data["what"] == "local step") & (drawn.data["client"] == k + 1)]
-        line = lines(left)[f"client {k + 1}"]
-        np.testing.assert_array_equal(part[["x1", "x2"]], line.get_xydata())
-    part = drawn.data[drawn.data["what"] == "adafedadam server"]
-    np.testing.assert_array_equal(part[["x1", "x2"]], lines(right)["AdaFedAdam"].get_xydata())
-
-
 # ------------------------------------------------------------------------------- Figure 2
 
 
@@ -160,27 +133,10 @@ def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(historie
         assert printed in label.split("[")[1]
 
 
-def test_figure_2_has_a_row_per_setup(histories):
-    other = [as_task(history, "fair_cifar10") for history in histories[:2]]
-    figure, data = adafedadam_figure_2([*histories, *other])
-    titles = [ax.get_title("left") for ax in figure.axes]
-    assert titles[0] == "CIFAR-10: average" and titles[3] == "Synthetic: average"
-    assert set(data["task"]) == {"synthetic", "fair_cifar10"}
-    with pytest.raises(fedlib.Error, match="none of these runs is of its tasks"):
-        adafedadam_figure_2([as_task(histories[0], "mnist")])
-
-
 def as_task(history, name, **fields):
     task = {**history.config.task, "name": name, **fields}
     config = dataclasses.replace(history.config, task=task)
     return dataclasses.replace(history, config=config)
-
-
-def test_runs_of_an_earlier_version_lack_the_series_of_the_worst_clients(histories):
-    old = histories[0].frame.query("metric != 'accuracy_worst_30_weighted'")
-    figure, data = adafedadam_figure_2([dataclasses.replace(histories[0], frame=old)])
-    assert set(data["panel"]) == {"average", "clients"}
-    assert [text.get_text() for text in figure.axes[1].texts] == ["not recorded"]
 
 
 # ------------------------------------------------------------------------------- Figure 3
@@ -223,16 +179,6 @@ def test_what_a_front_dominates(front):
     assert table.loc["fednova", "printed_rsd"] == pytest.approx(8.06 / 7.03)
 
 
-def test_seeds_are_averaged(histories):
-    table = tradeoff(histories).set_index("algorithm")
-    assert len(table) == 6 and (table["seeds"] == 2).all()
-    runs = of(histories, "fedavg")
-    rsd = [h.final("accuracy_std_weighted") / (1 - h.final()) for h in runs]
-    assert table.loc["fedavg", "rsd"] == pytest.approx(np.mean(rsd))
-    error = [1 - h.final("accuracy_unweighted") for h in runs]
-    assert table.loc["fedavg", "error_alike"] == pytest.approx(100 * np.mean(error))
-
-
 def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
     def with_local(history):
         local = history.frame.query("split == 'test'").assign(split="local")
@@ -249,22 +195,6 @@ def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
         ours = data.query("panel == 'front' and algorithm == 'adafedadam'")
         np.testing.assert_allclose(ours["error"], errors)
         assert words in figure.axes[0].get_ylabel() and words in figure.axes[2].get_xlabel()
-
-
-def test_figure_3_draws_its_data(front):
-    figure, data = adafedadam_figure_3(front)
-    left, middle, right = figure.axes
-    curves = data[data["panel"] == "curves"]
-    for alpha in (1.0, 4.0):
-        part = curves[curves["setting"] == alpha]
-        np.testing.assert_allclose(lines(left)[f"α = {alpha:g}"].get_ydata(), part["error"])
-        np.testing.assert_allclose(lines(middle)[f"α = {alpha:g}"].get_ydata(), part["rsd"])
-    (named,) = [text for text in right.texts if text.get_text() == "FedAvg"]
-    assert named.xy == (pytest.approx(30), pytest.approx(1.5))
-    with pytest.raises(fedlib.Error, match="no runs of adafedadam"):
-        adafedadam_figure_3(front[2:])
-    with pytest.raises(fedlib.Error, match="no runs to compare"):
-        tradeoff([])
 
 
 # -------------------------------------------------------------------------------- Table 4

@@ -169,32 +169,6 @@ def test_figure_4_is_final_accuracy_over_delta(made):
     assert data["printed"].notna().sum() == 2
 
 
-@pytest.mark.parametrize("step", [0.001, 0.1])
-def test_figure_4_does_not_magnify_what_hardly_differs(made, step):
-    deltas = {0.01: 0.5 - step, 1.0: 0.5 + step}  # 0.1 has a printed value, too
-    runs = [
-        made("cifar10_resnet18", 0.1, "delta_sgd", [0.1, end], delta=delta)
-        for delta, end in deltas.items()
-    ]
-    ax = drawn("figure_4", runs)[0].axes[0]
-    low, high = ax.get_ylim()
-    assert low < 100 * (0.5 - step) < 100 * (0.5 + step) < high
-    assert high - low == pytest.approx(10) if step == 0.001 else high - low > 20
-
-
-def test_figure_5_has_a_line_per_epochs_and_a_panel_per_alpha(made):
-    runs = [
-        made("cifar100_resnet50", alpha, "delta_sgd", [0.0, epochs / 10], local_epochs=epochs)
-        for alpha in (1.0, 0.01)
-        for epochs in (1, 2, 3)
-    ]
-    figure, data = drawn("figure_5", runs)
-    assert [ax.get_title("left") for ax in figure.axes] == ["α = 0.01", "α = 1"]
-    assert [line(figure.axes[1], f"E = {e}").get_ydata()[-1] for e in (1, 2, 3)] == [10, 20, 30]
-    colors = {line(figure.axes[0], f"E = {e}").get_color() for e in (1, 2, 3)}
-    assert len(colors) == 3 and set(data["epochs"]) == {"E = 1", "E = 2", "E = 3"}
-
-
 def test_figure_6_and_table_7_are_means_and_deviations_over_seeds(made):
     ends = [0.50, 0.56, 0.62]
     runs = [
@@ -234,26 +208,6 @@ def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():
     assert better[alphas["cifar100_resnet50"]] and not better[0.01]
 
 
-@pytest.fixture(scope="module")
-def paths():
-    return step_size_paths.softmax_paths()
-
-
-def test_the_step_is_the_lower_condition(paths):
-    lengths = {title: len(path) for title, path in paths.items()}
-    assert lengths == {"full gradients": 100, "federated, in batches": 300}
-    for path in paths.values():
-        np.testing.assert_allclose(path["eta"], path[["local", "growth"]].min(axis=1), atol=2e-8)
-        share = (path["growth"] < path["local"]).mean()
-        assert 0.4 < share < 0.95, "either condition binds"
-
-
-def test_every_round_starts_anew(paths):
-    first = paths["federated, in batches"].iloc[::10]
-    np.testing.assert_allclose(first["eta"], 0.2 * np.sqrt(1.1))
-    assert np.isinf(first["local"]).all()
-
-
 def test_a_client_alone_goes_where_the_engine_takes_it():
     """One client, full batches: the engine's parameters after a round of seven steps."""
     task = fedlib.load_task("synthetic", clients=1, seed=step_size_paths.SEED)
@@ -267,11 +221,3 @@ def test_a_client_alone_goes_where_the_engine_takes_it():
     assert not torch.allclose(ours, start, rtol=0, atol=1e-2)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
     assert len(path) == 7
-
-
-def test_the_catalogue_draws_it_from_an_empty_store(tmp_path):
-    store = Store(tmp_path / "runs", published=())
-    made = draw.draw("delta_sgd/figure_7", store=store, root=tmp_path / "figures")
-    assert [ax.get_title("left") for ax in made.figure.axes] == made.data["panel"].unique().tolist()
-    assert list(made.data) == ["panel", "step", "local", "growth", "eta"]
-    assert made.path.is_file()

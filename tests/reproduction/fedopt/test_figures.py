@@ -16,8 +16,8 @@ from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
-from fedlib.reproduction.fedopt import figures, heat_maps, outcomes, tuning
-from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TASKS
+from fedlib.reproduction.fedopt import heat_maps, outcomes, tuning
+from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS
 from fedlib.reproduction.tables import FEDOPT, find
 from fedlib.results import selection
 
@@ -76,30 +76,6 @@ def as_long_as_the_papers(runs):
     ]
 
 
-def test_figure_1_has_all_tasks_but_emnist_cr(every):
-    entry = draw.entry("fedopt/figure_1")
-    runs = [run for run in every if run.config.task["name"] in entry.notebooks]
-    figure, data = entry.draw(as_long_as_the_papers(runs))
-    titles = [ax.get_title("left") for ax in figure.axes]
-    assert titles == [
-        "CIFAR-10",
-        "CIFAR-100",
-        "EMNIST AE",
-        "Shakespeare",
-        "StackOverflow LR",
-        "StackOverflow NWP",
-    ]
-    units = dict(zip(titles, (ax.get_ylabel() for ax in figure.axes), strict=True))
-    assert units["StackOverflow LR"] == "test recall at 5 (%)"
-    assert (
-        units["EMNIST AE"] == "test MSE × 1000 (lower is better)"
-        and units["CIFAR-100"] == "test accuracy (%)"
-    )
-    assert [ax.get_yscale() for ax in figure.axes] == ["linear"] * 2 + ["log"] + ["linear"] * 3
-    assert set(data["task"]) == set(FEDOPT) - {"emnist_cr"}
-    assert np.isfinite(data["mean"]).all() and set(data["algorithm"]) == set(METHODS)
-
-
 def test_lines_are_the_runs_and_labels_have_the_printed_numbers(every):
     runs = [run for run in every if run.config.task["name"] == "emnist_ae"]
     short, _ = draw.entry("fedopt/figure_1").draw(runs)
@@ -118,38 +94,6 @@ def test_lines_are_the_runs_and_labels_have_the_printed_numbers(every):
         assert (line["printed"] == value).all() and (line["printed_rounds"] == 3000).all()
     assert not [text for text in said if text.startswith("SCAFFOLD") and "[" in text]
     assert data.loc[data["algorithm"] == "scaffold", "printed"].isna().all()
-
-
-def test_panels_are_those_of_the_tasks_that_were_run(every):
-    runs = [run for run in every if run.config.task["name"] == "emnist_cr"]
-    figure, data = draw.entry("fedopt/figure_4").draw(runs)
-    assert [ax.get_title("left") for ax in figure.axes] == ["EMNIST CR"]
-    assert set(data["task"]) == {"emnist_cr"} and set(data["metric"]) == {"accuracy"}
-    four = [run for run in every if run.config.task["name"] in list(FEDOPT)[:4]]
-    assert len(figures.convergence(four)[0].axes) == 4
-    with pytest.raises(fedlib.Error, match="none of these runs"):
-        figures.convergence([])
-
-
-def test_table_7_compares_the_paper_preset_with_the_print(monkeypatch):
-    _, data = figures.batch_sizes()
-    assert list(data["printed"]) == list(data["ours"]) == [20, 20, 20, 20, 4, 100, 16]
-    assert (data["difference"] == 0).all() and data["task"][4] == "Shakespeare"
-    monkeypatch.setattr(figures.tasks, "batch_size", lambda name, preset: 32)
-    assert list(figures.batch_sizes()[1]["difference"]) == [12, 12, 12, 12, 28, -68, 16]
-
-
-def test_table_10_is_drawn_from_the_tasks_that_were_run():
-    chosen = draw.entry("fedopt/table_10")
-    assert list(chosen.notebooks) == ["stackoverflow_nwp", "stackoverflow_lr"]
-    run = made("stackoverflow_lr", "fedavg", client_lr=0.1)
-    run.config.task["options"] = {"validation": 0}
-    figure, data = chosen.draw([run])
-    assert figure is None and set(data["task"]) == {"stackoverflow_lr"}
-    assert data.set_index("method")["ours"].notna().to_dict() == {
-        **dict.fromkeys(("FedAdagrad", "FedAdam", "FedYogi", "FedAvgM"), False),
-        "FedAvg": True,
-    }
 
 
 # --- Outcomes of grids, and which are best
@@ -218,15 +162,6 @@ def test_client_rates_that_did_not_train_are_left_out():
     assert outcomes.best_server_rates(outcomes_of({(1, 1): 1.99})).empty
     with pytest.raises(fedlib.Error, match="unknown rule"):
         outcomes.trained(frame, "worst")
-
-
-def test_wrong_runs_are_one_line_errors():
-    with pytest.raises(fedlib.Error, match="no runs"):
-        outcomes.collect([])
-    strange = made("emnist_cr", "fedavg", client_lr=1.0, server_lr=1.0)
-    strange.frame = strange.frame[strange.frame["metric"] != "accuracy"]
-    with pytest.raises(fedlib.Error, match="printed metric"):
-        outcomes.collect([strange])
 
 
 # --- Heat maps, Figures 3, 12 and 13, Tables 8 and 9
@@ -303,17 +238,6 @@ def test_the_autoencoders_error_is_its_loss_and_is_shown_once_on_a_logarithmic_s
         assert isinstance(mesh.norm, LogNorm) and mesh.norm.vmin > 0
 
 
-def test_losses_above_the_start_are_hatched_and_outside_the_colours():
-    runs = planted(algorithms=("fedavg",))
-    last(runs[0], "test", 1e30)
-    figure, data = heat_maps.grids("fedavg")(runs)
-    ax = figure.axes[0]
-    assert data["hatched"].tolist() == [True] + [False] * 8
-    assert np.isnan(np.ma.filled(ax.collections[0].get_array(), np.nan).ravel()[0])
-    assert [patch.get_xy() for patch in ax.patches if patch.get_hatch()] == [(0, 0)]
-    assert [text.get_text() for text in ax.get_xticklabels()] == ["0.01", "0.1", "1"]
-
-
 def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
     runs = planted(algorithms=("fedavg",))
     again = [
@@ -331,26 +255,6 @@ def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
     assert data["hatched"].tolist() == [place in (0, 4) for place in range(9)]
     kept = ~data["hatched"]
     assert data["loss"][kept].tolist() == pytest.approx((once["loss"] + 0.01)[kept].tolist())
-
-
-def test_a_map_of_several_runs_a_cell_or_of_none_is_an_error():
-    runs = planted()
-    with pytest.raises(fedlib.Error, match="several runs for one pair"):
-        heat_maps.grids("fedavg")([*runs, runs[-1]])
-    with pytest.raises(fedlib.Error, match="none of these runs is of fedyogi"):
-        heat_maps.grids("fedyogi")(runs)
-
-
-def test_the_maps_of_all_tasks_are_in_the_catalogue():
-    for number, (task, label) in enumerate(TASKS.items(), 5):
-        entry = draw.entry(f"fedopt/figure_{number}")
-        assert dict(entry.notebooks) == {task: "30_learning_rate_grids"}
-        printed = papers.figures().query(f"paper == 'fedopt' and id == 'Figure {number}'")
-        assert label in entry.caption and printed["datasets"].tolist() == [label]
-        figure, data = entry.draw(planted(task, ("fedyogi",)))
-        assert len(images(figure)) >= 2 and len(data) == 9
-    _, data = draw.entry("fedopt/figure_2").draw(planted("stackoverflow_nwp", OPTIMIZERS))
-    assert set(data["algorithm"]) == {"fedadam", "fedyogi", "fedavgm"}
 
 
 def taus(*names):

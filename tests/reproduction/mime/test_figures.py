@@ -4,13 +4,10 @@ import dataclasses
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 
 import fedlib
 from fedlib.figures import style
-from fedlib.optimizers import mime as bases
 from fedlib.reproduction import draw
 from fedlib.reproduction.mime import ablation, base_optimizers, table_2, tables
 from fedlib.results import Store
@@ -87,17 +84,6 @@ def test_figure_1_draws_its_three_panels_from_the_chosen_runs(made):
     assert drawn.data.notna()[["round", "mean", "client_lr"]].all(axis=None)
 
 
-def test_only_complete_panels_are_drawn(made):
-    _, histories = made
-    left = [run for name in ablation.PANELS["all methods"] for run in of(histories, name)]
-    figure, data = ablation.mime_figure_1(left)
-    assert [ax.get_title("left") for ax in figure.axes] == ["all methods"]
-    assert set(data["algorithm"]) == set(ablation.PANELS["all methods"])
-    for few in (of(histories, "mime"), []):
-        with pytest.raises(fedlib.Error, match="lacks runs of"):
-            ablation.mime_figure_1(few)
-
-
 def test_figure_5_has_each_mu_at_its_own_best_rate(made):
     store, histories = made
     runs = [h for h in histories if h.config.algorithm in ("fedavg", "fedprox")]
@@ -112,16 +98,6 @@ def test_figure_5_has_each_mu_at_its_own_best_rate(made):
         assert set(part["client_lr"]) == {hyperparameter(best, "client_lr")}
     with pytest.raises(fedlib.Error, match="no runs of fedavg"):
         ablation.mime_figure_5(of(histories, "fedprox"))
-
-
-def test_a_search_says_what_was_chosen_and_whether_a_grid_ends_there(made):
-    _, histories = made
-    found = ablation.search(histories)
-    assert set(found.index) == set(LINES) and found["edge"].all(), "two rates: both are ends"
-    for line, runs in ablation.lines(histories).items():
-        assert found.loc[line, "client_lr"] == hyperparameter(runs[0], "client_lr")
-    assert (found["smallest"] == RATES[0]).all() and (found["largest"] == RATES[1]).all()
-    assert found.loc["mime", "beta"] == 0.9 and found.loc["mime_sgd", "beta"] == 0
 
 
 @pytest.fixture(scope="module")
@@ -174,20 +150,6 @@ def test_base_panels_show_the_better_of_two_rates(table_runs):
         table_2.base_panels([])
 
 
-def test_table_5_finds_its_optimizers(tmp_path):
-    store = Store(tmp_path / "runs", published=[])
-    (path,) = draw.redraw(["mime/table_5"], store=store, root=tmp_path / "figures")
-    text = path.read_text(encoding="utf-8")
-    assert "torch.optim.Adagrad" in text and "v ← v + g²" in text
-    data = pd.read_csv(path.with_suffix(".csv"), index_col="base")
-    assert list(data["vectors"]) == [0, 1, 1, 2, 2]
-    errors = data[["difference of V", "difference of U", "not linear"]].astype(float)
-    assert (errors < 1e-9).all(axis=None)
-    moved = data["not linear with the new v"].astype(float)
-    assert (moved[["Adagrad", "Adam", "Yogi"]] > 0.1).all()
-    assert (moved[["SGD", "Momentum"]] < 1e-12).all()
-
-
 @pytest.mark.parametrize("number", range(len(base_optimizers.ROWS)))
 def test_table_5_notices_a_wrong_optimizer(number, monkeypatch):
     """Its differences are not small by construction: a changed step or state shows."""
@@ -207,14 +169,3 @@ def test_table_5_notices_a_wrong_optimizer(number, monkeypatch):
     (found,) = base_optimizers.mime_table_5()[1].to_dict("records")
     assert float(found["difference of U"]) > 1e-3
     assert row.name == "SGD" or float(found["difference of V"]) > 1e-3
-
-
-def test_linearity_is_measured_not_assumed():
-    g, h = torch.tensor([1.0, 2.0]), torch.tensor([0.5, -1.0])
-    s = {"v": torch.tensor([1.0, 4.0]), "passes": torch.ones(1)}
-    base = bases.Adagrad(eps=1e-3, v0=0.1)
-    assert base_optimizers.unlinear(base, s, g, h, frozen=True) < 1e-6
-    steps = [x / ((s["v"] + x**2).sqrt() + 1e-3) for x in (g + h, g, h)]
-    expected = (steps[0] - steps[1] - steps[2]).abs().max() / steps[0].abs().max()
-    found = base_optimizers.unlinear(base, s, g, h, frozen=False)
-    assert found == pytest.approx(float(expected), rel=1e-5)

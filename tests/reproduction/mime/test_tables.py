@@ -8,10 +8,9 @@ import fedlib
 from fedlib import algorithms, plans
 from fedlib.reproduction import matching, tables
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.mime.tables import BASES, cohort, method
+from fedlib.reproduction.mime.tables import cohort, method
 from fedlib.results import Store
 from fedlib.results.selection import on_half
-from fedlib.tasks import settings
 
 # The rates that are tried where the paper's grids would be: half-decades.
 RATES = [10 ** (half / 2) for half in range(-6, 2)]
@@ -100,48 +99,3 @@ def test_table_2_asks_for_each_printed_row_at_every_rate(notebook, part, task):
         assert request.clients_per_round == algorithms.clients_for_budget(built, budget)
         lite = request.algorithm == "mimelite" and built.state_vectors > 0
         assert built.halves == (lite or request.algorithm == "mime")
-
-
-def test_servers_are_the_bases_at_rate_1():
-    """The paper's momentum is (1 - beta) g + beta m; FedAvgM's is g + beta m."""
-    name, overrides = method("FedAvg", "Momentum")
-    assert name == "fedavgm" and "client_lr" not in overrides
-    assert overrides["server_lr"] == pytest.approx(1 - overrides["momentum"])
-    for base in ("SGD", "Adam", "Adagrad"):
-        assert method("FedAvg", base)[1]["server_lr"] == 1
-    own = settings.mime("EMNIST logistic")
-    for base in BASES:  # the tasks' own servers, but for Adagrad's start
-        name, overrides = method("FedAvg", base)
-        start = {"v0": overrides["v0"]} if base == "Adagrad" else {}
-        assert overrides == {k: v for k, v in own[name].items() if k != "client_lr"} | start
-    for name in ("MimeLite", "Mime"):
-        assert method(name, "Adagrad")[1]["v0"] == method("FedAvg", "Adagrad")[1]["v0"]
-
-
-def test_figure_1_has_the_printed_settings_and_figure_5_the_same_rates():
-    requests = paper("38_mime_ablation", "curves")
-    scale = {(one.rounds, one.clients_per_round, one.eval_every) for one in requests}
-    assert scale == {(1000, None, 10)}, "the cohort is the task's"
-    lines = Counter((one.algorithm, one.overrides.get("base", "")) for one in requests)
-    two_betas = dict.fromkeys(("mime", "mimelite", "loc_mime", "fedavgm"), 8 * 2)
-    plain = {"fedavg": 8, "scaffold": 8, "fedprox": 8 * 3}
-    assert lines == {("mime", "sgd"): 8, **{(k, ""): n for k, n in (two_betas | plain).items()}}
-    for one in requests:
-        split = one.algorithm in ("mime", "mimelite", "loc_mime")
-        assert one.overrides.get("split", False) == split, "clients send equally much"
-        if one.algorithm == "fedavgm":
-            assert one.overrides["server_lr"] == pytest.approx(1 - one.overrides["momentum"])
-    mus = Counter(one.overrides.get("mu", 0.0) for one in paper("38_mime_ablation", "prox"))
-    assert mus == dict.fromkeys((0.0, 0.1, 0.5, 1.0), 8)
-
-
-def test_a_readers_numbers_take_the_presets_place():
-    small = {"rounds": 3, "budget": 20, "width": 0.5, "words": 100}
-    requests = paper("25_mime_text", **small)
-    assert {request.rounds for request in requests} == {3}
-    assert max(request.clients_per_round for request in requests) == 10
-    options = [dict(request.options) for request in requests[:: 12 * len(RATES)]]
-    assert options == [{"width": 0.5}, {"width": 0.5, "words": 100}]
-    logistic, cnn = (paper("24_mime_emnist", part, width=0.5) for part in ("logistic", "cnn"))
-    assert all(one.options == {"width": 0.5} for one in cnn)
-    assert not any(one.options for one in logistic), "it has no layers"
