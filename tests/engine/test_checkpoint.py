@@ -184,27 +184,28 @@ def test_a_folder_that_another_process_removes_is_made_again(
 SCRIPT = """
 import sys, torch, fedlib
 torch.set_num_threads(1)
-task = fedlib.load_task("synthetic", clients=10)
-print("up", flush=True)
-fedlib.run(task, "fedadam", rounds=int(sys.argv[2]), checkpoint=sys.argv[1], checkpoint_every=1)
+task, said = fedlib.load_task("synthetic", clients=10), []
+rounds, every = map(int, sys.argv[2:])
+trained = dict(rounds=rounds, checkpoint=sys.argv[1], checkpoint_every=every)
+first = lambda _: None if said else said.append(print("a round is done", flush=True))
+fedlib.run(task, "fedadam", callback=first, **trained)
 """
 
 
-def start(folder: Path, rounds: int) -> subprocess.Popen[str]:
-    """A process that trains, and leaves a checkpoint after every round."""
-    command = [sys.executable, "-c", SCRIPT, str(folder), str(rounds)]
+def start(folder: Path, rounds: int, every: int) -> subprocess.Popen[str]:
+    """A process that trains, and leaves a checkpoint after so many rounds; one of them is done."""
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(rounds), str(every)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout is not None and process.stdout.readline()
+    return process
 
 
 @pytest.mark.slow
 def test_a_killed_process_continues_bit_for_bit(tmp_path: Path) -> None:
     task = fedlib.load_task("synthetic", clients=10)
     whole = fedlib.run(task, "fedadam", rounds=200)
-    process = start(tmp_path, 200)
-    while not any(tmp_path.glob("*.pt")):
-        assert process.poll() is None
-        time.sleep(0.005)
+    process = start(tmp_path, 200, 1)
     time.sleep(random.Random(0).uniform(0, 0.2))
     process.kill()
     process.wait()
@@ -214,9 +215,7 @@ def test_a_killed_process_continues_bit_for_bit(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_terminated_process_saves_its_state_and_says_so(tmp_path: Path) -> None:
-    process = start(tmp_path / "s", 10**6)
-    assert process.stdout is not None and process.stdout.readline()
-    time.sleep(2)
+    process = start(tmp_path / "s", 10**6, 10**6)
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert "stopped after round" in errors and len(list((tmp_path / "s").iterdir())) == 1
