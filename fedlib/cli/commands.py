@@ -755,16 +755,11 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
-    from fedlib import papers
     from fedlib.figures import tables
     from fedlib.reproduction import compare as comparison
     from fedlib.results.files import run_files
 
-    printed = papers.cells()
-    if paper is not None:
-        if paper not in set(printed["paper"]):
-            raise unknown("paper", paper, printed["paper"].unique())
-        printed = printed[printed["paper"] == paper]
+    printed = comparison.printed_cells(paper)
     with Damage() as damage:
         store = open_store(data_root)
         if not any(any(run_files(folder)) for folder in (store.root, *store.published)):

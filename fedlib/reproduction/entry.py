@@ -4,17 +4,21 @@ How to add one, in ``figures.py`` of the paper's room::
 
     Entry(
         "fedopt/figure_4",
-        "Test accuracy over rounds on EMNIST CR (FedOpt, Figure 4).",
         {"emnist_cr": "12_emnist_cr"},  # task -> the notebook that makes its runs
         fedopt_figure_4,  # (histories) -> (figure, or None for a table; data)
     ),
-    printed_entry("fedopt", "Table 10", "... (FedOpt, Table 10)."),
+    printed_entry("fedopt", "Table 10"),
+
+and in ``captions.toml`` what stands below it.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
@@ -31,7 +35,6 @@ class Entry:
 
     Attributes:
         id: ``<paper>/<name>``.
-        caption: without the paper's title.
         notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
             that were run. A figure that needs no runs has the one task "".
         draw: from histories, chosen ones, to a figure (None for a table) and its data.
@@ -45,7 +48,6 @@ class Entry:
     """
 
     id: str
-    caption: str
     notebooks: Mapping[str, str]
     draw: Callable[[Sequence[History]], Drawing] | None = None
     make: Callable[[Path], Drawing] | None = None
@@ -60,9 +62,20 @@ class Entry:
         return self.id.split("/")[0]
 
     @property
+    def caption(self) -> str:
+        """What stands below it, without the paper's title."""
+        paper, name = self.id.split("/")
+        return _captions()[paper][name]
+
+    @property
     def notebook(self) -> str:
         """The notebooks' names, with commas."""
         return ", ".join(dict.fromkeys(self.notebooks.values()))
+
+
+@cache
+def _captions() -> dict[str, dict[str, str]]:
+    return tomllib.loads(files(__package__).joinpath("captions.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

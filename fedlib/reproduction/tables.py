@@ -56,13 +56,13 @@ def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
         Error: no such table, or it does not have the task.
     """
     cells = papers.cells()
-    found = cells[(cells["paper"] == paper) & (cells["item"] == item)]
-    if found.empty:
+    printed = cells[(cells["paper"] == paper) & (cells["item"] == item)]
+    if printed.empty:
         known = (cells["paper"] + " " + cells["item"]).unique()
         raise unknown("printed table", f"{paper} {item}", known)
-    chosen = found if task is None else found[found["task"] == task]
+    chosen = printed if task is None else printed[printed["task"] == task]
     if chosen.empty:
-        raise unknown(f"task of {paper}'s {item}", str(task), found["task"].unique())
+        raise unknown(f"task of {paper}'s {item}", str(task), printed["task"].unique())
     return chosen
 
 
