@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import textwrap
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.resources import files as resources
@@ -233,15 +232,12 @@ def list_(
 
     Read from where it is declared: to import that takes PyTorch, and seconds.
     """
-    tasks = ast.literal_eval(_declaration("tasks", "TASKS"))
-    methods = [
-        str(ast.literal_eval(key)) for key in _declaration("algorithms", "METHODS").keys if key
-    ]
+    tasks = paths.read_toml("tasks/tasks.toml")
+    for task in tasks.values():
+        del task["module"]
     every: dict[str, dict[str, dict[str, str]]] = {
-        "tasks": {
-            name: {"papers": papers, "about": about} for name, (_, papers, about) in tasks.items()
-        },
-        "algorithms": {name: {"about": _first_line(name)} for name in methods},
+        "tasks": tasks,
+        "algorithms": {name: {"about": _first_line(name)} for name in _methods()},
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
@@ -249,19 +245,17 @@ def list_(
         raise unknown("list", what, [*every, "all"])
     chosen = every if what == "all" else {what: every[what]}
     text = "\n\n".join(
-        f"{kind}\n{columns([(f'  {name}', each['about']) for name, each in entries.items()])}"
+        f"{kind}\n{columns([(f'  {name}', entry['about']) for name, entry in entries.items()])}"
         for kind, entries in chosen.items()
     )
     show(every if what == "all" else every[what], as_json, text)
 
 
-def _declaration(package: str, name: str) -> ast.Dict:
-    """The dict that a package declares under a name, unevaluated."""
-    tree = ast.parse(resources("fedlib").joinpath(package, "__init__.py").read_text("utf-8"))
-    found = [each for each in tree.body if isinstance(each, ast.AnnAssign)]
-    (value,) = (each.value for each in found if ast.unparse(each.target) == name)
-    assert isinstance(value, ast.Dict)
-    return value
+def _methods() -> list[str]:
+    """The keys of :data:`fedlib.algorithms.METHODS`, in its order."""
+    text = resources("fedlib").joinpath("algorithms", "__init__.py").read_text("utf-8")
+    declared = text.partition("\nMETHODS: ")[2].partition("\n}")[0]
+    return re.findall(r'^    "(\w+)": ', declared, re.MULTILINE)
 
 
 def _first_line(method: str) -> str:
@@ -272,8 +266,8 @@ def _first_line(method: str) -> str:
 
 def _data_sets(prepared: Path) -> dict[str, dict[str, str]]:
     """The catalogue's data sets and those that are prepared here, by name."""
-    text = resources("fedlib").joinpath("datasets", "catalogue.toml").read_text("utf-8")
-    known = {name: entry["title"] for name, entry in tomllib.loads(text).items()}
+    catalogue = paths.read_toml("datasets/catalogue.toml")
+    known = {name: entry["title"] for name, entry in catalogue.items()}
     there = {}
     for folder in prepared.glob("[!.]*/") if prepared.is_dir() else ():
         try:

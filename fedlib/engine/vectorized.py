@@ -41,7 +41,7 @@ class Sums:
     def __iadd__(self, other: Sums) -> Sums:
         self.scaled()
         factor = 1.0 if other.scale is None else other.scale
-        map_state(lambda own, t: own.add_(t, alpha=factor), self.reports, other.reports)
+        map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
         self.seen = self.seen + other.seen
         self.slots += other.slots
@@ -141,9 +141,9 @@ class Vectorized(Backend):
         sent, full = self._whole(clients, work)
         client, server = self._client(work, sent), self._received(work, sent)
         with self.model.tracking(server.get("statistics")):
-            own, report = work.method.client_measure(server, client, full)
-        if own:
-            work.kept.measured.put(sent["measured"], spread(own, len(clients)))
+            measured, report = work.method.client_measure(server, client, full)
+        if measured:
+            work.kept.measured.put(sent["measured"], spread(measured, len(clients)))
         return self._sums(report, clients, work, sent)
 
     @torch.no_grad()

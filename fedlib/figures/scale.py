@@ -65,7 +65,7 @@ def note(histories: Sequence[History]) -> str:
 
 def _paper(run: History) -> bool:
     """Whether a run is of a paper's task, which alone have presets."""
-    return bool(tasks.TASKS.get(run.config.task["name"], ("", "", ""))[1])
+    return bool(tasks.TASKS.get(run.config.task["name"], {}).get("papers"))
 
 
 def _seeds(histories: Sequence[History]) -> set[int]:

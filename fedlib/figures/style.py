@@ -15,6 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedlib.paths import read_toml
+
 
 @dataclass(frozen=True)
 class Look:
@@ -79,46 +81,7 @@ CLIENT_LOOKS: dict[str, Look] = {
 }
 _OTHERS = (_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _OLIVE)
 # What people call a task, a data set or a metric, where it is not its name with spaces.
-NAMES = {
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "fed_cifar100": "CIFAR-100",
-    "emnist": "EMNIST",
-    "emnist_byclass": "EMNIST",
-    "femnist": "FEMNIST",
-    "mnist": "MNIST",
-    "emnist_cr": "EMNIST CR",
-    "emnist_ae": "EMNIST AE",
-    "fashion_mnist": "Fashion-MNIST",
-    "shakespeare": "Shakespeare",
-    "stackoverflow": "Stack Overflow",
-    "stackoverflow_nwp": "Stack Overflow NWP",
-    "stackoverflow_lr": "Stack Overflow LR",
-    "stackexchange": "Stack Exchange",
-    "synthetic": "Synthetic",
-    "sent140": "Sent140",
-    "fair_femnist": "FEMNIST",
-    "fair_cifar10": "CIFAR-10",
-    "fair_sent140": "Sent140",
-    "emnist_logistic": "EMNIST, logistic",
-    "emnist_mlp": "EMNIST, MLP",
-    "cifar10_resnet18": "CIFAR-10, ResNet-18",
-    "cifar100_resnet18": "CIFAR-100, ResNet-18",
-    "cifar100_resnet50": "CIFAR-100, ResNet-50",
-    "ag_news": "AG News",
-    "dbpedia": "DBpedia",
-    "mse_x1000": "MSE × 1000",
-    "last_accuracy": "accuracy",
-    "last_recall_at_5": "recall at 5",
-    "avg": "average",
-    "std": "spread",
-    "worst30": "worst 30 %",
-    "reported": "accuracy",
-    "Delta-SGD": "Δ-SGD",
-    "client_lr": "client rate",
-    "server_lr": "server rate",
-    "tau": "τ",
-}
+NAMES = read_toml("figures/names.toml")
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"
 # Of a subtitle fit into an inch.
@@ -143,7 +106,7 @@ def name(word: str) -> str:
     known = LOOKS | CLIENT_LOOKS
     if word.lower() in known:
         return known[word.lower()].label
-    return NAMES.get(word, word.replace("_", " "))
+    return str(NAMES.get(word, word.replace("_", " ")))
 
 
 def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:

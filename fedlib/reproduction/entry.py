@@ -14,17 +14,15 @@ and in ``captions.toml`` what stands below it.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
+from fedlib.paths import read_toml
 
 Drawing = tuple[Figure | None, pd.DataFrame]
 
@@ -65,17 +63,12 @@ class Entry:
     def caption(self) -> str:
         """What stands below it, without the paper's title."""
         paper, name = self.id.split("/")
-        return _captions()[paper][name]
+        return str(read_toml("reproduction/captions.toml")[paper][name])
 
     @property
     def notebook(self) -> str:
         """The notebooks' names, with commas."""
         return ", ".join(dict.fromkeys(self.notebooks.values()))
-
-
-@cache
-def _captions() -> dict[str, dict[str, str]]:
-    return tomllib.loads(files(__package__).joinpath("captions.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

@@ -141,9 +141,6 @@ def group(histories: Iterable[History], *keys: str) -> dict[Any, list[History]]:
 def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
     """The histories' frames below each other, with a column for each key.
 
-    This is what :func:`fedlib.figures.heat_map` draws: ``frame(histories, "client_lr",
-    "server_lr")``.
-
     Args:
         keys: see :func:`value`; the column of ``option.alpha`` is ``alpha``.
 

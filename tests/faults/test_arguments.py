@@ -93,7 +93,6 @@ OWN: dict[str, dict[str, Any]] = {
     "datasets.leaf_synthetic": {"classes": 2},
     "figures.unique_labels": {"partitions": [[[0, 1], [2]]]},
     "figures.learning_curves": {"printed": {"fedavg": 0.5}},
-    "figures.heat_map": {"x": "client_lr", "y": "server_lr", "metric": "loss"},
     "figures.draw_layers": {"frame": figures.layers(nn.Linear(3, 2), torch.ones(1, 3))},
     "figures.save": {"id": "a/b", "figure": None, "data": FRAME, "root": "."},
     "figures.comparison": {"frame": TABLE},
@@ -212,7 +211,7 @@ def test_wrong_arguments_are_refused_by_name(
 
 
 def declaration(name: str) -> Any:
-    return importlib.import_module(f"fedlib.tasks.{tasks.TASKS[name][0]}")
+    return importlib.import_module(f"fedlib.tasks.{tasks.TASKS[name]['module']}")
 
 
 OPTIONS = [
