@@ -545,8 +545,8 @@ def sweep(
     shards = min(jobs or gpus or 1, len(groups))
     words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
     words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
-    words += [f"--parameter={each}" for each in parameter or ()]
-    words += [f"--part={each}" for each in part or ()]
+    words += [f"--parameter={pair}" for pair in parameter or ()]
+    words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
         text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
         return _submit(text, shards, groups, store, dry_run, as_json)
@@ -555,8 +555,8 @@ def sweep(
     if not dry_run and shards > 1:
         ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
-        mine, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
-        failed = sweep.train(store, mine, preset, data_root, as_json, **execution)
+        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
+        failed = sweep.train(store, share, preset, data_root, as_json, **execution)
     counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
     facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
@@ -607,8 +607,8 @@ def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
 
     columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
     rows = [
-        (each.requests[0].task, 1, int(each.missing > 0), len(each.digests), sum(each.stored))
-        for each in groups
+        (group.requests[0].task, 1, int(group.missing > 0), len(group.digests), sum(group.stored))
+        for group in groups
     ]
     counts = pd.DataFrame(rows, columns=columns[:-1]).groupby("task", sort=False).sum()
     counts["missing"] = counts["runs"] - counts["stored"]
@@ -809,11 +809,11 @@ def claims(
             how: dict[str, Any] = {"device": device, "progress": not as_json}
             train = preset == "quick" and not stored
             verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
-    counts = Counter(each.verdict for each in verdicts)
-    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    lines = [line for each in verdicts for line in (*each.words(), "")]
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    total = ", ".join(f"{count} {word}" for word, count in counts.items())
+    lines = [line for verdict in verdicts for line in (*verdict.words(), "")]
     text = "\n".join([*lines, f"{len(verdicts)} claims: {total}"])
-    show([each.as_dict() for each in verdicts], as_json, text)
+    show([verdict.as_dict() for verdict in verdicts], as_json, text)
     damage.tell()
 
 

@@ -420,7 +420,9 @@ class FlatModel:
         for row in range(rows):
             mask = None if real is None else real[row // (rows // len(real))]
             with self.real(mask), self._statistics.of_row(row) as statistics:
-                outputs.append(call([leaf[row] for leaf in leaves], *(tensor[row] for tensor in given)))
+                outputs.append(
+                    call([leaf[row] for leaf in leaves], *(tensor[row] for tensor in given))
+                )
             moved.append(statistics.moved)
         self._statistics.gather(moved, self.model.training)
         if isinstance(outputs[0], tuple):

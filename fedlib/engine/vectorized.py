@@ -254,7 +254,7 @@ class Vectorized(Backend):
         """Values ``[n, C, ...]`` summed by weight over each replica's ``rows``, ``[S C, ...]``."""
         if not rows:
             return weights @ values if values.dim() == 2 else torch.tensordot(weights, values, 1)
-        return torch.cat([torch.tensordot(weights[own], values[own], 1) for own in rows])
+        return torch.cat([torch.tensordot(weights[part], values[part], 1) for part in rows])
 
 
 class Parallel(Backend):
@@ -275,7 +275,7 @@ class Parallel(Backend):
     def __init__(self, feed: Feed, model: FlatModel, workers: int | None = None) -> None:
         count = workers or usual_threads()
         models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
-        self.workers = [Vectorized(feed, own) for own in models]
+        self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase over several chunks, a share of them per core."""
