@@ -122,14 +122,6 @@ class Component:
 
         return parts[0]._replace_floats(column, parts)
 
-    def scalars(self, dtype: torch.dtype, device: torch.device) -> Self:
-        """The same component with each float as a 0-d tensor, for one client without row axes."""
-
-        def scalar(values: list[float]) -> Tensor:
-            return torch.tensor(values[0], dtype=dtype, device=device)
-
-        return self._replace_floats(scalar, [self])
-
 
 def positive(value: float, name: str) -> None:
     """Require ``value > 0`` and finite."""

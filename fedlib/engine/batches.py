@@ -591,17 +591,15 @@ class Feed:
         round: Round,
         memory: State | None = None,
         measured: State | None = None,
-        rows: bool = True,
     ) -> Client:
-        """What clients know: scalars ``[M, 1, 1]``, or ``[1]`` for one without rows.
+        """What clients know: scalars ``[M, 1, 1]``.
 
         Args:
             sent: what :meth:`counts` gives, on the device.
         """
-        shape = (-1, 1, 1) if rows else (1,)
         return Client(
-            examples=sent["examples"].view(shape),
-            steps=sent["steps"].view(shape),
+            examples=sent["examples"].view(-1, 1, 1),
+            steps=sent["steps"].view(-1, 1, 1),
             round=round.number,
             rounds=round.config.rounds,
             cohort=len(round.cohort) // len(self.replicas),

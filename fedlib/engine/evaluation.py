@@ -108,7 +108,7 @@ class Evaluator:
         self.model.model.train()
         mean, clients = {}, {}
         for name, parts in sums.items():
-            above, below = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+            above, below = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
             mean[name] = above @ self.weights / (below @ self.weights)
             clients[name] = self._by_client(above) / self._by_client(below)
         return Evaluated(mean, clients)

@@ -46,7 +46,6 @@ class Program:
         configured: the configurations, which agree in ``RunConfig.program()`` and in structure:
             those of one replica, then the same with the next one's seeds, or on its task.
         device, backend, chunk_clients: see :func:`fedlib.run`.
-        threads: of torch; default what :func:`strategy.pick` says.
     """
 
     @process.alone()
@@ -56,7 +55,6 @@ class Program:
         device: torch.device,
         backend: str = "auto",
         chunk_clients: int | None = None,
-        threads: int | None = None,
     ) -> None:
         self.configured = configured
         self.configs = [run.config for run in configured]
@@ -83,7 +81,6 @@ class Program:
             device,
             backend,
             chunk_clients,
-            threads,
             strategy.stacks(model),
         )
         feed = Feed(self.replicas, self.dtype, device)

@@ -358,14 +358,6 @@ class FlatModel:
         total = torch.stack(parts).sum(0)
         return total.unsqueeze(-1) if total.dim() else total
 
-    def one(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
-        """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``.
-
-        Args:
-            features: return a pair: outputs, and the model's features ``[B, F]``.
-        """
-        return self._call(self._with_features if features else self.model, leaves, x)
-
     def rows(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
         """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R.
 

@@ -217,16 +217,16 @@ def _as_printed(
     lowest = 1 if frame["metric"].nunique() > 1 else 0  # of column and metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
-        every = _shared(of_task["note"])
-        head = markup.name(task) + markup.raised(_marks(["; ".join(every)], said))
+        shared = _shared(of_task["note"])
+        head = markup.name(task) + markup.raised(_marks(["; ".join(shared)], said))
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
-            alike = [text for text in _shared(part["note"]) if text not in every]
+            alike = [text for text in _shared(part["note"]) if text not in shared]
             worse = markup.lower if metric in SMALLER else ""
             below = [markup.plain(str(column)), markup.name(metric) + worse]
             below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
             best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]
             cells[head, *below] = {
-                markup.name(row["method"]): _cell(row, [*every, *alike], said, read, best, markup)
+                markup.name(row["method"]): _cell(row, [*shared, *alike], said, read, best, markup)
                 for row in part.to_dict("records")
             }
     return pd.DataFrame(cells, index=pd.unique(frame["method"].map(markup.name))), said, read
@@ -270,8 +270,8 @@ def _clauses(note: str) -> list[str]:
 
 def _shared(notes: pd.Series) -> list[str]:
     """The clauses that all of some notes have."""
-    every = [_clauses(note) for note in notes.unique()]
-    return [text for text in every[0] if all(text in others for others in every)]
+    clauses = [_clauses(note) for note in notes.unique()]
+    return [text for text in clauses[0] if all(text in others for others in clauses)]
 
 
 def _marks(

@@ -324,14 +324,10 @@ class GlobalAvgPool2d(nn.Module):
 
 
 class Flatten(nn.Module):
-    """Merge the last ``dims`` dimensions (3 for images: C, H, W in this order) into one."""
-
-    def __init__(self, dims: int = 3) -> None:
-        super().__init__()
-        self.dims = dims
+    """Merge the last dimensions of images, C, H, W in this order, into one."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(-self.dims)
+        return x.flatten(-3)
 
 
 class Dropout(nn.Module):

@@ -185,11 +185,6 @@ def test_layers_without_parameters_treat_each_image_alone(layout: str) -> None:
         torch.testing.assert_close(layer(x[1]), expected[1], rtol=0, atol=1e-12)
 
 
-def test_flatten_merges_the_trailing_dimensions_it_is_told() -> None:
-    x = torch.arange(24.0).reshape(1, 2, 3, 4)
-    assert torch.equal(layers.Flatten(2)(x), x.reshape(1, 2, 12))
-
-
 # TensorFlow's documentation: out = ceil(in / stride), total = (out - 1) * stride + kernel - in.
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "before", "after", "out"),

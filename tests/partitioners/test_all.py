@@ -101,8 +101,6 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: dirichlet([0, 1], 2, 1.0, -1, 0), "is -1"),
         (lambda: dirichlet([0, -1], 1, 1.0, 1, 0), "smallest is -1"),
         (lambda: dirichlet([0.5, 1.0], 1, 1.0, 1, 0), "integers"),
-        (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[1.0]]), r"needed: \(1, 2\)"),
-        (lambda: dirichlet([0, 1], 1, 1.0, 1, 0, proportions=[[0.0, 0.0]]), "positive sum"),
         (lambda: uniform_sizes(0, 1, 2, 0), "clients is 0"),
         (lambda: uniform_sizes(3, 5, 2, 0), "high is 2, below low, which is 5"),
         (lambda: uniform_sizes(3, -1, 2, 0), "low is -1"),
