@@ -40,15 +40,11 @@ def _numbers(value: Any) -> bool:
     return _array(value, "biuf")
 
 
-def _natural(value: int) -> bool:
-    return value >= 0
-
-
 # The largest count: what a 32-bit integer holds.
 MOST = 2**31 - 1
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
-Seed = Annotated[int, _natural]
+Seed = Annotated[int, lambda value: value >= 0]
 # What NumPy takes for an array of real numbers.
 Numbers = Annotated[Any, _numbers]
 # How an error says what is allowed, where the annotation itself does not.

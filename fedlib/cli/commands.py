@@ -838,6 +838,7 @@ def doctor(
     from fedlib import datasets
     from fedlib.engine.device import resolve_device
     from fedlib.processor import bfloat16_arithmetic
+    from fedlib.results.files import installed
 
     where = resolve_device(device)
     left = _left_behind(data_root, clean)
@@ -848,7 +849,7 @@ def doctor(
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
     instructions = bfloat16_arithmetic()
     facts: dict[str, Any] = {
-        **dict(map(_installed, packages)),
+        **{package: installed(package) or "not installed" for package in packages},
         "python": platform.python_version(),
         "cuda": gpu,
         "threads": torch.get_num_threads(),
@@ -868,16 +869,6 @@ def doctor(
     lines += [f"  {path}" for path in left] if clean else []
     show(facts, as_json, "\n".join(lines))
     damage.tell()
-
-
-def _installed(package: str) -> tuple[str, str]:
-    """A package and its version; papermill comes with the notebooks' extra only."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return package, version(package)
-    except PackageNotFoundError:
-        return package, "not installed"
 
 
 # What the processor's instructions for products in bfloat16 mean for a user.

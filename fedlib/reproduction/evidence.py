@@ -28,7 +28,8 @@ from fedlib.engine.history import History
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.tables import find
 from fedlib.results import reading
-from fedlib.results.selection import Key, late, merit, settings, training_score, winners
+from fedlib.results.reading import Key
+from fedlib.results.selection import late, merit, settings, training_score, winners
 
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
 # In place of a round: the mean over the last ones.

@@ -483,14 +483,15 @@ def provenance() -> dict[str, Any]:
     """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
     return {
-        "versions": {package: _version(package) for package in packages},
+        "versions": {package: installed(package) for package in packages},
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
 @cache
-def _version(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """The version of a package; None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

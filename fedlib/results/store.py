@@ -19,7 +19,7 @@ from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem, read_digests
-from fedlib.engine.config import Configured, RunConfig, Settings, unnamed
+from fedlib.engine.config import TRAINING_KEYS, Configured, RunConfig, Settings, unnamed
 from fedlib.engine.history import History, mean_of_last
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
 from fedlib.errors import Error, require, unknown
@@ -43,6 +43,8 @@ log = logging.getLogger("fedlib")
 # What makes a run (decides its digest) and what only says how to compute it.
 SETTINGS = tuple(Settings.__annotations__)
 EXECUTION = tuple(Execution.__annotations__)
+# Of a configuration, in :meth:`Store.frame`.
+FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "dtype")
 # The tasks and reasons that were logged, once each.
 _told: set[tuple[int, str]] = set()
 
@@ -441,20 +443,12 @@ class Store:
             alike = len(set(seeds.values())) == 1
             return seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items())
 
-        runs = self.stored()
-        columns = {
-            "digest": [run.config.digest for run in runs],
-            "task": [run.config.task["name"] for run in runs],
-            "preset": [run.config.task["preset"] for run in runs],
-            "algorithm": [run.config.algorithm for run in runs],
-            "rounds": [run.config.rounds for run in runs],
-            "seed": [seed(run.config.seeds) for run in runs],
-            "stand_in": [bool(run.config.task["stand_in"]) for run in runs],
-            "diverged": pd.array([run.meta["diverged"] for run in runs], dtype="Int64"),
-            "created": [run.meta["created"] for run in runs],
-            "path": [str(run.path) for run in runs],
-        }
-        return pd.DataFrame(columns)
+        columns = "digest task preset algorithm rounds seed stand_in diverged created path".split()
+        rows = [
+            _row(run) | {"seed": seed(run.config.seeds), "path": str(run.path)}
+            for run in self.stored()
+        ]
+        return pd.DataFrame(rows, columns=columns).astype({"diverged": "Int64"})
 
 
 def _created(run: Stored) -> str:
@@ -490,13 +484,7 @@ def _row(run: Stored) -> dict[str, Any]:
         "task_seed": task["seed"],
         "algorithm": config.algorithm,
         "client_optimizer": method.pop("client_optimizer"),
-        "rounds": config.rounds,
-        "clients_per_round": config.clients_per_round,
-        "batch_size": config.batch_size,
-        "local_epochs": config.local_epochs,
-        "local_steps": config.local_steps,
-        "eval_every": config.eval_every,
-        "dtype": config.dtype,
+        **{name: getattr(config, name) for name in FIELDS},
         "seed": seeds["init"] if len(set(seeds.values())) == 1 else None,
         **{f"seed.{name}": value for name, value in seeds.items()},
         "diverged": run.meta["diverged"],
