@@ -126,6 +126,12 @@ def _check(option: str, value: Any, default: Any) -> None:
     require(bool(good), option, value, allowed)
 
 
+def small_network(given: Given, usual: str, small: str) -> bool:
+    """Whether a task's ``network`` is its small problem's; Error if it is neither of the two."""
+    require(given.network in (usual, small), "network", given.network, f"{usual!r} or {small!r}")
+    return bool(given.network == small)
+
+
 def sample(
     count: int | AtMost, available: int, what: str, seed: int, purpose: str = "", of: str = ""
 ) -> np.ndarray:
