@@ -235,20 +235,20 @@ def list_(
     tasks = paths.read_toml("tasks/tasks.toml")
     for task in tasks.values():
         del task["module"]
-    every: dict[str, dict[str, dict[str, str]]] = {
+    kinds: dict[str, dict[str, dict[str, str]]] = {
         "tasks": tasks,
         "algorithms": {name: {"about": _first_line(name)} for name in _methods()},
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
-    if what != "all" and what not in every:
-        raise unknown("list", what, [*every, "all"])
-    chosen = every if what == "all" else {what: every[what]}
+    if what != "all" and what not in kinds:
+        raise unknown("list", what, [*kinds, "all"])
+    chosen = kinds if what == "all" else {what: kinds[what]}
     text = "\n\n".join(
         f"{kind}\n{columns([(f'  {name}', entry['about']) for name, entry in entries.items()])}"
         for kind, entries in chosen.items()
     )
-    show(every if what == "all" else every[what], as_json, text)
+    show(kinds if what == "all" else kinds[what], as_json, text)
 
 
 def _methods() -> list[str]:
@@ -645,10 +645,10 @@ def publish(
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
         made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
     lines = []
-    for each in made:
-        left = f" ({each['missing']} missing)" if each["missing"] else ""
-        size = f"{each['runs']} runs, {each['bytes'] / 1e3:.0f} kB"
-        lines.append(f"{each['notebook']}: {size}, {each['path']}{left}")
+    for packed in made:
+        left = f" ({packed['missing']} missing)" if packed["missing"] else ""
+        size = f"{packed['runs']} runs, {packed['bytes'] / 1e3:.0f} kB"
+        lines.append(f"{packed['notebook']}: {size}, {packed['path']}{left}")
     show(made, as_json, "\n".join(lines))
 
 

@@ -157,10 +157,10 @@ def panels(
     """
     with context():
         figure = Figure(figsize=size)
-        every = figure.subplots(rows, columns, squeeze=False, **options).ravel()
-        for ax in every[len(every) if count is None else count :]:
+        grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+        for ax in grid[len(grid) if count is None else count :]:
             ax.remove()
-        yield figure, every[:count]
+        yield figure, grid[:count]
 
 
 def readable(value: object) -> str:
