@@ -260,21 +260,21 @@ def unclear_cells() -> pd.DataFrame:
     return _read("unclear_cells.csv").copy()
 
 
-def printed(paper: str, table_name: str, /, **where: object) -> float:
+def printed(paper: str, table_name: str, /, *, column: str | None = None, **where: object) -> float:
     """One printed number.
 
     Args:
         paper: one of :func:`papers`.
         table_name: one of :func:`tables`.
+        column: the column that holds the number; by default ``value``, ``mean``, ``accuracy``,
+            ``parameters``, ``batch_size`` or ``log10_tau``, whichever the table has.
         **where: what each named column must equal.
 
     Returns:
-        the number in the table's own unit (accuracies in percent): of its column ``value``,
-            ``mean``, ``accuracy``, ``parameters``, ``batch_size`` or ``log10_tau``.
+        the number in the table's own unit (accuracies in percent).
 
     Raises:
-        Error: unknown paper, table, column or value; no such column; no row or several rows; an
-            empty cell.
+        Error: unknown paper, table, column or value; no row or several rows; an empty cell.
 
     Example:
         >>> printed("fedopt", "table1_validation", task="CIFAR-10", algorithm="FedAdam")
@@ -282,9 +282,17 @@ def printed(paper: str, table_name: str, /, **where: object) -> float:
     """
     frame = table(paper, table_name)
     source = f"{paper}/{table_name}"
-    column = next((name for name in _VALUES if name in frame.columns), None)
     if column is None:
-        raise Error(f"{source} has no single number per row; read it with papers.table")
+        column = next((name for name in _VALUES if name in frame.columns), None)
+        if column is None:
+            numeric = [str(name) for name in frame.select_dtypes("number").columns]
+            choice = ", ".join(numeric) or "none is numeric"
+            raise Error(f"{source} has no single number per row: set column= to one of: {choice}")
+    if column not in frame.columns:
+        raise unknown(f"column of {source}", column, map(str, frame.columns))
+    if not pd.api.types.is_numeric_dtype(frame[column]):
+        raise Error(f"column {column!r} of {source} holds text; read it with papers.table")
+
     rows = frame
     for key, wanted in where.items():
         if key not in frame.columns:

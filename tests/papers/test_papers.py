@@ -256,7 +256,8 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
             {"algorithm": "Yogi", "setting": "federated"},
             "selects 0 cells",
         ),
-        ("printed", "fedopt table8_learning_rates", {}, "no single number per row"),
+        ("printed", "fedopt table8_learning_rates", {}, "log10_client_lr"),
+        ("printed", "fedopt table9_tau", {"column": "task"}, "holds text"),
         ("printed", "adafedadam table1_resource_heterogeneity", MISSING, "could not be read"),
     ],
 )
