@@ -39,7 +39,7 @@ def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
 
 def notebook(paper: str, item: str, task: str) -> str:
     """The notebook that makes the runs of a printed table's task."""
-    made = NOTEBOOKS[paper].get(item, ABLATION)
+    made = NOTEBOOKS.get(paper, {}).get(item, ABLATION)
     return str(made if isinstance(made, str) else made[task])
 
 
