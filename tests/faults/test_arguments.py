@@ -80,7 +80,6 @@ OWN: dict[str, dict[str, Any]] = {
     "build": {"algorithm": "fedadam", "client_lr": 0.1, "bias_correction": True},
     "base.make": {"name": "adam", "beta1": 0.9, "momentum": 0.9},
     "by_user": {"user_codes": LABELS},
-    "dirichlet": {"proportions": np.ones((2, 3))},
     "dirichlet_proportions": {"classes": 3},
     "local_split": {"test_fraction": 0.5},
     "pachinko": {"coarse": LABELS // 2, "fine": LABELS, "beta": 1.0},
@@ -153,7 +152,7 @@ OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients"}
 OTHER |= {"params": "no run|its parameters", "metric": "has no test"}
 OTHER |= {"name": "unknown (algorithm|task|base)|data set|imported from"}
 OTHER |= {"data_root": "unknown data set|not prepared", "histories": "no runs to draw"}
-OTHER |= {"clients": "proportions has shape", "split": "unknown metric|per client"}
+OTHER |= {"split": "unknown metric|per client"}
 
 
 @pytest.fixture(scope="module")
