@@ -7,7 +7,7 @@
 ['round', 'split', 'metric', 'value']
 """
 
-# ruff: noqa: F401 (type checkers read the imports)
+# ruff: noqa: F401, F403 (type checkers read the imports)
 
 from __future__ import annotations
 
@@ -16,28 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedlib import partitioners as partition
-    from fedlib.algorithms import (
-        AdaAlter,
-        AdaFedAdam,
-        Algorithm,
-        Centralized,
-        FedNova,
-        FedOpt,
-        LocMime,
-        Lookahead,
-        Mime,
-        MimeLite,
-        MimeLiteMVR,
-        MimeMVR,
-        Moon,
-        NAccAdam,
-        Objective,
-        Proximal,
-        QFedAvg,
-        Scaffold,
-        ServerOnly,
-        clients_for_budget,
-    )
+    from fedlib.algorithms import *
     from fedlib.engine import History, RunConfig, evaluate, grid, predict, run  # type: ignore[no-redef]
     from fedlib.errors import Error
     from fedlib.figures import plot
@@ -45,14 +24,7 @@ if TYPE_CHECKING:
     from fedlib.optimizers import mime as base
     from fedlib.optimizers import torch as torch_optim
     from fedlib.optimizers.client import SGD, SGDM, SPS, DeltaSGD
-    from fedlib.tasks import (
-        ClientData,
-        Task,
-        image_task,
-        load_task,
-        quadratic_task,
-        text_task,
-    )
+    from fedlib.tasks import ClientData, Task, image_task, load_task, quadratic_task, text_task
 
 __version__ = "0.1.0"
 

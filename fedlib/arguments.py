@@ -32,7 +32,7 @@ def _array(value: Any, kinds: str = "biufcSU") -> bool:
     except (ValueError, TypeError, RuntimeError):
         return False
     words = array.dtype == object and "U" in kinds  # a column of pandas
-    kind = words and all(isinstance(one, str) for one in array.flat)
+    kind = words and all(isinstance(word, str) for word in array.flat)
     return (kind or array.dtype.kind in kinds) and array.ndim > 0
 
 
@@ -40,15 +40,11 @@ def _numbers(value: Any) -> bool:
     return _array(value, "biuf")
 
 
-def _natural(value: int) -> bool:
-    return value >= 0
-
-
 # The largest count: what a 32-bit integer holds.
 MOST = 2**31 - 1
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
-Seed = Annotated[int, _natural]
+Seed = Annotated[int, lambda value: value >= 0]
 # What NumPy takes for an array of real numbers.
 Numbers = Annotated[Any, _numbers]
 # How an error says what is allowed, where the annotation itself does not.
@@ -91,8 +87,8 @@ def checked(function: Function) -> Function:
         for argument, value in given.items():
             kind = signature.parameters[argument].kind
             many = value if kind is inspect.Parameter.VAR_KEYWORD else {argument: value}
-            for key, each in many.items():
-                _check(function, argument, each, f"{name}: {key}")
+            for key, item in many.items():
+                _check(function, argument, item, f"{name}: {key}")
         return function(*args, **keywords)
 
     return typing.cast(Function, call)
@@ -128,8 +124,8 @@ def called(what: str, function: Callable[..., Any], *args: Any, **keywords: Any)
         raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        mine = [frame for frame in frames if Path(frame.filename).parent == Path.cwd()]
-        place = f" ({Path(mine[-1].filename).name}, line {mine[-1].lineno})" if mine else ""
+        here = [frame for frame in frames if Path(frame.filename).parent == Path.cwd()]
+        place = f" ({Path(here[-1].filename).name}, line {here[-1].lineno})" if here else ""
         problem = f"{type(error).__name__}: {first_line(error)}{place}"
         raise Error(f"{what} fails: {problem}") from error
 
@@ -217,5 +213,5 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is tuple and parts[1:] != (...,):
         return len(value) == len(parts) and all(map(_fits, value, parts))
     if isinstance(value, (list, tuple, Sequence)) and parts:
-        return all(_fits(each, parts[0]) for each in value)
+        return all(_fits(item, parts[0]) for item in value)
     return True

@@ -74,7 +74,7 @@ class Component:
 
     def versions(self) -> list[tuple[type, str]]:
         """Each class of this component and its parts that is not fedlib's, and its version."""
-        found = [
+        classes = [
             (kind, str(vars(kind).get("version", "")))
             for kind in type(self).__mro__
             if issubclass(kind, Component) and kind.__module__.split(".")[0] != "fedlib"
@@ -82,8 +82,8 @@ class Component:
         for field in fields(self):
             part = getattr(self, field.name)
             if isinstance(part, Component):
-                found += part.versions()
-        return found
+                classes += part.versions()
+        return classes
 
     def structure(self) -> str:
         """Everything about this component but the values of its floats."""
@@ -121,14 +121,6 @@ class Component:
             return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
 
         return parts[0]._replace_floats(column, parts)
-
-    def scalars(self, dtype: torch.dtype, device: torch.device) -> Self:
-        """The same component with each float as a 0-d tensor, for one client without row axes."""
-
-        def scalar(values: list[float]) -> Tensor:
-            return torch.tensor(values[0], dtype=dtype, device=device)
-
-        return self._replace_floats(scalar, [self])
 
 
 def positive(value: float, name: str) -> None:

@@ -190,13 +190,13 @@ def recover(folder: Path) -> list[Path]:
 
 def remains(folder: Path) -> list[Path]:
     """What lies directly in a folder and was being written by processes that are dead."""
-    found = []
+    left = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = ASIDE.fullmatch(entry.name)
             if match and _dead(Path(entry.path), match[1], int(match[2])):
-                found.append(Path(entry.path))
-    return sorted(found)
+                left.append(Path(entry.path))
+    return sorted(left)
 
 
 def clean(folder: Path) -> list[Path]:

@@ -131,8 +131,8 @@ _to_say: list[str] = []
 
 def _say_captions() -> None:
     """At a cell's end: the captions of the figures that it showed, each once."""
-    said, _to_say[:] = dict.fromkeys(_to_say), []
-    for caption in said:
+    captions, _to_say[:] = dict.fromkeys(_to_say), []
+    for caption in captions:
         display({"text/markdown": caption, "text/plain": caption}, raw=True)
 
 
@@ -294,8 +294,8 @@ class Session:
             return self._tasks[key]
         task = load_task(name, **options)
         known = [other for other in self._tasks.values() if other.name == task.name]
-        said = {str(other) for other in known}
-        if task.options not in [other.options for other in known] and str(task) not in said:
+        printed = {str(other) for other in known}
+        if task.options not in [other.options for other in known] and str(task) not in printed:
             print(task)  # else only another seed's, or the same line again
         if task.stand_in and not known:
             print(
@@ -309,12 +309,14 @@ class Session:
         """What counts under this preset: a line, and a table of the plan's tasks."""
         requests = self._requests or []
         table = listing.task_table(requests, self.preset, self.numbers, self._tasks)
-        said = {"preset": self.preset, "device": resolve_device(self.device)}
-        said["seeds"] = listing.listed(request.seed for request in requests) or str(self.seed)
-        others = {name: self.numbers[name] for name in self.numbers if name not in {*table, *said}}
-        said |= {name: listing.listed([v]) for name, v in others.items() if v is not None}
+        stated = {"preset": self.preset, "device": resolve_device(self.device)}
+        stated["seeds"] = listing.listed(request.seed for request in requests) or str(self.seed)
+        others = {
+            name: self.numbers[name] for name in self.numbers if name not in {*table, *stated}
+        }
+        stated |= {name: listing.listed([v]) for name, v in others.items() if v is not None}
         unset = [name for name, value in others.items() if value is None]
-        line = "; ".join(f"{name} {value}" for name, value in said.items())
+        line = "; ".join(f"{name} {value}" for name, value in stated.items())
         return line + (f"; not set: {', '.join(unset)}" if unset else ""), table
 
     def __repr__(self) -> str:
@@ -446,7 +448,7 @@ class Session:
         ]
         verdict = claims.judged(evidence, self.preset, {self.name: shown})
         print("\n".join(verdict.words(statements=False)))
-        if self.declared and self.preset == "quick" and any(id == each["id"] for each in claimed):
+        if self.declared and self.preset == "quick" and id in [claim["id"] for claim in claimed]:
             expected = self.preset not in claims.stated(id).get("exceptions", {})
             assert (verdict.verdict == HOLDS) == expected, f"{id}: {verdict}"
         return verdict.frame()

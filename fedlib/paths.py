@@ -1,12 +1,27 @@
-"""Where fedlib keeps data, stored runs and figures."""
+"""Where fedlib keeps data, stored runs, figures, and what it declares in files."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tomllib
+from copy import deepcopy
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fedlib.errors import Error
+
+
+def read_toml(name: str) -> dict[str, Any]:
+    """A TOML file of the package, for instance ``"tasks/small.toml"``, as a fresh dict."""
+    return deepcopy(_parsed(name))
+
+
+@cache
+def _parsed(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("fedlib").joinpath(name).read_text("utf-8"))
 
 
 def project_root() -> Path:

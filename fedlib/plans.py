@@ -144,10 +144,10 @@ def grid(
         >>> [(run.overrides["client_lr"], run.rounds) for run in runs]
         [(0.1, 80), (1.0, 80)]
     """
-    every = getattr(n, "eval_every", None)
+    eval_every = getattr(n, "eval_every", None)
     known = {
         "rounds": getattr(n, "rounds", None),
-        "eval_every": 1 if every is None else every,
+        "eval_every": 1 if eval_every is None else eval_every,
         "clients_per_round": getattr(n, "clients_per_round", None),
         "seed": n.seed,
     }
@@ -320,8 +320,8 @@ def requests(notebook: str, preset: str = "quick", seed: int = 0, **given: Any) 
             something else than requests.
     """
     require_preset(preset)
-    plan, own = read(notebook, preset=preset, seed=seed, **given)
-    return asked(plan, numbers(plan, preset, seed, own), notebook)
+    plan, known = read(notebook, preset=preset, seed=seed, **given)
+    return asked(plan, numbers(plan, preset, seed, known), notebook)
 
 
 def read(notebook: str, **given: Any) -> tuple[FunctionType, dict[str, Any]]:

@@ -25,7 +25,7 @@ def bfloat16_arithmetic(described: Path = Path("/proc/cpuinfo")) -> str:
         lines = described.read_text(encoding="utf-8").splitlines()
     except OSError:
         return "unknown"
-    flags = next((each for each in lines if each.startswith(("flags", "Features"))), None)
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), None)
     if flags is None:
         return "unknown"
     names = flags.partition(":")[2].split()

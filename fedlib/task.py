@@ -191,9 +191,9 @@ class ClientData:
         first: dict[int, int] = {}
         entries = examples = 0
         for part in distinct:
-            own = torch.arange(len(part.x)) if part.index is None else part.index
-            first[id(part)], entries = entries, entries + len(own)
-            index.append(own + examples)
+            places = torch.arange(len(part.x)) if part.index is None else part.index
+            first[id(part)], entries = entries, entries + len(places)
+            index.append(places + examples)
             examples += len(part.x)
         starts = np.concatenate([part.starts + first[id(part)] for part in parts])
         sizes = np.concatenate([part.sizes for part in parts])
@@ -232,11 +232,11 @@ class ClientData:
             [3, 3]
         """
         names = list(datasets) if isinstance(datasets, Mapping) else []
-        each: list[Any] = [datasets] if client else list(datasets.values() if names else datasets)
+        given: list[Any] = [datasets] if client else list(datasets.values() if names else datasets)
         examples: list[tuple[Tensor, Tensor]] = []
         sizes, owners = [], []
-        for number, given in enumerate(each):
-            dataset: Any = given.dataset if isinstance(given, DataLoader) else given
+        for number, source in enumerate(given):
+            dataset: Any = source.dataset if isinstance(source, DataLoader) else source
             whole = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
             items = (dataset[place] for place in range(len(dataset))) if whole else dataset
             before = len(examples)
@@ -247,9 +247,11 @@ class ClientData:
                     if not (isinstance(item, Mapping) and client in item):
                         raise Error(f"{what} has no field {client!r}, the client's")
                     owners.append(str(item[client]))
-                first, own = ([[*part.shape] for part in examples[at]] for at in (0, -1))
-                if own != first:
-                    raise Error(f"{what} has shapes {own}, the first one {first}; make them alike")
+                first, shapes = ([[*part.shape] for part in examples[at]] for at in (0, -1))
+                if shapes != first:
+                    raise Error(
+                        f"{what} has shapes {shapes}, the first one {first}; make them alike"
+                    )
             sizes.append(len(examples) - before)
         if not examples:
             raise Error("client data: these data sets have no items")

@@ -175,17 +175,17 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
         value = value.item() if isinstance(value, np.generic) else value
         places[key].check(key, value)
         changes.setdefault(places[key].part, {})[places[key].field] = value
-    own = changes.pop("", {})
+    direct = changes.pop("", {})
     if optimizer is not None and hasattr(method, "client"):
-        own["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
+        direct["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
     if "base" in changes:
         numbers = changes.pop("base")
         kind = numbers.pop("type", places["base"].default)
         kept = vars(getattr(method, "base", None)) if kind == places["base"].default else {}
-        own["base"] = bases.make(kind, **{**kept, **numbers})
+        direct["base"] = bases.make(kind, **{**kept, **numbers})
     for part, fields in changes.items():
-        own[part] = dataclasses.replace(getattr(method, part), **fields)
-    return dataclasses.replace(method, **own) if own else method
+        direct[part] = dataclasses.replace(getattr(method, part), **fields)
+    return dataclasses.replace(method, **direct) if direct else method
 
 
 @dataclasses.dataclass(frozen=True)

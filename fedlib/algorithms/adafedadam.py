@@ -98,9 +98,9 @@ class AdaFedAdam(LocalTraining):
         return True
 
     def server_init(self, params: Tensor) -> State:
-        one = torch.ones_like(params[..., :1])
+        ones = torch.ones_like(params[..., :1])
         zeros = torch.zeros_like(params)
-        return {"x": params, "x0": params, "m": zeros, "v": zeros, "c_m": one, "c_v": one}
+        return {"x": params, "x0": params, "m": zeros, "v": zeros, "c_m": ones, "c_v": ones}
 
     def client_enroll(self, server: State, client: Client, full: FullBatch) -> State:
         memory = super().client_enroll(server, client, full)

@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import textwrap
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.resources import files as resources
@@ -233,35 +232,30 @@ def list_(
 
     Read from where it is declared: to import that takes PyTorch, and seconds.
     """
-    tasks = ast.literal_eval(_declaration("tasks", "TASKS"))
-    methods = [
-        str(ast.literal_eval(key)) for key in _declaration("algorithms", "METHODS").keys if key
-    ]
-    every: dict[str, dict[str, dict[str, str]]] = {
-        "tasks": {
-            name: {"papers": papers, "about": about} for name, (_, papers, about) in tasks.items()
-        },
-        "algorithms": {name: {"about": _first_line(name)} for name in methods},
+    tasks = paths.read_toml("tasks/tasks.toml")
+    for task in tasks.values():
+        del task["module"]
+    kinds: dict[str, dict[str, dict[str, str]]] = {
+        "tasks": tasks,
+        "algorithms": {name: {"about": _first_line(name)} for name in _methods()},
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
-    if what != "all" and what not in every:
-        raise unknown("list", what, [*every, "all"])
-    chosen = every if what == "all" else {what: every[what]}
+    if what != "all" and what not in kinds:
+        raise unknown("list", what, [*kinds, "all"])
+    chosen = kinds if what == "all" else {what: kinds[what]}
     text = "\n\n".join(
-        f"{kind}\n{columns([(f'  {name}', each['about']) for name, each in entries.items()])}"
+        f"{kind}\n{columns([(f'  {name}', entry['about']) for name, entry in entries.items()])}"
         for kind, entries in chosen.items()
     )
-    show(every if what == "all" else every[what], as_json, text)
+    show(kinds if what == "all" else kinds[what], as_json, text)
 
 
-def _declaration(package: str, name: str) -> ast.Dict:
-    """The dict that a package declares under a name, unevaluated."""
-    tree = ast.parse(resources("fedlib").joinpath(package, "__init__.py").read_text("utf-8"))
-    found = [each for each in tree.body if isinstance(each, ast.AnnAssign)]
-    (value,) = (each.value for each in found if ast.unparse(each.target) == name)
-    assert isinstance(value, ast.Dict)
-    return value
+def _methods() -> list[str]:
+    """The keys of :data:`fedlib.algorithms.METHODS`, in its order."""
+    text = resources("fedlib").joinpath("algorithms", "__init__.py").read_text("utf-8")
+    declared = text.partition("\nMETHODS: ")[2].partition("\n}")[0]
+    return re.findall(r'^    "(\w+)": ', declared, re.MULTILINE)
 
 
 def _first_line(method: str) -> str:
@@ -272,8 +266,8 @@ def _first_line(method: str) -> str:
 
 def _data_sets(prepared: Path) -> dict[str, dict[str, str]]:
     """The catalogue's data sets and those that are prepared here, by name."""
-    text = resources("fedlib").joinpath("datasets", "catalogue.toml").read_text("utf-8")
-    known = {name: entry["title"] for name, entry in tomllib.loads(text).items()}
+    catalogue = paths.read_toml("datasets/catalogue.toml")
+    known = {name: entry["title"] for name, entry in catalogue.items()}
     there = {}
     for folder in prepared.glob("[!.]*/") if prepared.is_dir() else ():
         try:
@@ -551,8 +545,8 @@ def sweep(
     shards = min(jobs or gpus or 1, len(groups))
     words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
     words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
-    words += [f"--parameter={each}" for each in parameter or ()]
-    words += [f"--part={each}" for each in part or ()]
+    words += [f"--parameter={pair}" for pair in parameter or ()]
+    words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
         text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
         return _submit(text, shards, groups, store, dry_run, as_json)
@@ -561,8 +555,8 @@ def sweep(
     if not dry_run and shards > 1:
         ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
-        mine, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
-        failed = sweep.train(store, mine, preset, data_root, as_json, **execution)
+        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
+        failed = sweep.train(store, share, preset, data_root, as_json, **execution)
     counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
     facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
@@ -613,8 +607,8 @@ def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
 
     columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
     rows = [
-        (each.requests[0].task, 1, int(each.missing > 0), len(each.digests), sum(each.stored))
-        for each in groups
+        (group.requests[0].task, 1, int(group.missing > 0), len(group.digests), sum(group.stored))
+        for group in groups
     ]
     counts = pd.DataFrame(rows, columns=columns[:-1]).groupby("task", sort=False).sum()
     counts["missing"] = counts["runs"] - counts["stored"]
@@ -651,10 +645,10 @@ def publish(
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
         made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
     lines = []
-    for each in made:
-        left = f" ({each['missing']} missing)" if each["missing"] else ""
-        size = f"{each['runs']} runs, {each['bytes'] / 1e3:.0f} kB"
-        lines.append(f"{each['notebook']}: {size}, {each['path']}{left}")
+    for packed in made:
+        left = f" ({packed['missing']} missing)" if packed["missing"] else ""
+        size = f"{packed['runs']} runs, {packed['bytes'] / 1e3:.0f} kB"
+        lines.append(f"{packed['notebook']}: {size}, {packed['path']}{left}")
     show(made, as_json, "\n".join(lines))
 
 
@@ -755,16 +749,11 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
-    from fedlib import papers
     from fedlib.figures import tables
     from fedlib.reproduction import compare as comparison
     from fedlib.results.files import run_files
 
-    printed = papers.cells()
-    if paper is not None:
-        if paper not in set(printed["paper"]):
-            raise unknown("paper", paper, printed["paper"].unique())
-        printed = printed[printed["paper"] == paper]
+    printed = comparison.printed_cells(paper)
     with Damage() as damage:
         store = open_store(data_root)
         if not any(any(run_files(folder)) for folder in (store.root, *store.published)):
@@ -820,11 +809,11 @@ def claims(
             how: dict[str, Any] = {"device": device, "progress": not as_json}
             train = preset == "quick" and not stored
             verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
-    counts = Counter(each.verdict for each in verdicts)
-    total = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    lines = [line for each in verdicts for line in (*each.words(), "")]
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    total = ", ".join(f"{count} {word}" for word, count in counts.items())
+    lines = [line for verdict in verdicts for line in (*verdict.words(), "")]
     text = "\n".join([*lines, f"{len(verdicts)} claims: {total}"])
-    show([each.as_dict() for each in verdicts], as_json, text)
+    show([verdict.as_dict() for verdict in verdicts], as_json, text)
     damage.tell()
 
 
@@ -849,6 +838,7 @@ def doctor(
     from fedlib import datasets
     from fedlib.engine.device import resolve_device
     from fedlib.processor import bfloat16_arithmetic
+    from fedlib.results.files import installed
 
     where = resolve_device(device)
     left = _left_behind(data_root, clean)
@@ -859,7 +849,7 @@ def doctor(
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
     instructions = bfloat16_arithmetic()
     facts: dict[str, Any] = {
-        **dict(map(_installed, packages)),
+        **{package: installed(package) or "not installed" for package in packages},
         "python": platform.python_version(),
         "cuda": gpu,
         "threads": torch.get_num_threads(),
@@ -879,16 +869,6 @@ def doctor(
     lines += [f"  {path}" for path in left] if clean else []
     show(facts, as_json, "\n".join(lines))
     damage.tell()
-
-
-def _installed(package: str) -> tuple[str, str]:
-    """A package and its version; papermill comes with the notebooks' extra only."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return package, version(package)
-    except PackageNotFoundError:
-        return package, "not installed"
 
 
 # What the processor's instructions for products in bfloat16 mean for a user.

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict
-from importlib.resources import files
 from typing import Any
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-
-def read_toml(name: str) -> dict[str, Any]:
-    """A TOML file of this package."""
-    return tomllib.loads(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+from fedlib.paths import read_toml
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -59,4 +54,6 @@ class Description:
         return {**card, **renamed}
 
 
-CATALOGUE = {name: Description(name, **card) for name, card in read_toml("catalogue.toml").items()}
+CATALOGUE = {
+    name: Description(name, **card) for name, card in read_toml("datasets/catalogue.toml").items()
+}

@@ -73,7 +73,7 @@ def leaf(folder: Path) -> pd.DataFrame:
 def texts(frame: pd.DataFrame) -> bytes:
     """The rows of a table with a column ``text`` as the lines of a ``.jsonl`` file."""
     given: dict[str, object] = {"client": "all", "split": _splits(len(frame))}
-    frame = frame.assign(**{key: each for key, each in given.items() if key not in frame})
+    frame = frame.assign(**{key: value for key, value in given.items() if key not in frame})
     frame["client"] = frame["client"].astype(str)
     lines: str = frame.to_json(orient="records", lines=True, force_ascii=False)
     return lines.encode()

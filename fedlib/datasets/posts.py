@@ -192,20 +192,20 @@ def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tens
     return {"ids": words[place], "row": row, "counts": counts.view(index.shape)}
 
 
-def bags(found: Mapping[str, Tensor], size: int) -> Tensor:
+def bags(words: Mapping[str, Tensor], size: int) -> Tensor:
     """How often each word occurs in posts, divided by the number of all their words.
 
     Unknown words count in the divisor but have no column, so rows sum to at most 1 (FedOpt's
     public code; its text says that they sum to 1).
 
     Args:
-        found: what :func:`occurrences` gives.
+        words: what :func:`occurrences` gives.
         size: number of words in the vocabulary.
 
     Returns:
         float32 ``[..., size]``; a post without words gives zeros.
     """
-    ids, row, counts = found["ids"].long(), found["row"], found["counts"]
+    ids, row, counts = words["ids"].long(), words["row"], words["counts"]
     known = (ids >= 1) & (ids <= size)
     bag = torch.zeros(counts.numel() * size, device=ids.device)
     # Counts are whole numbers, so the order of these additions does not matter.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from fedlib.datasets.catalogue import read_toml
 from fedlib.errors import Error
+from fedlib.paths import read_toml
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
@@ -50,7 +50,7 @@ class Source:
     origin: str = ""
 
 
-SOURCES = {name: Source(**source) for name, source in read_toml("sources.toml").items()}
+SOURCES = {name: Source(**source) for name, source in read_toml("datasets/sources.toml").items()}
 
 
 def source(name: str) -> Source:

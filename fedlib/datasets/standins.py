@@ -102,12 +102,12 @@ def _pairs_by_writers(name: str) -> _Made:
     random = numpy_generator(_SEED, "stand-in digit_writers")
     liking = random.dirichlet(np.full(10, LIKING), size=PAIR_WRITERS)
     arrays: dict[str, np.ndarray] = {}
-    for split, each in {"train": 40, "test": 16}.items():
-        tens = np.concatenate([random.choice(10, each, p=shares) for shares in liking])
+    for split, count in {"train": 40, "test": 16}.items():
+        tens = np.concatenate([random.choice(10, count, p=shares) for shares in liking])
         number = 10 * tens + random.integers(0, 10, len(tens))
         arrays[f"{split}_x"] = _paired(digits, pools[split], number, random)
         arrays[f"{split}_y"] = tens.astype(np.int64)
-        arrays[f"{split}_client"] = np.repeat(np.arange(PAIR_WRITERS), each)
+        arrays[f"{split}_client"] = np.repeat(np.arange(PAIR_WRITERS), count)
     return arrays, CATALOGUE[name].classes
 
 

@@ -140,13 +140,13 @@ def rare_words() -> Iterator[_Row]:
             if random.random() > _AT_HOME:
                 source = (np.arange(TOPIC_TAGS), topics)
             about = random.choice(source[0], random.integers(1, 3), replace=False, p=source[1])
-            own = [
+            hints = [
                 f"word{topic}{'abcd'[random.integers(OWN_WORDS)]}"
                 for topic in about
                 if random.random() < _HINTED
             ]
-            filler = random.choice(COMMON_WORDS, _LONG - len(own), p=common)
-            words = random.permutation([*own, *(f"the{number}" for number in filler)])
+            filler = random.choice(COMMON_WORDS, _LONG - len(hints), p=common)
+            words = random.permutation([*hints, *(f"the{number}" for number in filler)])
             tags = tuple(f"topic{topic}" for topic in sorted(about))
             yield f"user {user}", "\n" + " ".join(words), tags
 
@@ -173,11 +173,11 @@ def word_chains() -> Iterator[_Row]:
     rings = np.arange(CHAIN_WORDS).reshape(-1, 4)
     after = np.roll(rings, -1, axis=1).ravel()
     for speaker in range(SPEAKERS):
-        own = random.choice(CHAIN_WORDS, _OWN_WORDS, replace=False, p=share)
+        favourites = random.choice(CHAIN_WORDS, _OWN_WORDS, replace=False, p=share)
         for _ in range(SENTENCES):
             words = [random.choice(CHAIN_WORDS, p=share)]
             while len(words) < CHAIN_LENGTH:
-                anew = random.choice(own) if random.random() < 0.5 else None
+                anew = random.choice(favourites) if random.random() < 0.5 else None
                 anew = random.choice(CHAIN_WORDS, p=share) if anew is None else anew
                 words.append(after[words[-1]] if random.random() < _FOLLOWS else anew)
             text = " ".join(f"word{word}" for word in words)

@@ -273,11 +273,11 @@ class Replicas:
     @classmethod
     def of(cls, configured: Sequence[Configured]) -> Replicas:
         """The replicas of a program's configurations, which stand replica by replica."""
-        found = {(id(task), str(config.seeds)): (task, config) for config, _, task in configured}
-        pooled = configured[0].method.pooled
-        each = {id(task): task.centralized() if pooled else task for task, _ in found.values()}
-        tasks = [each[id(task)] for task, _ in found.values()]
-        return cls(tasks, [config.seeds for _, config in found.values()])
+        runs = {(id(run.task), str(run.config.seeds)): run for run in configured}.values()
+        trained = {id(run.task): run.task for run in runs}
+        if configured[0].method.pooled:
+            trained = {key: task.centralized() for key, task in trained.items()}
+        return cls([trained[id(run.task)] for run in runs], [run.config.seeds for run in runs])
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -352,9 +352,9 @@ class Replicas:
     def halves(self, cohort: np.ndarray, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Which clients of each replica's cohort measure and which train, at random."""
         measuring, training = [], []
-        for seeds, own in zip(self.seeds, np.split(cohort, len(self)), strict=True):
+        for seeds, clients in zip(self.seeds, np.split(cohort, len(self)), strict=True):
             draw = randomness.numpy_generator(seeds["sampling"], "halves", round)
-            mixed = draw.permutation(own)
+            mixed = draw.permutation(clients)
             measuring.append(np.sort(mixed[: len(mixed) // 2]))
             training.append(np.sort(mixed[len(mixed) // 2 :]))
         return np.concatenate(measuring), np.concatenate(training)
@@ -533,9 +533,9 @@ class Feed:
         # Steps follow each other in all of these: one split per array instead of one slice a step.
         columns = [part.split(plan.active) for part in parts]
         full = index.shape[1]
-        for step, own in enumerate(zip(*columns, strict=True)):
+        for step, arrays in enumerate(zip(*columns, strict=True)):
             rows = slice(plan.offsets[step], plan.offsets[step] + plan.active[step])
-            left = list(own)
+            left = list(arrays)
             mask = left.pop() if plan.mask is not None else None
             dropout = left.pop() if keys is not None else None
             width = plan.widths[step]
@@ -561,9 +561,9 @@ class Feed:
 
     def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
-        each = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
+        scale = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
         rows = np.concatenate([np.arange(active) for active in plan.active])
-        weights = torch.from_numpy(each[rows]).unsqueeze(1).expand(plan.index.shape)
+        weights = torch.from_numpy(scale[rows]).unsqueeze(1).expand(plan.index.shape)
         if plan.mask is not None:
             weights = weights * plan.mask
         return weights.to(self.dtype)
@@ -591,17 +591,15 @@ class Feed:
         round: Round,
         memory: State | None = None,
         measured: State | None = None,
-        rows: bool = True,
     ) -> Client:
-        """What clients know: scalars ``[M, 1, 1]``, or ``[1]`` for one without rows.
+        """What clients know: scalars ``[M, 1, 1]``.
 
         Args:
             sent: what :meth:`counts` gives, on the device.
         """
-        shape = (-1, 1, 1) if rows else (1,)
         return Client(
-            examples=sent["examples"].view(shape),
-            steps=sent["steps"].view(shape),
+            examples=sent["examples"].view(-1, 1, 1),
+            steps=sent["steps"].view(-1, 1, 1),
             round=round.number,
             rounds=round.config.rounds,
             cohort=len(round.cohort) // len(self.replicas),

@@ -73,8 +73,8 @@ class RunConfig:
 
     def program(self) -> tuple[Any, ...]:
         """What rows of one program must share, besides task and the method's structure."""
-        own = ("task", "algorithm", "method", "seeds")
-        return tuple(str(getattr(self, f.name)) for f in fields(self) if f.name not in own)
+        left_out = ("task", "algorithm", "method", "seeds")
+        return tuple(str(getattr(self, f.name)) for f in fields(self) if f.name not in left_out)
 
 
 class Configured(NamedTuple):
@@ -216,8 +216,8 @@ def _method(
     if not isinstance(algorithm, str):
         method = algorithms.build(algorithm, **given)
         return type(method).__name__, method
-    own = task.hyperparameters.get(algorithm, {})
-    return algorithm, named_method(algorithm, given, own, task.client_hyperparameters)
+    values = task.hyperparameters.get(algorithm, {})
+    return algorithm, named_method(algorithm, given, values, task.client_hyperparameters)
 
 
 def named_method(
@@ -265,7 +265,7 @@ def _local_epochs(epochs: Any) -> int | tuple[int, int]:
     allowed = "a whole number >= 1, or two such numbers low, high"
     if _listed(epochs):
         require(len(epochs) == 2, "local_epochs", epochs, allowed)
-        low, high = (whole("local_epochs", one, 1, allowed=allowed) for one in epochs)
+        low, high = (whole("local_epochs", end, 1, allowed=allowed) for end in epochs)
         require(low <= high, "local_epochs", epochs, allowed)
         return low, high
     return whole("local_epochs", epochs, 1, allowed=allowed)
@@ -275,7 +275,7 @@ def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if steps is None:
         return None
     if _listed(steps):
-        listed = tuple(whole("local_steps", one, 0) for one in steps)
+        listed = tuple(whole("local_steps", number, 0) for number in steps)
         if len(steps) != population:
             raise Error(
                 f"local_steps has {len(steps)} numbers for {population} clients; need one each"

@@ -108,7 +108,7 @@ class Evaluator:
         self.model.model.train()
         mean, clients = {}, {}
         for name, parts in sums.items():
-            above, below = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+            above, below = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
             mean[name] = above @ self.weights / (below @ self.weights)
             clients[name] = self._by_client(above) / self._by_client(below)
         return Evaluated(mean, clients)
@@ -129,8 +129,8 @@ class Evaluator:
         """How many examples to evaluate at once: a multiple of :data:`BATCH`."""
         if not self.outputs_each and len(self.index):
             with self.model.tracking(self.model.initial_statistics()):
-                one = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
-            self.outputs_each = one.numel()
+                outputs = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
+            self.outputs_each = outputs.numel()
         numbers = max(1, self.inputs_each, self.outputs_each) * configurations
         return max(BATCH, CHUNK_NUMBERS // numbers // BATCH * BATCH)
 
@@ -245,18 +245,18 @@ class Recorder:
         Args:
             good: ``[S C]``, which are; floats: that each replica's cohort received and sent.
         """
-        for one, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
-            if one in self.diverged:
+        for run, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
+            if run in self.diverged:
                 continue
-            down, up = floats[one // self.columns]
-            self.rows[one] += [
+            down, up = floats[run // self.columns]
+            self.rows[run] += [
                 (round, "train", "loss", value),
                 (round, "communication", "floats_down", float(down)),
                 (round, "communication", "floats_up", float(up)),
             ]
             if not finite:
-                self.diverged[one] = round
-        return [one for one in alive if one not in self.diverged]
+                self.diverged[run] = round
+        return [run for run in alive if run not in self.diverged]
 
     def evaluation(
         self, round: int, alive: list[int], result: Evaluated, split: str = "test"
@@ -269,17 +269,17 @@ class Recorder:
             for name in task.metrics:
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
             if "accuracy" in task.metrics:
-                each = result.clients["accuracy"]
-                sizes = torch.from_numpy(data.sizes).to(each.device)
-                spread = fairness(each, sizes)
+                accuracies = result.clients["accuracy"]
+                sizes = torch.from_numpy(data.sizes).to(accuracies.device)
+                spread = fairness(accuracies, sizes)
                 columns.update((name, values.tolist()) for name, values in spread.items())
-        for position, one in enumerate(alive):
-            if one in self.diverged:
+        for position, run in enumerate(alive):
+            if run in self.diverged:
                 continue
-            self.rows[one] += [
+            self.rows[run] += [
                 (round, split, name, column[position]) for name, column in columns.items()
             ]
-            self.last[one] |= {
+            self.last[run] |= {
                 (split, name): values[position] for name, values in result.clients.items()
             }
 
@@ -296,22 +296,22 @@ class Recorder:
         names = ["round", "split", "metric", "value"]
         return [
             History(
-                frame=pd.DataFrame(self.rows[one], columns=names),
-                clients=self._clients(one),
-                params=params[one],
+                frame=pd.DataFrame(self.rows[run], columns=names),
+                clients=self._clients(run),
+                params=params[run],
                 config=config,
-                meta={**meta, "diverged": self.diverged.get(one)},
-                task=self._task(one),
+                meta={**meta, "diverged": self.diverged.get(run)},
+                task=self._task(run),
             )
-            for one, config in enumerate(self.configs)
+            for run, config in enumerate(self.configs)
         ]
 
-    def _task(self, one: int) -> Task:
-        return self.tasks[one // self.columns]
+    def _task(self, run: int) -> Task:
+        return self.tasks[run // self.columns]
 
-    def _clients(self, one: int) -> pd.DataFrame:
+    def _clients(self, run: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
-        parts = evaluated(self._task(one))
+        parts = evaluated(self._task(run))
         frames = [
             pd.DataFrame(
                 {
@@ -322,6 +322,6 @@ class Recorder:
                     "examples": parts[split].sizes,
                 }
             )
-            for (split, name), values in self.last[one].items()
+            for (split, name), values in self.last[run].items()
         ]
         return pd.concat(frames, ignore_index=True)

@@ -159,7 +159,7 @@ class Trial:
         first, last = rows.split(1, 1)
         # Larger and smaller, and probabilities still.
         changed = 0.5 * last + 0.5, torch.min(last / 2, 2 * last)
-        others = [torch.cat([first, each], 1) for each in changed]
+        others = [torch.cat([first, another], 1) for another in changed]
         if self.task.metrics is ACCURACY and not losses.of_classes(outputs, data.y):
             self.task.metrics = {}  # nobody asked for it
         named = {"loss": self.task.loss, **(self.task.metrics if split == "test" else {})}

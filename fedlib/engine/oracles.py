@@ -51,7 +51,7 @@ class RowsOracle:
         self.task, self.model = task, model
         # Not of a subclass, whose forward may be another, and not where parameters are frozen.
         known = task.loss is cross_entropy and CLOSED_FORM in vars(type(model.model))
-        known = known and all(each.requires_grad for each in model.model.parameters())
+        known = known and all(p.requires_grad for p in model.model.parameters())
         self.closed_form = getattr(model.model, CLOSED_FORM) if known else None
         self.losses: Callable[[list[Tensor], Tensor, Tensor], Tensor] = self._losses
 

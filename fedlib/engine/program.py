@@ -46,7 +46,6 @@ class Program:
         configured: the configurations, which agree in ``RunConfig.program()`` and in structure:
             those of one replica, then the same with the next one's seeds, or on its task.
         device, backend, chunk_clients: see :func:`fedlib.run`.
-        threads: of torch; default what :func:`strategy.pick` says.
     """
 
     @process.alone()
@@ -56,7 +55,6 @@ class Program:
         device: torch.device,
         backend: str = "auto",
         chunk_clients: int | None = None,
-        threads: int | None = None,
     ) -> None:
         self.configured = configured
         self.configs = [run.config for run in configured]
@@ -83,7 +81,6 @@ class Program:
             device,
             backend,
             chunk_clients,
-            threads,
             strategy.stacks(model),
         )
         feed = Feed(self.replicas, self.dtype, device)
@@ -257,7 +254,7 @@ class Program:
 
     def _initial_server(self, alive: list[int]) -> State:
         """The server states of some configurations before round 0."""
-        x = self.initial[[one // self.columns for one in alive]]
+        x = self.initial[[run // self.columns for run in alive]]
         server = self.training.stack(alive).server_init(x)
         if not self.model.tracked:
             return server
@@ -265,9 +262,9 @@ class Program:
 
     def _evaluate(self, done: int, alive: list[int], server: State) -> None:
         """Evaluate and record the configurations ``alive``, those of one task together."""
-        tasks = [self.replicas.tasks[one // self.columns] for one in alive]
+        tasks = [self.replicas.tasks[run // self.columns] for run in alive]
         for task, evaluators in zip(self.replicas.distinct, self.evaluators, strict=True):
-            places = [place for place, own in enumerate(tasks) if own is task]
+            places = [place for place, its_task in enumerate(tasks) if its_task is task]
             x = server["x"] if len(places) == len(alive) else server["x"][places]
             # Models with running statistics have no replicas, so these are of all of them.
             with self.model.tracking(server.get("statistics")):
@@ -277,12 +274,12 @@ class Program:
 
     def _finite(self, now: Progress) -> list[int]:
         """Those that have not diverged: one that did stays while a replica of it trains."""
-        return [one for one in now.alive if one not in self.record.diverged]
+        return [run for run in now.alive if run not in self.record.diverged]
 
     def _finish(self, now: Progress, ended: list[int]) -> None:
         """Note the final parameters of configurations that take part in the program."""
         if ended:
-            places = [now.alive.index(one) for one in ended]
+            places = [now.alive.index(run) for run in ended]
             now.final[ended] = _sent(now.server)[places]
 
     def _advance(self, now: Progress, number: int) -> None:
@@ -300,7 +297,7 @@ class Program:
         now.done = number + 1
         now.seconds += time.perf_counter() - before
         if len(survivors) < len(before_it):
-            self._finish(now, [one for one in before_it if one not in survivors])
+            self._finish(now, [run for run in before_it if run not in survivors])
             self._leave(now, survivors)
         last = now.done == self.config.rounds
         if now.alive and (last or now.done % self.config.eval_every == 0):
@@ -308,8 +305,8 @@ class Program:
 
     def _leave(self, now: Progress, survivors: list[int]) -> None:
         """Let those leave the program that have diverged in every replica."""
-        columns = {one % self.columns for one in survivors}
-        places = [p for p, one in enumerate(now.alive) if one % self.columns in columns]
+        columns = {run % self.columns for run in survivors}
+        places = [p for p, run in enumerate(now.alive) if run % self.columns in columns]
         if len(places) == len(now.alive):
             return
         keep = torch.tensor(places, device=self.device, dtype=torch.int64)

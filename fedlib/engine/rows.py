@@ -244,8 +244,8 @@ class FlatModel:
         return [
             (module, name)
             for module in self.model.modules()
-            for name, own in module._parameters.items()
-            if own is parameter
+            for name, held in module._parameters.items()
+            if held is parameter
         ]
 
     def initial(self) -> Tensor:
@@ -268,8 +268,8 @@ class FlatModel:
 
         Differentiating by these and joining the gradients is faster than by ``x`` itself.
         """
-        own = x.squeeze(0) if x.dim() == 2 and len(x) == 1 else x
-        return [view.requires_grad_() for view in self.views(own)]
+        vectors = x.squeeze(0) if x.dim() == 2 and len(x) == 1 else x
+        return [view.requires_grad_() for view in self.views(vectors)]
 
     def initial_statistics(self) -> Tensor:
         """The model's own running statistics as one vector ``[B]``."""
@@ -280,12 +280,12 @@ class FlatModel:
         them: tied weights by all their names, frozen parameters and buffers as they are.
         """
         trained = {
-            id(own): view
-            for own, view in zip(self._original, self.views(x[: self.size]), strict=True)
+            id(parameter): view
+            for parameter, view in zip(self._original, self.views(x[: self.size]), strict=True)
         }
         named = {
-            name: trained.get(id(own), own)
-            for name, own in self.model.named_parameters(remove_duplicate=False)
+            name: trained.get(id(parameter), parameter)
+            for name, parameter in self.model.named_parameters(remove_duplicate=False)
         }
         moved = self._statistics.named(x[self.size :])
         named |= moved
@@ -326,11 +326,11 @@ class FlatModel:
         """
         new = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
         for size, start, grad in zip(self.sizes, self.starts, grads, strict=True):
-            old, own = x.narrow(-1, start, size), new.narrow(-1, start, size)
+            old, part = x.narrow(-1, start, size), new.narrow(-1, start, size)
             if grad is None:
-                own.copy_(old)  # nothing, where x is written to itself
+                part.copy_(old)  # nothing, where x is written to itself
             else:
-                torch.addcmul(old, grad.reshape(*x.shape[:2], size), lr, value=-1, out=own)
+                torch.addcmul(old, grad.reshape(*x.shape[:2], size), lr, value=-1, out=part)
         return new
 
     @staticmethod
@@ -341,10 +341,10 @@ class FlatModel:
             leaves, grads: in the parameters' shapes, as :meth:`leaves` gives them for one row.
             lr: one number, on the CPU.
         """
-        found = [(leaf, grad) for leaf, grad in zip(leaves, grads, strict=True) if grad is not None]
-        if found:
-            own, steps = zip(*found, strict=True)
-            torch._foreach_add_(own, steps, alpha=-float(lr))
+        pairs = [(leaf, grad) for leaf, grad in zip(leaves, grads, strict=True) if grad is not None]
+        if pairs:
+            moved, steps = zip(*pairs, strict=True)
+            torch._foreach_add_(moved, steps, alpha=-float(lr))
 
     def squares(self, leaves: Sequence[Tensor]) -> Tensor:
         """The sum of the squares of the weights, normalisation's not counted: ``[R, 1]``, or a
@@ -357,14 +357,6 @@ class FlatModel:
         ]
         total = torch.stack(parts).sum(0)
         return total.unsqueeze(-1) if total.dim() else total
-
-    def one(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
-        """Outputs ``[B, ...]`` of one model (leaves in ordinary shapes) for inputs ``[B, ...]``.
-
-        Args:
-            features: return a pair: outputs, and the model's features ``[B, F]``.
-        """
-        return self._call(self._with_features if features else self.model, leaves, x)
 
     def rows(self, leaves: Sequence[Tensor], x: Tensor, features: bool = False) -> Any:
         """Outputs ``[R, B, ...]`` of R models for inputs ``[G, B, ...]``; G divides R.
@@ -403,29 +395,31 @@ class FlatModel:
     def _masked(
         self,
         function: Callable[[Tensor], Any],
-        own: list[Tensor],
+        leaves: list[Tensor],
         inputs: Tensor,
         key: Tensor,
         vmapped: bool = False,
     ) -> Any:
         """One row, with its dropout masks."""
         with randomness.masks(key, vmapped=vmapped):
-            return self._call(function, own, inputs)
+            return self._call(function, leaves, inputs)
 
     def _looped(
         self, call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
     ) -> Any:
         """Row after row, for models that vmap cannot run."""
-        real, every, moved = layers.real_examples.active(), [], []
+        real, outputs, moved = layers.real_examples.active(), [], []
         for row in range(rows):
             mask = None if real is None else real[row // (rows // len(real))]
             with self.real(mask), self._statistics.of_row(row) as statistics:
-                every.append(call([leaf[row] for leaf in leaves], *(each[row] for each in given)))
+                outputs.append(
+                    call([leaf[row] for leaf in leaves], *(tensor[row] for tensor in given))
+                )
             moved.append(statistics.moved)
         self._statistics.gather(moved, self.model.training)
-        if isinstance(every[0], tuple):
-            return tuple(torch.stack(parts) for parts in zip(*every, strict=True))
-        return torch.stack(every)
+        if isinstance(outputs[0], tuple):
+            return tuple(torch.stack(parts) for parts in zip(*outputs, strict=True))
+        return torch.stack(outputs)
 
     def _with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self.model.features(x)  # type: ignore[operator]
@@ -460,7 +454,7 @@ class FlatModel:
             with self.real(None if real is None else real.squeeze(0)):
                 outputs = self._call(function, leaves, x)
         if isinstance(outputs, tuple):
-            return tuple(one.unsqueeze(0) for one in outputs)
+            return tuple(output.unsqueeze(0) for output in outputs)
         return outputs.unsqueeze(0)
 
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
@@ -526,7 +520,7 @@ def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
 def _as_stored(outputs: Any, dtype: torch.dtype) -> Any:
     """A forward pass's floating-point outputs (one, or a tuple) in the parameters' type."""
     if isinstance(outputs, tuple):
-        return tuple(_as_stored(one, dtype) for one in outputs)
+        return tuple(_as_stored(output, dtype) for output in outputs)
     return outputs.to(dtype) if outputs.is_floating_point() else outputs
 
 

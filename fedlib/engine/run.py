@@ -93,8 +93,11 @@ def _parts_of(
     replicas = list(methods[0])
     if len(methods) == 1 == len(replicas):
         return [list(methods[0].values())]
-    size = _size(configured[methods[0][replicas[0]]].task)
-    most = len(methods) if device is None else _most(size, device)
+    model = configured[methods[0][replicas[0]]].task.new_model()
+    size = max(1, sum(p.numel() for p in model.parameters() if p.requires_grad))
+    most = len(methods)
+    if device is not None:
+        most = max(1, chunk_numbers(resolve_device(device)) // size)
     parts = []
     for numbers in np.array_split(np.arange(len(methods)), math.ceil(len(methods) / most)):
         some = [methods[number] for number in numbers]
@@ -102,15 +105,6 @@ def _parts_of(
         for joined in _joined(firsts, len(some) * size):
             parts.append([places[replicas[number]] for number in joined for places in some])
     return parts
-
-
-def _size(task: Task) -> int:
-    return max(1, sum(p.numel() for p in task.new_model().parameters() if p.requires_grad))
-
-
-def _most(size: int, device: str) -> int:
-    """Models of ``size`` parameters that train at once."""
-    return max(1, chunk_numbers(resolve_device(device)) // size)
 
 
 def _joined(runs: Sequence[Configured], size: int) -> list[list[int]]:
@@ -320,7 +314,7 @@ def grid(
         for cell_seed, cell in cells
     ]
     histories = execute(configured, device=device, backend=backend, progress=progress)
-    return grid_frame(labels(cells, seed), histories)
+    return grid_frame(cells, seed, histories)
 
 
 @checked
@@ -400,23 +394,24 @@ def repeated(
     seeds = [seed] if isinstance(seed, (int, Mapping)) else list(seed)
     if not seeds:
         raise Error("grid: seed is an empty list; give at least one")
-    return [(each, cell) for each in seeds for cell in cells]
+    return [(cell_seed, cell) for cell_seed in seeds for cell in cells]
 
 
-def labels(
-    cells: Sequence[tuple[int | Mapping[str, int], dict[str, Any]]], seed: Seeds
-) -> list[dict[str, Any]]:
-    """What tells the rows of a grid's frame apart: the cells, with their seeds if several."""
+def grid_frame(
+    cells: Sequence[tuple[int | Mapping[str, int], dict[str, Any]]],
+    seed: Seeds,
+    histories: Sequence[History],
+) -> pd.DataFrame:
+    """The histories' frames with their cells' values as columns, and with their seeds if several.
+
+    Args:
+        cells: from :func:`repeated`; seed: as given there.
+    """
     several = not isinstance(seed, (int, Mapping))
-    return [{"seed": each, **cell} if several else cell for each, cell in cells]
-
-
-def grid_frame(cells: Sequence[Mapping[str, Any]], histories: Sequence[History]) -> pd.DataFrame:
-    """The histories' frames with their cells' values as columns."""
-    frames = [
-        history.frame.assign(**cell, diverged=history.diverged)
-        for cell, history in zip(cells, histories, strict=True)
-    ]
-    frame = pd.concat([f.astype({"diverged": "float64"}) for f in frames], ignore_index=True)
-    names = list(cells[0])
-    return frame[[*names, "round", "split", "metric", "value", "diverged"]]
+    frames = []
+    for (cell_seed, cell), history in zip(cells, histories, strict=True):
+        named = {"seed": cell_seed, **cell} if several else cell
+        frame = history.frame.assign(**named, diverged=history.diverged)
+        frames.append(frame.astype({"diverged": "float64"}))
+    columns = [*named, "round", "split", "metric", "value", "diverged"]
+    return pd.concat(frames, ignore_index=True)[columns]

@@ -148,15 +148,15 @@ class ClientStates:
         Raises:
             Failure: not even for those seen so far.
         """
-        each = math.prod(old.shape[1:]) * old.element_size()
+        size = math.prod(old.shape[1:]) * old.element_size()
         most = min(max(self.count, 2 * len(old)), len(self.slots))
-        free = free_bytes(self.device) if most * each > FREE_BYTES else None
-        if free is None or most * each <= free:
+        free = free_bytes(self.device) if most * size > FREE_BYTES else None
+        if free is None or most * size <= free:
             return most
-        if self.count * each > free:
+        if self.count * size > free:
             raise Failure(
                 f"what the {self.count} clients seen so far remember takes "
-                f"{self.count * each / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; take "
+                f"{self.count * size / 2**30:.1f} GiB, but {free / 2**30:.1f} GiB are free; take "
                 "fewer clients, a smaller model, or a method whose clients remember nothing"
             )
         return self.count

@@ -98,14 +98,13 @@ def pick(
     device: torch.device,
     backend: str = "auto",
     chunk_clients: int | None = None,
-    threads: int | None = None,
     stacked: bool = False,
 ) -> Strategy:
     """The strategy for ``configurations`` of a model of ``size`` parameters.
 
     Args:
         cohort: clients per round.
-        backend, chunk_clients, threads: what the caller fixed.
+        backend, chunk_clients: what the caller fixed.
         stacked: what :func:`stacks` says of the model.
     """
     limit, many = LIMITS[device.type], process.usual_threads()
@@ -119,7 +118,7 @@ def pick(
         fitting = min(fitting, math.ceil(cohort / many))
         numbers = configurations * fitting * size
         small = device.type == "cpu" and numbers <= limit.one_thread_numbers
-    return Strategy(backend, fitting, threads or (1 if small else many))
+    return Strategy(backend, fitting, 1 if small else many)
 
 
 def stacks(model: nn.Module) -> bool:

@@ -41,7 +41,7 @@ class Sums:
     def __iadd__(self, other: Sums) -> Sums:
         self.scaled()
         factor = 1.0 if other.scale is None else other.scale
-        map_state(lambda own, t: own.add_(t, alpha=factor), self.reports, other.reports)
+        map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
         self.seen = self.seen + other.seen
         self.slots += other.slots
@@ -141,9 +141,9 @@ class Vectorized(Backend):
         sent, full = self._whole(clients, work)
         client, server = self._client(work, sent), self._received(work, sent)
         with self.model.tracking(server.get("statistics")):
-            own, report = work.method.client_measure(server, client, full)
-        if own:
-            work.kept.measured.put(sent["measured"], spread(own, len(clients)))
+            measured, report = work.method.client_measure(server, client, full)
+        if measured:
+            work.kept.measured.put(sent["measured"], spread(measured, len(clients)))
         return self._sums(report, clients, work, sent)
 
     @torch.no_grad()
@@ -254,7 +254,7 @@ class Vectorized(Backend):
         """Values ``[n, C, ...]`` summed by weight over each replica's ``rows``, ``[S C, ...]``."""
         if not rows:
             return weights @ values if values.dim() == 2 else torch.tensordot(weights, values, 1)
-        return torch.cat([torch.tensordot(weights[own], values[own], 1) for own in rows])
+        return torch.cat([torch.tensordot(weights[part], values[part], 1) for part in rows])
 
 
 class Parallel(Backend):
@@ -275,7 +275,7 @@ class Parallel(Backend):
     def __init__(self, feed: Feed, model: FlatModel, workers: int | None = None) -> None:
         count = workers or usual_threads()
         models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
-        self.workers = [Vectorized(feed, own) for own in models]
+        self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase over several chunks, a share of them per core."""

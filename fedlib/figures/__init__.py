@@ -2,8 +2,7 @@
 
 from fedlib.figures.architectures import draw_layers, layers
 from fedlib.figures.curves import learning_curves
-from fedlib.figures.distributions import client_density, client_distribution
-from fedlib.figures.heat_map import heat_map
+from fedlib.figures.distributions import client_density
 from fedlib.figures.partitions import client_labels, unique_labels
 from fedlib.figures.plotting import plot
 from fedlib.figures.save import save
@@ -11,12 +10,10 @@ from fedlib.figures.tables import comparison, drawn, table
 
 __all__ = [
     "client_density",
-    "client_distribution",
     "client_labels",
     "comparison",
     "draw_layers",
     "drawn",
-    "heat_map",
     "layers",
     "learning_curves",
     "plot",

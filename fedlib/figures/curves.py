@@ -223,9 +223,10 @@ def label_ends(
         ax.annotate(" ".join(words), **where, xycoords="axes fraction", arrowprops=arrow, **look)
 
 
-def _apart_by(one: Line2D, other: Line2D, place: Transform) -> float:
+def _apart_by(line: Line2D, other: Line2D, place: Transform) -> float:
     """How far two lines are apart but for their beginnings; infinite if they have other places."""
-    first, second = (place.transform(np.asarray(line.get_xydata(), float)) for line in (one, other))
+    points = (np.asarray(drawn.get_xydata(), float) for drawn in (line, other))
+    first, second = map(place.transform, points)
     if first.shape != second.shape or not np.allclose(first[:, 0], second[:, 0]):
         return np.inf
     return float(
@@ -280,8 +281,8 @@ def _data(
         frame.insert(0, "algorithm", line_of(history, by))
         frame.insert(0, "task", history.config.task["name"])
         frames.append(frame)
-    every = pd.concat(frames, ignore_index=True)
-    grouped = every.groupby(["task", "algorithm", "round"], sort=False)["value"]
+    values = pd.concat(frames, ignore_index=True)
+    grouped = values.groupby(["task", "algorithm", "round"], sort=False)["value"]
     return grouped.agg(mean="mean", std="std", seeds="count").reset_index()
 
 
@@ -291,8 +292,8 @@ def shared_legend(figure: Figure, *more: Line2D) -> None:
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    every = [*handles.values(), *more]
-    figure.legend(handles=every, loc="outside upper center", ncols=min(4, len(every)))
+    shown = [*handles.values(), *more]
+    figure.legend(handles=shown, loc="outside upper center", ncols=min(4, len(shown)))
 
 
 def axis_label(metric: str, split: str, percent: bool) -> str:

@@ -18,44 +18,6 @@ BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage point
 
 
 @checked
-def client_distribution(
-    histories: Sequence[History],
-    metric: str = "accuracy",
-    split: str = "test",
-    *,
-    title: str = "",
-    percent: bool = True,
-    legend: bool = True,
-    by: Callable[[History], str] = algorithm,
-    ax: Axes | None = None,
-) -> Drawing:
-    """The share of clients whose final value is at most x, a line per algorithm (seeds pooled).
-
-    Returns:
-        the figure, and what is drawn: task, algorithm, value, share (in percent of the clients).
-
-    Raises:
-        Error: no runs, or one without values per client.
-    """
-    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
-
-    frames = []
-    with style.axes(ax) as ax:
-        for key, values in _client_values(histories, metric, split, by).items():
-            ordered = (100.0 if percent else 1.0) * np.sort(values)
-            look = style.look(key)
-            line = {"label": look.label, "color": look.color, "linestyle": look.linestyle}
-            sns.ecdfplot(x=ordered, stat="percent", ax=ax, **line)
-            share = 100.0 * np.arange(1, len(ordered) + 1) / len(ordered)
-            frames.append(pd.DataFrame({"algorithm": key, "value": ordered, "share": share}))
-        label = f"client {axis_label(metric, split, percent)}"
-        ax.set(xlabel=label, ylabel="clients at or below (%)", title=title)
-        if legend:
-            ax.legend()
-    return figure_of(ax), _of_task(histories, frames)
-
-
-@checked
 def client_density(
     histories: Sequence[History],
     metric: str = "accuracy",
@@ -93,7 +55,9 @@ def client_density(
         ax.set_ylim(bottom=0)
         if legend:
             ax.legend()
-    return figure_of(ax), _of_task(histories, frames)
+    data = pd.concat(frames, ignore_index=True)
+    data.insert(0, "task", histories[0].config.task["name"])
+    return figure_of(ax), data
 
 
 def _client_values(
@@ -118,9 +82,3 @@ def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray:
     mirrored = np.concatenate([values, -values, 200.0 - values])
     kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / BANDWIDTH) ** 2)
     return kernels.sum(1) / (len(values) * BANDWIDTH * np.sqrt(2 * np.pi))
-
-
-def _of_task(histories: Sequence[History], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    data = pd.concat(frames, ignore_index=True)
-    data.insert(0, "task", histories[0].config.task["name"])
-    return data

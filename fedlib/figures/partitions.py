@@ -153,13 +153,13 @@ def unique_labels(
     unique = [(partition.label_counts(labels, parts) > 0).sum(axis=1) for parts in partitions]
     bins = 1 + max(int(counts.max()) for counts in unique)
     heights = pd.DataFrame([np.bincount(counts, minlength=bins) for counts in unique])
-    each = heights.melt(var_name="unique_labels", value_name="clients")
+    counted = heights.melt(var_name="unique_labels", value_name="clients")
     with style.axes(ax) as ax:
         spread = ("pi", 100) if len(partitions) > 1 else None
         lines = {"errorbar": spread, "err_kws": {"color": "0.3", "linewidth": 0.6}}
         bars = {"color": "C0", "saturation": 1, "width": 0.9, "native_scale": True}
-        sns.barplot(each, x="unique_labels", y="clients", ax=ax, **bars, **lines)
+        sns.barplot(counted, x="unique_labels", y="clients", ax=ax, **bars, **lines)
         ax.set(xlabel="different labels of a client", ylabel="clients", title=title)
-    groups = each.groupby("unique_labels")["clients"]
+    groups = counted.groupby("unique_labels")["clients"]
     data = groups.agg(clients="mean", smallest="min", largest="max").reset_index()
     return figure_of(ax), data

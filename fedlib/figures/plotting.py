@@ -144,10 +144,10 @@ def _told_apart(
         alike = [
             _settings(other[0]) for key, other in groups.items() if key[:2] == (task, algorithm)
         ]
-        own = _settings(runs[0])
+        settings = _settings(runs[0])
         words = [
             f"{key}={_short(value)}"
-            for key, value in own.items()
+            for key, value in settings.items()
             if any(other.get(key) != value for other in alike)
         ]
         place = f" on {task}" if len(tasks) > 1 else ""

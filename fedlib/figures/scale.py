@@ -41,11 +41,11 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
         meant = style.name(meant) if isinstance(meant, str) else named
         words.append(named if named == meant else f"{named} for {meant}")
     for option, word in (("clients", "clients"), ("examples", "examples")) if _paper(run) else ():
-        values = {each.config.task["options"].get(option) for each in histories} - {None, 0}
+        values = {run.config.task["options"].get(option) for run in histories} - {None, 0}
         words += [f"{_of(values, full.get(option))} {word}"] if values else []
-    widths = {each.config.task["options"].get("width", 1.0) for each in histories} - {1.0}
+    widths = {run.config.task["options"].get("width", 1.0) for run in histories} - {1.0}
     words += [f"{_values(widths)} of the width"] if widths else []
-    rounds = {each.config.rounds for each in histories}
+    rounds = {run.config.rounds for run in histories}
     words.append(f"{_of(rounds, None if small(histories) else full.get('rounds'))} rounds")
     seeds = _seeds(histories)
     words.append(f"{_values(seeds, ' to ')} seed{'s' * (max(seeds) > 1)}")
@@ -65,7 +65,7 @@ def note(histories: Sequence[History]) -> str:
 
 def _paper(run: History) -> bool:
     """Whether a run is of a paper's task, which alone have presets."""
-    return bool(tasks.TASKS.get(run.config.task["name"], ("", "", ""))[1])
+    return bool(tasks.TASKS.get(run.config.task["name"], {}).get("papers"))
 
 
 def _seeds(histories: Sequence[History]) -> set[int]:

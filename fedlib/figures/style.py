@@ -15,6 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedlib.paths import read_toml
+
 
 @dataclass(frozen=True)
 class Look:
@@ -30,97 +32,20 @@ class Look:
         return {"color": self.color, "marker": self.marker, "linestyle": self.linestyle}
 
 
-_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _BLACK, _OLIVE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#999933",
+_LINES: dict[str, Any] = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_LINES["long"] = (0, (6, 2))
+_DECLARED = read_toml("figures/looks.toml")
+_COLORS: dict[str, str] = _DECLARED["colors"]
+LOOKS, CLIENT_LOOKS = (
+    {
+        name: Look(label, _COLORS[color], marker, _LINES[line])
+        for name, (label, color, marker, line) in _DECLARED[kind].items()
+    }
+    for kind in ("methods", "clients")
 )
-_DASH, _DOT, _DASHDOT, _LONG = "--", ":", "-.", (0, (6, 2))
-
-# Related methods share a colour and differ in marker and line; those that meet in one figure of the
-# papers differ in colour.
-LOOKS: dict[str, Look] = {
-    "fedavg": Look("FedAvg", _BLACK, "o", _DASH),
-    "fedavgm": Look("FedAvgM", _SKY, "v", _DASHDOT),
-    "fedadagrad": Look("FedAdagrad", _GREEN, "s", "-"),
-    "fedadam": Look("FedAdam", _BLUE, "^", "-"),
-    "fedyogi": Look("FedYogi", _RED, "D", "-"),
-    "scaffold": Look("SCAFFOLD", _AMBER, "P", _DASHDOT),
-    "fedprox": Look("FedProx", _PINK, "X", _DASH),
-    "fednova": Look("FedNova", _OLIVE, "<", _DASHDOT),
-    "qfedavg": Look("q-FedAvg", _AMBER, ">", _DOT),
-    "adafedadam": Look("AdaFedAdam", _RED, "*", "-"),
-    "mime": Look("Mime", _RED, "h", "-"),
-    "mimelite": Look("MimeLite", _GREEN, "H", "-"),
-    "mime_mvr": Look("MimeMVR", _RED, "d", _LONG),
-    "mimelite_mvr": Look("MimeLiteMVR", _GREEN, "d", _LONG),
-    "loc_mime": Look("Loc-Mime", _OLIVE, "h", _DOT),
-    "moon": Look("MOON", _AMBER, "p", "-"),
-    "lookahead": Look("Lookahead", _PINK, "1", _DOT),
-    "adaalter": Look("AdaAlter", _SKY, "2", _DOT),
-    "centralized": Look("Centralized", "#7F7F7F", "", _LONG),
-    "n_accadam": Look("N-AccAdam", _SKY, "3", _LONG),
-}
-# Client optimizers, as Delta-SGD's figures compare them; ``_decay`` is its falling step size.
-CLIENT_LOOKS: dict[str, Look] = {
-    "sgd": Look("SGD", _BLACK, "o", _DASH),
-    "sgd_decay": Look("SGD (decay)", "#7F7F7F", "o", _DOT),
-    "sgdm": Look("SGDM", _BLUE, "v", _DASHDOT),
-    "sgdm_decay": Look("SGDM (decay)", _SKY, "v", _DOT),
-    "adam": Look("Adam", _AMBER, "^", "-"),
-    "adagrad": Look("Adagrad", _GREEN, "s", "-"),
-    "sps": Look("SPS", _PINK, "X", _DASHDOT),
-    "delta_sgd": Look("Δ-SGD", _RED, "*", "-"),
-}
-_OTHERS = (_BLUE, _RED, _GREEN, _PINK, _AMBER, _SKY, _OLIVE)
-# What people call a task, a data set or a metric, where it is not its name with spaces.
-NAMES = {
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "fed_cifar100": "CIFAR-100",
-    "emnist": "EMNIST",
-    "emnist_byclass": "EMNIST",
-    "femnist": "FEMNIST",
-    "mnist": "MNIST",
-    "emnist_cr": "EMNIST CR",
-    "emnist_ae": "EMNIST AE",
-    "fashion_mnist": "Fashion-MNIST",
-    "shakespeare": "Shakespeare",
-    "stackoverflow": "Stack Overflow",
-    "stackoverflow_nwp": "Stack Overflow NWP",
-    "stackoverflow_lr": "Stack Overflow LR",
-    "stackexchange": "Stack Exchange",
-    "synthetic": "Synthetic",
-    "sent140": "Sent140",
-    "fair_femnist": "FEMNIST",
-    "fair_cifar10": "CIFAR-10",
-    "Femnist": "FEMNIST",  # as AdaFedAdam prints them
-    "Cifar10": "CIFAR-10",
-    "fair_sent140": "Sent140",
-    "emnist_logistic": "EMNIST, logistic",
-    "emnist_mlp": "EMNIST, MLP",
-    "cifar10_resnet18": "CIFAR-10, ResNet-18",
-    "cifar100_resnet18": "CIFAR-100, ResNet-18",
-    "cifar100_resnet50": "CIFAR-100, ResNet-50",
-    "ag_news": "AG News",
-    "dbpedia": "DBpedia",
-    "mse_x1000": "MSE × 1000",
-    "last_accuracy": "accuracy",
-    "last_recall_at_5": "recall at 5",
-    "avg": "average",
-    "std": "spread",
-    "worst30": "worst 30 %",
-    "reported": "accuracy",
-    "Delta-SGD": "Δ-SGD",
-    "client_lr": "client rate",
-    "server_lr": "server rate",
-    "tau": "τ",
-}
+# Of lines that have no look of their own.
+_OTHERS = [color for name, color in _COLORS.items() if name not in ("black", "grey")]
+NAMES: dict[str, str] = _DECLARED["names"]
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"
 # Of a subtitle fit into an inch.
@@ -133,7 +58,7 @@ def look(algorithm: str) -> Look:
     if algorithm in known:
         return known[algorithm]
     number = sum(algorithm.encode())
-    return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], _DOT)
+    return Look(algorithm, _OTHERS[number % len(_OTHERS)], "osv^D<>"[number % 7], ":")
 
 
 def name(word: str) -> str:
@@ -189,9 +114,9 @@ def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -
     given = known or {}
     looks = {label: replace(given[label], label=label) for label in labels if label in given}
     taken = {look.color for look in looks.values()}
-    free = [color for color in _OTHERS if color not in taken] or list(_OTHERS)
+    free = [color for color in _OTHERS if color not in taken] or _OTHERS
     for number, label in enumerate(label for label in labels if label not in looks):
-        linestyle = ("-", _DASH, _DOT, _DASHDOT)[number // len(free) % 4]
+        linestyle = ("-", "--", ":", "-.")[number // len(free) % 4]
         looks[label] = Look(label, free[number % len(free)], "osv^D<>"[number % 7], linestyle)
     return looks
 
@@ -232,10 +157,10 @@ def panels(
     """
     with context():
         figure = Figure(figsize=size)
-        every = figure.subplots(rows, columns, squeeze=False, **options).ravel()
-        for ax in every[len(every) if count is None else count :]:
+        grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
+        for ax in grid[len(grid) if count is None else count :]:
             ax.remove()
-        yield figure, every[:count]
+        yield figure, grid[:count]
 
 
 def readable(value: object) -> str:

@@ -61,20 +61,13 @@ LEGEND = (
 
 
 @checked
-def table(
-    frame: pd.DataFrame,
-    *,
-    caption: str = "",
-    footnotes: Sequence[str] = ("note", "unclear"),
-    digits: int = 2,
-) -> Styler:
+def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     """A frame as a compact HTML table: numbers right-aligned, missing ones as a dash.
 
     Args:
-        frame: as it should be shown.
+        frame: as it should be shown. The texts of its columns ``note`` and ``unclear`` are said
+            once, after the caption, each with a number; a column of numbers takes their place.
         caption: below the table.
-        footnotes: columns whose texts are said once, after the caption, each with a number; a
-            column of numbers takes their place.
         digits: of floats, after the point.
 
     Returns:
@@ -87,7 +80,7 @@ def table(
         >>> "0.50" in figures.table(pd.DataFrame({"accuracy": [0.5]})).to_html()
         True
     """
-    frame, said = _with_footnotes(frame.reset_index(drop=True), footnotes)
+    frame, said = _with_footnotes(frame.reset_index(drop=True))
     lines = [escape(caption), *(f"<sup>{n}</sup> {escape(text)}" for n, text in enumerate(said, 1))]
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
@@ -217,16 +210,16 @@ def _as_printed(
     lowest = 1 if frame["metric"].nunique() > 1 else 0  # of column and metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
-        every = _shared(of_task["note"])
-        head = markup.name(task) + markup.raised(_marks(["; ".join(every)], said))
+        shared = _shared(of_task["note"])
+        head = markup.name(task) + markup.raised(_marks(["; ".join(shared)], said))
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
-            alike = [text for text in _shared(part["note"]) if text not in every]
+            alike = [text for text in _shared(part["note"]) if text not in shared]
             worse = markup.lower if metric in SMALLER else ""
             below = [markup.plain(str(column)), markup.name(metric) + worse]
             below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
             best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]
             cells[head, *below] = {
-                markup.name(row["method"]): _cell(row, [*every, *alike], said, read, best, markup)
+                markup.name(row["method"]): _cell(row, [*shared, *alike], said, read, best, markup)
                 for row in part.to_dict("records")
             }
     return pd.DataFrame(cells, index=pd.unique(frame["method"].map(markup.name))), said, read
@@ -270,8 +263,8 @@ def _clauses(note: str) -> list[str]:
 
 def _shared(notes: pd.Series) -> list[str]:
     """The clauses that all of some notes have."""
-    every = [_clauses(note) for note in notes.unique()]
-    return [text for text in every[0] if all(text in others for others in every)]
+    clauses = [_clauses(note) for note in notes.unique()]
+    return [text for text in clauses[0] if all(text in others for others in clauses)]
 
 
 def _marks(
@@ -311,25 +304,19 @@ def _compact(styler: Styler, caption: str) -> Styler:
     wide = "width: 46rem; max-width: 92vw; margin-right: -46rem"
     styler = styler.set_caption(f"<div style='{wide}'>{caption}</div>" if caption else "")
     rule = "1px solid #888"
-    return styler.set_table_styles(
-        [
-            {"selector": "", "props": "font-family: sans-serif; border-collapse: collapse"},
-            {
-                "selector": "caption",
-                "props": "caption-side: bottom; text-align: left; padding: 0.6em 0",
-            },
-            {"selector": "caption", "props": "font-size: 85%"},
-            {"selector": "th", "props": f"text-align: left; border-bottom: {rule}"},
-            {"selector": "td, th", "props": "padding: 0.2em 0.5em; font-size: 85%"},
-        ]
+    rules = (
+        ("", "font-family: sans-serif; border-collapse: collapse"),
+        ("caption", "caption-side: bottom; text-align: left; padding: 0.6em 0"),
+        ("caption", "font-size: 85%"),
+        ("th", f"text-align: left; border-bottom: {rule}"),
+        ("td, th", "padding: 0.2em 0.5em; font-size: 85%"),
     )
+    return styler.set_table_styles([{"selector": name, "props": rule} for name, rule in rules])
 
 
-def _with_footnotes(
-    frame: pd.DataFrame, columns: Sequence[str]
-) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The frame with numbers in place of the columns' texts, and the texts with their numbers."""
-    columns = [name for name in columns if name in frame]
+def _with_footnotes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The frame with numbers in place of its notes, and the notes with their numbers."""
+    columns = [name for name in ("note", "unclear") if name in frame]
     said: dict[str, int] = {}
     marks = []
     for texts in frame[columns].itertuples(index=False):

@@ -86,9 +86,9 @@ class _Late(torch.autograd.Function):
             return by_torch[0], None, None, None
         if again:
             return by_torch[0], by_torch[1].to(ctx.dtype), None, None
-        found = torch.empty(weight.shape, dtype=ctx.dtype, device=weight.device)
-        found.copy_(_of_weight(grad, x, weight.shape, ctx.stride, ctx.padding))
-        return by_torch[0], found, None, None
+        by_weight = torch.empty(weight.shape, dtype=ctx.dtype, device=weight.device)
+        by_weight.copy_(_of_weight(grad, x, weight.shape, ctx.stride, ctx.padding))
+        return by_torch[0], by_weight, None, None
 
 
 def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding: Pair) -> Tensor:
@@ -98,7 +98,7 @@ def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding
     padding nothing is computed, which of 6 x 6 points and a kernel of 3 x 3 saves a fifth.
     """
     out, inputs, *kernel = shape
-    came, met = (each.permute(0, 2, 3, 1).contiguous() for each in (grad, x))
+    came, met = (images.permute(0, 2, 3, 1).contiguous() for images in (grad, x))
     down, right = (
         [_places(came.shape[axis], met.shape[axis], at, step, more) for at in range(points)]
         for axis, points, step, more in zip((1, 2), kernel, stride, padding, strict=True)

@@ -144,14 +144,15 @@ class DistilBERT(Architecture):
                 f"give the folder that holds them, or go online once ({reason})"
             ) from None
         published = source.state_dict()
-        for own, parameter in self.named_parameters():
-            if own.startswith(("pre_classifier.", "classifier.")):
+        for ours, parameter in self.named_parameters():
+            if ours.startswith(("pre_classifier.", "classifier.")):
                 continue
-            values = published.get(published_name(own))
+            theirs = published_name(ours)
+            values = published.get(theirs)
             if values is None or values.shape != parameter.shape:
-                found = "missing" if values is None else f"of shape {tuple(values.shape)}"
+                what = "missing" if values is None else f"of shape {tuple(values.shape)}"
                 raise Error(
-                    f"the weights {str(name)!r}: {published_name(own)} is {found}, but this model "
+                    f"the weights {str(name)!r}: {theirs} is {what}, but this model "
                     f"needs the shape {tuple(parameter.shape)}; make it of their size"
                 )
             with torch.no_grad():
@@ -159,12 +160,12 @@ class DistilBERT(Architecture):
         return self
 
 
-def published_name(own: str) -> str:
+def published_name(name: str) -> str:
     """The published weights' name of a parameter outside the classification head.
 
     >>> published_name("blocks.0.attention.query.weight")
     'transformer.layer.0.attention.q_lin.weight'
     """
-    for mine, theirs in PUBLISHED_NAMES:
-        own = own.replace(mine, theirs)
-    return own
+    for ours, theirs in PUBLISHED_NAMES:
+        name = name.replace(ours, theirs)
+    return name

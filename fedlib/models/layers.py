@@ -219,8 +219,8 @@ class Conv2d(nn.Conv2d):
             return _each_image(lambda images: self._convolve(images, weight, bias), x)
         groups, rows = _groups(self, weight, x, 5), weight.shape[0]
         if rows == 1:
-            own = None if bias is None else bias.squeeze(0)
-            return self._convolve(x.squeeze(0), weight.squeeze(0), own).unsqueeze(0)
+            shift = None if bias is None else bias.squeeze(0)
+            return self._convolve(x.squeeze(0), weight.squeeze(0), shift).unsqueeze(0)
         if convolution.better_apart(x, weight):
             biases = [None] * rows if bias is None else bias.unbind(0)
             inputs = [row for row in x.unbind(0) for _ in range(rows // groups)]
@@ -324,14 +324,10 @@ class GlobalAvgPool2d(nn.Module):
 
 
 class Flatten(nn.Module):
-    """Merge the last ``dims`` dimensions (3 for images: C, H, W in this order) into one."""
-
-    def __init__(self, dims: int = 3) -> None:
-        super().__init__()
-        self.dims = dims
+    """Merge the last dimensions of images, C, H, W in this order, into one."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(-self.dims)
+        return x.flatten(-3)
 
 
 class Dropout(nn.Module):

@@ -55,8 +55,8 @@ class Embedding(nn.Module):
         require(
             tuple(weight.shape) == shape, "the shape of weight", tuple(weight.shape), f"{shape}"
         )
-        own = weight if frozen else weight.clone()  # a frozen one may be large, and is only read
-        self.weight = nn.Parameter(own, requires_grad=not frozen)
+        values = weight if frozen else weight.clone()  # a frozen one may be large, and is only read
+        self.weight = nn.Parameter(values, requires_grad=not frozen)
 
     def forward(self, ids: Tensor) -> Tensor:
         weight, ids = self.weight, ids.long()
@@ -203,8 +203,8 @@ class _TorchKernel(torch.autograd.Function):
         needed = (ctx.needs_input_grad[0], *ctx.needs_input_grad[2:])
 
         def work(row: int) -> tuple[list[Tensor], Tensor]:
-            own = [x[row // share], *(weight[row] for weight in weights)]
-            leaves = [t.detach().requires_grad_(n) for t, n in zip(own, needed, strict=True)]
+            inputs = [x[row // share], *(weight[row] for weight in weights)]
+            leaves = [t.detach().requires_grad_(n) for t, n in zip(inputs, needed, strict=True)]
             with torch.set_grad_enabled(tracked):
                 y = _one_row(*leaves)
             return [leaf for leaf in leaves if leaf.requires_grad], y
@@ -222,8 +222,8 @@ class _TorchKernel(torch.autograd.Function):
             # The graph is kept for whoever kept the outer one; it goes when that goes.
             return torch.autograd.grad(y, leaves, grads[0][row], retain_graph=True)
 
-        each = iter(zip(*_each_row(work, len(ctx.graphs)), strict=True))
-        x, *weights = (torch.stack(next(each)) if needed else None for needed in ctx.needed)
+        by_leaf = iter(zip(*_each_row(work, len(ctx.graphs)), strict=True))
+        x, *weights = (torch.stack(next(by_leaf)) if needed else None for needed in ctx.needed)
         if x is not None and ctx.share > 1:
             x = x.unflatten(0, (-1, ctx.share)).sum(1)
         return x, None, *weights
@@ -289,8 +289,8 @@ class _BatchedSteps(torch.autograd.Function):
         for t in reversed(range(steps)):
             d_output = d_output + grads[0][t]
             d_cell = torch.addcmul(d_cell, d_output, output_to_cell[t])
-            each = torch.stack([d_cell, d_cell, d_cell, d_output], -2)
-            torch.mul(each, factors[t], out=d_gates[t].view(each.shape))
+            d_gate = torch.stack([d_cell, d_cell, d_cell, d_output], -2)
+            torch.mul(d_gate, factors[t], out=d_gates[t].view(d_gate.shape))
             d_cell = d_cell * f[t]
             before = torch.bmm(d_gates[t], weight)
             d_output = before if mask is None else torch.where(mask[t], before, d_output)

@@ -13,12 +13,12 @@ from fedlib.optimizers.client_optimizer import Oracle, RatedOptimizer, State
 
 def adam_state(x: Tensor) -> State:
     """m = v = 0 and the products of the betas so far, for parameters ``x [..., P]``."""
-    one = torch.ones_like(x[..., :1])
+    ones = torch.ones_like(x[..., :1])
     return {
         "m": torch.zeros_like(x),
         "v": torch.zeros_like(x),
-        "beta1_product": one,
-        "beta2_product": one.clone(),
+        "beta1_product": ones,
+        "beta2_product": ones.clone(),
     }
 
 

@@ -68,12 +68,12 @@ class DeltaSGD(ClientOptimizer):
             raise unknown("first_step", self.first_step, FIRST_STEPS)
 
     def init(self, x: Tensor) -> State:
-        one = torch.ones_like(x[..., :1])
-        state = {"previous": x, "eta": self.eta0 * one, "theta": self.theta0 * one}
+        ones = torch.ones_like(x[..., :1])
+        state = {"previous": x, "eta": self.eta0 * ones, "theta": self.theta0 * ones}
         if self.reuse_gradient:
             state["gradient"] = torch.zeros_like(x)
         if self.first_step == "eta0":
-            state["fresh"] = one
+            state["fresh"] = ones
         return state
 
     def step_size(self, moved: Tensor, turned: Tensor, old: Tensor, theta: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from fedlib.component import Component, decay, non_negative, positive
 from fedlib.errors import unknown
+from fedlib.optimizers.adam import adam_state
 
 State = dict[str, Any]
 
@@ -89,8 +90,8 @@ class Together(ServerOptimizer):
         new = torch.empty_like(x)
         states = {name: torch.zeros_like(value) for name, value in state.items()}
         for rows, part in self.parts:
-            own = {name: state[name][rows] for name in part.init(x[rows])}
-            new[rows], after = part.step(x[rows], g[rows], own)
+            before = {name: state[name][rows] for name in part.init(x[rows])}
+            new[rows], after = part.step(x[rows], g[rows], before)
             for name, value in after.items():
                 states[name][rows] = value
         return new, states
@@ -204,14 +205,8 @@ class Adaptive(ServerOptimizer):
         return self.form == "code" if self.bias_correction is None else self.bias_correction
 
     def init(self, x: Tensor) -> State:
-        one = torch.ones_like(x[..., :1])
-        default = 0.0 if self.form == "code" else self.tau**2
-        return {
-            "m": torch.zeros_like(x),
-            "v": torch.zeros_like(x) + (default if self.v0 is None else self.v0),
-            "beta1_product": one,
-            "beta2_product": one.clone(),
-        }
+        state, default = adam_state(x), 0.0 if self.form == "code" else self.tau**2
+        return state | {"v": state["v"] + (default if self.v0 is None else self.v0)}
 
     def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
         m = self.beta1 * state["m"] + (1 - self.beta1) * g

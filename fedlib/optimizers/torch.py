@@ -75,8 +75,8 @@ class _Backed(torch.optim.Optimizer):
         """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
         super().add_param_group(param_group)
         lr = self.param_groups[-1]["lr"]
-        one = lr.numel() == 1 if isinstance(lr, Tensor) else isinstance(lr, (int, float))
-        require(one and not isinstance(lr, bool), "lr", lr, "a finite number >= 0")
+        number = lr.numel() == 1 if isinstance(lr, Tensor) else isinstance(lr, (int, float))
+        require(number and not isinstance(lr, bool), "lr", lr, "a finite number >= 0")
         non_negative(float(lr), "lr")
         self._rule(self.param_groups[-1])
 
@@ -92,8 +92,8 @@ def _x(group: Group) -> Tensor:
 
 def _g(group: Group) -> Tensor:
     """Their gradients; a parameter without one has zeros."""
-    own = [(p, p.grad) for p in group["params"]]
-    return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in own])
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in group["params"]]
+    return torch.cat([grad.reshape(-1) for grad in grads])
 
 
 def _scaled(group: Group, x: Tensor, new: Tensor) -> Tensor:
@@ -162,8 +162,8 @@ class DeltaSGD(_Backed):
             _call(closure)
             before = [_g(group) for group in self.param_groups]
             for group, (_, g), had in zip(self.param_groups, points, given, strict=True):
-                for (p, part), one in zip(_parts(group, g), had, strict=True):
-                    p.grad = part if one else None
+                for (p, part), has in zip(_parts(group, g), had, strict=True):
+                    p.grad = part if has else None
         for group, (x, g), old in zip(self.param_groups, points, before, strict=True):
             state = self.state[group["params"][0]]
             old = state["gradient"] if group["reuse_gradient"] else old

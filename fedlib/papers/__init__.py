@@ -23,8 +23,6 @@ of a damaged text, and 000 to 004 number the texts (000 and 001: two versions of
 from __future__ import annotations
 
 import math
-import tomllib
-from copy import deepcopy
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -34,6 +32,7 @@ from typing import Any
 import pandas as pd
 
 from fedlib.errors import Error, unknown
+from fedlib.paths import read_toml
 
 __all__ = [
     "cells",
@@ -78,7 +77,8 @@ def tables(paper: str) -> tuple[str, ...]:
         >>> papers.tables("mime")
         ('table1_rates', 'table2_accuracy')
     """
-    return tuple(sorted(_stem(entry) for entry in _folder(paper).iterdir() if _is_csv(entry)))
+    names = (entry.name for entry in _folder(paper).iterdir())
+    return tuple(sorted(name.removesuffix(".csv") for name in names if name.endswith(".csv")))
 
 
 def table(paper: str, name: str) -> pd.DataFrame:
@@ -118,7 +118,7 @@ def settings(paper: str) -> dict[str, Any]:
         4000
     """
     _folder(paper)
-    return deepcopy(_toml(f"{paper}/settings.toml"))
+    return read_toml(f"papers/{paper}/settings.toml")
 
 
 def claims() -> list[dict[str, Any]]:
@@ -134,8 +134,7 @@ def claims() -> list[dict[str, Any]]:
         >>> len(papers.claims()), papers.claims()[0]["id"]
         (26, 'fedopt-sparse-lr')
     """
-    listed: list[dict[str, Any]] = deepcopy(_toml("claims.toml")["claim"])
-    return listed
+    return list(read_toml("papers/claims.toml")["claim"])
 
 
 def figures() -> pd.DataFrame:
@@ -176,7 +175,7 @@ def cells() -> pd.DataFrame:
 
 @cache
 def _cells() -> pd.DataFrame:
-    known = _toml("cells.toml")
+    known = read_toml("papers/cells.toml")
     rows = []
     for stated in known["table"]:
         paper = stated["paper"]
@@ -200,9 +199,9 @@ def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) 
         task = names[label]
     methods = stated.get("methods", [{}])
     method = next(
-        each
-        for each in (known["methods"][methods] if isinstance(methods, str) else methods)
-        if all(entry[key] == value for key, value in each.get("when", {}).items())
+        method
+        for method in (known["methods"][methods] if isinstance(methods, str) else methods)
+        if all(entry[key] == value for key, value in method.get("when", {}).items())
     )
     row = entry[stated.get("row", "algorithm")]
     algorithm = method.get("algorithm", stated.get("algorithm", algorithm_name(row)))
@@ -315,19 +314,6 @@ def _folder(paper: str) -> Traversable:
     if paper not in _PAPERS:
         raise unknown("paper", paper, _PAPERS)
     return files(__name__).joinpath(paper)
-
-
-def _is_csv(entry: Traversable) -> bool:
-    return entry.name.endswith(".csv")
-
-
-def _stem(entry: Traversable) -> str:
-    return entry.name.removesuffix(".csv")
-
-
-@cache
-def _toml(name: str) -> dict[str, Any]:
-    return tomllib.loads(files(__name__).joinpath(name).read_text(encoding="utf-8"))
 
 
 @cache

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Numbers, Seed, checked, whole
-from fedlib.errors import Error
+from fedlib.arguments import Seed, checked, whole
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
@@ -47,8 +46,6 @@ def dirichlet(
     alpha: float,
     examples_per_client: int | Sequence[int] | np.ndarray,
     seed: Seed,
-    *,
-    proportions: Numbers | None = None,
 ) -> list[np.ndarray]:
     """Split examples so that each client has its own mix of labels (small ``alpha``: few labels).
 
@@ -61,18 +58,15 @@ def dirichlet(
     Args:
         labels: ``[N]`` integers, 0 or more.
         clients: number of clients.
-        alpha: concentration; not used when ``proportions`` is given.
+        alpha: concentration.
         examples_per_client: size of every client, or one size per client.
         seed: of the distributions, the shuffles and the draws.
-        proportions: ``[clients, C]`` label distributions to use instead of drawing them, for
-            instance to give a client's test split the distribution of its training split.
 
     Returns:
         ``clients`` int64 arrays of exactly the asked sizes, in the order drawn; no index twice.
 
     Raises:
-        Error: a number out of range, more examples asked for than there are, or proportions that
-            do not fit the labels.
+        Error: a number out of range, or more examples asked for than there are.
 
     Example:
         >>> import numpy as np
@@ -87,11 +81,7 @@ def dirichlet(
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     checks.enough(sizes, y.size)
     classes = int(y.max()) + 1 if y.size else 1
-    if proportions is None:
-        q = dirichlet_proportions(clients, classes, alpha, seed)
-    else:
-        q = _checked(proportions, clients, classes)
-
+    q = dirichlet_proportions(clients, classes, alpha, seed)
     shuffler = numpy_generator(seed, "partition dirichlet order")
     order = [shuffler.permutation(np.flatnonzero(y == label)) for label in range(q.shape[1])]
     total = np.array([len(indices) for indices in order])
@@ -106,18 +96,6 @@ def dirichlet(
         )
         for client in range(clients)
     ]
-
-
-def _checked(proportions: ArrayLike, clients: int, classes: int) -> np.ndarray:
-    q = np.asarray(proportions, dtype=np.float64)
-    if q.ndim != 2 or q.shape[0] != clients or q.shape[1] < classes:
-        raise Error(
-            f"proportions has shape {q.shape}; needed: ({clients}, {classes}), "
-            "a row per client and a column per class"
-        )
-    if not np.isfinite(q).all() or q.min() < 0 or (q.sum(axis=1) <= 0).any():
-        raise Error("proportions must be finite, 0 or more, and each row must have a positive sum")
-    return q
 
 
 def _draw_client(

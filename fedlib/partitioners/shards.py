@@ -38,14 +38,16 @@ def shards(labels: ArrayLike, clients: int, shards_per_client: int, seed: Seed) 
         [20, 20, 20, 20, 20]
     """
     y, clients = checks.labels("labels", labels), whole("clients", clients, 1)
-    each = whole("shards_per_client", shards_per_client, 1)
-    if clients * each > y.size:
-        raise Error(f"{clients} clients of {each} shards need as many examples; there are {y.size}")
+    share = whole("shards_per_client", shards_per_client, 1)
+    if clients * share > y.size:
+        raise Error(
+            f"{clients} clients of {share} shards need as many examples; there are {y.size}"
+        )
     draw = numpy_generator(seed, "partition shards")
     order = draw.permutation(y.size)
-    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], clients * each)
-    dealt = draw.permutation(clients * each).reshape(clients, each)
-    return [np.concatenate([pieces[piece] for piece in own]) for own in dealt]
+    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], clients * share)
+    dealt = draw.permutation(clients * share).reshape(clients, share)
+    return [np.concatenate([pieces[piece] for piece in hand]) for hand in dealt]
 
 
 @checked
@@ -78,15 +80,15 @@ def fixed_classes(
     """
     y, clients = checks.labels("labels", labels), whole("clients", clients, 1)
     names = np.unique(y)
-    each = whole("classes_per_client", classes_per_client, 1)
-    if each > len(names):
-        raise Error(f"classes_per_client is {each}; there are {len(names)} classes")
+    share = whole("classes_per_client", classes_per_client, 1)
+    if share > len(names):
+        raise Error(f"classes_per_client is {share}; there are {len(names)} classes")
     draw = numpy_generator(seed, "partition fixed classes")
     has = np.zeros((clients, len(names)), dtype=bool)
     for client in range(clients):
         first = client % len(names)
         others = np.delete(np.arange(len(names)), first)
-        has[client, [first, *draw.choice(others, each - 1, replace=False)]] = True
+        has[client, [first, *draw.choice(others, share - 1, replace=False)]] = True
     parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for code, name in enumerate(names):
         owners, examples = np.flatnonzero(has[:, code]), np.flatnonzero(y == name)
@@ -97,4 +99,4 @@ def fixed_classes(
         cut = np.array_split(draw.permutation(examples), max(1, len(owners)))
         for owner, part in zip(owners, cut, strict=False):
             parts[owner].append(part)
-    return [np.concatenate(own) for own in parts]
+    return [np.concatenate(pieces) for pieces in parts]

@@ -18,14 +18,7 @@ TRIES = 10_000
 
 
 @checked
-def silos(
-    labels: ArrayLike,
-    clients: int,
-    beta: float,
-    seed: Seed,
-    *,
-    strict: bool = False,
-) -> list[np.ndarray]:
+def silos(labels: ArrayLike, clients: int, beta: float, seed: Seed) -> list[np.ndarray]:
     """Cut every class among all clients in proportions drawn from ``Dir(beta)`` over the clients.
 
     Unlike :func:`dirichlet`, where a client draws its mix of classes, here a class draws its mix of
@@ -38,8 +31,6 @@ def silos(
         clients: K.
         beta: concentration; the paper uses 0.05, 0.1, 0.5 and 1.
         seed: of the proportions and the shuffles.
-        strict: ask for 1 / (10 K) of all examples instead, which the comment in that code says. For
-            C equal classes this is C times as much.
 
     Returns:
         K int64 arrays in random order; every index is in exactly one.
@@ -70,14 +61,13 @@ def silos(
         cuts = np.round(np.cumsum(q, axis=1) * counts[:, None]).astype(np.int64)
         cuts[:, -1] = counts
         sizes = np.diff(cuts, axis=1, prepend=0).sum(axis=0)
-        shares = sizes / len(y) if strict else q.sum(axis=0)
-        if shares.min() >= least and sizes.min() > 0:
+        if q.sum(axis=0).min() >= least and sizes.min() > 0:
             break
     else:
-        what = "of all examples" if strict else "summed over the classes"
         raise Error(
             f"beta is {beta}: in {TRIES} tries some client always had a share below "
-            f"1/{10 * clients} {what}; raise beta or take fewer clients than {clients}"
+            f"1/{10 * clients} summed over the classes; raise beta or take fewer clients than "
+            f"{clients}"
         )
     pieces = [
         np.split(generator.permutation(np.flatnonzero(y == label)), cuts[row, :-1])

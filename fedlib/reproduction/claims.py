@@ -85,8 +85,14 @@ class Verdict:
         """A row a statement: mean margin, spread and verdict."""
         return pd.DataFrame(
             [
-                (each.text, each.mean, each.spread, len(each.margins), self.verdict_of(each))
-                for each in self.statements
+                (
+                    statement.text,
+                    statement.mean,
+                    statement.spread,
+                    len(statement.margins),
+                    self.verdict_of(statement),
+                )
+                for statement in self.statements
             ],
             columns=["statement", "margin", "spread", "seeds", "verdict"],
         )
@@ -112,9 +118,9 @@ class Verdict:
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}, {self.rounds} rounds"
         known = f" ({self.preset}: {seeds}; {', '.join(self.data)})" if self.rounds else ""
         lines = [f"{self.id}: {self.says} {self.verdict.capitalize()}{known}."]
-        for each in self.statements if statements else ():
-            margin = f"{each.mean:+.3f}" if self.preset == PRINTED else each.margin
-            lines.append(f"  {each.text}: {margin}; {self.verdict_of(each)}")
+        for statement in self.statements if statements else ():
+            margin = f"{statement.mean:+.3f}" if self.preset == PRINTED else statement.margin
+            lines.append(f"  {statement.text}: {margin}; {self.verdict_of(statement)}")
         if self.reason and self.verdict != HOLDS:
             lines.append(f"  Why, as far as we see: {self.reason}.")
         return [
@@ -133,8 +139,8 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     statements: list[Statement] = []
     used: list[History] = []
     missing: list[str] = []
-    each_alone = [(notebook,) for notebook in evidence.sources]
-    for notebooks in [tuple(evidence.sources)] if evidence.together else each_alone:
+    alone = [(notebook,) for notebook in evidence.sources]
+    for notebooks in [tuple(evidence.sources)] if evidence.together else alone:
         tasks = {run.config.task["name"] for run in runs.get(notebooks[0], ())}
         histories = [
             run
@@ -142,7 +148,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
             for run in runs.get(notebook, ())
             if run.config.task["name"] in tasks
         ]
-        prefix = f"{notebooks[0].partition('_')[0]}: " if len(each_alone) > len(notebooks) else ""
+        prefix = f"{notebooks[0].partition('_')[0]}: " if len(alone) > len(notebooks) else ""
         try:
             measured = list(evidence.measure(evidence.frame(histories))) if histories else []
         except Missing:
@@ -150,7 +156,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         if not measured or not all(statement.margins for statement in measured):
             missing += notebooks
             continue
-        statements += [replace(each, text=prefix + each.text) for each in measured]
+        statements += [replace(statement, text=prefix + statement.text) for statement in measured]
         used += histories
     verdict = decided(evidence.id, preset, statements)
     reason = stated(evidence.id).get("exceptions", {}).get(preset, "")
@@ -178,8 +184,9 @@ def printed(id: str) -> Verdict:
     for name, frame in frames:
         prefix = f"{name}: " if len(frames) > 1 else ""
         try:
-            for each in evidence.measure(frame):
-                statements += [replace(each, text=prefix + each.text)] if each.margins else []
+            for statement in evidence.measure(frame):
+                if statement.margins:
+                    statements.append(replace(statement, text=prefix + statement.text))
         except Missing:
             continue
     return decided(id, PRINTED, statements, NOT_PRINTED)
@@ -211,12 +218,14 @@ def chosen(ids: Sequence[str] = (), preset: str = "paper") -> list[dict[str, Any
     Raises:
         Error: an unknown claim.
     """
-    every = papers.claims()
-    known = [claim["id"] for claim in every]
     for id in ids:
-        if id not in known:
-            raise unknown("claim", id, known)
-    return [claim for claim in every if (claim["id"] in ids if ids else claim.get(preset, True))]
+        if id not in EVIDENCE:
+            raise unknown("claim", id, EVIDENCE)
+    return [
+        claim
+        for claim in papers.claims()
+        if (claim["id"] in ids if ids else claim.get(preset, True))
+    ]
 
 
 def judge(
@@ -243,22 +252,23 @@ def judge(
     """
     store = Store() if store is None else store
     known = Index(() if train else store.stored(published=True))
-    memory: dict[tuple[str, tuple[str, ...]], list[History]] = {}
+    read: dict[tuple[str, tuple[str, ...]], list[History]] = {}
     verdicts = []
     for claim in chosen(ids, preset):
         evidence = EVIDENCE[claim["id"]]
         runs: dict[str, list[History]] = {}
-        for source in evidence.sources.items():
-            notebook, parts = source[0], tuple(source[1])
-            if (notebook, parts) not in memory:
+        for notebook, parts in evidence.sources.items():
+            key = notebook, tuple(parts)
+            if key not in read:
                 # A preset's plan need not have all parts: what is missing is found when measuring.
-                every = plans.requests(notebook, preset, seed)
-                requests = [each for each in every if not parts or each.part in parts]
-                if train:
-                    memory[notebook, parts] = answers.answer(store, requests, preset, **execution)
-                else:
-                    memory[notebook, parts] = known.plan(requests, preset)
-            runs[notebook] = memory[notebook, parts]
+                requests = plans.requests(notebook, preset, seed)
+                requests = [request for request in requests if not parts or request.part in parts]
+                read[key] = (
+                    answers.answer(store, requests, preset, **execution)
+                    if train
+                    else known.plan(requests, preset)
+                )
+            runs[notebook] = read[key]
         verdicts.append(judged(evidence, preset, runs))
     return verdicts
 
@@ -279,7 +289,7 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
     frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)
     frame["print"] = [printed(id).verdict for id in frame["id"]]
     for preset in presets or PRESETS:
-        judged = {each.id: in_words(each.as_dict()) for each in judge((), preset, store)}
+        judged = {verdict.id: in_words(verdict.as_dict()) for verdict in judge((), preset, store)}
         frame[preset] = [judged.get(id, "not claimed") for id in frame["id"]]
     return frame
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.engine.history import History
+from fedlib.errors import unknown
 from fedlib.reproduction import tables
 from fedlib.reproduction.matching import (
     Cell,
@@ -64,6 +65,16 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     return cells(store.stored(published=True))
 
 
+def printed_cells(paper: str | None = None) -> pd.DataFrame:
+    """The rows of :func:`fedlib.papers.cells`, of one paper or of all."""
+    numbers = papers.cells()
+    if paper is None:
+        return numbers
+    if paper not in set(numbers["paper"]):
+        raise unknown("paper", paper, numbers["paper"].unique())
+    return numbers[numbers["paper"] == paper]
+
+
 def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
     """As :func:`compare`, from these runs.
 
@@ -82,8 +93,8 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
         rows.append(_row(cell, histories[digests], known))
     frame = pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
     # Cells that print the same number of the same runs.
-    alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "printed"]
-    alike = [*alike, "printed_spread", "rounds"]
+    alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "rounds"]
+    alike += ["printed", "printed_spread"]
     keys = [str(values) for values in printed[alike].itertuples(index=False, name=None)]
     first = frame.groupby(keys)["item"].transform("first")
     before = (first != frame["item"]) & frame["comparable"]

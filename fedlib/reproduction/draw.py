@@ -211,9 +211,9 @@ def drawn_from(
     """
     _drawable(chosen)
     presets = [preset] if preset else list(reversed(PRESETS))
-    runs = {each: _runs(chosen, stored, each) for each in presets}
-    tasks = {each: len({run.config.task["name"] for run in runs[each]}) for each in presets}
-    real = max((each for each in presets if each != PRESETS[0]), key=tasks.__getitem__, default="")
+    runs = {name: _runs(chosen, stored, name) for name in presets}
+    tasks = {name: len({run.config.task["name"] for run in runs[name]}) for name in presets}
+    real = max((name for name in presets if name != PRESETS[0]), key=tasks.__getitem__, default="")
     best = real if tasks.get(real) else presets[-1]
     if not runs[best]:
         makers = dict.fromkeys(chosen.notebooks.values())

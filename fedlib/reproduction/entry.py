@@ -4,11 +4,12 @@ How to add one, in ``figures.py`` of the paper's room::
 
     Entry(
         "fedopt/figure_4",
-        "Test accuracy over rounds on EMNIST CR (FedOpt, Figure 4).",
         {"emnist_cr": "12_emnist_cr"},  # task -> the notebook that makes its runs
         fedopt_figure_4,  # (histories) -> (figure, or None for a table; data)
     ),
-    printed_entry("fedopt", "Table 10", "... (FedOpt, Table 10)."),
+    printed_entry("fedopt", "Table 10"),
+
+and in ``captions.toml`` what stands below it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
+from fedlib.paths import read_toml
 
 Drawing = tuple[Figure | None, pd.DataFrame]
 
@@ -31,7 +33,6 @@ class Entry:
 
     Attributes:
         id: ``<paper>/<name>``.
-        caption: without the paper's title.
         notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
             that were run. A figure that needs no runs has the one task "".
         draw: from histories, chosen ones, to a figure (None for a table) and its data.
@@ -45,7 +46,6 @@ class Entry:
     """
 
     id: str
-    caption: str
     notebooks: Mapping[str, str]
     draw: Callable[[Sequence[History]], Drawing] | None = None
     make: Callable[[Path], Drawing] | None = None
@@ -58,6 +58,12 @@ class Entry:
     def paper(self) -> str:
         """The first part of the id."""
         return self.id.split("/")[0]
+
+    @property
+    def caption(self) -> str:
+        """What stands below it, without the paper's title."""
+        paper, name = self.id.split("/")
+        return str(read_toml("reproduction/captions.toml")[paper][name])
 
     @property
     def notebook(self) -> str:

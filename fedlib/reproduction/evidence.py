@@ -28,7 +28,8 @@ from fedlib.engine.history import History
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.tables import find
 from fedlib.results import reading
-from fedlib.results.selection import Key, late, merit, settings, training_score, winners
+from fedlib.results.reading import Key
+from fedlib.results.selection import late, merit, settings, training_score, winners
 
 HOLDS, FAILS, OPEN, NOT_RUN = "holds", "does not hold", "not resolved", "not run"
 # In place of a round: the mean over the last ones.
@@ -230,28 +231,31 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
     by = frame.groupby("algorithm")
     best = [min(places, key=lambda place: merit(groups[place])) for places in by.groups.values()]
     frame["chosen"] = frame.index.isin(best)
-    low, high = by[keys].transform("min"), by[keys].transform("max")
-    ends = ((frame[keys] == low) | (frame[keys] == high)) & (low < high)
-    return frame.assign(edge=frame["chosen"] & ends.any(axis=1))
+    return frame.assign(edge=frame["chosen"] & _at_an_end(frame, keys))
 
 
-def unsettled(search: pd.DataFrame, tolerance: float = 0.01) -> list[str]:
+def _at_an_end(search: pd.DataFrame, rates: list[str]) -> pd.Series:
+    """Which settings are at the end of what an algorithm was tried with, of one of the rates."""
+    tried, by = search[rates], search.groupby("algorithm")[rates]
+    low, high = by.transform("min"), by.transform("max")
+    return (((tried == low) | (tried == high)) & (low < high)).any(axis=1)
+
+
+def unsettled(search: pd.DataFrame) -> list[str]:
     """Algorithms whose search would have to go on: their winner lies at an end of what was tried.
 
-    Not those of which a setting inside is as good: where little but the product of both rates
-    matters, as with few local steps, the good settings form a ridge that runs out of every grid.
+    Not those of which a setting inside is as good, within a hundredth of its score: where little
+    but the product of both rates matters, as with few local steps, the good settings form a ridge
+    that runs out of every grid.
 
     Args:
         search: from :func:`searched`.
-        tolerance: by which share of its score a winner must be better than all settings inside.
     """
-    rates = [name for name in search if name.endswith("_lr")]
+    inside = search[~_at_an_end(search, [name for name in search if name.endswith("_lr")])]
     labels = []
     for label, tried in search.groupby("algorithm", sort=False):
-        low, high = tried[rates].min(), tried[rates].max()
-        ends = ((tried[rates] == low) | (tried[rates] == high)) & (low < high)
-        inside = tried.loc[~ends.any(axis=1), "score"].min()
-        if tried["edge"].any() and not tried["score"].min() > (1 - tolerance) * inside:
+        least = inside.loc[inside["algorithm"] == label, "score"].min()
+        if tried["edge"].any() and not tried["score"].min() > 0.99 * least:
             labels.append(str(label))
     return labels
 
@@ -276,10 +280,10 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
     wide = shown.pivot(index=_index(keys), columns=["seed", "round"], values="value")
     by_seed = {}
     for seed in wide.columns.unique("seed"):
-        own = wide[seed]
-        mean = own.mean(axis=1)
+        values = wide[seed]
+        mean = values.mean(axis=1)
         if mean.notna().all():
-            filled = own.apply(lambda column, mean=mean: column.fillna(mean))
+            filled = values.apply(lambda column, mean=mean: column.fillna(mean))
             by_seed[seed] = pd.concat([mean.rename(MEAN), filled], axis=1)
     if not by_seed:
         raise Missing(metric)
@@ -325,10 +329,10 @@ def rounds_to(
     for setting, run in curves.groupby(_index(keys)):
         reached = []
         for seed, goals in target.groupby(level="seed", sort=False):
-            own = run[run["seed"] == seed]
-            best = np.maximum.accumulate(sign * own["value"].to_numpy())
+            curve = run[run["seed"] == seed]
+            best = np.maximum.accumulate(sign * curve["value"].to_numpy())
             places = np.searchsorted(best, sign * goals.to_numpy())
-            at = np.append(own["round"], math.nan if own.empty else never)
+            at = np.append(curve["round"], math.nan if curve.empty else never)
             reached += at[places].tolist()
         rows[setting] = reached
     return pd.DataFrame.from_dict(rows, orient="index", columns=target.index)

@@ -101,7 +101,7 @@ def run_table(
     columns = ["part", "task", "algorithm", "settings", "rounds", "seeds", "runs"]
     frame = pd.DataFrame(rows, columns=columns)
     for name in ("algorithm", "task"):
-        same = [other for other in columns if other not in (name, "runs")]
+        same = [column for column in columns if column not in (name, "runs")]
         merged = frame.groupby(same, sort=False, as_index=False)
         frame = merged.agg({name: ", ".join, "runs": "sum"})
     return frame[columns]
@@ -119,9 +119,9 @@ def listed(values: Iterable[Any]) -> str:
     >>> listed([0.1, 1.0, 0.1]), listed([10**-2.5, 0.01, 0.1, 1.0]), listed([(1, 3)])
     ('0.1, 1', '0.00316 … 1 (4)', '1 to 3')
     """
-    every = list(values)
-    numbers = all(type(value) in (int, float) for value in every)
-    texts = list(dict.fromkeys(_text(value) for value in (sorted(every) if numbers else every)))
+    values = list(values)
+    numbers = all(type(value) in (int, float) for value in values)
+    texts = list(dict.fromkeys(map(_text, sorted(values) if numbers else values)))
     if numbers and len(texts) > WRITTEN_OUT:
         return f"{texts[0]} … {texts[-1]} ({len(texts)})"
     return ", ".join(texts)

@@ -53,21 +53,21 @@ class Index:
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        every: dict[str, Run] = {}
+        known: dict[str, Run] = {}
         for run in runs:
             if run.config.algorithm in algorithms.METHODS:
-                every.setdefault(run.config.digest, run)
+                known.setdefault(run.config.digest, run)
         # By task and algorithm; and below that by the task's own hyperparameters, by the method.
         self._runs: dict[tuple[str, str], list[Run]] = {}
         self._scales: set[tuple[str, str, str]] = set()
         self._methods: dict[tuple[str, str], dict[str, dict[str, list[Run]]]] = {}
-        for run in every.values():
+        for run in known.values():
             key = run.config.task["name"], run.config.algorithm
             self._runs.setdefault(key, []).append(run)
             self._scales.add((*key, run.config.task["preset"]))
-            by_own = self._methods.setdefault(key, {})
+            by_values = self._methods.setdefault(key, {})
             if "hyperparameters" in run.meta:
-                by_method = by_own.setdefault(_own(run), {})
+                by_method = by_values.setdefault(_task_values(run), {})
                 by_method.setdefault(_number_text(run.config.method), []).append(run)
 
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
@@ -82,8 +82,8 @@ class Index:
         asked = _text(_method(overrides))
         return [
             run
-            for own, by_method in self._methods.get((task, algorithm), {}).items()
-            for run in by_method.get(_described(algorithm, asked, own) or "", ())
+            for values, by_method in self._methods.get((task, algorithm), {}).items()
+            for run in by_method.get(_described(algorithm, asked, values) or "", ())
         ]
 
     def asked(self, request: Request, preset: str) -> Run | None:
@@ -100,10 +100,10 @@ class Index:
         preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
         if (request.task, request.algorithm, preset) not in self._scales:
             return None
-        found = self.of_method(request.task, request.algorithm, request.overrides)
+        candidates = self.of_method(request.task, request.algorithm, request.overrides)
         usual = tasks.defaults(request.task, preset)
-        open_ = {key: value for key, value in usual.items() if key not in FOUND}
-        wanted = {key: value for key, value in {**open_, **asked}.items() if value is not None}
+        usual = {key: value for key, value in usual.items() if key not in FOUND}
+        wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
         settings = request.settings(tasks.rounds(request.task, preset))
 
         def fits(run: Run) -> bool:
@@ -127,15 +127,15 @@ class Index:
             unasked = [key for key in config.task["options"] if key not in wanted]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
-        return max(filter(fits, found), key=merit, default=None)
+        return max(filter(fits, candidates), key=merit, default=None)
 
     def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
         """Those of the runs that some requests ask for that are there, in the requests' order."""
         return list(_read_as_asked(self._found(requests, preset)))
 
     def _found(self, requests: Sequence[Request], preset: str) -> list[tuple[Request, Run]]:
-        found = [(request, self.asked(request, preset)) for request in requests]
-        return [(request, run) for request, run in found if run is not None]
+        answers = [(request, self.asked(request, preset)) for request in requests]
+        return [(request, run) for request, run in answers if run is not None]
 
     def shown(
         self, requests: Sequence[Request], preset: str, single: bool = False
@@ -146,26 +146,27 @@ class Index:
         Args:
             single: whether each run counts by itself, as a printed cell's.
         """
-        found = self._found(requests, preset)
+        answers = self._found(requests, preset)
         if not single:
             asked = Counter(_method_in_part(request, preset) for request in requests)
-            there = Counter(_method_in_part(request, preset) for request, _ in found)
-            found = [
+            there = Counter(_method_in_part(request, preset) for request, _ in answers)
+            lacking = asked - there
+            answers = [
                 (request, run)
-                for request, run in found
-                if there[key := _method_in_part(request, preset)] == asked[key]
+                for request, run in answers
+                if _method_in_part(request, preset) not in lacking
             ]
-        parts = {(request.task, request.part) for request, _ in found}
+        parts = {(request.task, request.part) for request, _ in answers}
         partly = {r.task for r in requests if (r.task, r.part) not in parts}
-        return list(_read_as_asked((r, run) for r, run in found if r.task not in partly))
+        return list(_read_as_asked((r, run) for r, run in answers if r.task not in partly))
 
 
 def _method_in_part(request: Request, preset: str) -> tuple[str, str, str]:
     return request.part, request.task_key(preset), request.algorithm
 
 
-def _read_as_asked(found: Iterable[tuple[Request, Run]]) -> Iterator[History]:
-    for request, run in found:
+def _read_as_asked(answers: Iterable[tuple[Request, Run]]) -> Iterator[History]:
+    for request, run in answers:
         yield from (labelled(history, request.plan) for history in read([run]))
 
 
@@ -287,7 +288,7 @@ def same_method(cell: Cell, run: Run) -> bool:
     if cell["tuned"]:
         values = hyperparameters(run)
         overrides |= {key: values[key] for key in cell["tuned"] if key in values}
-    described = _described(run.config.algorithm, _text(overrides), _own(run))
+    described = _described(run.config.algorithm, _text(overrides), _task_values(run))
     return described == _number_text(run.config.method)
 
 
@@ -296,16 +297,16 @@ def _method(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in overrides.items() if key not in TRAINING_KEYS}
 
 
-def _own(run: Run) -> str:
+def _task_values(run: Run) -> str:
     """The task's own hyperparameters, as a run's meta data tell them."""
     return _text([run.meta["hyperparameters"], run.meta.get("client_hyperparameters", {})])
 
 
 @lru_cache(maxsize=2**14)
-def _described(algorithm: str, overrides: str, own: str) -> str | None:
+def _described(algorithm: str, overrides: str, task_values: str) -> str | None:
     """What :func:`fedlib.engine.config.named_method` makes of its arguments; None if it refuses."""
     try:
-        method = named_method(algorithm, json.loads(overrides), *json.loads(own))
+        method = named_method(algorithm, json.loads(overrides), *json.loads(task_values))
         return _number_text(method.describe())
     except Error:  # stored by a version with other hyperparameters
         return None
@@ -376,5 +377,5 @@ def _fits(value: Any, wanted: Any) -> bool:
     """Whether a run's value is the wanted one, lists and tuples alike, or one of a wanted list."""
     if isinstance(wanted, list):
         return value in wanted
-    first, second = (list(one) if isinstance(one, tuple) else one for one in (value, wanted))
+    first, second = (list(v) if isinstance(v, tuple) else v for v in (value, wanted))
     return bool(first == second)

@@ -78,7 +78,7 @@ def printed_curves(
     return data.assign(printed=data["algorithm"].map(printed), printed_rounds=rounds)
 
 
-def printed_entry(paper: str, name: str, caption: str, **more: Any) -> Entry:
+def printed_entry(paper: str, name: str, **more: Any) -> Entry:
     """The entry of a printed table: its rows for the tasks that were run, beside ours.
 
     Args:
@@ -92,17 +92,11 @@ def printed_entry(paper: str, name: str, caption: str, **more: Any) -> Entry:
         empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
         return None, frame.drop(columns=empty).rename(columns={"row": "method"})
 
-    return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, **more)
+    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, **more)
 
 
 def side_by_side(
-    paper: str,
-    name: str,
-    caption: str,
-    metrics: Mapping[str, str],
-    *,
-    setting: str = "setting",
-    **more: Any,
+    paper: str, name: str, metrics: Mapping[str, str], setting: str, **more: Any
 ) -> Entry:
     """The entry of a printed table that keeps its rows: three columns for each metric.
 
@@ -111,8 +105,8 @@ def side_by_side(
     Args:
         paper, name: for instance ``"adafedadam"``, ``"Table 6"``.
         metrics: the cells' metrics in order, and how the columns are headed.
-        setting: heading of the printed column (Dirichlet concentration, local solver), where the
-            table has one.
+        setting: heading of the printed column (Dirichlet concentration, local solver), which is
+            shown where the table has one.
         more: other fields of the entry.
     """
 
@@ -121,9 +115,9 @@ def side_by_side(
         cells = cells.set_index([setting, "method"])
         numbers = {}
         for metric, label in metrics.items():
-            own = cells[cells["metric"] == metric]
+            part = cells[cells["metric"] == metric]
             for heading, column in _HEADINGS.items():
-                numbers[f"{label}: {heading}"] = own[column]
+                numbers[f"{label}: {heading}"] = part[column]
         first = cells[cells["metric"] == next(iter(metrics))]
         unclear = cells["unclear"].str.split(":").str[0].groupby(level=[0, 1], sort=False)
         data = pd.DataFrame(numbers).join(first[["seeds", "rounds", "data", "note"]])
@@ -131,7 +125,7 @@ def side_by_side(
         empty = [name for name in (setting, "unclear") if (data[name] == "").all()]
         return None, data.drop(columns=empty)
 
-    return Entry(_id(paper, name), caption, tables.notebooks(paper, name), draw, cells=True, **more)
+    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, cells=True, **more)
 
 
 def _listed(words: Iterable[str]) -> str:
@@ -145,8 +139,8 @@ def _id(paper: str, name: str) -> str:
 
 def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
     """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
-    found = tables.find(paper, name)
-    shown = found[found["task"].isin({history.config.task["name"] for history in histories})]
+    printed = tables.find(paper, name)
+    shown = printed[printed["task"].isin({history.config.task["name"] for history in histories})]
     if shown.empty:
         raise Error(f"{paper} {name}: none of these runs is of its tasks")
     return cells(histories, shown)

@@ -46,8 +46,8 @@ def notebooks(names: Sequence[str] = ()) -> list[Path]:
         Error: an unknown name, or no notebooks here: they belong to a checkout, not to the
             installed package.
     """
-    every = plans.notebooks()
-    return [every[name] for name in sorted(named(names, every))]
+    known = plans.notebooks()
+    return [known[name] for name in sorted(named(names, known))]
 
 
 def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") -> list[str]:
@@ -130,20 +130,16 @@ def reproduce(
     require_preset(preset)
     require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
     output = output or project_root() / "build" / "executed"
-    work = []
-    chosen = notebooks(names)
-    known = {notebook: parameters(notebook) for notebook in chosen}
-    for name in given or {}:
-        if not any(name in own for own in known.values()):
-            several = len(chosen) > 1
-            raise unknown(
-                f"parameter of {'any of these notebooks' if several else chosen[0].stem}",
-                name,
-                {key: None for own in known.values() for key in own},
-            )
-    for notebook in chosen:
-        mine = {name: value for name, value in (given or {}).items() if name in known[notebook]}
-        values = {"preset": preset, **mine}
+    work, given = [], given or {}
+    known = {notebook: set(parameters(notebook)) for notebook in notebooks(names)}
+    everywhere = set().union(*known.values())
+    for name in given:
+        if name not in everywhere:
+            whose = "any of these notebooks" if len(known) > 1 else next(iter(known)).stem
+            raise unknown(f"parameter of {whose}", name, everywhere)
+    for notebook, parameters_of in known.items():
+        values = {"preset": preset}
+        values |= {name: value for name, value in given.items() if name in parameters_of}
         check_parameters(notebook, values)
         work.append((notebook, output / notebook.name, values, log))
     files.require_writable(output, "--output")

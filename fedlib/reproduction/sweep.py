@@ -42,14 +42,14 @@ def plans(
     chosen = named(names, planned(), "notebook with a plan")
     for name in chosen if numbers else ():
         check_parameters(notebooks()[name], numbers)
-    every = {name: requests(name, preset, seed, **numbers) for name in chosen}
-    known = dict.fromkeys(one.part for asked in every.values() for one in asked)
+    asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
+    known = dict.fromkeys(request.part for runs in asked.values() for request in runs)
     for part in parts:
         if part not in known:
             raise unknown("part of these plans", part, known)
-    for name, asked in every.items():
-        every[name] = [one for one in asked if not parts or one.part in parts]
-    return {name: asked for name, asked in every.items() if asked}
+    for name, runs in asked.items():
+        asked[name] = [request for request in runs if not parts or request.part in parts]
+    return {name: runs for name, runs in asked.items() if runs}
 
 
 def train(

@@ -6,43 +6,14 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.errors import unknown
+from fedlib.paths import read_toml
 
-FEDOPT = {
-    "cifar10": "10_cifar10",
-    "cifar100": "11_cifar100",
-    "emnist_cr": "12_emnist_cr",
-    "emnist_ae": "13_emnist_ae",
-    "shakespeare": "14_shakespeare",
-    "stackoverflow_lr": "16_stackoverflow_lr",
-    "stackoverflow_nwp": "15_stackoverflow_nwp",
-}
-ADAFEDADAM = {
-    "fair_femnist": "20_fair_femnist",
-    "fair_cifar10": "21_fair_cifar10",
-    "fair_sent140": "22_fair_sent140",
-    "synthetic": "23_fair_synthetic",
-}
-IMAGES, TEXTS, ABLATION = "26_autotuned_images", "27_autotuned_text", "39_delta_sgd_ablation"
-# Paper and table -> its notebook, or those of its tasks; other tables of Delta-SGD: ABLATION.
-NOTEBOOKS: dict[tuple[str, str], str | dict[str, str]] = {
-    ("fedopt", "Table 1"): FEDOPT,
-    ("fedopt", "Table 10"): FEDOPT,
-    ("fedopt", "Table 11"): "33_lr_decay_and_centralized",
-    ("adafedadam", "Table 1"): "35_resource_heterogeneity",
-    ("adafedadam", "Table 2"): "36_noniid_levels",
-    ("adafedadam", "Table 3"): "37_local_solvers",
-    ("adafedadam", "Table 5"): ADAFEDADAM,
-    ("adafedadam", "Table 6"): "36_noniid_levels",
-    ("adafedadam", "Table 7"): "37_local_solvers",
-    ("mime", "Table 2"): {
-        "emnist_logistic": "24_mime_emnist",
-        "emnist_cr": "24_mime_emnist",
-        "shakespeare": "25_mime_text",
-        "stackoverflow_nwp": "25_mime_text",
-    },
-    ("delta_sgd", "Table 1"): IMAGES,
-    ("delta_sgd", "Table 2a"): TEXTS,
-}
+# Paper -> table -> its notebook, or those of its tasks; other tables of Delta-SGD: ABLATION.
+NOTEBOOKS = read_toml("reproduction/notebooks.toml")
+FEDOPT: dict[str, str] = NOTEBOOKS["fedopt"]["Table 1"]
+ADAFEDADAM: dict[str, str] = NOTEBOOKS["adafedadam"]["Table 5"]
+IMAGES, TEXTS = (str(NOTEBOOKS["delta_sgd"][f"Table {number}"]) for number in ("1", "2a"))
+ABLATION = "39_delta_sgd_ablation"
 
 
 def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
@@ -56,20 +27,20 @@ def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
         Error: no such table, or it does not have the task.
     """
     cells = papers.cells()
-    found = cells[(cells["paper"] == paper) & (cells["item"] == item)]
-    if found.empty:
+    printed = cells[(cells["paper"] == paper) & (cells["item"] == item)]
+    if printed.empty:
         known = (cells["paper"] + " " + cells["item"]).unique()
         raise unknown("printed table", f"{paper} {item}", known)
-    chosen = found if task is None else found[found["task"] == task]
+    chosen = printed if task is None else printed[printed["task"] == task]
     if chosen.empty:
-        raise unknown(f"task of {paper}'s {item}", str(task), found["task"].unique())
+        raise unknown(f"task of {paper}'s {item}", str(task), printed["task"].unique())
     return chosen
 
 
 def notebook(paper: str, item: str, task: str) -> str:
     """The notebook that makes the runs of a printed table's task."""
-    made = NOTEBOOKS.get((paper, item), ABLATION)
-    return made if isinstance(made, str) else made[task]
+    made = NOTEBOOKS.get(paper, {}).get(item, ABLATION)
+    return str(made if isinstance(made, str) else made[task])
 
 
 def notebooks(paper: str, item: str) -> dict[str, str]:

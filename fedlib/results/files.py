@@ -171,8 +171,8 @@ class _Read(History):
     def points(self, metric: str = "accuracy", split: str = "test") -> Points:
         if "frame" in vars(self):  # which its owner may have changed
             return super().points(metric, split)
-        found = self._numbers.points(self.config.digest, metric, split)
-        return super().points(metric, split) if found is None else found
+        points = self._numbers.points(self.config.digest, metric, split)
+        return super().points(metric, split) if points is None else points
 
     def metrics(self, split: str = "test") -> list[str]:
         if "frame" in vars(self):
@@ -191,7 +191,7 @@ def open_runs(path: Path) -> Mapping[str, Stored]:
     Raises:
         Error: it is damaged, or made by a fedlib whose runs have other numbers.
     """
-    return _cached(_open, path)
+    return cached(_open, path)
 
 
 def columns(path: Path) -> Columns:
@@ -200,10 +200,15 @@ def columns(path: Path) -> Columns:
     Raises:
         Error: as of :func:`open_runs`.
     """
-    return _cached(_columns, path)
+    return cached(_columns, path)
 
 
-def _cached(read: Any, path: Path) -> Any:
+def cached(read: Any, path: Path) -> Any:
+    """``read(path, *stamp)`` of a file; the stamp is another one when it has changed.
+
+    Raises:
+        Damaged: it cannot be read.
+    """
     try:
         stat = path.stat()
         return read(path, stat.st_mtime_ns, stat.st_size)
@@ -301,8 +306,8 @@ class Columns:
 
     def _slices(self, digest: str) -> tuple[slice, slice]:
         """The rows of a run's history, and of its clients' values."""
-        own = self._places[digest]
-        start, end = self.starts[own], self.starts[own + 1]
+        place = self._places[digest]
+        start, end = self.starts[place], self.starts[place + 1]
         middle = start + int(np.argmax(np.append(self.of_clients[start:end], True)))
         return slice(start, middle), slice(middle, end)
 
@@ -312,8 +317,8 @@ class Columns:
     def metrics(self, digest: str, split: str) -> list[str]:
         """The metrics of a run in a split, in the order of the file's texts."""
         rows, _ = self._slices(digest)
-        own = self.codes["metric"][rows][self._chosen("split", split, rows)]
-        return list(self.texts["metric"][np.unique(own)])
+        codes = self.codes["metric"][rows][self._chosen("split", split, rows)]
+        return list(self.texts["metric"][np.unique(codes)])
 
     def points(self, digest: str, metric: str, split: str) -> Points | None:
         """One metric's rounds and values in a run, in order; None if it has none."""
@@ -330,13 +335,13 @@ class Columns:
         """Of each run its series, by split and metric: rounds and values, in order."""
         splits, metrics = (self.codes[name].astype(np.int64) for name in ("split", "metric"))
         series = splits * max(1, len(self.texts["metric"])) + metrics
-        found = []
+        ends = []
         for start, end in zip(self.starts, self.starts[1:], strict=False):
             rows = start + np.flatnonzero(~self.of_clients[start:end])
             rows = rows[np.argsort(series[rows], kind="stable")]
             kinds, first = np.unique(series[rows], return_index=True)
             parts = np.split(rows, first[1:])
-            found.append(
+            ends.append(
                 {
                     (
                         self.texts["split"][splits[part[0]]],
@@ -345,7 +350,7 @@ class Columns:
                     for part in parts[: len(kinds)]
                 }
             )
-        return found
+        return ends
 
 
 @lru_cache(maxsize=16)
@@ -478,14 +483,15 @@ def provenance() -> dict[str, Any]:
     """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
     return {
-        "versions": {package: _version(package) for package in packages},
+        "versions": {package: installed(package) for package in packages},
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
 @cache
-def _version(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """The version of a package; None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

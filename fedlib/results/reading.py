@@ -5,7 +5,7 @@ Figures and tables group histories by these instead of by the order in which the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,6 +16,8 @@ from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.results.files import Stored
 
+# What tells runs apart: a key of :func:`value`, or a function of a run.
+Key = str | Callable[[History], Any]
 _CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.items()}
 # Where a hyperparameter without a prefix stands in a method's description, by preference.
 _PARTS = ("server", "objective", "base", "client")
@@ -127,22 +129,19 @@ def value(run: History | Stored | RunConfig, key: str) -> Any:
     return common[key] if key in common else hyperparameter(config, key)
 
 
-def group(histories: Iterable[History], *keys: str) -> dict[Any, list[History]]:
-    """The histories by one value, or by a tuple of values of several keys; see :func:`value`."""
+def group(histories: Iterable[History], *keys: Key) -> dict[Any, list[History]]:
+    """The histories by one key's value, or by a tuple of the values of several keys."""
     if not keys:
         raise Error("group: no keys; name at least one, for instance 'algorithm'")
     groups: dict[Any, list[History]] = {}
     for history in histories:
-        values = tuple(value(history, key) for key in keys)
+        values = tuple(key(history) if callable(key) else value(history, key) for key in keys)
         groups.setdefault(values if len(keys) > 1 else values[0], []).append(history)
     return groups
 
 
 def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
     """The histories' frames below each other, with a column for each key.
-
-    This is what :func:`fedlib.figures.heat_map` draws: ``frame(histories, "client_lr",
-    "server_lr")``.
 
     Args:
         keys: see :func:`value`; the column of ``option.alpha`` is ``alpha``.

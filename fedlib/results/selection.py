@@ -22,11 +22,9 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
 from fedlib.results.files import Stored
-from fedlib.results.reading import value
+from fedlib.results.reading import Key, group
 
 Run = TypeVar("Run", bound=History | Stored)
-# What tells settings apart: a key of :func:`fedlib.results.reading.value`, or a function of a run.
-Key = str | Callable[[History], Any]
 # What a run is judged by is a mean of at least so many evaluations.
 EVALUATIONS = 6
 
@@ -103,32 +101,29 @@ def winners(
         keys: what to choose within; default the algorithm.
         score: of the rules above; smaller is better.
     """
-    keys = keys or ("algorithm",)
-    groups: dict[Any, dict[str, History]] = {}
+    distinct: dict[str, History] = {}
     for run in histories:
-        values = tuple(key(run) if callable(key) else value(run, key) for key in keys)
-        chosen_within = values if len(keys) > 1 else values[0]
-        groups.setdefault(chosen_within, {}).setdefault(run.config.digest, run)
+        distinct.setdefault(run.config.digest, run)
     best = {
-        name: min(settings(runs.values()), key=lambda group: merit(group, score))
-        for name, runs in groups.items()
+        name: min(settings(runs), key=lambda seeds: merit(seeds, score))
+        for name, runs in group(distinct.values(), *(keys or ("algorithm",))).items()
     }
     return {
-        name: sorted(group, key=lambda run: run.config.seeds["init"])
-        for name, group in best.items()
+        name: sorted(seeds, key=lambda run: run.config.seeds["init"])
+        for name, seeds in best.items()
     }
 
 
 def merit(
-    group: Sequence[History], score: Callable[[History], float] = training_score
+    seeds: Sequence[History], score: Callable[[History], float] = training_score
 ) -> tuple[float, float]:
     """What a setting is chosen by, smaller is better: its mean score over its seeds, infinite
     without any; then how long the runs went on.
     """
-    if not group:
+    if not seeds:
         return math.inf, math.inf
-    survived = min(math.inf if run.diverged is None else run.diverged for run in group)
-    return sum(map(score, group)) / len(group), -survived
+    survived = min(math.inf if run.diverged is None else run.diverged for run in seeds)
+    return sum(map(score, seeds)) / len(seeds), -survived
 
 
 def settings(runs: Iterable[Run]) -> list[list[Run]]:

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,15 +19,15 @@ from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem, read_digests
-from fedlib.engine.config import Configured, RunConfig, Settings, unnamed
+from fedlib.engine.config import TRAINING_KEYS, Configured, RunConfig, Settings, unnamed
 from fedlib.engine.history import History, mean_of_last
-from fedlib.engine.run import Execution, combinations, ends, grid_frame, labels, repeated
+from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
 from fedlib.errors import Error, require, unknown
 from fedlib.results import reading
 from fedlib.results.files import (
     SINGLE,
-    Columns,
     Stored,
+    cached,
     columns,
     open_runs,
     provenance,
@@ -42,6 +43,8 @@ log = logging.getLogger("fedlib")
 # What makes a run (decides its digest) and what only says how to compute it.
 SETTINGS = tuple(Settings.__annotations__)
 EXECUTION = tuple(Execution.__annotations__)
+# Of a configuration, in :meth:`Store.frame`.
+FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "dtype")
 # The tasks and reasons that were logged, once each.
 _told: set[tuple[int, str]] = set()
 
@@ -227,9 +230,9 @@ class Store:
         cells = repeated(combinations(keywords), seed)
         if common.get("eval_every") is None:
             common["eval_every"] = ends(task, common.get("rounds"))
-        requests = [{"overrides": cell, "seed": each} for each, cell in cells]
+        requests = [{"overrides": cell, "seed": cell_seed} for cell_seed, cell in cells]
         common = {"keep_params": False, "algorithm": algorithm, **common}
-        return grid_frame(labels(cells, seed), self.runs(task, requests, **common))
+        return grid_frame(cells, seed, self.runs(task, requests, **common))
 
     def _answer(
         self,
@@ -323,9 +326,9 @@ class Store:
         Raises:
             Error: no such run, or it is damaged.
         """
-        own = self._find(digest)
-        if own is not None:
-            return own.history(params)
+        run = self._find(digest)
+        if run is not None:
+            return run.history(params)
         files_of_runs = map(_sound_runs, self._published())
         published = [runs[digest] for runs in files_of_runs if digest in runs]
         if published:
@@ -419,7 +422,7 @@ class Store:
         for run in runs:
             if run.path not in ends:
                 try:
-                    ends[run.path] = _cached_ends(run.path)
+                    ends[run.path] = cached(_ends, run.path)
                 except Error as problem:
                     log.warning("%s", problem)
                     ends[run.path] = {}
@@ -440,20 +443,12 @@ class Store:
             alike = len(set(seeds.values())) == 1
             return seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items())
 
-        runs = self.stored()
-        columns = {
-            "digest": [run.config.digest for run in runs],
-            "task": [run.config.task["name"] for run in runs],
-            "preset": [run.config.task["preset"] for run in runs],
-            "algorithm": [run.config.algorithm for run in runs],
-            "rounds": [run.config.rounds for run in runs],
-            "seed": [seed(run.config.seeds) for run in runs],
-            "stand_in": [bool(run.config.task["stand_in"]) for run in runs],
-            "diverged": pd.array([run.meta["diverged"] for run in runs], dtype="Int64"),
-            "created": [run.meta["created"] for run in runs],
-            "path": [str(run.path) for run in runs],
-        }
-        return pd.DataFrame(columns)
+        columns = "digest task preset algorithm rounds seed stand_in diverged created path".split()
+        rows = [
+            _row(run) | {"seed": seed(run.config.seeds), "path": str(run.path)}
+            for run in self.stored()
+        ]
+        return pd.DataFrame(rows, columns=columns).astype({"diverged": "Int64"})
 
 
 def _created(run: Stored) -> str:
@@ -489,13 +484,7 @@ def _row(run: Stored) -> dict[str, Any]:
         "task_seed": task["seed"],
         "algorithm": config.algorithm,
         "client_optimizer": method.pop("client_optimizer"),
-        "rounds": config.rounds,
-        "clients_per_round": config.clients_per_round,
-        "batch_size": config.batch_size,
-        "local_epochs": config.local_epochs,
-        "local_steps": config.local_steps,
-        "eval_every": config.eval_every,
-        "dtype": config.dtype,
+        **{name: getattr(config, name) for name in FIELDS},
         "seed": seeds["init"] if len(set(seeds.values())) == 1 else None,
         **{f"seed.{name}": value for name, value in seeds.items()},
         "diverged": run.meta["diverged"],
@@ -509,24 +498,14 @@ def _row(run: Stored) -> dict[str, Any]:
     }
 
 
-def _cached_ends(path: Path) -> dict[str, dict[str, float]]:
+@lru_cache(maxsize=2**14)
+def _ends(path: Path, *stamp: int) -> dict[str, dict[str, float]]:
     """How the runs in a file ended, by digest; see :meth:`Store.frame`."""
-    runs = open_runs(path)
-    stat = path.stat()
-    key = (path, stat.st_mtime_ns, stat.st_size)
-    if key not in _ENDS:
-        _ENDS[key] = _ends(columns(path), runs)
-    return _ENDS[key]
-
-
-_ENDS: dict[Any, dict[str, dict[str, float]]] = {}
-
-
-def _ends(numbers: Columns, runs: Mapping[str, Stored]) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    runs, numbers = open_runs(path), columns(path)
+    ends: dict[str, dict[str, float]] = {}
     for digest, series in zip(numbers.digests, numbers.ends(), strict=True):
         run = runs[digest]
-        row = found[digest] = {}
+        row = ends[digest] = {}
         for (split, metric), (rounds, values) in series.items():
             if split == "test" or (split, metric) == ("train", "loss"):
                 name = metric if split == "test" else "train_loss"
@@ -536,7 +515,7 @@ def _ends(numbers: Columns, runs: Mapping[str, Stored]) -> dict[str, dict[str, f
                     if run.meta["diverged"] is not None
                     else mean_of_last(rounds, values, run.config.rounds)
                 )
-    return found
+    return ends
 
 
 def _tell(run: Configured) -> None:

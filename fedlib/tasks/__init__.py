@@ -11,39 +11,14 @@ from typing import Any
 
 from fedlib.arguments import Seed, brought, called, checked, shown
 from fedlib.errors import Error, Failure, first_line
+from fedlib.paths import read_toml
 from fedlib.task import ClientData, Task
 from fedlib.tasks.imported import image_task, text_task
 from fedlib.tasks.presets import PRESETS, RUN, AtMost, Given, chosen, declared, require_preset
 from fedlib.tasks.quadratic import quadratic_task
 
-# name -> (module, papers that use it, what it is); a module may serve several tasks.
-TASKS: dict[str, tuple[str, str, str]] = {
-    "quadratic": ("quadratic", "", "random strongly convex quadratics, exact gradients"),
-    "cifar10": ("cifar", "fedopt", "CIFAR-10, Dirichlet(0.1), 500 clients, ResNet-18 GroupNorm"),
-    "cifar100": ("cifar", "fedopt", "CIFAR-100, Pachinko, 500 clients, ResNet-18 GroupNorm"),
-    "emnist_cr": ("emnist", "fedopt, mime", "EMNIST character recognition by writer, CNN"),
-    "emnist_ae": ("emnist", "fedopt", "EMNIST autoencoder by writer"),
-    "shakespeare": ("shakespeare", "fedopt, mime", "next character by role, 2-layer LSTM"),
-    "stackoverflow_nwp": ("stackoverflow_nwp", "fedopt, mime", "Stack Overflow next word, LSTM"),
-    "stackoverflow_lr": ("stackoverflow_lr", "fedopt", "Stack Overflow tags, logistic regression"),
-    "fair_femnist": ("fair_femnist", "adafedadam", "FEMNIST by writer, MLP-128"),
-    "fair_cifar10": ("fair_cifar10", "adafedadam", "CIFAR-10 over 16 Dirichlet silos, VGG11"),
-    "fair_sent140": ("fair_sent140", "adafedadam", "sentiment of tweets by user, LSTM on GloVe"),
-    "synthetic": ("synthetic", "adafedadam", "softmax regression on LEAF's Synthetic, 100 clients"),
-    "emnist_logistic": ("emnist", "mime", "EMNIST by writer, logistic regression"),
-    "emnist_mlp": ("emnist", "mime", "EMNIST by writer, MLP 300-100"),
-    "mnist": ("auto_tuned", "delta_sgd", "MNIST, Dirichlet over 100 clients, small CNN"),
-    "fashion_mnist": (
-        "auto_tuned",
-        "delta_sgd",
-        "Fashion-MNIST, Dirichlet over 100 clients, CNN",
-    ),
-    "cifar10_resnet18": ("auto_tuned", "delta_sgd", "CIFAR-10, Dirichlet, ResNet-18"),
-    "cifar100_resnet18": ("auto_tuned", "delta_sgd", "CIFAR-100, Dirichlet, ResNet-18"),
-    "cifar100_resnet50": ("auto_tuned", "delta_sgd", "CIFAR-100, Dirichlet, ResNet-50"),
-    "ag_news": ("news", "delta_sgd", "AG News, Dirichlet over 50 clients, DistilBERT"),
-    "dbpedia": ("news", "delta_sgd", "DBpedia, Dirichlet over 50 clients, DistilBERT"),
-}
+# name -> module (which may serve several tasks), papers that use it, and what it is about.
+TASKS: dict[str, dict[str, str]] = read_toml("tasks/tasks.toml")
 # Stored as floats, however they are given: 1 and 1.0 are the same run.
 FLOATS = ("alpha", "beta", "width", "l2")
 
@@ -75,18 +50,16 @@ def rounds(name: str, preset: str) -> int:
     Args:
         name: from :func:`fedlib.list_tasks`.
     """
-    count: int = preset_values(name, preset)["rounds"]
-    return count
+    return int(preset_values(name, preset)["rounds"])
 
 
 def batch_size(name: str, preset: str) -> int:
     """The batch size that a task's preset declares; no data are loaded."""
-    count: int = preset_values(name, preset)["batch_size"]
-    return count
+    return int(preset_values(name, preset)["batch_size"])
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"fedlib.tasks.{TASKS[name][0]}")
+    return importlib.import_module(f"fedlib.tasks.{TASKS[name]['module']}")
 
 
 def scale(name: str, preset: str) -> str:
@@ -140,14 +113,14 @@ def load_task(
         return _made(name, brought("task", name, TASKS), usual, options)
     module, asked, preset = _module(name), preset, scale(name, preset)
     values = chosen(module, name, preset, options)
-    own = {key: value for key, value in values.items() if key not in RUN}
-    given = Given(name=name, preset=asked, seed=seed, data_root=data_root, **own)
+    made = {key: value for key, value in values.items() if key not in RUN}
+    given = Given(name=name, preset=asked, seed=seed, data_root=data_root, **made)
     try:
         task: Task = module.load(given)
     except MemoryError as error:
-        raise Failure(f"task {name}: {own} needs too much memory: {first_line(error)}") from None
+        raise Failure(f"task {name}: {made} needs too much memory: {first_line(error)}") from None
     # An option without effect (None) is not part of the task.
-    stored = {key: value for key, value in {**own, **task.options}.items() if value is not None}
+    stored = {key: value for key, value in {**made, **task.options}.items() if value is not None}
     task.options = {key: float(value) if key in FLOATS else value for key, value in stored.items()}
     task.preset, task.seed, task.described = preset, seed, True
     for setting in RUN:
@@ -184,7 +157,8 @@ def _made(name: str, function: Any, usual: Mapping[str, Any], options: Mapping[s
     if not isinstance(task, Task):
         raise Error(f"{what} gives {shown(task)}; it must return a fedlib.Task")
     # It says with what it was made, as far as numbers and words do.
-    plain = {key: each for key, each in given.items() if isinstance(each, (bool, int, float, str))}
+    words = (bool, int, float, str)
+    plain = {key: value for key, value in given.items() if isinstance(value, words)}
     plain.pop("data_root", None)
     for field in ("preset", "seed"):
         setattr(task, field, plain.pop(field, getattr(task, field)))

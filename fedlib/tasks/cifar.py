@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from fedlib import datasets, papers, partitioners
 from fedlib.datasets import Dataset
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.models import MLP, ResNet18GN
 from fedlib.randomness import key
 from fedlib.task import Fixed, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import Given, Preset, choose_data, sample
+from fedlib.tasks.presets import Given, Preset, choose_data, sample, small_network
 
 LABELS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 CROP = 24
@@ -104,8 +104,7 @@ def load(given: Given) -> Task:
     dataset = datasets.load(choose_data(given, FROZEN, "cifar100"), given.data_root)
     train = _partition(given, dataset, "train", given.clients, given.examples_per_client)
     test = _partition(given, dataset, "test", given.test_clients, 100)
-    small = given.network != "resnet18"
-    require(not small or given.network == "mlp", "network", given.network, "'resnet18' or 'mlp'")
+    small = small_network(given, "resnet18", "mlp")
     unused = (["alpha", "beta"] if _has_clients(given, dataset) else []) + ["groups"] * small
     return Task(
         name=given.name,

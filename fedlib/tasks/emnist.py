@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from fedlib import datasets, losses, papers, partitioners
 from fedlib.datasets import Dataset
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.models import EMNISTCNN, MLP, EMNISTAutoencoder, Softmax
 from fedlib.task import ClientData, Fixed, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, choose_data, sample
+from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, choose_data, sample, small_network
 
 CLASSES: int = papers.settings("fedopt")["datasets"]["emnist"]["classes"]
 PIXELS = 28 * 28
@@ -103,9 +103,7 @@ def load(given: Given) -> Task:
             of the paper took their ``"sum"``, which fits client learning rates of 10 and more;
             before and since it took the ``"mean"``.
     """
-    network = getattr(given, "network", "paper")
-    small = network != "paper"
-    require(not small or network == "small", "network", network, "'paper' or 'small'")
+    small = hasattr(given, "network") and small_network(given, "paper", "small")
     name, label = given.name, LABELS[given.name]
     writers = load_writers(given)
     pixels, classes, hidden = PIXELS, CLASSES, FIGURE_1["hidden_units"]

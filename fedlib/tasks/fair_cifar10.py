@@ -17,7 +17,7 @@ from fedlib.models import MLP, VGG11
 from fedlib.randomness import key
 from fedlib.task import Fixed, Task
 from fedlib.tasks import fair, images, settings
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, sample
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, sample, small_network
 
 LABEL = "Cifar10"
 SETUP = papers.settings("adafedadam")["setups"][LABEL]
@@ -91,9 +91,8 @@ def load(given: Given) -> Task:
     x, y = images.tensor(np.asarray(dataset.train_x)[used]), images.tensor(labels)
     classes = int(dataset.train_y.max()) + 1
     require(given.lr_factor > 0, "lr_factor", given.lr_factor, "a number > 0")
-    small = given.network != "vgg11"
+    small = small_network(given, "vgg11", "mlp")
     rate = given.lr_factor * (CLIENT_LR if small else SETUP["local_lr"])
-    require(not small or given.network == "mlp", "network", given.network, "'vgg11' or 'mlp'")
     pixels, pad = math.prod(x.shape[1:]), 4 if given.augment else None
     colours = partial(images.cifar_transform, constants=images.CIFAR10, pad=pad)
     unused = ["beta"] * iid + ["init", "augment"] * small

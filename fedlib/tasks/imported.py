@@ -223,8 +223,8 @@ def _divided(
     if alpha is None:
         parts = partitioners.iid(len(labels), clients, seed)
     else:
-        each = len(labels) // max(1, clients)
-        parts = partitioners.dirichlet(labels, clients, alpha, each, seed)
+        size = len(labels) // max(1, clients)
+        parts = partitioners.dirichlet(labels, clients, alpha, size, seed)
     return parts, []
 
 

@@ -14,10 +14,9 @@ from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.randomness import key
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.presets import Given, Preset, choose_data
+from fedlib.tasks.presets import Given, Preset, choose_data, small_network
 
 LABELS = {"ag_news": "AGNews", "dbpedia": "DBpedia"}
-NETWORKS = "'distilbert' or 'attention'"
 WEIGHTS = "distilbert-base-uncased"
 STATED = papers.settings("delta_sgd")
 FEDERATED = STATED["federated"]
@@ -84,8 +83,7 @@ def load(given: Given) -> Task:
             number of its blocks, and a factor on their sizes.
     """
     length, width = given.length, given.width
-    small = given.network == "attention"
-    require(small or given.network == "distilbert", "network", given.network, NETWORKS)
+    small = small_network(given, "distilbert", "attention")
     weights = WEIGHTS if given.pretrained is True else given.pretrained or ""
     weights = "" if small else weights
     require(isinstance(length, int) and 3 <= length <= 512, "length", length, "3..512 tokens")

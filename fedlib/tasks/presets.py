@@ -53,10 +53,10 @@ def choose_data(given: Given, *prefer: str) -> str:
     """
     names = (given.data,) if given.data else prefer
     prepared = datasets.store.prepared_names(given.data_root)
-    found = [name for name in names if name in prepared]
+    there = [name for name in names if name in prepared]
     known = datasets.CATALOGUE.get(names[0])
-    if found or given.preset == "quick" or known is None or known.built_in:
-        return found[0] if found else names[0]
+    if there or given.preset == "quick" or known is None or known.built_in:
+        return (there or names)[0]
     others = f" (or {' or '.join(names[1:])} in its place)" if names[1:] else ""
     where = f"task {given.name}, preset {given.preset}"
     raise Error(f"{where}: {datasets.how_to_get(names[0])}{others}")
@@ -80,9 +80,9 @@ def require_preset(preset: str) -> None:
 
 def declared(module: ModuleType, name: str, preset: str) -> str:
     """What a task declares for ``preset``: itself, or paper where there is no laptop preset."""
-    own: Preset = getattr(module, "laptop", {})
+    laptop: Preset = getattr(module, "laptop", {})
     several = name in getattr(module, "paper", {})
-    cut = name in own if several else bool(own)
+    cut = name in laptop if several else bool(laptop)
     return "paper" if preset == "laptop" and not cut else preset
 
 
@@ -100,10 +100,10 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
         raise unknown(f"preset of task {name}", preset, known)
     defaults: Preset = getattr(module, preset)
     defaults = defaults.get(name, defaults)
-    own = [key for key in defaults if key not in RUN]
+    known = [key for key in defaults if key not in RUN]
     for option in options:
-        if option not in own:
-            raise unknown(f"option of task {name}", option, own)
+        if option not in known:
+            raise unknown(f"option of task {name}", option, known)
         if options[option] is not None:
             _check(option, options[option], defaults[option])
     return defaults | {key: value for key, value in options.items() if value is not None}
@@ -124,6 +124,12 @@ def _check(option: str, value: Any, default: Any) -> None:
     else:
         good, allowed = whole and 0 <= value <= MOST, f"a whole number in 0..{MOST}"
     require(bool(good), option, value, allowed)
+
+
+def small_network(given: Given, usual: str, small: str) -> bool:
+    """Whether a task's ``network`` is its small problem's; Error if it is neither of the two."""
+    require(given.network in (usual, small), "network", given.network, f"{usual!r} or {small!r}")
+    return bool(given.network == small)
 
 
 def sample(

@@ -6,12 +6,9 @@ choice of ours, and says so.
 
 from __future__ import annotations
 
-import tomllib
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from fedlib import papers
+from fedlib import papers, paths
 from fedlib.errors import unknown
 
 Values = dict[str, dict[str, Any]]
@@ -73,17 +70,11 @@ def small(label: str) -> Values:
 
 
 def small_rates(label: str) -> Values:
-    """The learning rates of ``small.toml`` for a label, by algorithm."""
+    """The learning rates of ``small.toml``, which has their log10, for a label, by algorithm."""
     return {
         algorithm: {f"{side}_lr": 10.0**power for side, power in log10.items()}
-        for algorithm, log10 in small_problems()[label].items()
+        for algorithm, log10 in paths.read_toml("tasks/small.toml")[label].items()
     }
-
-
-@cache
-def small_problems() -> dict[str, Any]:
-    """The log10 rates of ``small.toml``: the paper's label of a task -> algorithm -> side."""
-    return tomllib.loads(files(__package__).joinpath("small.toml").read_text(encoding="utf-8"))
 
 
 def fedopt_run(label: str) -> dict[str, int]:
@@ -130,16 +121,16 @@ def adafedadam(label: str, client_lr: float | None = None) -> Values:
         raise unknown("setup of AdaFedAdam", label, setups)
     printed = stated["setups"][label]["local_lr"]
     client = {"client_lr": printed if client_lr is None else client_lr}
-    own = stated["algorithms"]
-    average = {**client, "server_lr": own["FedAvg"]["server_lr"]}
-    adam = {key: own["FedAdam"][key] for key in ("server_lr", "beta1", "beta2")}
-    fair = {key: own["AdaFedAdam"][key] for key in ("server_lr", "beta1", "beta2", "alpha")}
+    stated = stated["algorithms"]
+    average = {**client, "server_lr": stated["FedAvg"]["server_lr"]}
+    adam = {key: stated["FedAdam"][key] for key in ("server_lr", "beta1", "beta2")}
+    fair = {key: stated["AdaFedAdam"][key] for key in ("server_lr", "beta1", "beta2", "alpha")}
     return {
         "fedavg": average,
         "fedprox": {**average, "mu": 0.01},
         "fedadam": {**client, **adam, "tau": 1e-8},
         "fednova": dict(client),
-        "qfedavg": {**client, "q": own["q-FedAvg"]["q"], "L": own["q-FedAvg"]["server_lr"]},
+        "qfedavg": {**client, "q": stated["q-FedAvg"]["q"], "L": stated["q-FedAvg"]["server_lr"]},
         "adafedadam": {**client, **fair},
     }
 
@@ -206,14 +197,14 @@ def delta_sgd_clients() -> Values:
     published commands, all in the printed grids. SPS has f* = 0 and c = 0.5 (the defaults); of
     Delta-SGD's numbers only delta is not the algorithm's own (appendix B).
     """
-    own = papers.settings("delta_sgd")["delta_sgd"]
+    stated = papers.settings("delta_sgd")["delta_sgd"]
     return {
         "sgd": {"client_lr": 0.1},
         "sgdm": {"client_lr": 0.1},
         "adam": {"client_lr": 1e-3},
         "adagrad": {"client_lr": 1e-2},
         "sps": {},
-        "delta_sgd": {key: own[key] for key in ("delta", "gamma", "eta0", "theta0")},
+        "delta_sgd": {key: stated[key] for key in ("delta", "gamma", "eta0", "theta0")},
     }
 
 

@@ -11,13 +11,13 @@ from fedlib import datasets, papers
 from fedlib.arguments import whole
 from fedlib.datasets import text
 from fedlib.datasets.dataset import TextDataset
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
 from fedlib.models import ShakespeareLSTM, WindowModel
 from fedlib.models.layers import scaled
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, texts
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, small_network
 
 LABEL = "Shakespeare"
 paper: Preset = {
@@ -58,8 +58,7 @@ def load(given: Given) -> Task:
         length: characters in a row.
     """
     whole("rows", given.rows, 0)
-    small = given.network != "lstm"
-    require(not small or given.network == "window", "network", given.network, "'lstm' or 'window'")
+    small = small_network(given, "lstm", "window")
     dataset = datasets.load_text(choose_data(given), given.data_root)
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))
     if not len(shared):

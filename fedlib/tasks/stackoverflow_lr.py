@@ -57,8 +57,8 @@ class Bags:
         is_test = bool(number.numel()) and int(number.reshape(-1)[0]) >= self.first_test
         return occurrences(number - is_test * self.first_test, *self._splits[is_test])
 
-    def __call__(self, found: Mapping[str, Tensor], keys: Tensor | None) -> Tensor:
-        return bags(found, self.words)
+    def __call__(self, words: Mapping[str, Tensor], keys: Tensor | None) -> Tensor:
+        return bags(words, self.words)
 
 
 def multi_hot(targets: Tensor, tags: int) -> Tensor:

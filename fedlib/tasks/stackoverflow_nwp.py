@@ -8,14 +8,13 @@ import numpy as np
 from torch import nn
 
 from fedlib.datasets.posts import PAD, Posts
-from fedlib.errors import require
 from fedlib.losses import masked_accuracy, sequence_cross_entropy
 from fedlib.models import NextWordLSTM, WindowModel
 from fedlib.models.layers import scaled
 from fedlib.models.next_word_lstm import SPECIAL
 from fedlib.task import ClientData, Task
 from fedlib.tasks import settings, stackoverflow, texts
-from fedlib.tasks.presets import Given
+from fedlib.tasks.presets import Given, small_network
 from fedlib.tasks.stackoverflow import Chosen
 
 LABEL = "StackOverflow NWP"
@@ -51,8 +50,7 @@ def load(given: Given) -> Task:
             learning rates of its own (:func:`fedlib.tasks.settings.small`).
         width: factor on embedding and hidden units.
     """
-    small = given.network != "lstm"
-    require(not small or given.network == "window", "network", given.network, "'lstm' or 'window'")
+    small = small_network(given, "lstm", "window")
     chosen = stackoverflow.select(given)
     train, test = chosen.posts["train"], chosen.posts["test"]
     weights = train.targets(given.cap)[chosen.train.clients].astype(np.float64)

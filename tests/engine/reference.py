@@ -6,7 +6,7 @@ The tests know it as ``backend="reference"``, see ``tests/conftest.py``: it is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,7 @@ class Reference(Backend):
         seen = np.zeros(len(work.replicas))
         for run in range(len(work.replicas) * len(work.methods)):
             replica, c = divmod(run, len(work.methods))
-            method = work.methods[c].scalars(self.feed.dtype, self.feed.device)
+            method = _scalars(work.methods[c], self.feed.dtype, self.feed.device)
             server = map_state(lambda t, run=run: t[run], work.server)
             total: State | None = None
             loss, seen[replica] = self._zero(), 0.0
@@ -135,7 +135,8 @@ class Reference(Backend):
         self, work: Work, number: int, memory: State | None = None, measured: State | None = None
     ) -> Client:
         counts = upload(self.feed.counts(np.array([number]), work.round), self.feed.device)
-        return self.feed.client(counts, work.round, memory, measured, rows=False)
+        client = self.feed.client(counts, work.round, memory, measured)
+        return replace(client, examples=client.examples.view(1), steps=client.steps.view(1))
 
     def _whole(self, one: int, round: Round) -> OneFullBatch:
         """All data of one client."""
@@ -156,6 +157,18 @@ def _own(states: ClientStates, one: int, c: int) -> State:
     return map_state(lambda t: t[0, min(c, t.shape[1] - 1)], kept)
 
 
+def _scalars(method: Algorithm, dtype: torch.dtype, device: torch.device) -> Algorithm:
+    """The same method with each float as a 0-d tensor, for one client without row axes."""
+    return method._replace_floats(
+        lambda v: torch.tensor(v[0], dtype=dtype, device=device), [method]
+    )
+
+
+def _outputs(model: FlatModel, leaves: Any, x: Tensor, features: bool = False) -> Any:
+    """Outputs ``[B, ...]`` of one model, and its features, for inputs ``[B, ...]``."""
+    return model._call(model._with_features if features else model.model, leaves, x)
+
+
 class OneOracle:
     """``value_and_grad`` of one model: ``x [P]`` on ``(inputs, targets, key or None)``."""
 
@@ -170,10 +183,10 @@ class OneOracle:
         leaves = self.model.leaves(x)
         with torch.enable_grad(), masks(key, draw):
             if extra is None:
-                outputs = self.model.one(leaves, inputs)
+                outputs = _outputs(self.model, leaves, inputs)
                 each = total = self.losses(outputs, targets)
             else:
-                outputs, z = self.model.one(leaves, inputs, features=True)
+                outputs, z = _outputs(self.model, leaves, inputs, features=True)
                 each = self.losses(outputs, targets)
                 total = each + extra(z)
             total = self.penalised(total, leaves)
@@ -206,7 +219,7 @@ class OneOracle:
     def features(self, x: Tensor, batch: Any) -> Tensor:
         """The features ``[B, F]`` without dropout."""
         with torch.no_grad(), self.model.evaluating(running=False):
-            return self.model.one(self.model.views(x), batch[0], features=True)[1]
+            return _outputs(self.model, self.model.views(x), batch[0], features=True)[1]
 
 
 class OneFullBatch:
@@ -221,7 +234,7 @@ class OneFullBatch:
 
     def _means(self, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
         """The loss, and what its gradient is of."""
-        losses = self.oracle.losses(self.oracle.model.one(leaves, self.x), self.y)
+        losses = self.oracle.losses(_outputs(self.oracle.model, leaves, self.x), self.y)
         total = self.oracle.penalised(losses, leaves)
         return self.scale * losses.mean(), self.scale * total.mean()
 

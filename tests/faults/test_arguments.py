@@ -80,7 +80,6 @@ OWN: dict[str, dict[str, Any]] = {
     "build": {"algorithm": "fedadam", "client_lr": 0.1, "bias_correction": True},
     "base.make": {"name": "adam", "beta1": 0.9, "momentum": 0.9},
     "by_user": {"user_codes": LABELS},
-    "dirichlet": {"proportions": np.ones((2, 3))},
     "dirichlet_proportions": {"classes": 3},
     "local_split": {"test_fraction": 0.5},
     "pachinko": {"coarse": LABELS // 2, "fine": LABELS, "beta": 1.0},
@@ -93,7 +92,6 @@ OWN: dict[str, dict[str, Any]] = {
     "datasets.leaf_synthetic": {"classes": 2},
     "figures.unique_labels": {"partitions": [[[0, 1], [2]]]},
     "figures.learning_curves": {"printed": {"fedavg": 0.5}},
-    "figures.heat_map": {"x": "client_lr", "y": "server_lr", "metric": "loss"},
     "figures.draw_layers": {"frame": figures.layers(nn.Linear(3, 2), torch.ones(1, 3))},
     "figures.save": {"id": "a/b", "figure": None, "data": FRAME, "root": "."},
     "figures.comparison": {"frame": TABLE},
@@ -154,7 +152,7 @@ OTHER |= {"parts": "part of client|for 0 clients", "sizes": "for [01] clients"}
 OTHER |= {"params": "no run|its parameters", "metric": "has no test"}
 OTHER |= {"name": "unknown (algorithm|task|base)|data set|imported from"}
 OTHER |= {"data_root": "unknown data set|not prepared", "histories": "no runs to draw"}
-OTHER |= {"clients": "proportions has shape", "split": "unknown metric|per client"}
+OTHER |= {"split": "unknown metric|per client"}
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +210,7 @@ def test_wrong_arguments_are_refused_by_name(
 
 
 def declaration(name: str) -> Any:
-    return importlib.import_module(f"fedlib.tasks.{tasks.TASKS[name][0]}")
+    return importlib.import_module(f"fedlib.tasks.{tasks.TASKS[name]['module']}")
 
 
 OPTIONS = [

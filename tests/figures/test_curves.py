@@ -1,19 +1,17 @@
 """Curves, distributions and heat maps: what is drawn is what the histories hold."""
 
 import dataclasses
-import io
 
-import matplotlib
-import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import figures
 from fedlib.figures import style
-from fedlib.figures.save import render
+from fedlib.reproduction.fedopt.heat_maps import draw_cells
 from fedlib.results import reading
 
 ALGORITHMS = ("fedavg", "fedadam")
@@ -121,32 +119,11 @@ def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(hi
 def test_a_missing_metric_or_no_runs_is_an_error(histories):
     with pytest.raises(fedlib.Error, match="unknown metric 'test mse'"):
         figures.learning_curves(histories, metric="mse")
-    for draw in (figures.client_distribution, figures.client_density):
-        with pytest.raises(fedlib.Error, match="no test mse per client"):
-            draw(histories, "mse")
-    for draw in (figures.learning_curves, figures.client_distribution, figures.client_density):
+    with pytest.raises(fedlib.Error, match="no test mse per client"):
+        figures.client_density(histories, "mse")
+    for draw in (figures.learning_curves, figures.client_density):
         with pytest.raises(fedlib.Error, match="no runs to draw"):
             draw([])
-
-
-def test_client_distribution(histories):
-    figure, data = figures.client_distribution(histories)
-    line = lines(figure.axes[0])["FedAvg"]
-    values = [
-        h.clients.query("metric == 'accuracy' and examples > 0")["value"]
-        for h in histories
-        if h.config.algorithm == "fedavg"
-    ]
-    pooled = 100 * np.sort(np.concatenate(values))
-    part = data[data["algorithm"] == "fedavg"]
-    np.testing.assert_allclose(part["value"], pooled)
-    assert line.get_drawstyle() == "steps-post" and line.get_color() == style.look("fedavg").color
-    for at in (0.0, 25.0, 60.0, 100.0):
-        below = np.searchsorted(line.get_xdata(), at, side="right") - 1
-        assert line.get_ydata()[below] == pytest.approx(100 * (pooled <= at).mean())
-        shares = part.loc[part["value"] <= at, "share"]
-        assert shares.max() == pytest.approx(line.get_ydata()[below]) or shares.empty
-    assert part["share"].iloc[-1] == 100
 
 
 def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
@@ -158,42 +135,33 @@ def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
     assert list(data["algorithm"].unique()) == names
     labels = [style.CLIENT_LOOKS[name].label for name in names]
     assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
-    for draw in (figures.client_distribution, figures.client_density):
-        assert list(draw(runs, by=reading.client_label)[1]["algorithm"].unique()) == names
+    _, data = figures.client_density(runs, by=reading.client_label)
+    assert list(data["algorithm"].unique()) == names
 
 
-def test_heat_map():
-    rates = {"client_lr": [0.1, 1.0, 1e30], "server_lr": [0.1, 1.0]}
-    task, steps = fedlib.load_task("quadratic"), {"local_steps": 1}
-    grid = fedlib.grid(task, "fedavg", rounds=3, overrides=steps, **rates)
-    figure, data = figures.heat_map(grid, metric="loss", percent=False)
-    ax = figure.axes[0]
+def test_a_heat_map_hatches_what_diverged_and_is_bright_where_a_loss_is_small():
+    index, columns = pd.Index([0.1, 1.0], name="server_lr"), pd.Index([0.1, 1e30], name="client_lr")
+    grid = pd.DataFrame([[2.0, np.nan], [0.5, 9.0]], index=index, columns=columns)
+    ax = Figure().subplots()
+    draw_cells(ax, grid, grid.isna().to_numpy(), smaller=True)
     image = ax.collections[0].get_array()
-    assert image.shape == (2, 3)
-    for row in data.itertuples():
-        y, x = (rates[name].index(getattr(row, name)) for name in ("server_lr", "client_lr"))
-        cell = grid.query(
-            "client_lr == @row.client_lr and server_lr == @row.server_lr and split == 'test'"
-        )
-        if row.client_lr == 1e30:
-            assert np.isnan(row.value) and row.diverged >= 1 and np.ma.getmaskarray(image)[y, x]
-        else:
-            assert row.value == cell["value"].iloc[-1] == image[y, x]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "1", "1e+30"]
+    np.testing.assert_array_equal(np.ma.getmaskarray(image), [[False, True], [False, False]])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "1e+30"]
     assert ax.get_xlabel() == "client learning rate"
     assert ax.get_ylim() == (0, 2)  # the smallest rate is below
-    hatched = {(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()}
-    assert hatched == {(2, 0), (2, 1)}
+    assert [(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()] == [(1, 0)]
     colors = {text.get_text(): to_hex(text.get_color()) for text in ax.texts}
-    values = data["value"].dropna()
-    assert len(ax.texts) == len(values) == 4
-    ends = [f"{value:.2f}" for value in (values.min(), values.max())]
-    assert [colors[text] for text in ends] == ["#000000", "#ffffff"]  # a small loss is bright
-    assert len(np.unique(matplotlib.image.imread(io.BytesIO(render(figure))))) > 20
-    with pytest.raises(fedlib.Error, match="several runs for one"):
-        figures.heat_map(pd.concat([grid, grid]), metric="loss")
-    with pytest.raises(fedlib.Error, match="unknown column"):
-        figures.heat_map(grid, x="tau", metric="loss")
+    assert len(colors) == 3 and [colors[text] for text in ("0.50", "9.00")] == [
+        "#000000",
+        "#ffffff",
+    ]
+
+
+def test_a_heat_map_of_diverged_runs_alone_is_hatched_all_over():
+    index, columns = pd.Index([1.0], name="server_lr"), pd.Index([1.0, 10.0], name="client_lr")
+    grid, ax = pd.DataFrame(np.nan, index=index, columns=columns), Figure().subplots()
+    draw_cells(ax, grid, grid.isna().to_numpy())
+    assert not ax.texts and sum(bool(patch.get_hatch()) for patch in ax.patches) == 2
 
 
 def test_every_algorithm_has_its_own_look():

@@ -73,19 +73,3 @@ def test_dirichlet_proportions_have_the_moments_of_the_theory():
     assert np.abs(q.mean(axis=0) - 0.2).max() < 5 * np.sqrt(variance / 4000)
     assert np.allclose(q.var(axis=0), variance, rtol=0.1)
     assert np.corrcoef(q.T)[0, 1] == pytest.approx(-1 / (classes - 1), abs=0.06)
-
-
-def test_test_split_can_follow_the_training_split():
-    train, test = balanced(10, 500), balanced(10, 100, seed=9)
-    q = dirichlet_proportions(10, 10, 0.1, seed=6)
-    same = dirichlet(train, 10, 0.1, 100, seed=6)
-    given = dirichlet(train, 10, 0.1, 100, seed=6, proportions=q)
-    assert all((a == b).all() for a, b in zip(same, given, strict=True))
-    test_parts = dirichlet(test, 10, 0.1, 20, seed=6, proportions=q)
-    overlap = [
-        np.minimum(
-            np.bincount(train[a], minlength=10) / 100, np.bincount(test[b], minlength=10) / 20
-        ).sum()
-        for a, b in zip(given, test_parts, strict=True)
-    ]
-    assert np.mean(overlap) > 0.7

@@ -29,7 +29,6 @@ from fedlib.results.reading import hyperparameters, value
 # How each number over the clients is measured: weighted by examples, as Table 5's averages.
 AVERAGE, WORST, SPREAD = "accuracy", "accuracy_worst_30_weighted", "accuracy_std_weighted"
 OURS = "adafedadam"
-REAL = ("laptop", "paper")  # Synthetic has the paper's settings at both
 
 
 def first(text: str, end: pd.DataFrame, names: Sequence[str]) -> Statement:
@@ -58,8 +57,8 @@ def resources(frame: pd.DataFrame) -> Iterator[Statement]:
 def noniid(frame: pd.DataFrame) -> Iterator[Statement]:
     """AdaFedAdam's average is first at every beta; with less skew it and the worst 30 % rise."""
     for metric, name in ((AVERAGE, "average"), (WORST, "worst 30 %")):
-        own = finals(frame[frame["algorithm"] == OURS], metric, "beta")
-        low, high = one(own, min(BETAS)), one(own, max(BETAS))
+        ours = finals(frame[frame["algorithm"] == OURS], metric, "beta")
+        low, high = one(ours, min(BETAS)), one(ours, max(BETAS))
         text = f"AdaFedAdam's {name} at beta {max(BETAS):g} > at {min(BETAS):g}"
         yield above(text, high, low)
     for beta in BETAS:
@@ -84,9 +83,9 @@ def tradeoff(frame: pd.DataFrame) -> Iterator[Statement]:
     some alpha from 1 on is no worse in either."""
     error = 1 - finals(frame, AVERAGE)
     rsd = finals(frame, SPREAD) / error
-    one_, four = f"{OURS} 1", f"{OURS} 4"
-    yield below("RSD: alpha 4 < alpha 1", one(rsd, four), one(rsd, one_))
-    yield above("error: alpha 4 >= alpha 1", one(error, four), one(error, one_))
+    alpha_1, alpha_4 = f"{OURS} 1", f"{OURS} 4"
+    yield below("RSD: alpha 4 < alpha 1", one(rsd, alpha_4), one(rsd, alpha_1))
+    yield above("error: alpha 4 >= alpha 1", one(error, alpha_4), one(error, alpha_1))
     alphas = [name for name in error.index if name.startswith(OURS) and name != f"{OURS} 0"]
     for other in ("fedavg", "fedadam", "fednova", "fedprox", *(f"qfedavg {q}" for q in (1, 2, 4))):
         worse = [
@@ -110,15 +109,6 @@ def solver_of(run: History | RunConfig) -> str:
     if not values.get("momentum"):
         return "SGD"
     return "SGD+Nesterov" if values["nesterov"] else "SGD+momentum"
-
-
-def _table_6() -> pd.DataFrame:
-    rows = printed("adafedadam", "Table 6")
-    return rows.assign(beta=rows["options"].str["beta"])
-
-
-def _table_7() -> pd.DataFrame:
-    return printed("adafedadam", "Table 7").rename(columns={"column": "solver"})
 
 
 EVIDENCE = (
@@ -146,13 +136,15 @@ EVIDENCE = (
         {"36_noniid_levels": ("levels",)},
         noniid,
         partial(numbers, columns={"beta": "option.beta"}),
-        _table_6,
+        lambda: printed("adafedadam", "Table 6").assign(
+            beta=lambda row: row["options"].str["beta"]
+        ),
     ),
     Evidence(
         "ada-momentum",
         {"37_local_solvers": ()},
         momentum,
         partial(numbers, columns={"solver": solver_of}),
-        _table_7,
+        lambda: printed("adafedadam", "Table 7").rename(columns={"column": "solver"}),
     ),
 )

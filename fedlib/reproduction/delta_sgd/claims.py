@@ -88,19 +88,18 @@ def robust(frame: pd.DataFrame) -> Iterator[Statement]:
     others = least(farthest, [name for name in farthest.index if name != OURS])
     yield below("largest distance from a column's best: Delta-SGD < the others", ours, others)
     yield below(f"largest distance from a column's best: Delta-SGD <= {FARTHEST}", ours, FARTHEST)
-    columns = [second(own.droplevel(COLUMN)) for _, own in end.groupby(level=COLUMN)]
+    columns = [second(column.droplevel(COLUMN)) for _, column in end.groupby(level=COLUMN)]
     enough = math.ceil(2 * len(columns) / 3)
-    ordered = pd.concat(columns, axis=1).apply(
-        lambda margins: margins.nlargest(enough).iloc[-1], axis=1
-    )
+    margins = pd.concat(columns, axis=1)
+    ordered = margins.apply(lambda row: row.nlargest(enough).iloc[-1], axis=1)
     yield above(f"first or second in {enough} of {len(columns)} columns", ordered)
 
 
 def best_delta(frame: pd.DataFrame) -> Iterator[Statement]:
     """delta = 0.1 is nowhere more than 2 points behind the best of those tried."""
     end = finals(frame, "accuracy", *COLUMN, "delta")
-    for (task, alpha), own in end.groupby(level=COLUMN):
-        deltas = own.droplevel(COLUMN)
+    for (task, alpha), column in end.groupby(level=COLUMN):
+        deltas = column.droplevel(COLUMN)
         text = f"{task}, alpha {alpha:g}: delta 0.1 at most {BEHIND} behind the best"
         yield above(text, one(deltas, 0.1), deltas.max() - BEHIND)
 
@@ -117,8 +116,8 @@ def epochs(frame: pd.DataFrame) -> Iterator[Statement]:
 
 def variants(frame: pd.DataFrame) -> Iterator[Statement]:
     """By its mean rank over a variant's columns Delta-SGD is first or second, in each variant."""
-    for part, own in compared(frame, "part").groupby(level="part", sort=False):
-        ranks = own.groupby(level=COLUMN).rank(ascending=False)
+    for part, end in compared(frame, "part").groupby(level="part", sort=False):
+        ranks = end.groupby(level=COLUMN).rank(ascending=False)
         mean = ranks.groupby(level="algorithm").mean()
         yield above(f"{VARIANTS[str(part)]}: first or second by the mean rank", second(-mean))
 
@@ -127,14 +126,13 @@ def text(frame: pd.DataFrame) -> Iterator[Statement]:
     """The methods that are at chance in print stay near it on every text; Delta-SGD is no more than
     2 points behind the best.
     """
-    for task, own in frame.groupby("task", sort=False):
-        end, chance = finals(own, "accuracy"), 1 / CLASSES[str(task)]
+    for task, part in frame.groupby("task", sort=False):
+        end, chance = finals(part, "accuracy"), 1 / CLASSES[str(task)]
         words = f"{task}: SGDM, Adam and Adagrad < {CHANCE:g} x chance"
         yield below(words, most(end, AT_CHANCE), CHANCE * chance)
         best = most(end, {*end.index, OURS, "sgd", "sps"})
-        yield above(
-            f"{task}: Delta-SGD at most {BEHIND} behind the best", one(end, OURS), best - BEHIND
-        )
+        words = f"{task}: Delta-SGD at most {BEHIND} behind the best"
+        yield above(words, one(end, OURS), best - BEHIND)
 
 
 def _cut(run: History) -> bool:

@@ -110,10 +110,7 @@ def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
     groups = dict(list(data.groupby("algorithm", sort=False)))
     columns = style.columns(len(groups), 4)
     rows = -(-len(groups) // columns)
-    size, told = (
-        (1.8 * columns, 1.5 * rows + 0.5),
-        f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}",
-    )
+    size = (1.8 * columns, 1.5 * rows + 0.5)
     late = data.loc[data["round"] > 0.2 * data["round"].max(), "mean"]
     limits = (late.quantile(0.1) - 2, late.max() + 2)
     with style.panels(rows, columns, size, len(groups), sharex=True, sharey=True) as (figure, axes):
@@ -128,6 +125,7 @@ def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
             style.titled(ax, look.label, f"{last['mean']:.1f}{spread}", small=small(runs))
             ax.set(ylim=limits, xlim=(0, data["round"].max()))
             ax.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+        told = f"{problem(runs[0])}, α = {alpha:g}: {scale(runs)}"
         figure.suptitle(told, fontsize=7, color="0.4")
         for ax in axes[-columns:]:
             ax.set_xlabel("round")
@@ -224,9 +222,9 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     by_task = group(histories, "task")
     frames = []
     with _panels(len(by_task), 2.7) as (figure, panels):
-        for ax, (task, own) in zip(panels, by_task.items(), strict=True):
+        for ax, (task, of_task) in zip(panels, by_task.items(), strict=True):
             rows, stated = [], {}
-            for runs in settings(own):
+            for runs in settings(of_task):
                 alpha, delta = option(runs[0], "alpha"), hyperparameter(runs[0], "delta")
                 cell = _cells(task, alpha).get("delta_sgd")
                 # The numbers of deltas other than Table 1's are printed as a drawing only.
@@ -245,9 +243,9 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
                     ax.annotate(f"{mean:.1f}", (delta, mean), (0, 5), color=color, **above)
                 low, high = part["mean"] - part["std"], part["mean"] + part["std"]
                 ax.fill_between(part["delta"], low, high, color=color, alpha=0.2, linewidth=0)
-            deltas, runs = sorted(frame["delta"].unique()), own
+            deltas = sorted(frame["delta"].unique())
             ax.set(xlabel="δ, which bounds how fast the step size grows")
-            style.titled(ax, problem(runs[0]), scale(runs), small=small(runs))
+            style.titled(ax, problem(of_task[0]), scale(of_task), small=small(of_task))
             ax.set_xticks(deltas, [f"{delta:g}" for delta in deltas])
             ax.minorticks_off()
             ax.margins(x=0.12)  # the first point's number is not on the axis
@@ -266,20 +264,14 @@ def delta_sgd_figure_5(histories: Sequence[History]) -> Drawing:
     frames = []
     with _panels(len(by_alpha), 2.7) as (figure, panels):
         for ax, (alpha, runs) in zip(panels, by_alpha, strict=True):
-            shades = dict(zip(sorted(set(map(_epochs, runs))), style.tints(3), strict=False))
-            looks = {name: style.Look(name, color) for name, color in shades.items()}
-            _, data = learning_curves(
-                runs, title=_titled(runs), by=_epochs, looks=looks, window=1, ax=ax
-            )
+            shades = zip(sorted(set(map(_epochs, runs))), style.tints(3), strict=False)
+            looks = {name: style.Look(name, color) for name, color in shades}
+            # The caption names the paper's task.
+            title = f"α = {alpha:g}" if _whole(runs) else f"{problem(runs[0])}, α = {alpha:g}"
+            _, data = learning_curves(runs, title=title, by=_epochs, looks=looks, window=1, ax=ax)
             frames.append(data.assign(alpha=alpha))
     data = pd.concat(frames, ignore_index=True).rename(columns={"algorithm": "epochs"})
     return figure, data
-
-
-def _titled(runs: Sequence[History]) -> str:
-    """The title of a panel of a task that the figure's caption names, or of a small problem."""
-    alpha = f"α = {option(runs[0], 'alpha'):g}"
-    return alpha if _whole(runs) else f"{problem(runs[0])}, {alpha}"
 
 
 def _epochs(history: History) -> str:

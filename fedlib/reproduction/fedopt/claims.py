@@ -140,16 +140,16 @@ def fixed_tau(frame: pd.DataFrame) -> Iterator[Statement]:
     for task, part in repeated_most(frame):
         metric = metric_of(part)
         end = finals(part, metric, "algorithm", "tau")
-        if end.groupby(level="algorithm").size().min() < 2:
-            raise Missing("several tau")
         by = end.groupby(level="algorithm")
+        if by.size().min() < 2:
+            raise Missing("several tau")
         if task == TAGS:
             best = by.max()
             text = f"{task}: FedAdagrad first of the three, at their best tau"
             yield above(text, one(best, "fedadagrad"), most(best, PAIR))
             continue
-        for name, own in by:
-            taus = own.droplevel("algorithm")
+        for name, part in by:
+            taus = part.droplevel("algorithm")
             fixed = taus.loc[min(taus.index, key=lambda tau: abs(tau - TAU))]
             mean = taus.xs(MEAN, axis=1, level="round").mean(axis=1)
             text = f"{task}, {name}: tau 1e-3 within"

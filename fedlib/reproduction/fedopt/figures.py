@@ -76,39 +76,16 @@ def batch_sizes() -> Drawing:
 _PARTITIONS = {"": "06_partitions"}
 _GRIDS = "30_learning_rate_grids"
 _TAUS = dict.fromkeys(TASKS, "31_tau")
-_METRIC = {"emnist_ae": "MSE", "stackoverflow_lr": "recall at 5"}
-
-
 _TUNED: dict[str, Any] = {"parts": ("curves", "scaffold"), "choose": best_of}
 
 
-def _curves(number: int, what: str, notebooks: dict[str, str]) -> Entry:
-    caption = (
-        f"{what} (FedOpt, Figure {number}), each method at its tuned rates. Bold and the numbers "
-        "at the right: means over the last rounds, as in Table 1, whose printed numbers stand in "
-        "brackets where the runs have the paper's rounds; it has no SCAFFOLD. Faint: every "
-        "evaluation."
-    )
-    return Entry(f"fedopt/figure_{number}", caption, notebooks, convergence, **_TUNED)
-
-
-def _layers(number: int, label: str, network: str) -> Entry:
-    caption = (
-        f"Layers of the {network} as built here, and the printed numbers of parameters "
-        f"(FedOpt, Table {number})."
-    )
+def _layers(number: int, label: str) -> Entry:
     id, notebooks = f"fedopt/table_{number}", {"": "07_models"}
-    return Entry(id, caption, notebooks, make=lambda _: setups.network(label))
+    return Entry(id, notebooks, make=lambda _: setups.network(label))
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
-    caption = (
-        f"Test {_METRIC.get(task, 'accuracy')} over client and server learning rates on "
-        f"{TASKS[task]} (FedOpt, Figure {number}); tau = 1e-3, means over the seeds. "
-        "Framed, and above: a method's best. Colours end 15 points below the best of all, "
-        "of errors at its double. Hatched: diverged, or worse than the untrained model."
-    )
-    return Entry(f"fedopt/figure_{number}", caption, {task: _GRIDS}, heat_maps.grids(*algorithms))
+    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, heat_maps.grids(*algorithms))
 
 
 def _on_all_posts(histories: Sequence[History]) -> list[History]:
@@ -117,96 +94,39 @@ def _on_all_posts(histories: Sequence[History]) -> list[History]:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    _curves(
-        1,
-        "Test accuracy, recall or error over rounds",
+    Entry(
+        "fedopt/figure_1",
         {task: notebook for task, notebook in tables.FEDOPT.items() if task != ALONE},
-    ),
-    printed_entry(
-        "fedopt",
-        "Table 1",
-        "Average test performance over the last 100 rounds: accuracy and recall in percent, "
-        "the autoencoder's squared error times 1000 (FedOpt, Table 1).",
+        convergence,
         **_TUNED,
     ),
-    _curves(4, "Test accuracy over rounds on EMNIST CR", {ALONE: tables.FEDOPT[ALONE]}),
-    Entry(
-        "fedopt/table_7",
-        "Batch sizes of the clients (FedOpt, Table 7), and those of fedlib's tasks.",
-        {"": tables.FEDOPT["emnist_ae"]},
-        make=lambda _: batch_sizes(),
-    ),
-    Entry(
-        "fedopt/table_2",
-        "Sizes of the data sets (FedOpt, Table 2), and of those that are prepared here.",
-        _PARTITIONS,
-        make=setups.data_sets,
-    ),
-    Entry(
-        "fedopt/figure_14",
-        "Different labels per client of the federated CIFAR-100 (FedOpt, Figure 14): Pachinko "
-        "allocation of labels with CIFAR-100's structure. Bars: mean over ten partitions, "
-        "lines: the smallest and largest number; shaded: 20 to 30 labels.",
-        _PARTITIONS,
-        make=lambda _: setups.labels_of_cifar100_clients(),
-    ),
-    _layers(3, "EMNIST AE", "EMNIST autoencoder"),
-    _layers(4, "EMNIST CR", "EMNIST character recognition network"),
-    _layers(5, "Shakespeare", "Shakespeare network"),
-    _layers(6, "StackOverflow NWP", "Stack Overflow next-word network"),
+    printed_entry("fedopt", "Table 1", **_TUNED),
+    Entry("fedopt/figure_4", {ALONE: tables.FEDOPT[ALONE]}, convergence, **_TUNED),
+    Entry("fedopt/table_7", {"": tables.FEDOPT["emnist_ae"]}, make=lambda _: batch_sizes()),
+    Entry("fedopt/table_2", _PARTITIONS, make=setups.data_sets),
+    Entry("fedopt/figure_14", _PARTITIONS, make=lambda _: setups.labels_of_cifar100_clients()),
+    *(_layers(number, label) for number, label in enumerate(setups.MODELS, 3)),
     _map(2, "stackoverflow_nwp", "fedadam", "fedyogi", "fedavgm"),
-    Entry(
-        "fedopt/figure_3",
-        "Test performance for varying tau (FedOpt, Figure 3); for every tau the learning rates "
-        "with the smallest training loss. Means and standard deviations over the seeds; "
-        "dotted: the rates that are best on test data, as in Figure 13.",
-        _TAUS,
-        tuning.against_tau("train_loss"),
-    ),
+    Entry("fedopt/figure_3", _TAUS, tuning.against_tau("train_loss")),
     *(_map(number, task, *OPTIMIZERS) for number, task in enumerate(TASKS, 5)),
     Entry(
         "fedopt/figure_12",
-        "The best server learning rate for each client learning rate, tau = 1e-3 (FedOpt, Figure "
-        "12), by the mean over the seeds; client rates at which no server rate lowers the test "
-        "loss by 10 % are left out. Bars: all server rates within a point of the best (of errors "
-        "5 %). Points are shifted a little apart.",
         dict.fromkeys(TASKS, "32_client_server_lr"),
         tuning.server_against_client,
     ),
-    Entry(
-        "fedopt/figure_13",
-        "Test performance for varying tau, all tasks (FedOpt, Figure 13); for every tau the "
-        "learning rates that are best afterwards, on test data. Means and standard deviations over "
-        "the seeds; dotted: the rates with the smallest training loss, as in Figure 3.",
-        _TAUS,
-        tuning.against_tau("test"),
-    ),
+    Entry("fedopt/figure_13", _TAUS, tuning.against_tau("test")),
     Entry(
         "fedopt/table_8",
-        "The best learning rates, log10 (FedOpt, Table 8): printed, and with the smallest training "
-        "loss in our grids, whose tau is 1e-3.",
         dict.fromkeys(TASKS, _GRIDS),
         tuning.selected("table8_learning_rates", "client_lr", "server_lr"),
     ),
     Entry(
         "fedopt/table_9",
-        "The best tau, log10 (FedOpt, Table 9): printed, and with the smallest training loss in "
-        "our grids; beside it the learning rates of the same run.",
         _TAUS,
         tuning.selected("table9_tau", "tau", "client_lr", "server_lr"),
     ),
+    printed_entry("fedopt", "Table 11"),
     printed_entry(
-        "fedopt",
-        "Table 11",
-        "EMNIST CR, test accuracy in percent: centralised optimizers, and federated ones with a "
-        "constant or a falling client learning rate (FedOpt, Table 11).",
-    ),
-    printed_entry(
-        "fedopt",
-        "Table 10",
-        "Stack Overflow after training, on all test posts: accuracy of the next word and recall "
-        "at 5 of the tags, in percent (FedOpt, Table 10).",
-        parts=("curves", "scaffold", "full_test"),
-        choose=_on_all_posts,
+        "fedopt", "Table 10", parts=("curves", "scaffold", "full_test"), choose=_on_all_posts
     ),
 )

@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import plain_log_ticks
-from fedlib.figures.heat_map import draw_cells
 from fedlib.figures.scale import scale
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.fedopt import outcomes
@@ -25,6 +24,7 @@ AXES = ["server_lr", "client_lr"]
 POINTS, DOUBLE = 15.0, 2.0
 # Of a figure, in inches; of a number's four letters, in ems; the smallest that can be read.
 WIDTH, FOUR, LEAST = 7.5, 2.6, 3.8
+MIDDLE = 0.2  # luminance that contrasts about as much with black as with white
 
 
 def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
@@ -90,3 +90,52 @@ def _map(
     ax.tick_params(labelsize=6, length=2)
     ax.tick_params(axis="x", labelrotation=90 if values.shape[1] > 5 else 0)
     return image
+
+
+def draw_cells(
+    ax: Axes,
+    grid: pd.DataFrame,
+    gone: np.ndarray,
+    *,
+    numbers: bool = True,
+    smaller: bool = False,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> ScalarMappable:
+    """One heat map; bright is good. The caller adds title and colour bar.
+
+    Args:
+        ax: to draw into.
+        grid: values, rows and columns by two hyperparameters whose names its axes bear.
+        gone: bool, as ``grid``: hatched, without a colour.
+        numbers: write the values into the cells.
+        smaller: whether small values are the good ones; such are on a logarithmic scale, since
+            errors span orders of magnitude.
+        limits: of the colours; None: the smallest, the largest value.
+    """
+    import seaborn as sns  # here: it takes seconds, and most commands draw nothing
+    from seaborn.utils import relative_luminance
+
+    values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)) & ~gone)
+    seen = (0.0, 1.0) if values.isna().all(axis=None) else (np.nanmin(values), np.nanmax(values))
+    # A limit that is given may lie on the other side of all values.
+    low, high = sorted(b if a is None else a for a, b in zip(limits, seen, strict=True))
+    scale = LogNorm if smaller and low > 0 else Normalize
+    colors = {"cmap": "cividis_r" if smaller else "cividis", "norm": scale(low, high)}
+    texts = {"annot": values.map(style.short) if numbers else None, "annot_kws": {"fontsize": 6}}
+    bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
+    sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
+    ax.set_ylim(0, len(grid))  # the smallest below
+    mesh = ax.collections[0]
+    # A mesh without any value has one colour.
+    colours = np.resize(np.asarray(mesh.get_facecolor()), (values.size, 4))
+    shown = colours[values.notna().to_numpy().ravel()]
+    for text, background in zip(ax.texts, shown, strict=False):
+        # Whichever contrasts more; seaborn writes white on brighter cells, too.
+        text.set_color("black" if relative_luminance(background) > MIDDLE else "white")
+    for i, j in np.argwhere(gone):
+        ax.add_patch(Rectangle((j, i), 1, 1, hatch="////", fill=False, edgecolor="0.6", lw=0))
+    for axis, places in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
+        name = str(places.name)
+        axis.set_ticks(np.arange(len(places)) + 0.5, [style.readable(v) for v in places])
+        axis.set_label_text(name.replace("_lr", " learning rate"))
+    return mesh

@@ -66,9 +66,9 @@ def data_sets(data_root: Path) -> tuple[None, pd.DataFrame]:
     """
     frame = papers.table("fedopt", "table2_datasets")
     quantities, rows = list(frame["quantity"].unique()), []
-    for dataset, own in frame.groupby("dataset", sort=False):
+    for dataset, part in frame.groupby("dataset", sort=False):
         name, counts = _counts(str(dataset), data_root)
-        printed = dict(zip(own["quantity"], own["value"], strict=True))
+        printed = dict(zip(part["quantity"], part["value"], strict=True))
         for sizes, values in {"printed": printed, name: counts}.items():
             if sizes:  # else nothing is prepared
                 rows.append([dataset, sizes, *map(values.get, quantities)])

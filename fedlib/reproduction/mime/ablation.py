@@ -146,10 +146,10 @@ def _draw(
     metric: str = "accuracy",
 ) -> pd.DataFrame:
     """Lines into some axes; what is drawn, with the settings."""
-    every = [history for runs in best.values() for history in runs]
+    shown = [history for runs in best.values() for history in runs]
     percent = metric == "accuracy"
     _, data = learning_curves(
-        every, metric, title=title, percent=percent, by=by, looks=looks, ax=ax
+        shown, metric, title=title, percent=percent, by=by, looks=looks, ax=ax
     )
     chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
     for name in PLAIN & set(chosen):
