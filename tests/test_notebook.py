@@ -51,6 +51,7 @@ def test_a_stand_in_is_said_loudly_and_once(capsys):
 
 
 def test_controls_start_at_the_drawings_default_and_draw_anew_when_they_move():
+    plt.close("all")  # pyplot goes on with a figure that another test has left
     drawn = []
 
     def line(slope=1.0, kind="solid", width=None):
