@@ -111,7 +111,7 @@ def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, our
         said = ours({"given": {"clients": 3, **given}}, run)["note"]
         return said.removeprefix("quick preset").strip("; ")
 
-    usual = {"clients": 3, "data_seed": 931231, "init": "torch"}
+    usual = {"clients": 3, "data_seed": 931231, "init": "torch", "train_share": 0.6}
     assert note(usual) == ""
     assert note({**usual, "data_seed": 5}) == "data_seed 5 instead of 931231"
     assert note({**usual, "odd": True}) == "odd True"
@@ -189,7 +189,8 @@ def test_a_cell_says_by_which_score_it_is_tuned(made, ours):
 
 
 def test_the_cells_cohort_is_part_of_the_papers_settings(hand_made, task, ours):
-    paper = dataclasses.replace(task, preset="paper", clients_per_round=2)
+    options = {**task.options, "train_share": 0.6}
+    paper = dataclasses.replace(task, preset="paper", clients_per_round=2, options=options)
     run = hand_made(paper, rounds=10)
     own = {"given": {"clients": 3, "alpha": 0.1}}
     assert ours({**own, "clients_per_round": 2}, run)["note"] == ""

@@ -11,15 +11,19 @@ from fedlib import randomness
 from fedlib.tasks import images
 
 
-def test_synthetic_is_the_papers_population() -> None:
-    task = fedlib.load_task("synthetic", preset="paper")
-    sizes = task.train.sizes + task.test.sizes
+@pytest.mark.parametrize("share", [0.6, 0.8])
+def test_synthetic_is_the_papers_population(share: float) -> None:
+    task = fedlib.load_task("synthetic", preset="paper", train_share=share)
+    sizes = task.evaluated["local"].sizes
     assert len(task.train) == 100 and sizes.sum() == 10376 and np.median(sizes) == 23
-    assert (task.train.sizes == (0.8 * sizes).astype(int)).all()
+    assert (task.train.sizes == (share * sizes).astype(int)).all()
+    assert (task.test.sizes == sizes - (0.8 * sizes).astype(int)).all()
     assert not set(task.train.index.tolist()) & set(task.test.index.tolist())
     settings = (task.rounds, task.batch_size, task.local_epochs, task.clients_per_round)
     assert settings == (1000, 10, 1, None)
     assert sum(p.numel() for p in task.model().parameters()) == 610
+    with pytest.raises(fedlib.Error, match=r"train_share is 0.9; allowed: in \(0, 0.8\]"):
+        fedlib.load_task("synthetic", train_share=0.9)
 
 
 @pytest.mark.parametrize(

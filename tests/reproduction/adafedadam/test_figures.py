@@ -205,7 +205,7 @@ def test_table_4_stands_beside_the_tasks(prepared):
     _, table = table_4()
     table = table.set_index("setup")
     assert list(table["clients (printed)"]) == [3500, 16, 697, 100]
-    assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 8264]
+    assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 6187]
     assert table.loc["Synthetic", "model"] == "Softmax, 610 parameters"
     assert table.loc["Femnist", "model"] == "MLP, 108,478 parameters"
     assert table.loc["Femnist", ["clients", "data"]].to_list() == [50, "femnist"]

@@ -15,9 +15,9 @@ TASKS = dict(zip(ROUNDS, tables.ADAFEDADAM, strict=True))
 
 
 def paper(notebook, **numbers):
-    """The runs of a plan, but for those on other splits of the clients' examples."""
+    """The runs of a plan, but for those on other splits or shares of the clients' examples."""
     requests = plans.requests(notebook, "paper", **numbers)
-    return [request for request in requests if request.part != "splits"]
+    return [request for request in requests if request.part not in ("splits", "stated")]
 
 
 def rows(table, **where):
