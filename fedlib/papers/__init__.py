@@ -211,7 +211,8 @@ def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) 
     }
     options = {**known["needed"].get(task, {}), **stated.get("options", {})}
     given = {**known["given"].get(task, {}), **stated.get("given", {})}
-    tuned, budget = stated.get("tuned", []), stated.get("budget", {})
+    tuned = method.get("tuned", stated.get("tuned", []))
+    budget = stated.get("budget", {})
     number = next(name for name in _VALUES if name in entry)
     return {
         "paper": stated["paper"],
