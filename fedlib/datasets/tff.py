@@ -68,39 +68,20 @@ def read_pieces(
 # ---------------------------------------------------------------------------------------- arrays
 
 
-class _InexactError(Exception):
-    """Some pixels are not k / 255 in float32."""
-
-
-def write_emnist(
-    name: str, files: Mapping[str, Path], folder: Path, progress: bool = False
-) -> dict[str, Any]:
+def write_emnist(files: Mapping[str, Path], folder: Path, progress: bool = False) -> dict[str, Any]:
     """Federated EMNIST: writers are matched between the splits by their ids.
 
-    Pixels are stored as uint8 if ``k / 255`` in float32 gives back every one of them bit for bit
-    (on the CPU; CUDA multiplies by the reciprocal), and as float32 otherwise. Their polarity is
-    kept: paper is 1 in TFF's files.
-
-    Args:
-        name: ``emnist``, 62 labels, or ``emnist_digits``, 10.
-        files, folder, progress: as for every writer.
+    Pixels, ``k / 255`` in the files, are stored as k. Their polarity is kept: paper is 1 there.
     """
     splits = _splits(files)
     clients = sorted({client for path in splits.values() for client in read_clients(path)})
     codes = {client: code for code, client in enumerate(clients)}
-    labels = CATALOGUE[name].class_count or 0
-    for dtype, convert in ((np.uint8, _exact_bytes), (np.float32, np.asarray)):
-        columns: dict[str, _Column] = {
-            "x": ("pixels", (28, 28), dtype, convert),
-            "y": ("label", (), np.int64, partial(_below, labels)),
-        }
-        try:
-            return _write_arrays(
-                name, splits, folder, columns, dict.fromkeys(splits, codes), clients, progress
-            )
-        except _InexactError:
-            continue
-    raise AssertionError  # float32 keeps every pixel
+    columns: dict[str, _Column] = {
+        "x": ("pixels", (28, 28), np.uint8, _levels),
+        "y": ("label", (), np.int64, partial(_below, 62)),
+    }
+    both = dict.fromkeys(splits, codes)
+    return _write_arrays("emnist", splits, folder, columns, both, clients, progress)
 
 
 def write_fed_cifar100(
@@ -153,15 +134,12 @@ def _write_arrays(
     return npy.arrays_card(folder, CATALOGUE[name])
 
 
-def _exact_bytes(pixels: np.ndarray) -> np.ndarray:
-    pixels = pixels.astype(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        levels = np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
-    again = levels.astype(np.float32) / np.float32(255)
-    # As bits, so that a negative zero or a NaN does not pass.
-    if not np.array_equal(again.view(np.uint32), pixels.view(np.uint32)):
-        raise _InexactError
-    return levels
+def _levels(pixels: np.ndarray) -> np.ndarray:
+    """The whole numbers k of pixels ``k / 255``, but for float32's rounding."""
+    levels = np.rint(pixels * 255)
+    if not (np.abs(pixels * 255 - levels) < 0.01).all():
+        raise Error("a pixel is not a multiple of 1/255")
+    return _below(256, levels)
 
 
 def _below(limit: int, values: np.ndarray) -> np.ndarray:
@@ -213,8 +191,7 @@ def write_stackoverflow(
 
 # What is given are the unpacked files by TFF's names (see each function).
 WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "emnist": partial(write_emnist, "emnist"),
-    "emnist_digits": partial(write_emnist, "emnist_digits"),
+    "emnist": write_emnist,
     "fed_cifar100": write_fed_cifar100,
     "shakespeare": write_shakespeare,
     "stackoverflow": write_stackoverflow,

@@ -59,7 +59,7 @@ COMMANDS = [
     (["list"], "--data-root"),
     (["data", "list"], "--data-root"),
     (["data", "verify"], "--data-root |"),
-    (["data", "prepare", "sent140"], "--from --option --option=min_tweets= --data-root"),
+    (["data", "prepare", "sent140"], "--from --data-root"),
     (["data", "import", "own", "none.npz"], "--data-root"),
     (["run", *RUN], f"{TRAINING} --rounds --eval-every --clients-per-round --data-root"),
     (["grid", *RUN[:2], "client_lr=1", *RUN[2:]], f"{TRAINING} |"),
