@@ -38,10 +38,9 @@ def make(name: str) -> TextDataset:
             functions.
     """
     generated = {"rare_words": rare_words, "word_chains": word_chains}
-    if name in generated:
-        texts, target, classes = _split(generated[name]()), "tags", None
-    else:
-        texts, target, classes = _docstrings(name)
+    texts, target, classes = (
+        (_split(generated[name]()), "tags", None) if name in generated else _docstrings(name)
+    )
     arrays, clients = npy.text_arrays(name, texts, target)
     for array in arrays.values():
         array.setflags(write=False)

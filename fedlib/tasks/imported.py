@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fedlib import datasets, partitioners
@@ -79,7 +78,8 @@ def image_task(
         raise Error(
             f"data set {data!r} holds {shape[0]} numbers an example, no images; make a fedlib.Task"
         )
-    labels, _ = _labels(dataset.train_y, dataset.test_y)
+    labels = checks.labels("labels", dataset.train_y)
+    checks.labels("test labels", dataset.test_y)
     parts, ids = _divided(data, labels, dataset.train_client, dataset.clients, clients, alpha, seed)
     owners = dataset.test_client if clients is None else None
     tests, test_ids = _tested(len(dataset.test_y), owners, dataset.clients)
@@ -142,7 +142,8 @@ def text_task(
     require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
     require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
     dataset = datasets.load_text(data, data_root)
-    labels, test_labels = _labels(dataset.labels("train"), dataset.labels("test"))
+    labels = checks.labels("labels", dataset.labels("train"))
+    test_labels = checks.labels("test labels", dataset.labels("test"))
     names = dataset.clients
     owners, test_owners = dataset.client("train"), dataset.client("test")
     parts, ids = _divided(data, labels, owners, names, clients, alpha, seed)
@@ -192,10 +193,6 @@ def _task(
     return Task(**{**said, **fields}, model=model, train=train, test=test)
 
 
-def _labels(train: ArrayLike, test: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    return checks.labels("labels", train), checks.labels("test labels", test)
-
-
 def _divided(
     data: str,
     labels: np.ndarray,
@@ -219,7 +216,7 @@ def _divided(
                 f"data set {data!r} names no clients; say how many to make, for instance "
                 "clients=20, and alpha=0.3 for skewed labels"
             )
-        return partitioners.by_user(owners), _named(owners, names)
+        return _by_owner(owners, names)
     if alpha is None:
         parts = partitioners.iid(len(labels), clients, seed)
     else:
@@ -228,17 +225,19 @@ def _divided(
     return parts, []
 
 
+def _by_owner(
+    owners: np.ndarray, names: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """The examples of each owner, and the owners' names."""
+    ids = [str(code) if names is None else names[code] for code in np.unique(owners).tolist()]
+    return partitioners.by_user(owners), ids
+
+
 def _tested(
     count: int, owners: np.ndarray | None, names: Sequence[str] | None
 ) -> tuple[list[np.ndarray], list[str]]:
     """Test examples of each owner; of one client, if there are none."""
-    if owners is None:
-        return [np.arange(count)], ["all"]
-    return partitioners.by_user(owners), _named(owners, names)
-
-
-def _named(owners: np.ndarray, names: Sequence[str] | None) -> list[str]:
-    return [str(code) if names is None else names[code] for code in np.unique(owners).tolist()]
+    return ([np.arange(count)], ["all"]) if owners is None else _by_owner(owners, names)
 
 
 def _scaled(dataset: Dataset) -> Transform:

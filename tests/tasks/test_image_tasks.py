@@ -259,6 +259,22 @@ def test_bad_options(prepared: Callable[..., None]) -> None:
 # --------------------------------------------------------------------------------------- transforms
 
 
+def test_floating_points_are_shares_of_255_or_whole_numbers(root: Path) -> None:
+    whole, data = fedlib.load_task("fair_femnist", "paper"), datasets.load("femnist")
+    owners = {f"{split}_client": data.train_client for split in ("train", "test")}
+    x = np.asarray(data.train_x, dtype=np.float32)
+    (root / "files").mkdir()
+    for number, (values, good) in enumerate(((x / 255, True), (x, True), (x - 1, False))):
+        name = f"copy_{number}"
+        save(root / "files", name, values, data.train_y, **owners)
+        if good:
+            task = fedlib.load_task("fair_femnist", "paper", data=name)
+            assert torch.equal(task.train.x, whole.train.x)
+        else:
+            with pytest.raises(fedlib.Error, match="'copy_2' have points from -1 to 254; allowed"):
+                fedlib.load_task("fair_femnist", "paper", data=name)
+
+
 def test_each_handwriting_task_has_its_papers_polarity(root: Path) -> None:
     for name, background in (
         ("emnist_cr", 1.0),
