@@ -34,14 +34,6 @@ def test_the_character_vocabulary(snippet: str, tokens: list[int]) -> None:
     assert rows.tolist() == [tokens]
 
 
-def test_rows_of_81_hold_79_characters_and_both_marks() -> None:
-    rows, counts = text.shakespeare_chunks(*flat([b"d" * 79, b"d" * 80]))
-    assert counts.tolist() == [1, 2] and rows.shape == (3, 81)
-    assert rows[0].tolist() == [88] + [1] * 79 + [89]
-    assert rows[1].tolist() == [88] + [1] * 80
-    assert rows[2].tolist() == [89] + [0] * 80
-
-
 def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text() -> None:
     draw = np.random.default_rng(0)
     snippets = [bytes(draw.integers(0, 256, draw.integers(0, 30)).tolist()) for _ in range(50)]

