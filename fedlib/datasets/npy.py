@@ -20,7 +20,7 @@ from fedlib.datasets.catalogue import Description
 from fedlib.datasets.dataset import SPLITS, measured_polarity
 from fedlib.errors import Error
 
-Kind = tuple[type, tuple[int, ...]]  # dtype and shape of one row
+Kind = tuple[np.dtype | type, tuple[int, ...]]  # dtype and shape of one row
 # Split, client, UTF-8 text, and its label or its tags, if any.
 Text = tuple[str, str, bytes, int | Sequence[str] | None]
 
