@@ -7,7 +7,6 @@ unpickled. Of a ``.npz`` file one array at a time is in memory, of others all.
 from __future__ import annotations
 
 import codecs
-import itertools
 import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,8 +75,6 @@ def import_file(
     if not path.exists():
         raise Error(f"there is no file {path}")
     known = CATALOGUE.get(name)
-    if known is not None and known.kind == "posts":
-        raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     file = path.resolve().name.encode(errors="backslashreplace").decode()
     frame, columns = None, {"label": label, "client": client, "split": split}
     if path.suffix in foreign.TABLES:
@@ -94,6 +91,8 @@ def import_file(
     kind = (
         "text" if path.suffix == ".jsonl" or (frame is not None and "text" in frame) else "arrays"
     )
+    if known is not None and known.kind == "posts":
+        raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     if known is not None and known.kind != kind:
         wanted = ".npz file of arrays" if known.kind == "arrays" else ".jsonl file of texts"
         raise Error(f"{name!r} is imported from a {wanted} or the like, not from {file}")
@@ -106,19 +105,16 @@ def import_file(
     )
     about = {**said.origin(), "file": file}
     with store.writing(name, data_root, overwrite) as folder:
-        if kind == "text" and frame is not None:
-            card = _texts(foreign.texts(frame).splitlines(), path, folder, known)
-        elif kind == "text":
-            with open(path, "rb") as lines:
-                card = _texts(lines, path, folder, known)
-        elif frame is not None:
-            whole = known is not None and known.shape is not None
-            card = _arrays(foreign.arrays(frame, file, whole), path, folder, known)
-        elif path.is_dir():
-            card = _arrays(foreign.images(path), path, folder, known)
-        else:
+        if kind == "text":
+            content = path.read_bytes() if frame is None else foreign.texts(frame)
+            card = _texts(content.splitlines(), path, folder, known)
+        elif path.suffix == ".npz":
             with _archive(path) as archive:
                 card = _arrays(archive, path, folder, known)
+        else:
+            whole = known is not None and known.shape is not None
+            members = foreign.images(path) if frame is None else foreign.arrays(frame, file, whole)
+            card = _arrays(members, path, folder, known)
         return store.write_card(folder, {**about, **card})
 
 
@@ -307,22 +303,19 @@ class _Line(BaseModel):
 def _texts(
     content: Iterable[bytes], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
-    lines = _lines(content, path, known)
-    first = next(lines, None)
     ignored: set[str] = set()
     # Words become numbers: the known ones' places, or as they come.
     codes = {word: code for code, word in enumerate((known and known.classes) or ())}
-    targets = {"label": "label", "a word as label": "label", "tags": "tags"}
-    target = targets.get(first.target) if first else None
 
     def texts() -> Iterator[npy.Text]:
-        for line in itertools.chain([first] if first else [], lines):
+        for line in _lines(content, path, known):
             ignored.update(line.model_extra or ())
-            goal = getattr(line, target) if target else None
-            goal = codes.setdefault(goal, len(codes)) if isinstance(goal, str) else goal
+            label = line.label
+            label = codes.setdefault(label, len(codes)) if isinstance(label, str) else label
+            goal = line.tags if line.target == "tags" else label
             yield line.split, line.client, line.text.encode(), goal
 
-    card = npy.write_texts(folder, path.name, texts(), target, known=known)
+    card = npy.write_texts(folder, path.name, texts(), known=known)
     if codes and not card["classes"]:
         # Number the labels anew, by their words in alphabetical order.
         card["classes"] = words = sorted(codes)

@@ -99,14 +99,14 @@ def arrays_card(folder: Path, known: Description | None) -> dict[str, Any]:
 
 
 def text_arrays(
-    source: str, texts: Iterable[Text], target: str | None = None, clients: Iterable[str] = ()
+    source: str, texts: Iterable[Text], clients: Iterable[str] = ()
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """The arrays of a :class:`~fedlib.datasets.TextDataset`, and the clients' names by their codes.
 
     Args:
         source: of the texts, for messages.
-        texts: in any order of splits and clients; within a split they stay in this order.
-        target: what each of them has: ``"label"``, ``"tags"`` or nothing.
+        texts: in any order of splits and clients; within a split they stay in this order. All of
+            them have a label, all have tags, or none has anything.
         clients: those whose codes are fixed; others get the next ones as they come.
 
     Raises:
@@ -125,9 +125,9 @@ def text_arrays(
         column["client"].append(codes.setdefault(client, len(codes)))
         column["text"] += text
         column["offsets"].append(len(column["text"]))
-        if target == "label":
+        if isinstance(goal, int):
             column["label"].append(goal)
-        elif target == "tags":
+        elif goal is not None:
             column["tags"] += json.dumps(goal).encode("ascii")
             column["tags_offsets"].append(len(column["tags"]))
     arrays = {}
@@ -136,7 +136,7 @@ def text_arrays(
             what = "only empty texts" if column["client"] else "no texts"
             raise Error(f"{source}: the {split} split has {what}")
         for key, values in column.items():
-            if key in ("client", "text", "offsets") or (target and key.startswith(target)):
+            if key in ("client", "text", "offsets") or column[key.removesuffix("_offsets")]:
                 dtype = np.uint8 if isinstance(values, bytearray) else np.int64
                 arrays[f"{split}_{key}"] = np.frombuffer(values, dtype=dtype)
     return arrays, list(codes)
@@ -146,7 +146,6 @@ def write_texts(
     folder: Path,
     source: str,
     texts: Iterable[Text],
-    target: str | None = None,
     clients: Iterable[str] = (),
     known: Description | None = None,
 ) -> dict[str, Any]:
@@ -159,7 +158,7 @@ def write_texts(
     Returns:
         The part of the card that follows from the texts.
     """
-    arrays, names = text_arrays(source, texts, target, clients)
+    arrays, names = text_arrays(source, texts, clients)
     for key, values in arrays.items():
         save(folder, key, values)
     save_json(folder, "client_names", names)
@@ -170,6 +169,6 @@ def write_texts(
         "kind": "text",
         "counts": counts,
         "clients": len(names),
-        "target": target,
+        "target": next((goal for goal in ("label", "tags") if f"train_{goal}" in arrays), None),
         "classes": list(known.classes) if known and known.classes else None,
     }

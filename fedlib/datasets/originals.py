@@ -134,7 +134,7 @@ def write_news(
                 whole = f"{title} {text}" if with_title else text
                 yield split, "all", whole.strip().encode(), allowed.index(label)
 
-    return npy.write_texts(folder, name, texts(), "label", known=known)
+    return npy.write_texts(folder, name, texts(), known=known)
 
 
 def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[st
                     label, text = rows[place]
                     yield split, user, text.encode(), label
 
-    card = npy.write_texts(folder, "sent140", texts(), "label", known=CATALOGUE["sent140"])
+    card = npy.write_texts(folder, "sent140", texts(), known=CATALOGUE["sent140"])
     return {**card, "options": {"min_tweets": MIN_TWEETS, "train_fraction": TRAIN_FRACTION}}
 
 

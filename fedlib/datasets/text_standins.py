@@ -38,10 +38,8 @@ def make(name: str) -> TextDataset:
             functions.
     """
     generated = {"rare_words": rare_words, "word_chains": word_chains}
-    texts, target, classes = (
-        (_split(generated[name]()), "tags", None) if name in generated else _docstrings(name)
-    )
-    arrays, clients = npy.text_arrays(name, texts, target)
+    texts, classes = (_split(generated[name]()), None) if name in generated else _docstrings(name)
+    arrays, clients = npy.text_arrays(name, texts)
     for array in arrays.values():
         array.setflags(write=False)
     records = {key: describe(array) for key, array in arrays.items()}
@@ -58,8 +56,8 @@ def make(name: str) -> TextDataset:
     )
 
 
-def _docstrings(name: str) -> tuple[list[npy.Text], str | None, tuple[str, ...] | None]:
-    """The frozen texts of a data set; what they have, if anything; and its names of classes."""
+def _docstrings(name: str) -> tuple[list[npy.Text], tuple[str, ...] | None]:
+    """The frozen texts of a data set, and its names of classes."""
     packed = files(__package__).joinpath("docstrings.json.xz").read_bytes()
     content = json.loads(lzma.decompress(packed))[name]
     texts: list[npy.Text] = []
@@ -68,8 +66,7 @@ def _docstrings(name: str) -> tuple[list[npy.Text], str | None, tuple[str, ...] 
         labels = columns.get("label", [None] * len(columns["text"]))
         rows = zip(columns["client"], columns["text"], labels, strict=True)
         texts += [(split, client, text.encode(), label) for client, text, label in rows]
-    target = "label" if "label" in columns else None
-    return texts, target, content["classes"] and tuple(content["classes"])
+    return texts, content["classes"] and tuple(content["classes"])
 
 
 def _split(rows: Iterable[_Row]) -> Iterator[npy.Text]:
