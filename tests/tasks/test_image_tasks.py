@@ -66,25 +66,6 @@ def test_the_papers_settings_and_networks(root: Path) -> None:
         assert len(delta.test) == 1 and delta.test.index.tolist() == list(range(600))
 
 
-def test_fedopts_values_are_its_tables() -> None:
-    for label in papers.table("fedopt", "table8_learning_rates")["task"].unique():
-        values = settings.fedopt(label)
-        for name in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
-            for key in ("client_lr", "server_lr"):
-                log = papers.printed(
-                    "fedopt",
-                    "table8_learning_rates",
-                    column=f"log10_{key}",
-                    task=label,
-                    algorithm=name,
-                )
-                assert values[name.lower()][key] == pytest.approx(10**log)
-        assert values["scaffold"] == values["fedavg"] and "tau" not in values["fedavg"]
-    assert settings.fedopt("EMNIST AE")["fedyogi"]["tau"] == pytest.approx(
-        10 ** papers.printed("fedopt", "table9_tau", task="EMNIST AE", algorithm="FedYogi")
-    )
-
-
 def test_adafedadams_values() -> None:
     for label, lr in (("Femnist", 0.01), ("Cifar10", 0.02), ("Sent140", 0.3), ("Synthetic", 0.01)):
         values = settings.adafedadam(label)
