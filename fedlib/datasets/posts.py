@@ -1,10 +1,11 @@
-"""Posts of Stack Overflow as arrays of word and tag numbers, small enough to map into memory."""
+"""Posts of Stack Overflow as arrays of numbers, and tagged texts (dumps, stand-ins) in their form."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -16,11 +17,14 @@ from torch import Tensor
 
 from fedlib.arguments import check_fields
 from fedlib.datasets import npy
+from fedlib.datasets.dataset import TextDataset
+from fedlib.datasets.text import most_frequent, post_words, sentences
 from fedlib.errors import Error, require
 
 WORDS, TAGS, LENGTH = 10_000, 500, 20
 PAD = 0
 Texts = Sequence[str | bytes]
+Row = tuple[str, str, str, str]  # client, tokens, title and tags of a post
 _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
 
 
@@ -75,9 +79,7 @@ class Posts:
         return np.fromiter(sums, np.int64, len(begin))
 
 
-def encode(
-    posts: Iterable[tuple[str, str, str, str]], words: Sequence[str], tags: Sequence[str]
-) -> Posts:
+def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> Posts:
     """Encode posts that fit in memory; :func:`write` is for those that do not.
 
     Args:
@@ -197,6 +199,51 @@ def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
         word_list=tuple(lists["words"]),
         tag_list=tuple(lists["tags"]),
     )
+
+
+# ---------------------------------------------------------------------------------- tagged texts
+
+
+def tagged_rows(dataset: TextDataset, split: str) -> list[Row]:
+    """A split's sentences as (client, tokens, title, tags), a client's together, in their order.
+
+    The first line of a text is its title (it may be empty). Each sentence of the rest is an example
+    with the text's title and tags, as in the federated Stack Overflow files.
+
+    Raises:
+        Error: the texts have no tags.
+    """
+    clients: dict[int, list[Row]] = defaultdict(list)
+    for i, client in enumerate(dataset.client(split).tolist()):
+        title, _, body = dataset.text(split, i).partition("\n")
+        tags = "|".join(tag.replace("|", " ") for tag in dataset.tags(split, i))
+        words = " ".join(post_words(title))
+        for sentence in sentences(body):
+            tokens = " ".join(post_words(sentence))
+            if tokens:
+                clients[client].append((dataset.clients[client], tokens, words, tags))
+    return [row for _, its_rows in sorted(clients.items()) for row in its_rows]
+
+
+def text_posts(dataset: TextDataset, words: int, tags: int) -> tuple[Posts, Posts]:
+    """Training and test posts, encoded with vocabularies of the training split.
+
+    Args:
+        dataset: texts with tags.
+        words: size of the word vocabulary; words rank by the number of clients that use them, as
+            in the federated Stack Overflow files.
+        tags: size of the tag vocabulary; tags rank by the number of examples.
+
+    Raises:
+        Error: the texts have no tags.
+    """
+    train, test = tagged_rows(dataset, "train"), tagged_rows(dataset, "test")
+    used: dict[str, set[str]] = defaultdict(set)
+    for client, tokens, title, _ in train:
+        used[client].update(tokens.split(), title.split())
+    word_list = most_frequent(itertools.chain.from_iterable(used.values()), words)
+    tag_list = most_frequent((tag for row in train for tag in row[3].split("|") if tag), tags)
+    return encode(train, word_list, tag_list), encode(test, word_list, tag_list)
 
 
 # -------------------------------------------------------------------------------------- encoding

@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from fedlib.datasets import text, text_posts
+from fedlib.datasets import posts, text
 from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error
 
@@ -167,7 +167,7 @@ def test_sentences_of_posts_carry_their_title_and_tags() -> None:
             (1, "t\nlast", '["x"]'),
         ]
     )
-    assert text_posts.rows(dataset, "test") == [
+    assert posts.tagged_rows(dataset, "test") == [
         ("ann", "alone", "", ""),
         ("bob", "one two .", "a title", "x|a b"),
         ("bob", "three !", "a title", "x|a b"),
@@ -183,7 +183,7 @@ def test_words_rank_by_the_clients_that_use_them() -> None:
             (1, "\nb", '["y"]'),
         ]
     )
-    train, test = text_posts.text_posts(dataset, words=2, tags=2)
+    train, test = posts.text_posts(dataset, words=2, tags=2)
     assert train.word_list == ("common", "b") and train.tag_list == ("y", "x")
     # 3: unknown, 4: start, 5: end.
     assert train.sentences[:, :6].tolist() == [
