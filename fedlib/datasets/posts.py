@@ -1,4 +1,4 @@
-"""Posts of Stack Overflow as arrays of numbers, and tagged texts (dumps, stand-ins) in their form."""
+"""Posts of Stack Overflow as arrays of numbers, and tagged texts in the same form."""
 
 from __future__ import annotations
 
