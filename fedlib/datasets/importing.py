@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fedlib.arguments import checked
 from fedlib.datasets import foreign, npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
-from fedlib.datasets.dataset import OPTIONAL, REQUIRED, SPLITS
+from fedlib.datasets.dataset import OPTIONAL, REQUIRED
 from fedlib.errors import Error, first_line, unknown
 
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
@@ -293,32 +293,26 @@ class _Line(BaseModel):
 
 
 def _texts(
-    content: Iterable[bytes], path: Path, folder: Path, known: Description | None
+    content: list[bytes], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
+    words: set[str] = set()
     ignored: set[str] = set()
-    # Words become numbers: the known ones' places, or as they come.
-    codes = {word: code for code, word in enumerate((known and known.classes) or ())}
+    for line in _lines(content, path, known):
+        ignored.update(line.model_extra or ())
+        words |= {line.label} if isinstance(line.label, str) else set()
+    classes = list((known and known.classes) or sorted(words))
+    codes = {word: code for code, word in enumerate(classes)}
 
     def texts() -> Iterator[npy.Text]:
         for line in _lines(content, path, known):
-            ignored.update(line.model_extra or ())
-            label = line.label
-            label = codes.setdefault(label, len(codes)) if isinstance(label, str) else label
-            goal = line.tags if line.target == "tags" else label
+            goal = line.tags if line.target == "tags" else codes.get(line.label, line.label)
             yield line.split, line.client, line.text.encode(), goal
 
     card = npy.write_texts(folder, path.name, texts(), known=known)
-    if codes and not card["classes"]:
-        # Number the labels anew, by their words in alphabetical order.
-        card["classes"] = words = sorted(codes)
-        order = np.argsort([codes[word] for word in words])
-        for split in SPLITS:
-            key = f"{split}_label"
-            npy.save(folder, key, order[np.load(folder / f"{key}.npy")])
-    return {**card, "ignored_fields": sorted(ignored)}
+    return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 
-def _lines(contents: Iterable[bytes], path: Path, known: Description | None) -> Iterator[_Line]:
+def _lines(contents: list[bytes], path: Path, known: Description | None) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
     for number, content in enumerate(contents, start=1):
