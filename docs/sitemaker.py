@@ -147,14 +147,7 @@ def sources(source: Path) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "site", source)
     left_out = shutil.ignore_patterns("__pycache__", "site", "*.xz", "*.parquet", "quick")
-    for name in (
-        "data/results",
-        "docs",
-        "fedlib",
-        "figures",
-        "notebooks",
-        "tests",
-    ):
+    for name in ("data/results", "docs", "fedlib", "figures", "notebooks", "tests"):
         shutil.copytree(ROOT / name, source / name, ignore=left_out)
     for path in (*ROOT.glob("*.md"), *ROOT.glob("[CL]*"), ROOT / "data" / "README.md"):
         shutil.copy(path, source / path.relative_to(ROOT))

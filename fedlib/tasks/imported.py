@@ -248,12 +248,7 @@ def _scaled(dataset: Dataset) -> Transform:
 
 
 def scaled(
-    x: Tensor,
-    keys: Tensor | None,
-    *,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    grey: bool,
+    x: Tensor, keys: Tensor | None, *, mean: tuple[float, ...], std: tuple[float, ...], grey: bool
 ) -> Tensor:
     """Images ``[..., H, W, C]``, grey ones ``[..., H, W]``, -> float32 ``[..., C, H, W]``.
 
