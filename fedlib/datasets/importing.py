@@ -202,8 +202,8 @@ def _numbered(
         return None
     words = np.unique(np.concatenate([members[key].ravel() for key in keys])).tolist()
     places = {name: place for place, name in enumerate((known.classes or ()) if known else words)}
-    if wrong := next((word for word in words if word not in places), None):
-        raise Error(f"{path.name}: {unknown('label', wrong, places)}")
+    if wrong := [word for word in words if word not in places]:
+        raise Error(f"{path.name}: {unknown('label', wrong[0], places)}")
     numbers = np.array([places[word] for word in words])
     for key in keys:
         members[key] = numbers[np.searchsorted(words, members[key])]
