@@ -160,37 +160,23 @@ def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path, prepare):
 
 
 def test_shakespeare_as_texts(tmp_path, prepare):
-    def lines(*texts):
-        return [{"snippets": text} for text in texts]
-
+    roles = {
+        "train": {"ARIEL": ["All hail, great master!", "", "Où — 海\n"], "GHOST": ["Adieu."]},
+        "test": {"GHOST": ["Remember me."], "OTHELLO_CLOWN": ["a\r", "b"]},
+    }
+    roles["train"]["HAMLET_NOBODY"] = []
     splits = {
-        "train": {
-            "THE_TEMPEST_ARIEL": lines("All hail, great master!", "", "Où — 海\n"),
-            "HAMLET_GHOST": lines("Adieu."),
-            "HAMLET_NOBODY": [],
-        },
-        "test": {"HAMLET_GHOST": lines("Remember me."), "OTHELLO_CLOWN": lines("a\r", "b")},
+        split: {role: [{"snippets": text} for text in texts] for role, texts in own.items()}
+        for split, own in roles.items()
     }
     files = write_h5(tmp_path, "shakespeare", splits, {"snippets": str})
     card = prepare("shakespeare", files, tmp_path)
     assert card["counts"] == {"train": 4, "train_clients": 2, "test": 3, "test_clients": 2}
     data = datasets.load_text("shakespeare", tmp_path)
-    assert data.clients == ("HAMLET_GHOST", "HAMLET_NOBODY", "OTHELLO_CLOWN", "THE_TEMPEST_ARIEL")
-
-    def rows(split):
-        return [(data.clients[c], data.text(split, i)) for i, c in enumerate(data.client(split))]
-
-    assert rows("train") == [
-        ("HAMLET_GHOST", "Adieu."),
-        ("THE_TEMPEST_ARIEL", "All hail, great master!"),
-        ("THE_TEMPEST_ARIEL", ""),
-        ("THE_TEMPEST_ARIEL", "Où — 海\n"),
-    ]
-    assert rows("test") == [
-        ("HAMLET_GHOST", "Remember me."),
-        ("OTHELLO_CLOWN", "a\r"),
-        ("OTHELLO_CLOWN", "b"),
-    ]
+    assert data.clients == ("ARIEL", "GHOST", "HAMLET_NOBODY", "OTHELLO_CLOWN")
+    for split, own in roles.items():
+        rows = [(data.clients[c], data.text(split, i)) for i, c in enumerate(data.client(split))]
+        assert rows == [(role, text) for role in sorted(own) for text in own[role]]
     datasets.verify("shakespeare", tmp_path)
 
 

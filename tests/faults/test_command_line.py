@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib import engine
-from fedlib.cli.commands import parse_value
 from fedlib.reproduction import reproduce
 from tests.faults.campaign import case, examples
 
@@ -87,9 +85,3 @@ def test_no_value_of_any_option_gives_a_traceback(command: Command, words: list[
         assert "Traceback" not in out + err
         if status:
             assert err.count("\n") == 1 and err.startswith("fedlib: "), err[:300]
-
-
-@given(st.text())
-@examples(every=3000, few=300)
-def test_any_text_is_a_value(text: str) -> None:
-    json.dumps(parse_value(text))
