@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,22 +79,19 @@ def test_pretrained_rows_need_transformers(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_pretrained_rows_ask_for_truncated_and_padded_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tokenizer:
-        @classmethod
-        def from_pretrained(cls, name: str) -> Tokenizer:
-            if name == "absent":
-                raise OSError("no such model\nsecond line")
-            return cls()
+    def tokenizer(texts: list[str], padding: str, truncation: bool, max_length: int) -> Any:
+        assert (padding, truncation) == ("max_length", True)
+        ids = [[len(word) for word in one.split()][:max_length] for one in texts]
+        return {"input_ids": [row + [0] * (max_length - len(row)) for row in ids]}
 
-        def __call__(
-            self, texts: list[str], padding: str, truncation: bool, max_length: int
-        ) -> dict[str, list[list[int]]]:
-            assert (padding, truncation) == ("max_length", True)
-            ids = [[len(word) for word in one.split()][:max_length] for one in texts]
-            return {"input_ids": [row + [0] * (max_length - len(row)) for row in ids]}
+    def from_pretrained(name: str) -> Any:
+        if name == "absent":
+            raise OSError("no such model\nsecond line")
+        return tokenizer
 
-    module = types.ModuleType("transformers")
-    module.AutoTokenizer = Tokenizer  # type: ignore[attr-defined]
+    module = types.SimpleNamespace(
+        AutoTokenizer=types.SimpleNamespace(from_pretrained=from_pretrained)
+    )
     monkeypatch.setitem(sys.modules, "transformers", module)
     rows = text.pretrained_rows(["a bcd", "one two three four"], length=3)
     assert rows.dtype == np.int32 and rows.tolist() == [[1, 3, 0], [3, 3, 5]]
