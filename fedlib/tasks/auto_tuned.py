@@ -146,10 +146,7 @@ def load(given: Given) -> Task:
         train=images.clients(dataset, "train", parts),
         test=images.clients(dataset, "test", [tested], ["all"]),
         transform=transform,
-        hyperparameters=settings.delta_sgd(small),
-        client_hyperparameters=(
-            settings.small_clients() if small else settings.delta_sgd_clients()
-        ),
+        **settings.delta_sgd_task(small),
         options={
             "test_examples": len(tested),
             **({"norm": None} if small and depth else {}),

@@ -200,12 +200,9 @@ class Writers:
             split: ``"train"`` or ``"test"``.
             ink: ``"dark"`` or ``"bright"``; pixels of the other polarity are turned over.
         """
-        x, y = (getattr(self.data, f"{split}_{field}") for field in "xy")
-        pixels = np.array(x)
-        other = "ink_bright" if ink == "dark" else "ink_dark"
-        if self.data.polarity == other:
-            pixels = 255 - pixels
-        return torch.from_numpy(pixels), torch.from_numpy(np.array(y))
+        x, y = (images.tensor(getattr(self.data, f"{split}_{field}")) for field in "xy")
+        other = {"dark": "ink_bright", "bright": "ink_dark"}[ink]
+        return (255 - x if self.data.polarity == other else x), y
 
     def origin(self) -> dict[str, Any]:
         """A task's fields that say which data it has."""

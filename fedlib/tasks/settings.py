@@ -195,6 +195,12 @@ def delta_sgd_clients() -> Values:
     }
 
 
+def delta_sgd_task(small: bool) -> dict[str, Any]:
+    """A task's fields of the Delta-SGD paper's values, or of its small problem's."""
+    clients = small_clients() if small else delta_sgd_clients()
+    return {"hyperparameters": delta_sgd(small), "client_hyperparameters": clients}
+
+
 def small_clients() -> Values:
     """:func:`delta_sgd_clients` of the small problems: their rates are tuned on one of these."""
     tuned = small_rates("Delta-SGD")
