@@ -14,7 +14,7 @@ from torch import Tensor
 
 import fedlib
 from fedlib import datasets, papers, randomness
-from fedlib.tasks import settings
+from fedlib.tasks import images, settings
 
 # ------------------------------------------------------------------------------- papers' settings
 
@@ -317,9 +317,11 @@ def test_colours_are_shifted_and_scaled_by_channel(name: str) -> None:
     np.testing.assert_allclose(got[0].movedim(1, -1), expected, atol=1e-6)
     keys = randomness.bits(torch.tensor([1]), 5)
     augmented = task.transform(x.unsqueeze(0), keys)
-    assert torch.equal(augmented, got) == (name == "fair_cifar10")
-    padded = fedlib.load_task(name, augment=True, **full) if name == "fair_cifar10" else task
-    assert isinstance(padded.transform, partial) and padded.transform.keywords["pad"] == 4
+    padded = torch.from_numpy(np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0))))
+    windows = x if name == "fair_cifar10" else images.random_crop_flip(padded, 32, keys[0])
+    assert torch.equal(augmented, task.transform(windows.unsqueeze(0), None))
+    cropped = fedlib.load_task(name, augment=True, **full) if name == "fair_cifar10" else task
+    assert isinstance(cropped.transform, partial) and cropped.transform.keywords["pad"] == 4
 
 
 def test_small_problems_have_pixels_of_mean_0_and_deviation_1() -> None:
