@@ -119,7 +119,8 @@ def in_bytes(dataset: Dataset) -> Dataset:
     if dataset.train_x.dtype == np.uint8:
         return dataset
     splits = {split: np.asarray(getattr(dataset, split)) for split in ("train_x", "test_x")}
-    low, high = (float(end([end(x) for x in splits.values()])) for end in (np.min, np.max))
+    low = min(float(x.min()) for x in splits.values())
+    high = max(float(x.max()) for x in splits.values())
     if low < 0 or high > 255:
         raise Error(
             f"the images of {dataset.name!r} have points from {low:g} to {high:g}; allowed: 0 to "
