@@ -27,10 +27,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.workloads import RATE, WORKLOADS, Workload
 from fedlib import process
+from fedlib.arguments import whole
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
-from fedlib.engine.program import BACKENDS, Program
-from fedlib.errors import Error, require, unknown
+from fedlib.engine.program import Program
+from fedlib.errors import Error, unknown
 from fedlib.task import ClientData, Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
@@ -46,7 +47,6 @@ def bench(
     *,
     repeats: int = 5,
     device: str = "auto",
-    backend: str = "auto",
     clients: int | None = None,
     population: int | None = None,
     configurations: int = 1,
@@ -59,7 +59,7 @@ def bench(
     Args:
         name: of :data:`WORKLOADS`.
         repeats: rounds of each way that count, after two that do not.
-        device, backend: of fedlib; the other ways run on the same device.
+        device: of all ways.
         clients: per round; default the workload's.
         population: how many clients there are, of which every round of fedlib draws its own; they
             share the examples of as many as take part. Default: all take part.
@@ -83,22 +83,18 @@ def bench(
     everyone = cohort if population is None else population
     counts = {"repeats": repeats, "configurations": configurations, "clients": cohort}
     for what, value in counts.items():
-        require(1 <= value <= MOST, what, value, f"a whole number from 1 to {MOST:,}")
-    allowed = f"a whole number from {cohort} (the clients of a round) to {MOST:,}"
-    require(cohort <= everyone <= MOST, "population", everyone, allowed)
-    require(0 < width <= MOST, "width", width, f"a number > 0, at most {MOST:,}")
-    if backend != "auto" and backend not in BACKENDS:
-        raise unknown("backend", backend, ("auto", *BACKENDS))
+        whole(what, value, 1, MOST)
+    whole("population", everyone, cohort, MOST)
     where = resolve_device(device)
 
     task = _task(load, lambda: load.model(width), cohort, everyone)
-    program = _program(task, configurations, where, backend)
+    program = _program(task, configurations, where)
     ways: dict[str, Callable[[], object]] = {"fedlib": program.stepper()}
     if dtype is not None:
-        ways[dtype] = _program(task, configurations, where, backend, dtype).stepper()
+        ways[dtype] = _program(task, configurations, where, dtype).stepper()
     if rivals:
         theirs = _task(load, lambda: load.plain(width), cohort, everyone)
-        ways["module"] = _program(theirs, configurations, where, backend).stepper()
+        ways["module"] = _program(theirs, configurations, where).stepper()
         torch.manual_seed(0)
         model = load.plain(width).to(where)
         ways["plain"] = _plain(load, copy.deepcopy(model), task, where)
@@ -113,17 +109,11 @@ def bench(
     ours = times["fedlib"]
     return {
         "workload": name,
-        "about": load.about,
         "clients": cohort,
         "population": everyone,
         "configurations": configurations,
-        "width": width,
         "device": str(where),
         "backend": program.strategy.backend,
-        "chunk_clients": program.strategy.chunk_clients,
-        "threads": torch.get_num_threads(),
-        "repeats": repeats,
-        "parameters": program.model.size,
         "padding": program.padding,
         "seconds": {way: statistics.median(own) for way, own in times.items()},
         "ratios": {
@@ -153,12 +143,12 @@ def _framework(name: str) -> Callable[..., Callable[[], object] | None]:
 
 
 def _program(
-    task: Task, configurations: int, where: torch.device, backend: str, dtype: str = "float32"
+    task: Task, configurations: int, where: torch.device, dtype: str = "float32"
 ) -> Program:
     rates = [RATE * 0.9**place for place in range(configurations)]
     settings: dict[str, Any] = {"rounds": 10**6, "eval_every": 10**6, "dtype": dtype}
     runs = [configure(task, "fedavg", overrides={"client_lr": rate}, **settings) for rate in rates]
-    return Program(runs, where, backend)
+    return Program(runs, where)
 
 
 def _task(load: Workload, model: Callable[[], nn.Module], cohort: int, population: int) -> Task:

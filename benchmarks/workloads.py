@@ -26,14 +26,12 @@ class Workload:
     """One setting to be timed.
 
     Attributes:
-        about: one line.
         model: of fedlib's layers; plain: the same network of torch's own, for the other ways.
         inputs: makes ``(x, y)`` of n random examples.
         loss: per-example loss.
         examples: per client; batch: examples per local step; cohort: clients per round.
     """
 
-    about: str
     model: Callable[[float], nn.Module]
     plain: Callable[[float], nn.Module]
     inputs: Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
@@ -183,7 +181,7 @@ def _pixels(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 WORKLOADS: dict[str, Workload] = {
     "W1": Workload(
-        "logistic regression 60 to 10, 100 examples a client, batch 10",
+        # Logistic regression 60 to 10, 100 examples a client, batch 10.
         lambda width: models.Softmax(60, 10),
         lambda width: nn.Linear(60, 10),
         _images(60, classes=10),
@@ -192,7 +190,7 @@ WORKLOADS: dict[str, Workload] = {
         batch=10,
     ),
     "W2": Workload(
-        "EMNIST CNN, 100 examples a client, batch 20",
+        # EMNIST CNN, 100 examples a client, batch 20.
         lambda width: models.EMNISTCNN(62, width=width),
         partial(plain_cnn, 1, 144, 62),
         _images(1, 28, 28, classes=62),
@@ -201,7 +199,7 @@ WORKLOADS: dict[str, Workload] = {
         batch=20,
     ),
     "W3": Workload(
-        "ResNet-18 with GroupNorm on 24x24 images, 100 examples a client, batch 20",
+        # ResNet-18 with GroupNorm on 24x24 images, 100 examples a client, batch 20.
         lambda width: models.ResNet18GN(10, width=width),
         plain_resnet,
         _images(3, 24, 24, classes=10),
@@ -210,7 +208,7 @@ WORKLOADS: dict[str, Workload] = {
         batch=20,
     ),
     "W4": Workload(
-        "Shakespeare LSTM, 20 sequences of 80 characters a client, batch 4",
+        # Shakespeare LSTM, 20 sequences of 80 characters a client, batch 4.
         lambda width: models.ShakespeareLSTM(90, width=width),
         PlainShakespeare,
         _characters,
@@ -219,7 +217,7 @@ WORKLOADS: dict[str, Workload] = {
         batch=4,
     ),
     "W5": Workload(
-        "EMNIST autoencoder, 100 examples a client, batch 20",
+        # EMNIST autoencoder, 100 examples a client, batch 20.
         lambda width: models.EMNISTAutoencoder(width=width),
         plain_autoencoder,
         _pixels,
@@ -228,7 +226,7 @@ WORKLOADS: dict[str, Workload] = {
         batch=20,
     ),
     "P": Workload(
-        "pfl-research's CIFAR-10 setting: 50 clients a round, 50 images each, batch 10",
+        # Pfl-research's CIFAR-10 setting: 50 clients a round, 50 images each, batch 10.
         PflCNN,
         partial(plain_cnn, 3, 196, 10),
         _images(3, 32, 32, classes=10),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from docs import tables
-from docs.sitemaker import TITLES, VERDICT, ids, named
+from docs.sitemaker import TITLES, VERDICT, about, ids
 from fedlib import files, paths
 from fedlib.reproduction import draw
 
@@ -44,15 +44,13 @@ def _verdict(words: str) -> str:
 
 
 def _row(root: Path, id: str, said: str, verdicts: pd.DataFrame) -> str:
-    paper, name = id.split("/")
+    name = id.split("/")[1]
     there = root / f"{id}.png"
     shown = f'<img src="{id}.png" width="360" alt="{name}">' if there.is_file() else "table"
     link = f"{id}.png" if there.is_file() else f"{id}.html"
-    own = verdicts[verdicts["where"].map(lambda where: name in named(where))]
-    own = own[own["source"] == paper]
     judged = "<br>".join(
         f"{row['id']}: {' / '.join(_verdict(row[where]) for where in CLAIMS)}"
-        for row in own.reset_index().to_dict("records")
+        for row in about(id, verdicts).reset_index().to_dict("records")
     )
     notebooks = dict.fromkeys(draw.entry(id).notebooks.values())
     links = ", ".join(f"[{n[:2]}](../notebooks/{n}.ipynb)" for n in notebooks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 from math import isnan, nan
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -165,49 +164,31 @@ def fashion_table() -> str:
     """
     runs = [*laptop_runs("26_autotuned_images"), *laptop_runs("39_delta_sgd_ablation")]
     once = {run.config.digest: run for run in runs if run.config.task["name"] == "fashion_mnist"}
-    keys = ("algorithm", "option.alpha", "local_epochs")
     rows = []
     for authors in (True, False):
         drawn = [run for run in once.values() if ("draws" in run.config.task["options"]) == authors]
-        for setting, group in sorted(reading.group(drawn, *keys).items(), key=_fashion_order):
-            by_client: dict[str, list[History]] = {client: [] for client in CLIENTS}
-            for run in group:
-                by_client[reading.client_label(run)].append(run)
-            printed = _fashion_printed(setting) if authors else {}
+        settings = reading.group(drawn, "local_epochs", "algorithm", "option.alpha")
+        # One epoch before two, FedAvg before the others, the largest alpha first.
+        order = sorted(settings, key=lambda own: (own[0], own[1] != "fedavg", own[1], -own[2]))
+        for epochs, algorithm, alpha in order:
+            words = [style.look(algorithm).label, f"alpha {alpha:g}"]
+            words += [f"{epochs} local epochs"] * (epochs != 1) + ["our own draws"] * (not authors)
+            printed = {
+                client_of(cell["row"]): cell["printed"]
+                for item in PRINTED * (authors and epochs == 1)
+                for cell in tables.find("delta_sgd", item, "fashion_mnist").to_dict("records")
+                if (cell["algorithm"], cell["options"]["alpha"]) == (algorithm, alpha)
+            }
+            own = settings[epochs, algorithm, alpha]
             cells = [
-                _fashion_cell(own, printed.get(client, nan)) for client, own in by_client.items()
+                _fashion_cell(
+                    [run for run in own if reading.client_label(run) == client],
+                    printed.get(client, nan),
+                )
+                for client in CLIENTS
             ]
-            rows.append((_fashion_words(setting, authors), *cells))
+            rows.append((", ".join(words), *cells))
     return markdown(("", *(style.CLIENT_LOOKS[client].label for client in CLIENTS)), rows)
-
-
-# Algorithm, alpha and local epochs of a row of the table of Fashion-MNIST.
-Fashion = tuple[str, float, int]
-
-
-def _fashion_order(row: tuple[Fashion, Any]) -> tuple[Any, ...]:
-    """One epoch before two, FedAvg before the others, the largest alpha first."""
-    (algorithm, alpha, epochs), _ = row
-    return epochs, algorithm != "fedavg", algorithm, -alpha
-
-
-def _fashion_words(setting: Fashion, authors: bool) -> str:
-    """What a row says of its setting; ``authors``: whether it has the authors' draws."""
-    algorithm, alpha, epochs = setting
-    words = [style.look(algorithm).label, f"alpha {alpha:g}"]
-    words += [f"{epochs} local epochs"] * (epochs != 1) + ["our own draws"] * (not authors)
-    return ", ".join(words)
-
-
-def _fashion_printed(setting: Fashion) -> dict[str, float]:
-    """The printed accuracies of a setting by client optimizer; none of two epochs."""
-    algorithm, alpha, epochs = setting
-    return {
-        client_of(cell["row"]): cell["printed"]
-        for item in PRINTED
-        for cell in tables.find("delta_sgd", item, "fashion_mnist").to_dict("records")
-        if (cell["algorithm"], cell["options"]["alpha"], 1) == (algorithm, alpha, epochs)
-    }
 
 
 def _fashion_cell(runs: Sequence[History], printed: float) -> str:

@@ -98,23 +98,27 @@ def counted(claims: pd.DataFrame, runs: str) -> list[str]:
     return [badged(verdict) + f" × {n}" * (n > 1) for verdict, n in words.value_counts().items()]
 
 
+def about(id: str, claims: pd.DataFrame) -> pd.DataFrame:
+    """The claims that a paper makes with a figure or table."""
+    paper, name = id.split("/")
+    here = claims["where"].map(lambda where: name in named(where))
+    return claims[here & (claims["source"] == paper)]
+
+
 def shown(id: str, claims: pd.DataFrame, figures: Path) -> dict[str, Any]:
     """A figure or table, as the gallery's templates show it."""
-    paper, name = id.split("/")
-    anchor = id.replace("/", "-").replace("_", "-")
-    about = json.loads((figures / f"{id}.json").read_text(encoding="utf-8"))
-    own = claims[claims["where"].map(lambda where: name in named(where))]
-    own = own[own["source"] == paper]
+    own, name = about(id, claims), id.split("/")[1]
+    record = json.loads((figures / f"{id}.json").read_text(encoding="utf-8"))
     table = figures / f"{id}.html"
     html = table.read_text(encoding="utf-8") if table.is_file() else ""
     parts = re.findall(r"<style.*</style>|<table.*</table>", html, re.DOTALL)
-    return about | {
-        "name": f"{name.split('_')[0].title()} {name.split('_')[1]}",
-        "anchor": anchor,
+    return record | {
+        "name": " ".join(name.split("_")).capitalize(),
+        "anchor": id.replace("/", "-").replace("_", "-"),
         "table": "".join(parts),
         "notebooks": dict.fromkeys(draw.entry(id).notebooks.values()),
         "claims": own.drop(columns=["source", "where"]).to_dict("records"),
-        "badges": counted(own, "quick" if "quick" in about["presets"] else "real data"),
+        "badges": counted(own, "quick" if "quick" in record["presets"] else "real data"),
     }
 
 
@@ -143,14 +147,7 @@ def sources(source: Path) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "site", source)
     left_out = shutil.ignore_patterns("__pycache__", "site", "*.xz", "*.parquet", "quick")
-    for name in (
-        "data/results",
-        "docs",
-        "fedlib",
-        "figures",
-        "notebooks",
-        "tests",
-    ):
+    for name in ("data/results", "docs", "fedlib", "figures", "notebooks", "tests"):
         shutil.copytree(ROOT / name, source / name, ignore=left_out)
     for path in (*ROOT.glob("*.md"), *ROOT.glob("[CL]*"), ROOT / "data" / "README.md"):
         shutil.copy(path, source / path.relative_to(ROOT))

@@ -204,12 +204,7 @@ class ClientData:
     @classmethod
     @checked
     def from_datasets(
-        cls,
-        datasets: Any,
-        *,
-        inputs: str = "",
-        targets: str = "",
-        client: str = "",
+        cls, datasets: Any, *, inputs: str = "", targets: str = "", client: str = ""
     ) -> ClientData:
         """Clients' data from data sets whose items are pairs ``(input, target)`` or dicts.
 

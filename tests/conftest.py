@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -85,6 +87,23 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         raise AssertionError("trained")
 
     return lambda: monkeypatch.setattr(engine, "execute", refuse)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window, by selenium; skips where either is missing."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (program and driver):
+        pytest.skip("no chromium with chromedriver on this machine")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in ("--headless=new", "--no-sandbox", "--window-size=1280,1600"):
+        options.add_argument(argument)
+    window = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield window
+    window.quit()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -13,28 +13,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fedlib"
 # Rooms from the ground up; a room is a folder, or a file of the package itself.
-FLOORS: tuple[tuple[str, ...], ...] = (
-    (
-        "errors",
-        "arguments",
-        "paths",
-        "files",
-        "process",
-        "processor",
-        "randomness",
-        "losses",
-        "component",
-        "task",
-    ),
-    ("models", "datasets", "partitioners", "papers"),
-    ("tasks", "optimizers"),
-    ("algorithms",),
-    ("engine",),
-    ("results", "figures", "plans"),
-    ("reproduction",),
-    ("cli", "notebook", "__main__"),
-)
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+FLOORS = """\
+errors arguments paths files process processor randomness losses component task
+models datasets partitioners papers
+tasks optimizers
+algorithms
+engine
+results figures plans
+reproduction
+cli notebook __main__
+""".splitlines()
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 NOTEBOOKS = {path.stem for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")}
 
 

@@ -49,8 +49,6 @@ MISTAKES = [
     (["data", "prepare", "femnist"], "'femnist' cannot be downloaded; import a copy"),
     (["data", "prepare", "mnist", "--from", "nowhere"], "there is no folder nowhere"),
     (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
-    (["data", "prepare", "mnist", "--option", "overwrite=1"], "is not an option of a data set"),
-    (["data", "prepare", "sent140", "--option", "min_tweet=9"], "did you mean 'min_tweets'"),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "10_cifar10", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["reproduce", "23", "-p", "rounds=many"], "rounds"),

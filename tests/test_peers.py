@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 from torch.utils.data import TensorDataset as Tensors
 
 import fedlib
@@ -55,7 +55,6 @@ def rows(inputs: str, targets: str) -> list[dict[str, Any]]:
 
 DATASETS: dict[str, tuple[Any, dict[str, str]]] = {
     "subsets": ([Subset(WHOLE, part) for part in PARTS], {}),
-    "data sets": ([Tensors(X[list(part)], Y[list(part)]) for part in PARTS], {}),
     "by name": ({f"w{i}": Subset(WHOLE, part) for i, part in enumerate(PARTS)}, {}),
     "loaders": (
         [DataLoader(Subset(WHOLE, part), batch_size=7, shuffle=True) for part in PARTS],
@@ -63,9 +62,7 @@ DATASETS: dict[str, tuple[Any, dict[str, str]]] = {
     ),
     "arrays": ([Pictures(part) for part in PARTS], {}),
     "streams": ([Stream(part) for part in PARTS], {}),
-    "joined": ([ConcatDataset([Subset(WHOLE, part)]) for part in PARTS], {}),
-    "lists": ([[(X[i], Y[i]) for i in part] for part in PARTS], {}),
-    "tuples": (tuple(Subset(WHOLE, part) for part in PARTS), {}),
+    "lists": (tuple([(X[i], Y[i]) for i in part] for part in PARTS), {}),
     "rows": (rows("image", "label"), {"client": "writer"}),
     "named rows": (rows("a", "b"), {"client": "writer", "inputs": "a", "targets": "b"}),
 }

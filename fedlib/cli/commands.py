@@ -322,9 +322,6 @@ def data_prepare(
     keep_raw: Annotated[
         bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
     ] = True,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="sent140: e.g. min_tweets=10.")
-    ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -334,12 +331,8 @@ def data_prepare(
     """
     from fedlib import datasets
 
-    options = parse_pairs(option, "--option")
-    for key, parameter in inspect.signature(datasets.prepare).parameters.items():
-        if key in options and parameter.kind is not parameter.VAR_KEYWORD:
-            raise Error(f"--option {key} is not an option of a data set; see --help")
     how = {"overwrite": overwrite, "keep_raw": keep_raw, "progress": progress(as_json)}
-    card = datasets.prepare(name, data_root, from_folder=from_folder, **how, **options)
+    card = datasets.prepare(name, data_root, from_folder=from_folder, **how)
     counts = ", ".join(f"{count:,} {what}" for what, count in card["counts"].items())
     counts = counts.replace("_", " ")
     show(card, as_json, f"prepared {name}: {counts}, sha256 {card['fingerprint'][:16]}...")

@@ -84,8 +84,8 @@ def load(name: str, data_root: Root = None) -> Dataset:
         return standins.make(name)
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
-        again = store.how_to_rebuild(name, card)
-        raise Error(f"the card of {name!r} lists no {missing[0]}: {again}")
+        again = store.how_to_rebuild(name)
+        raise Error(f"the card of {name!r} lists no {missing[0]}; {again}")
     return Dataset.of(
         name,
         arrays,

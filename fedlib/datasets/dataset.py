@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -132,16 +131,9 @@ def measured_polarity(images: np.ndarray) -> str:
 
 
 def describe(array: np.ndarray) -> dict[str, Any]:
-    """dtype, shape and the SHA-256 of the C-ordered values of ``array``, read in pieces."""
-    digest = hashlib.sha256()
-    rows = max(1, (1 << 24) // max(1, array.nbytes // max(1, len(array))))
-    mapped = getattr(array, "_mmap", None)
-    for start in range(0, len(array), rows):
-        digest.update(np.ascontiguousarray(array[start : start + rows]).data)
-        # Give the pages of a large file back; what is not writeable cannot be lost by that.
-        if isinstance(mapped, mmap.mmap) and not array.flags.writeable:
-            mapped.madvise(mmap.MADV_DONTNEED)
-    return {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest.hexdigest()}
+    """dtype, shape and the SHA-256 of the C-ordered values of ``array``."""
+    sha256 = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": sha256}
 
 
 def fingerprint(records: Mapping[str, Any], classes: Sequence[str] | None) -> str:

@@ -42,32 +42,25 @@ def fetch(file: File, folder: Path, from_folder: Path | None = None, progress: b
         Error: ``from_folder`` lacks the file.
         Failure: it cannot be downloaded, or its SHA-256 is wrong.
     """
-    if from_folder is not None:
-        given = Path(from_folder) / file.name
-        if not given.is_file():
-            raise Error(f"there is no {file.name} in {from_folder}; it comes from {file.urls[0]}")
-        if wrong := _wrong_hash(given, file):
-            raise Failure(f"{given} has {wrong}: nothing was prepared")
-        return given
-    target, part = folder / file.name, folder / f"{file.name}.part"
-    if not target.exists():
+    path = (folder if from_folder is None else Path(from_folder)) / file.name
+    if from_folder is not None and not path.is_file():
+        raise Error(f"there is no {file.name} in {from_folder}; it comes from {file.urls[0]}")
+    if not path.exists():
+        part = folder / f"{file.name}.part"
         _download(file, part, progress)
-        os.replace(part, target)
-    if wrong := _wrong_hash(target, file):
-        aside = folder / f"{file.name}.wrong"
-        os.replace(target, aside)
-        raise Failure(
-            f"{file.name} has {wrong}: nothing was prepared; it is kept as {aside}, and the next "
-            f"run downloads it from {file.urls[0]} again"
-        )
-    return target
-
-
-def _wrong_hash(path: Path, file: File) -> str:
-    """The SHA-256 of a file and the expected one in words, or nothing if they are equal."""
+        os.replace(part, path)
     with open(path, "rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-    return "" if sha256 == file.sha256 else f"SHA-256 {sha256}, expected {file.sha256}"
+    if sha256 == file.sha256:
+        return path
+    wrong = f"{path} has SHA-256 {sha256}, expected {file.sha256}: nothing was prepared"
+    if from_folder is not None:
+        raise Failure(wrong)
+    aside = folder / f"{file.name}.wrong"
+    os.replace(path, aside)
+    raise Failure(
+        f"{wrong}; it is kept as {aside}, and the next run downloads it from {file.urls[0]} again"
+    )
 
 
 def _download(file: File, part: Path, progress: bool) -> None:

@@ -1,17 +1,15 @@
 """The way in for files the user has: arrays, texts, and what :mod:`~fedlib.datasets.foreign` reads.
 
 A file is taken whole or refused whole, with one line that says what is wrong. Nothing is ever
-unpickled. Of a ``.npz`` file one array at a time is in memory, of others all.
+unpickled. All of it is in memory.
 """
 
 from __future__ import annotations
 
 import codecs
-import itertools
 import os
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fedlib.arguments import checked
 from fedlib.datasets import foreign, npy, store
 from fedlib.datasets.catalogue import CATALOGUE, Description
-from fedlib.datasets.dataset import OPTIONAL, REQUIRED, SPLITS
+from fedlib.datasets.dataset import OPTIONAL, REQUIRED
 from fedlib.errors import Error, first_line, unknown
 
 _MEMBERS = (*REQUIRED, *OPTIONAL, "classes")
@@ -76,8 +74,6 @@ def import_file(
     if not path.exists():
         raise Error(f"there is no file {path}")
     known = CATALOGUE.get(name)
-    if known is not None and known.kind == "posts":
-        raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     file = path.resolve().name.encode(errors="backslashreplace").decode()
     frame, columns = None, {"label": label, "client": client, "split": split}
     if path.suffix in foreign.TABLES:
@@ -94,6 +90,8 @@ def import_file(
     kind = (
         "text" if path.suffix == ".jsonl" or (frame is not None and "text" in frame) else "arrays"
     )
+    if known is not None and known.kind == "posts":
+        raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     if known is not None and known.kind != kind:
         wanted = ".npz file of arrays" if known.kind == "arrays" else ".jsonl file of texts"
         raise Error(f"{name!r} is imported from a {wanted} or the like, not from {file}")
@@ -106,121 +104,109 @@ def import_file(
     )
     about = {**said.origin(), "file": file}
     with store.writing(name, data_root, overwrite) as folder:
-        if kind == "text" and frame is not None:
-            card = _texts(foreign.texts(frame).splitlines(), path, folder, known)
-        elif kind == "text":
-            with open(path, "rb") as lines:
-                card = _texts(lines, path, folder, known)
-        elif frame is not None:
-            whole = known is not None and known.shape is not None
-            card = _arrays(foreign.arrays(frame, file, whole), path, folder, known)
-        elif path.is_dir():
-            card = _arrays(foreign.images(path), path, folder, known)
+        if kind == "text":
+            content = path.read_bytes() if frame is None else foreign.texts(frame)
+            card = _texts(content.splitlines(), path, folder, known)
         else:
-            with _archive(path) as archive:
-                card = _arrays(archive, path, folder, known)
+            if frame is not None:
+                whole = known is not None and known.shape is not None
+                members = foreign.arrays(frame, file, whole)
+            else:
+                members = _members(path) if path.suffix == ".npz" else foreign.images(path)
+            card = _arrays(members, path, folder, known)
         return store.write_card(folder, {**about, **card})
 
 
 # ---------------------------------------------------------------------------------------- arrays
 
 
-@contextmanager
-def _archive(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The arrays of a ``.npz`` file, each read when it is asked for."""
+def _members(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a ``.npz`` file."""
     if not zipfile.is_zipfile(path):
         raise Error(f"{path.name} is not a .npz file, or is cut off")
-    with _whole(path.name):
-        archive = np.load(path, allow_pickle=False)
-    with archive:
-        for key in archive.files:
-            if key not in _MEMBERS:
-                raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
-        if len(set(archive.files)) < len(archive.files):
-            raise Error(f"{path.name} holds an array twice")
-        missing = [key for key in REQUIRED if key not in archive]
-        if missing:
-            raise Error(f"{path.name} lacks {', '.join(missing)}")
-        yield archive
+    members, where = {}, path.name
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = archive.files
+            for key in names:
+                where = f"{path.name}: {key!r}"
+                members[key] = archive[key]
+    except Exception as error:  # the bytes of a damaged one may say anything
+        raise Error(
+            f"{where} is damaged, or holds Python objects, which would have to be unpickled (save "
+            f"words as array.astype(str)): {first_line(error)}"
+        ) from None
+    for key, values in members.items():
+        if key not in _MEMBERS:
+            raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
+        if not isinstance(values, np.ndarray):
+            raise Error(f"{path.name}: {key!r} is not a NumPy array")
+    if len(members) < len(names):
+        raise Error(f"{path.name} holds an array twice")
+    if missing := [key for key in REQUIRED if key not in members]:
+        raise Error(f"{path.name} lacks {', '.join(missing)}")
+    return members
 
 
 def _arrays(
-    archive: Mapping[str, Any], path: Path, folder: Path, known: Description | None
+    members: dict[str, np.ndarray], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
-    stored: dict[str, tuple[tuple[int, ...], np.dtype]] = {}  # shapes and dtypes
-    classes = _classes(archive, path, known)
-    words = _words(archive, path)
-    numbers = np.arange(len(words.get("y", ())))  # of the words of labels
-    if known and "y" in words:
-        names = list(known.classes or ())
-        if wrong := next((word for word in words["y"] if word not in names), None):
-            raise Error(f"{path.name}: {unknown('label', wrong, names)}")
-        numbers = np.array([names.index(word) for word in words["y"]])
-    elif not known:
-        classes = classes or words.get("y")
-    if "client" in words:
-        npy.save_json(folder, "client_names", words["client"])
+    classes = _classes(members, path, known)
+    labels = _numbered(members, "y", path, known)
+    classes = classes if known else classes or labels
+    if clients := _numbered(members, "client", path):
+        npy.save_json(folder, "client_names", clients)
+    arrays: dict[str, np.ndarray] = {}
     for key in (*REQUIRED, *OPTIONAL):
-        if key in archive:
-            values = _read(archive, key, path)
-            if (field := key.split("_")[1]) in words:
-                values = np.searchsorted(words[field], values)
-                values = numbers[values] if field == "y" else values
-            if field == "x" and values.ndim == 2 and known and known.shape:
+        if key in members:
+            values, x = members.pop(key), f"{key.split('_')[0]}_x"
+            if key == x and values.ndim == 2 and known and known.shape:
                 if values.shape[1] == np.prod(known.shape):
                     values = values.reshape(len(values), *known.shape)
-            values = _checked(values, f"{path.name}: {key}")
-            stored[key] = values.shape, values.dtype
-            x = f"{key.split('_')[0]}_x"
-            if len(values) != stored[x][0][0]:
+            arrays[key] = values = _checked(values, f"{path.name}: {key}")
+            if len(values) != len(arrays[x]):
                 raise Error(
-                    f"{path.name}: {key} has {len(values)} entries, but {x} has {stored[x][0][0]}"
+                    f"{path.name}: {key} has {len(values)} entries, but {x} has {len(arrays[x])}"
                 )
-            if field == "y":
+            if key.endswith("_y"):
                 _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
             npy.save(folder, key, values)
-    (train, train_kind), (test, test_kind) = stored["train_x"], stored["test_x"]
-    if (train_kind, train[1:]) != (test_kind, test[1:]):
+    train, test = arrays["train_x"], arrays["test_x"]
+    if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         raise Error(
-            f"{path.name}: an example is {train_kind} {train[1:]} in train_x, "
-            f"but {test_kind} {test[1:]} in test_x"
+            f"{path.name}: an example is {train.dtype} {train.shape[1:]} in train_x, "
+            f"but {test.dtype} {test.shape[1:]} in test_x"
         )
-    if known and known.shape and train[1:] != known.shape:
+    if known and known.shape and train.shape[1:] != known.shape:
         raise Error(
-            f"{path.name}: an example has shape {train[1:]}, but {known.title} has {known.shape}"
+            f"{path.name}: an example has shape {train.shape[1:]}, but {known.title} has "
+            f"{known.shape}"
         )
     card = npy.arrays_card(folder, known)
     return {**card, "classes": classes or card["classes"]}
 
 
-@contextmanager
-def _whole(what: str) -> Iterator[None]:
-    """Turn whatever a damaged archive raises into one line: its bytes may say anything."""
-    try:
-        yield
-    except Exception as error:
-        raise Error(
-            f"{what} is damaged, or holds Python objects, which would have to be unpickled (save "
-            f"words as array.astype(str)): {first_line(error)}"
-        ) from None
+def _numbered(
+    members: dict[str, np.ndarray], field: str, path: Path, known: Description | None = None
+) -> list[str] | None:
+    """Put numbers in place of labels or clients that are words in all splits.
 
+    Args:
+        known: whose classes the words are; else they count in alphabetical order.
 
-def _read(archive: Any, key: str, path: Path) -> np.ndarray:
-    with _whole(f"{path.name}: {key!r}"):
-        values = archive[key]
-    if not isinstance(values, np.ndarray):
-        raise Error(f"{path.name}: {key!r} is not a NumPy array")
-    return values
-
-
-def _words(archive: Any, path: Path) -> dict[str, list[str]]:
-    """Labels and clients that are words in all splits, ascending: what their numbers stand for."""
-    words = {}
-    for field in ("y", "client"):
-        keys = [key for key in archive if key.endswith(f"_{field}")]
-        columns = [_read(archive, key, path) for key in keys]
-        if columns and all(column.dtype.kind == "U" for column in columns):
-            words[field] = np.unique(np.concatenate(columns)).tolist()
+    Returns:
+        the words, ascending.
+    """
+    keys = [key for key in members if key.endswith(f"_{field}")]
+    if not keys or any(members[key].dtype.kind != "U" for key in keys):
+        return None
+    words = np.unique(np.concatenate([members[key].ravel() for key in keys])).tolist()
+    places = {name: place for place, name in enumerate((known.classes or ()) if known else words)}
+    if wrong := [word for word in words if word not in places]:
+        raise Error(f"{path.name}: {unknown('label', wrong[0], places)}")
+    numbers = np.array([places[word] for word in words])
+    for key in keys:
+        members[key] = numbers[np.searchsorted(words, members[key])]
     return words
 
 
@@ -268,10 +254,12 @@ def _check_labels(
         raise Error(f"{where} has label {largest}, but classes names only {len(classes)}")
 
 
-def _classes(archive: Any, path: Path, known: Description | None) -> list[str] | None:
-    if "classes" not in archive:
+def _classes(
+    members: dict[str, np.ndarray], path: Path, known: Description | None
+) -> list[str] | None:
+    if "classes" not in members:
         return None
-    names = _read(archive, "classes", path)
+    names = members["classes"]
     if names.dtype.kind != "U" or names.ndim != 1 or not names.size:
         raise Error(f"{path.name}: classes must be a one-dimensional array of strings")
     if known and known.class_count and len(names) != known.class_count:
@@ -305,35 +293,26 @@ class _Line(BaseModel):
 
 
 def _texts(
-    content: Iterable[bytes], path: Path, folder: Path, known: Description | None
+    content: list[bytes], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
-    lines = _lines(content, path, known)
-    first = next(lines, None)
+    words: set[str] = set()
     ignored: set[str] = set()
-    # Words become numbers: the known ones' places, or as they come.
-    codes = {word: code for code, word in enumerate((known and known.classes) or ())}
-    targets = {"label": "label", "a word as label": "label", "tags": "tags"}
-    target = targets.get(first.target) if first else None
+    for line in _lines(content, path, known):
+        ignored.update(line.model_extra or ())
+        words |= {line.label} if isinstance(line.label, str) else set()
+    classes = list((known and known.classes) or sorted(words))
+    codes = {word: code for code, word in enumerate(classes)}
 
     def texts() -> Iterator[npy.Text]:
-        for line in itertools.chain([first] if first else [], lines):
-            ignored.update(line.model_extra or ())
-            goal = getattr(line, target) if target else None
-            goal = codes.setdefault(goal, len(codes)) if isinstance(goal, str) else goal
+        for line in _lines(content, path, known):
+            goal = line.tags if line.target == "tags" else codes.get(line.label, line.label)
             yield line.split, line.client, line.text.encode(), goal
 
-    card = npy.write_texts(folder, path.name, texts(), target, known=known)
-    if codes and not card["classes"]:
-        # Number the labels anew, by their words in alphabetical order.
-        card["classes"] = words = sorted(codes)
-        order = np.argsort([codes[word] for word in words])
-        for split in SPLITS:
-            key = f"{split}_label"
-            npy.save(folder, key, order[np.load(folder / f"{key}.npy")])
-    return {**card, "ignored_fields": sorted(ignored)}
+    card = npy.write_texts(folder, path.name, texts(), known=known)
+    return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 
-def _lines(contents: Iterable[bytes], path: Path, known: Description | None) -> Iterator[_Line]:
+def _lines(contents: list[bytes], path: Path, known: Description | None) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
     for number, content in enumerate(contents, start=1):

@@ -20,7 +20,7 @@ from fedlib.datasets.catalogue import Description
 from fedlib.datasets.dataset import SPLITS, measured_polarity
 from fedlib.errors import Error
 
-Kind = tuple[type, tuple[int, ...]]  # dtype and shape of one row
+Kind = tuple[np.dtype | type, tuple[int, ...]]  # dtype and shape of one row
 # Split, client, UTF-8 text, and its label or its tags, if any.
 Text = tuple[str, str, bytes, int | Sequence[str] | None]
 
@@ -98,26 +98,16 @@ def arrays_card(folder: Path, known: Description | None) -> dict[str, Any]:
     }
 
 
-def write_texts(
-    folder: Path,
-    source: str,
-    texts: Iterable[Text],
-    target: str | None = None,
-    clients: Sequence[str] = (),
-    known: Description | None = None,
-) -> dict[str, Any]:
-    """Write texts, which are in memory in UTF-8 until all have come.
+def text_arrays(
+    source: str, texts: Iterable[Text], clients: Iterable[str] = ()
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The arrays of a :class:`~fedlib.datasets.TextDataset`, and the clients' names by their codes.
 
     Args:
-        folder: where the ``.npy`` files go.
         source: of the texts, for messages.
-        texts: in any order of splits and clients; within a split they stay in this order.
-        target: what each of them has: ``"label"``, ``"tags"`` or nothing.
+        texts: in any order of splits and clients; within a split they stay in this order. All of
+            them have a label, all have tags, or none has anything.
         clients: those whose codes are fixed; others get the next ones as they come.
-        known: the data set's description, with its classes.
-
-    Returns:
-        The part of the card that follows from the texts.
 
     Raises:
         Error: a split has no texts, or only empty ones.
@@ -135,26 +125,50 @@ def write_texts(
         column["client"].append(codes.setdefault(client, len(codes)))
         column["text"] += text
         column["offsets"].append(len(column["text"]))
-        if target == "label":
+        if isinstance(goal, int):
             column["label"].append(goal)
-        elif target == "tags":
+        elif goal is not None:
             column["tags"] += json.dumps(goal).encode("ascii")
             column["tags_offsets"].append(len(column["tags"]))
-    counts: dict[str, int] = {}
+    arrays = {}
     for split, column in columns.items():
         if not column["text"]:
             what = "only empty texts" if column["client"] else "no texts"
             raise Error(f"{source}: the {split} split has {what}")
-        counts |= {split: len(column["client"]), f"{split}_clients": len(set(column["client"]))}
         for key, values in column.items():
-            if key in ("client", "text", "offsets") or (target and key.startswith(target)):
+            if key in ("client", "text", "offsets") or column[key.removesuffix("_offsets")]:
                 dtype = np.uint8 if isinstance(values, bytearray) else np.int64
-                save(folder, f"{split}_{key}", np.frombuffer(values, dtype=dtype))
-    save_json(folder, "client_names", list(codes))
+                arrays[f"{split}_{key}"] = np.frombuffer(values, dtype=dtype)
+    return arrays, list(codes)
+
+
+def write_texts(
+    folder: Path,
+    source: str,
+    texts: Iterable[Text],
+    clients: Iterable[str] = (),
+    known: Description | None = None,
+) -> dict[str, Any]:
+    """Write texts, which are in memory in UTF-8 until all have come, as :func:`text_arrays`.
+
+    Args:
+        folder: where the ``.npy`` files go.
+        known: the data set's description, with its classes.
+
+    Returns:
+        The part of the card that follows from the texts.
+    """
+    arrays, names = text_arrays(source, texts, clients)
+    for key, values in arrays.items():
+        save(folder, key, values)
+    save_json(folder, "client_names", names)
+    owners = {split: arrays[f"{split}_client"] for split in SPLITS}
+    counts = {split: len(codes) for split, codes in owners.items()}
+    counts |= {f"{split}_clients": len(np.unique(codes)) for split, codes in owners.items()}
     return {
         "kind": "text",
-        "counts": {key: counts[key] for key in (*SPLITS, "train_clients", "test_clients")},
-        "clients": len(codes),
-        "target": target,
+        "counts": counts,
+        "clients": len(names),
+        "target": next((goal for goal in ("label", "tags") if f"train_{goal}" in arrays), None),
         "classes": list(known.classes) if known and known.classes else None,
     }

@@ -22,10 +22,11 @@ from tqdm.auto import tqdm
 from fedlib.datasets import npy
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import SPLITS
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 
 _SEED = 0  # of splits made here: a prepared data set is one fixed data set
+MIN_TWEETS, TRAIN_FRACTION = 30, 0.8  # of Sent140's users
 Files = Mapping[str, Path]
 Writer = Callable[..., dict[str, Any]]
 
@@ -133,39 +134,26 @@ def write_news(
                 whole = f"{title} {text}" if with_title else text
                 yield split, "all", whole.strip().encode(), allowed.index(label)
 
-    return npy.write_texts(folder, name, texts(), "label", known=known)
+    return npy.write_texts(folder, name, texts(), known=known)
 
 
-def write_sent140(
-    files: Files,
-    folder: Path,
-    progress: bool = False,
-    min_tweets: int = 30,
-    train_fraction: float = 0.8,
-) -> dict[str, Any]:
+def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
     """Sent140's training file by user; the hand-labelled test file has no users in it and is left.
 
-    Every user with enough tweets is a client. As in LEAF, a random ``train_fraction`` of a client's
-    tweets, rounded down, trains, and each split gets at least one. The draw is keyed by the user's
-    name, so it does not depend on ``min_tweets``. Clients come in the order of their names, tweets
-    in the order of the file, which is all negative ones first.
+    Every user with at least 30 tweets is a client. As in LEAF, a random 80 % of a client's tweets,
+    rounded down, trains. The draw is keyed by the user's name. Clients come in the order of their
+    names, tweets in the order of the file, which is all negative ones first.
 
     Args:
         files: ``training.1600000.processed.noemoticon.csv`` (Latin-1: polarity 0 or 4, id, date,
             query, user, text).
         folder, progress: as for every writer.
-        min_tweets: 2 or more.
-        train_fraction: between 0 and 1.
     """
-    whole = isinstance(min_tweets, int) and not isinstance(min_tweets, bool)
-    require(whole and min_tweets >= 2, "min_tweets", min_tweets, "a whole number >= 2")
-    real = isinstance(train_fraction, float)
-    require(real and 0 < train_fraction < 1, "train_fraction", train_fraction, "between 0 and 1")
     path = files["training.1600000.processed.noemoticon.csv"]
     sizes = Counter(row[4] for row in _csv_rows(path, "latin-1", progress))
-    users = sorted(user for user, size in sizes.items() if size >= min_tweets)
+    users = sorted(user for user, size in sizes.items() if size >= MIN_TWEETS)
     if not users:
-        raise Error(f"no user has {min_tweets} tweets; the most are {max(sizes.values())}")
+        raise Error(f"no user has {MIN_TWEETS} tweets; the most are {max(sizes.values())}")
     by_user: dict[str, list[tuple[int, str]]] = {user: [] for user in users}
     for polarity, _, _, _, user, text in _csv_rows(path, "latin-1", progress):
         if user in by_user:
@@ -173,21 +161,16 @@ def write_sent140(
 
     def texts() -> Iterator[npy.Text]:
         for user, rows in by_user.items():
-            for split, places in _split(user, len(rows), train_fraction).items():
-                for place in places:
+            # The small term keeps 0.8 * 35 at 28 whatever the rounding.
+            train = math.floor(TRAIN_FRACTION * len(rows) + 1e-9)
+            order = numpy_generator(_SEED, f"sent140 split of {user}").permutation(len(rows))
+            for split, places in (("train", order[:train]), ("test", order[train:])):
+                for place in sorted(places.tolist()):
                     label, text = rows[place]
                     yield split, user, text.encode(), label
 
-    card = npy.write_texts(folder, "sent140", texts(), "label", known=CATALOGUE["sent140"])
-    return {**card, "options": {"min_tweets": min_tweets, "train_fraction": train_fraction}}
-
-
-def _split(user: str, size: int, train_fraction: float) -> dict[str, list[int]]:
-    """Positions of a user's tweets in each split."""
-    # The small term keeps 0.8 * 35 at 28 whatever the rounding.
-    train = min(max(1, math.floor(train_fraction * size + 1e-9)), size - 1)
-    order = numpy_generator(_SEED, f"sent140 split of {user}").permutation(size)
-    return {"train": sorted(order[:train].tolist()), "test": sorted(order[train:].tolist())}
+    card = npy.write_texts(folder, "sent140", texts(), known=CATALOGUE["sent140"])
+    return {**card, "options": {"min_tweets": MIN_TWEETS, "train_fraction": TRAIN_FRACTION}}
 
 
 _MNIST = "{split}-{kind}-ubyte.gz"

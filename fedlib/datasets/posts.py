@@ -1,10 +1,11 @@
-"""Posts of Stack Overflow as arrays of word and tag numbers, small enough to map into memory."""
+"""Posts of Stack Overflow as arrays of numbers, and tagged texts in the same form."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -16,11 +17,14 @@ from torch import Tensor
 
 from fedlib.arguments import check_fields
 from fedlib.datasets import npy
+from fedlib.datasets.dataset import TextDataset
+from fedlib.datasets.text import most_frequent, post_words, sentences
 from fedlib.errors import Error, require
 
 WORDS, TAGS, LENGTH = 10_000, 500, 20
 PAD = 0
 Texts = Sequence[str | bytes]
+Row = tuple[str, str, str, str]  # client, tokens, title and tags of a post
 _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
 
 
@@ -31,9 +35,9 @@ class Posts:
     A post is one sentence (``tokens``) with the title and the tags of the question it is from.
 
     Attributes:
-        sentences: int16 ``[N, length + 1]``: bos, the first ``length`` words, eos if there are
-            fewer than ``length``, then padding. Inputs are all columns but the last, targets all
-            but the first (FedOpt's next-word prediction).
+        sentences: int16 ``[N, 21]``: bos, the first 20 words, eos if there are fewer, then padding.
+            Inputs are all columns but the last, targets all but the first (FedOpt's next-word
+            prediction).
         starts: int64 ``[clients + 1]``; client c has posts ``starts[c]:starts[c + 1]``, in the
             order of the file.
         words: int16 ``[W]``, the ids of tokens and title of all posts in a row, unknown words
@@ -70,50 +74,30 @@ class Posts:
         sentences, the weight of the client in next-word prediction."""
         require(cap >= 1, "cap", cap, "1 or more sentences")
         begin = np.asarray(self.starts[:-1])
-        end = np.minimum(begin + cap, self.starts[1:])
-        total = np.zeros(len(begin), dtype=np.int64)
-        some = np.flatnonzero(end > begin)
-        if len(some):
-            edges = np.stack([begin[some], end[some]], axis=1).reshape(-1)
-            # reduceat sums between consecutive edges, every second sum is a client; the last edge
-            # may not be the length of the array, and means the end when left out.
-            edges = edges[:-1] if edges[-1] == len(self.lengths) else edges
-            total[some] = np.add.reduceat(self.lengths, edges, dtype=np.int64)[::2]
-        return total
+        places = zip(begin, np.minimum(begin + cap, self.starts[1:]), strict=True)
+        sums = (self.lengths[first:end].sum(dtype=np.int64) for first, end in places)
+        return np.fromiter(sums, np.int64, len(begin))
 
 
-def encode(
-    posts: Iterable[tuple[str, str, str, str]],
-    words: Sequence[str],
-    tags: Sequence[str],
-    length: int = LENGTH,
-) -> Posts:
+def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> Posts:
     """Encode posts that fit in memory; :func:`write` is for those that do not.
 
     Args:
         posts: (client, tokens, title, tags) with words separated by spaces, tags by ``|``; all
             posts of a client stand together.
         words, tags: the vocabularies in rank order.
-        length: words kept of a sentence.
 
     Raises:
         Error: a client's posts do not stand together, or a vocabulary cannot be encoded.
     """
-    encoder = _Encoder(words, tags, length)
-    rows: list[tuple[str, str, str, str]] = []
-    starts: dict[str, int] = {}
-    for client, its_posts in itertools.groupby(posts, key=itemgetter(0)):
-        if client in starts:
-            raise _scattered(client)
-        starts[client] = len(rows)
-        rows += its_posts
-    arrays = encoder.encode(*([row[column] for row in rows] for column in (1, 2, 3)))
-    for field in ("word_offsets", "tag_offsets"):
-        arrays[field] = np.insert(arrays[field], 0, 0)
+    encoder = _Encoder(words, tags)
+    pieces = [encoder.empty()]
+    for client, rows in itertools.groupby(posts, key=itemgetter(0)):
+        pieces.append(encoder.add(client, *zip(*(row[1:] for row in rows), strict=True)))
     return Posts(
-        **arrays,
-        starts=np.array([*starts.values(), len(rows)], dtype=np.int64),
-        clients=tuple(starts),
+        **{field: np.concatenate([piece[field] for piece in pieces]) for field in pieces[0]},
+        starts=encoder.bounds(),
+        clients=tuple(encoder.starts),
         word_list=tuple(words),
         tag_list=tuple(tags),
     )
@@ -125,7 +109,6 @@ def write(
     pieces: Iterable[tuple[str, Texts, Texts, Texts]],
     words: Sequence[str],
     tags: Sequence[str],
-    length: int = LENGTH,
 ) -> tuple[int, int]:
     """Encode one split into ``.npy`` files, a piece at a time.
 
@@ -137,7 +120,7 @@ def write(
         split: the files' prefix.
         pieces: client, and the tokens, titles and tags of some of its posts, perhaps none; all
             pieces of a client stand together.
-        words, tags, length: as for :func:`encode`.
+        words, tags: as for :func:`encode`.
 
     Returns:
         How many posts and clients there are.
@@ -145,29 +128,16 @@ def write(
     Raises:
         Error: as :func:`encode`.
     """
-    encoder = _Encoder(words, tags, length)
-    kinds: dict[str, npy.Kind] = {field: (np.int64, ()) for field in _FIELDS}
-    kinds |= {"sentences": (np.int16, (length + 1,)), "lengths": (np.uint8, ())}
-    kinds |= {"words": (np.int16, ()), "tags": (np.int16, ())}
-    starts: dict[str, int] = {}
-    last = None
-    with npy.growing(folder, {f"{split}_{field}": kind for field, kind in kinds.items()}) as out:
-        fields = {field: out[f"{split}_{field}"] for field in kinds}
-        for field in ("word_offsets", "tag_offsets"):
-            fields[field].append([0])
-        for client, *texts in pieces:
-            if client != last and client in starts:
-                raise _scattered(client)
-            starts.setdefault(client, fields["sentences"].length)
-            last, piece = client, encoder.encode(*texts)
-            for field in ("word", "tag"):
-                piece[f"{field}_offsets"] += fields[f"{field}s"].length
-            for field, values in piece.items():
-                fields[field].append(values)
-        count = fields["sentences"].length
-        fields["starts"].append([*starts.values(), count])
-    npy.save_json(folder, f"{split}_clients", list(starts))
-    return count, len(starts)
+    encoder = _Encoder(words, tags)
+    first = encoder.empty()
+    kinds = {f"{split}_{field}": (x.dtype, x.shape[1:]) for field, x in first.items()}
+    with npy.growing(folder, kinds) as out:
+        for arrays in itertools.chain([first], (encoder.add(*piece) for piece in pieces)):
+            for field, values in arrays.items():
+                out[f"{split}_{field}"].append(values)
+    npy.save(folder, f"{split}_starts", encoder.bounds())
+    npy.save_json(folder, f"{split}_clients", list(encoder.starts))
+    return encoder.ends["sentences"], len(encoder.starts)
 
 
 def occurrences(index: Tensor, words: Tensor, offsets: Tensor) -> dict[str, Tensor]:
@@ -231,35 +201,112 @@ def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
     )
 
 
+# ---------------------------------------------------------------------------------- tagged texts
+
+
+def tagged_rows(dataset: TextDataset, split: str) -> list[Row]:
+    """A split's sentences as (client, tokens, title, tags), a client's together, in their order.
+
+    The first line of a text is its title (it may be empty). Each sentence of the rest is an example
+    with the text's title and tags, as in the federated Stack Overflow files.
+
+    Raises:
+        Error: the texts have no tags.
+    """
+    clients: dict[int, list[Row]] = defaultdict(list)
+    for i, client in enumerate(dataset.client(split).tolist()):
+        title, _, body = dataset.text(split, i).partition("\n")
+        tags = "|".join(tag.replace("|", " ") for tag in dataset.tags(split, i))
+        words = " ".join(post_words(title))
+        for sentence in sentences(body):
+            tokens = " ".join(post_words(sentence))
+            if tokens:
+                clients[client].append((dataset.clients[client], tokens, words, tags))
+    return [row for _, its_rows in sorted(clients.items()) for row in its_rows]
+
+
+def text_posts(dataset: TextDataset, words: int, tags: int) -> tuple[Posts, Posts]:
+    """Training and test posts, encoded with vocabularies of the training split.
+
+    Args:
+        dataset: texts with tags.
+        words: size of the word vocabulary; words rank by the number of clients that use them, as
+            in the federated Stack Overflow files.
+        tags: size of the tag vocabulary; tags rank by the number of examples.
+
+    Raises:
+        Error: the texts have no tags.
+    """
+    train, test = tagged_rows(dataset, "train"), tagged_rows(dataset, "test")
+    used: dict[str, set[str]] = defaultdict(set)
+    for client, tokens, title, _ in train:
+        used[client].update(tokens.split(), title.split())
+    word_list = most_frequent(itertools.chain.from_iterable(used.values()), words)
+    tag_list = most_frequent((tag for row in train for tag in row[3].split("|") if tag), tags)
+    return encode(train, word_list, tag_list), encode(test, word_list, tag_list)
+
+
 # -------------------------------------------------------------------------------------- encoding
 
 
 class _Encoder:
-    """Words to numbers, some posts at a time."""
+    """Words to numbers, some posts at a time.
 
-    def __init__(self, words: Sequence[str], tags: Sequence[str], length: int) -> None:
-        require(1 <= length <= 254, "length", length, "1 to 254 words")
+    Attributes:
+        starts: of each client the number of its first post.
+        ends: how many sentences, words and tags there are so far.
+    """
+
+    def __init__(self, words: Sequence[str], tags: Sequence[str]) -> None:
         for kind, names in (("words", words), ("tags", tags)):
             if not 1 <= len(names) <= 32_000:
                 raise Error(f"{len(names)} {kind} in the vocabulary; allowed: 1 to 32000 (int16)")
             if len(set(names)) < len(names) or "" in names:
                 raise Error(f"the vocabulary of {kind} has an empty or repeated entry")
-        self.length, self.oov = length, len(words) + 1
+        self.oov = len(words) + 1
         self._words = {word.encode(): rank for rank, word in enumerate(words, start=1)}
         self._tags = {tag.encode(): rank for rank, tag in enumerate(tags)}
+        self.starts: dict[str, int] = {}
+        self.ends = {"sentences": 0, "words": 0, "tags": 0}
+        self._last = ""
 
-    def encode(self, tokens: Texts, titles: Texts, tags: Texts) -> dict[str, np.ndarray]:
-        """Arrays by the names of the fields of :class:`Posts`; of offsets without the first 0."""
-        ids, oov, length = self._words, self.oov, self.length
-        sentences = np.zeros((len(tokens), length + 1), dtype=np.int16)
+    def bounds(self) -> np.ndarray:
+        """Where the posts of each client start, and where the last one's end."""
+        return np.array([*self.starts.values(), self.ends["sentences"]], dtype=np.int64)
+
+    def empty(self) -> dict[str, np.ndarray]:
+        """What the first piece goes on from."""
+        offsets = dict.fromkeys(("word_offsets", "tag_offsets"), np.zeros(1, dtype=np.int64))
+        return self._encoded((), (), ()) | offsets
+
+    def add(
+        self, client: str, tokens: Texts = (), titles: Texts = (), tags: Texts = ()
+    ) -> dict[str, np.ndarray]:
+        """The next piece of the arrays by the names of the fields of :class:`Posts`."""
+        if client != self._last and client in self.starts:
+            raise Error(
+                f"the posts of client {client!r} do not stand together: sort them by client"
+            )
+        self.starts.setdefault(client, self.ends["sentences"])
+        self._last, arrays = client, self._encoded(tokens, titles, tags)
+        for field in ("word", "tag"):
+            arrays[f"{field}_offsets"] += self.ends[f"{field}s"]
+        for field in self.ends:
+            self.ends[field] += len(arrays[field])
+        return arrays
+
+    def _encoded(self, tokens: Texts, titles: Texts, tags: Texts) -> dict[str, np.ndarray]:
+        """Offsets count from 0, which is left out."""
+        ids, oov = self._words, self.oov
+        sentences = np.zeros((len(tokens), LENGTH + 1), dtype=np.int16)
         sentences[:, 0] = oov + 1
         lengths, bags, bag_ends, tag_ids, tag_ends = [], array("h"), [], array("h"), []
         for row, *post in zip(sentences, tokens, titles, tags, strict=True):
             text, title, its_tags = (t if isinstance(t, bytes) else t.encode() for t in post)
             # TFF splits at each single space for next-word prediction, so that there may be empty
             # words, which are unknown, and at any white space for the bag of words.
-            sentence = [ids.get(word, oov) for word in text.split(b" ")[:length]]
-            sentence += [oov + 2] * (len(sentence) < length)
+            sentence = [ids.get(word, oov) for word in text.split(b" ")[:LENGTH]]
+            sentence += [oov + 2] * (len(sentence) < LENGTH)
             row[1 : len(sentence) + 1] = sentence
             lengths.append(len(sentence))
             bags.extend([ids.get(word, oov) for word in (text + b" " + title).split()])
@@ -274,7 +321,3 @@ class _Encoder:
             "tags": np.array(tag_ids, dtype=np.int16),
             "tag_offsets": np.array(tag_ends, dtype=np.int64),
         }
-
-
-def _scattered(client: str) -> Error:
-    return Error(f"the posts of client {client!r} do not stand together: sort them by client")

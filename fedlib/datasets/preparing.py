@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,7 +30,6 @@ def prepare(
     keep_raw: bool = True,
     from_folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    **options: Any,
 ) -> dict[str, Any]:
     """Download a data set from its official source, check it, and store it as arrays with a card.
 
@@ -46,7 +44,6 @@ def prepare(
         keep_raw: keep the downloaded files, for the next time.
         from_folder: a folder with the official files, downloaded by hand, in place of a download.
         progress: show progress bars.
-        **options: ``sent140``: ``min_tweets`` and ``train_fraction``.
 
     Returns:
         The new card.
@@ -60,10 +57,6 @@ def prepare(
         raise unknown("data set to prepare", name, sources.SOURCES)
     source = sources.source(name)
     writer = _writer(name)
-    for option in options:
-        allowed = list(inspect.signature(writer).parameters)[3:]
-        if option not in allowed:
-            raise unknown(f"option of data set {name}", option, allowed)
     given = None if from_folder is None else Path(from_folder)
     if given is not None and not given.is_dir():
         raise Error(f"there is no folder {given}")
@@ -84,7 +77,7 @@ def prepare(
         try:
             readable = _readable(source, fetched, unpacked)
             with store.writing(name, data_root, overwrite) as folder:
-                made = _made(name, writer, readable, folder, progress, options)
+                made = _made(name, writer, readable, folder, progress)
                 card = store.write_card(folder, {**_about(name, source), **made})
         finally:
             files.remove(unpacked)
@@ -95,16 +88,11 @@ def prepare(
 
 
 def _made(
-    name: str,
-    writer: originals.Writer,
-    readable: originals.Files,
-    folder: Path,
-    progress: bool,
-    options: dict[str, Any],
+    name: str, writer: originals.Writer, readable: originals.Files, folder: Path, progress: bool
 ) -> dict[str, Any]:
     """What the official files become; their SHA-256 was right, so they should be as expected."""
     try:
-        return writer(readable, folder, progress, **options)
+        return writer(readable, folder, progress)
     except Exception as error:
         if isinstance(error, Error) or getattr(error, "errno", None):  # the latter: a full disk
             raise

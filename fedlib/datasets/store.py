@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,7 +23,6 @@ from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.datasets.sources import SOURCES
 from fedlib.errors import Error, Failure, first_line
 
-FORMAT_VERSION = 1
 CARD = "card.json"
 Root = str | os.PathLike[str] | None
 
@@ -40,6 +38,7 @@ class _Card(BaseModel):
     """The part of a card that is read later, whatever else is in it."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+    format: Literal[1]
     name: str
     kind: str
     arrays: dict[str, _Array]
@@ -78,36 +77,26 @@ def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
         files.recover(folder.parent)
     if not folder.exists():
         return None
-    again = how_to_rebuild(name)
     try:
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Error(f"{folder} has no {CARD}: {again}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise Error(f"{folder / CARD} cannot be read ({first_line(error)}): {again}") from None
-    if not isinstance(card, dict) or card.get("format") != FORMAT_VERSION:
-        card = card if isinstance(card, dict) else {}
-        raise Error(
-            f"{folder / CARD} has format {card.get('format')!r}, this fedlib reads "
-            f"{FORMAT_VERSION}: {how_to_rebuild(name, card)}"
-        )
-    try:
-        _Card.model_validate(card)
+        content = (folder / CARD).read_bytes()
+        _Card.model_validate_json(content)
+    except OSError as error:
+        what = f"{folder / CARD} cannot be read: {files.reason(error)}"
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise Error(f"{folder / CARD} has no valid {place!r}: {again}") from None
-    return card
+        (first, *_) = error.errors()
+        place = "".join(f"{part}: " for part in first["loc"])
+        what = f"{folder / CARD} is no card of this version of fedlib: {place}{first['msg']}"
+    else:
+        card: dict[str, Any] = json.loads(content)
+        return card
+    raise Error(f"{what}; {how_to_rebuild(name)}")
 
 
-def how_to_rebuild(name: str, card: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """What to do about an unusable copy, whose card may still say where it came from."""
-    prepare = f"'fedlib data prepare {name} --overwrite'"
+def how_to_rebuild(name: str) -> str:
+    """What to do about an unusable copy."""
     importing = f"'fedlib data import {name} FILE --overwrite'"
-    if "files" in card:
-        return f"make it again with {prepare}"
-    if name not in SOURCES or "file" in card:
-        return f"import it again with {importing}"
-    return f"make it again with {prepare} or {importing}"
+    preparing = f"'fedlib data prepare {name} --overwrite' or " if name in SOURCES else ""
+    return f"make it again with {preparing}{importing}"
 
 
 def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.ndarray]:
@@ -227,7 +216,7 @@ def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:
         for file in sorted(folder.glob("*.npy"))
     }
     whole = {
-        "format": FORMAT_VERSION,
+        "format": 1,
         **card,
         "arrays": arrays,
         "stand_in": False,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedlib.errors import Error, require
+from fedlib.errors import Error, first_line, require
 
 # FedOpt's character vocabulary in the order of its public code: 86 characters, then numbers 1 to
 # 86. 0 pads, and three more tokens follow. Only ASCII occurs, so a character is a byte.
@@ -203,14 +203,9 @@ def pretrained_rows(
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise Error(f"tokenizer {str(name)!r} cannot be loaded: {reason}") from None
-    out = np.zeros((len(texts), length), dtype=np.int32)
-    for start in range(0, len(texts), 1000):
-        part = list(texts[start : start + 1000])
-        encoded = tokenizer(part, padding="max_length", truncation=True, max_length=length)
-        out[start : start + len(part)] = np.asarray(encoded["input_ids"], dtype=np.int32)
-    return out
+        raise Error(f"tokenizer {str(name)!r} cannot be loaded: {first_line(error)}") from None
+    whole = {"padding": "max_length", "truncation": True, "max_length": length}
+    return np.array(tokenizer(list(texts), **whole)["input_ids"], dtype=np.int32)
 
 
 # ----------------------------------------------------------------------------------------- GloVe

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
+from fedlib.datasets import npy
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.dataset import SPLITS, TextDataset, describe, fingerprint
-from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 
 NAMES = ("shakespeare", "sent140", "ag_news", "dbpedia", "rare_words", "word_chains")
@@ -29,7 +28,7 @@ _Row = tuple[str, str, tuple[str, ...]]  # client, text, tags
 
 @lru_cache(maxsize=len(NAMES))
 def make(name: str) -> TextDataset:
-    """The stand-in of a text data set; every call gives the same texts.
+    """The stand-in of a text data set, one of :data:`NAMES`; every call gives the same texts.
 
     Args:
         name: ``shakespeare``: paragraphs of docstrings, 60 modules as roles. ``sent140``: the first
@@ -37,30 +36,10 @@ def make(name: str) -> TextDataset:
             half of them do. ``ag_news`` and ``dbpedia``: paragraphs, the label is the topic of
             their module (4 and 14 topics), one client. ``rare_words`` and ``word_chains``: see the
             functions.
-
-    Raises:
-        Error: no such stand-in.
     """
-    if name not in NAMES:
-        raise Error(
-            f"there is no offline stand-in for {name!r}; there is one for: {', '.join(NAMES)}"
-        )
-    if name in ("rare_words", "word_chains"):
-        splits, classes = _split((rare_words if name == "rare_words" else word_chains)()), None
-    else:
-        splits = _docstrings()[name]
-        classes = splits["classes"] and tuple(splits["classes"])
-    clients = list(dict.fromkeys(client for split in SPLITS for client in splits[split]["client"]))
-    codes = {client: code for code, client in enumerate(clients)}
-    arrays: dict[str, np.ndarray] = {}
-    for split in SPLITS:
-        columns = splits[split]
-        arrays |= _ragged(split, "text", "offsets", columns["text"])
-        arrays[f"{split}_client"] = np.array([codes[c] for c in columns["client"]], dtype=np.int64)
-        if "label" in columns:
-            arrays[f"{split}_label"] = np.array(columns["label"], dtype=np.int64)
-        if "tags" in columns:
-            arrays |= _ragged(split, "tags", "tags_offsets", map(json.dumps, columns["tags"]))
+    generated = {"rare_words": rare_words, "word_chains": word_chains}
+    texts, classes = (_split(generated[name]()), None) if name in generated else _docstrings(name)
+    arrays, clients = npy.text_arrays(name, texts)
     for array in arrays.values():
         array.setflags(write=False)
     records = {key: describe(array) for key, array in arrays.items()}
@@ -77,37 +56,28 @@ def make(name: str) -> TextDataset:
     )
 
 
-@lru_cache(maxsize=1)
-def _docstrings() -> dict[str, Any]:
-    """By data set: its ``classes``, and columns ``client``, ``text`` and ``label`` by split."""
+def _docstrings(name: str) -> tuple[list[npy.Text], tuple[str, ...] | None]:
+    """The frozen texts of a data set, and its names of classes."""
     packed = files(__package__).joinpath("docstrings.json.xz").read_bytes()
-    content: dict[str, Any] = json.loads(lzma.decompress(packed))
-    return content
+    content = json.loads(lzma.decompress(packed))[name]
+    texts: list[npy.Text] = []
+    for split in SPLITS:
+        columns = content[split]
+        labels = columns.get("label", [None] * len(columns["text"]))
+        rows = zip(columns["client"], columns["text"], labels, strict=True)
+        texts += [(split, client, text.encode(), label) for client, text, label in rows]
+    return texts, content["classes"] and tuple(content["classes"])
 
 
-def _ragged(split: str, field: str, offsets: str, texts: Iterable[str]) -> dict[str, np.ndarray]:
-    parts = [text.encode() for text in texts]
-    return {
-        f"{split}_{field}": np.frombuffer(b"".join(parts), dtype=np.uint8).copy(),
-        f"{split}_{offsets}": np.cumsum([0, *map(len, parts)], dtype=np.int64),
-    }
-
-
-def _split(rows: Iterable[_Row]) -> dict[str, dict[str, list[Any]]]:
-    """Columns by split; every fifth text of a client is for testing, and no text is there twice."""
+def _split(rows: Iterable[_Row]) -> Iterator[npy.Text]:
+    """Every fifth text of a client is for testing, and no text is there twice."""
     distinct: dict[str, _Row] = {}
     for row in rows:
         distinct.setdefault(row[1], row)
-    splits: dict[str, dict[str, list[Any]]] = {
-        split: {"client": [], "text": [], "tags": []} for split in SPLITS
-    }
     seen: Counter[str] = Counter()
     for client, text, tags in distinct.values():
         seen[client] += 1
-        columns = splits["test" if seen[client] % 5 == 0 else "train"]
-        for key, value in (("client", client), ("text", text), ("tags", tags)):
-            columns[key].append(value)
-    return splits
+        yield "test" if seen[client] % 5 == 0 else "train", client, text.encode(), tags
 
 
 # The generated posts: users and their posts; topics, words of a topic, common words.

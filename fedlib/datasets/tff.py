@@ -14,7 +14,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,39 +67,17 @@ def read_pieces(
 # ---------------------------------------------------------------------------------------- arrays
 
 
-class _InexactError(Exception):
-    """Some pixels are not k / 255 in float32."""
-
-
-def write_emnist(
-    name: str, files: Mapping[str, Path], folder: Path, progress: bool = False
-) -> dict[str, Any]:
+def write_emnist(files: Mapping[str, Path], folder: Path, progress: bool = False) -> dict[str, Any]:
     """Federated EMNIST: writers are matched between the splits by their ids.
 
-    Pixels are stored as uint8 if ``k / 255`` in float32 gives back every one of them bit for bit
-    (on the CPU; CUDA multiplies by the reciprocal), and as float32 otherwise. Their polarity is
-    kept: paper is 1 in TFF's files.
-
-    Args:
-        name: ``emnist``, 62 labels, or ``emnist_digits``, 10.
-        files, folder, progress: as for every writer.
+    Pixels, ``k / 255`` in the files, are stored as k. Their polarity is kept: paper is 1 there.
     """
     splits = _splits(files)
     clients = sorted({client for path in splits.values() for client in read_clients(path)})
     codes = {client: code for code, client in enumerate(clients)}
-    labels = CATALOGUE[name].class_count or 0
-    for dtype, convert in ((np.uint8, _exact_bytes), (np.float32, np.asarray)):
-        columns: dict[str, _Column] = {
-            "x": ("pixels", (28, 28), dtype, convert),
-            "y": ("label", (), np.int64, partial(_below, labels)),
-        }
-        try:
-            return _write_arrays(
-                name, splits, folder, columns, dict.fromkeys(splits, codes), clients, progress
-            )
-        except _InexactError:
-            continue
-    raise AssertionError  # float32 keeps every pixel
+    columns = {"x": ("pixels", 256), "y": ("label", 62)}
+    both = dict.fromkeys(splits, codes)
+    return _write_arrays("emnist", splits, folder, columns, both, clients, progress)
 
 
 def write_fed_cifar100(
@@ -118,54 +95,46 @@ def write_fed_cifar100(
         ids = read_clients(path)
         codes[split] = {client: len(clients) + place for place, client in enumerate(ids)}
         clients += [f"test/{client}" if split == "test" else client for client in ids]
-    columns: dict[str, _Column] = {
-        "x": ("image", (32, 32, 3), np.uint8, partial(_below, 256)),
-        "y": ("label", (), np.int64, partial(_below, 100)),
-        "coarse": ("coarse_label", (), np.int64, partial(_below, 20)),
-    }
+    columns = {"x": ("image", 256), "y": ("label", 100), "coarse": ("coarse_label", 20)}
     return _write_arrays("fed_cifar100", splits, folder, columns, codes, clients, progress)
-
-
-# Feature and its shape; then the dtype to store, and what checks and converts the values.
-_Column = tuple[str, tuple[int, ...], type, Callable[[np.ndarray], np.ndarray]]
 
 
 def _write_arrays(
     name: str,
     splits: Mapping[str, Path],
     folder: Path,
-    columns: Mapping[str, _Column],
+    columns: Mapping[str, tuple[str, int]],
     codes: Mapping[str, Mapping[str, int]],
     clients: Sequence[str],
     progress: bool,
 ) -> dict[str, Any]:
-    """Stream all splits into ``<split>_<column>.npy`` and ``<split>_client.npy``."""
-    features = [feature for feature, *_ in columns.values()]
+    """Stream all splits into ``<split>_<column>.npy`` and ``<split>_client.npy``.
+
+    Args:
+        columns: the feature of each, and a number that its values are below. ``x`` are the images.
+        codes: of the clients, by split.
+    """
+    known = CATALOGUE[name]
     for split, path in splits.items():
-        kinds: dict[str, npy.Kind] = {f"{split}_client": (np.int64, ())}
-        kinds |= {f"{split}_{key}": (dtype, shape) for key, (_, shape, dtype, _) in columns.items()}
-        with npy.growing(folder, kinds) as out:
+        kinds: dict[str, npy.Kind] = dict.fromkeys((*columns, "client"), (np.int64, ()))
+        kinds["x"] = np.uint8, known.shape or ()
+        with npy.growing(folder, {f"{split}_{key}": kind for key, kind in kinds.items()}) as out:
+            features = [feature for feature, _ in columns.values()]
             for client, *values in read_pieces(path, features, progress):
-                for (key, (*_, convert)), value in zip(columns.items(), values, strict=True):
-                    out[f"{split}_{key}"].append(convert(value))
+                for (key, (_, limit)), value in zip(columns.items(), values, strict=True):
+                    out[f"{split}_{key}"].append(_below(limit, value))
                 out[f"{split}_client"].append(np.full(len(values[0]), codes[split][client]))
     npy.save_json(folder, "client_names", clients)
-    return npy.arrays_card(folder, CATALOGUE[name])
-
-
-def _exact_bytes(pixels: np.ndarray) -> np.ndarray:
-    pixels = pixels.astype(np.float32)
-    with np.errstate(invalid="ignore", over="ignore"):
-        levels = np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
-    again = levels.astype(np.float32) / np.float32(255)
-    # As bits, so that a negative zero or a NaN does not pass.
-    if not np.array_equal(again.view(np.uint32), pixels.view(np.uint32)):
-        raise _InexactError
-    return levels
+    return npy.arrays_card(folder, known)
 
 
 def _below(limit: int, values: np.ndarray) -> np.ndarray:
-    """Integers from 0 to ``limit - 1``."""
+    """Whole numbers k from 0 to ``limit - 1``; of pixels ``k / 255`` but for float32's rounding."""
+    if values.dtype.kind == "f":
+        levels = np.rint(values * 255)
+        if not (np.abs(values * 255 - levels) < 0.01).all():
+            raise Error("a pixel is not a multiple of 1/255")
+        values = levels
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
         raise Error(f"a value is not in 0..{limit - 1}: {values.min()} to {values.max()}")
     return values
@@ -213,8 +182,7 @@ def write_stackoverflow(
 
 # What is given are the unpacked files by TFF's names (see each function).
 WRITERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "emnist": partial(write_emnist, "emnist"),
-    "emnist_digits": partial(write_emnist, "emnist_digits"),
+    "emnist": write_emnist,
     "fed_cifar100": write_fed_cifar100,
     "shakespeare": write_shakespeare,
     "stackoverflow": write_stackoverflow,

@@ -6,6 +6,7 @@ federated CIFAR-10: the concentration multiplies a vector of ones, not a prior t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -103,26 +104,20 @@ def _draw_client(
 ) -> np.ndarray:
     """Draw one client's examples with the uniforms ``u``; ``used`` [C] is updated in place.
 
-    All remaining labels are drawn at once; the draws up to the one that empties a class stand, and
-    the rest are drawn again (with their own uniforms) from the renormalised distribution, so the
-    result is that of drawing one example at a time.
+    The distribution is renormalised whenever a class runs out.
     """
-    chosen = np.empty(len(u), dtype=np.int64)
-    done = 0
-    while done < len(u):
-        left = total - used
-        p = np.where(left > 0, q, 0.0)
-        if p.sum() <= 0:
-            p = left.astype(np.float64)
-        cumulative = np.cumsum(p)
-        drawn = np.searchsorted(cumulative / cumulative[-1], u[done:], side="right")
-        stop = len(drawn)
-        for label in np.flatnonzero(np.bincount(drawn, minlength=len(q)) >= left):
-            if left[label] > 0:
-                stop = min(stop, int(np.flatnonzero(drawn == label)[left[label] - 1]) + 1)
-        for label in np.unique(drawn[:stop]):
-            where = np.flatnonzero(drawn[:stop] == label)
-            chosen[done + where] = order[label][used[label] : used[label] + len(where)]
-            used[label] += len(where)
-        done += stop
-    return chosen
+    chosen: list[int] = []
+    cumulative: list[float] = []
+    for uniform in u.tolist():
+        if not cumulative:
+            left = total - used
+            p = np.where(left > 0, q, 0.0)
+            p = p if p.sum() > 0 else left.astype(np.float64)
+            shares = np.cumsum(p)
+            cumulative = (shares / shares[-1]).tolist()
+        label = bisect_right(cumulative, uniform)
+        chosen.append(order[label][used[label]])
+        used[label] += 1
+        if used[label] == total[label]:
+            cumulative = []
+    return np.array(chosen, dtype=np.int64)

@@ -39,12 +39,7 @@ def uniform_sizes(clients: int, low: int, high: int, seed: Seed) -> np.ndarray:
 
 @checked
 def lognormal_sizes(
-    clients: int,
-    seed: Seed,
-    mean: float = 3.0,
-    sigma: float = 2.0,
-    shift: int = 5,
-    cap: int = 1000,
+    clients: int, seed: Seed, mean: float = 3.0, sigma: float = 2.0, shift: int = 5, cap: int = 1000
 ) -> np.ndarray:
     """Sizes with a long tail, ``min(floor(exp(N(mean, sigma^2))) + shift, cap)``.
 

@@ -14,13 +14,13 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib import datasets, papers, partitioners
+from fedlib import papers, partitioners
 from fedlib.errors import Error, require, unknown
 from fedlib.models import MLP, DeltaCNN, ResNet, Softmax
 from fedlib.randomness import key
 from fedlib.task import Cohorts, Fixed, Task, Transform
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, sample
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample
 from fedlib.tasks.released_draws import released_draws
 
 MEAN, STD = 0.1307, 0.3081  # of MNIST's pixels
@@ -117,7 +117,7 @@ def load(given: Given) -> Task:
             ``"group"``. See :class:`fedlib.models.ResNet`.
     """
     data, depth, label = TASKS[given.name]
-    dataset = datasets.load(choose_data(given), given.data_root)
+    dataset = images.load(given)
     parts, cohorts = _draw(given, np.asarray(dataset.train_y))
     tested = sample(given.test_examples, len(dataset.test_y), "test_examples", given.seed)
     classes = images.classes(dataset)
@@ -146,10 +146,7 @@ def load(given: Given) -> Task:
         train=images.clients(dataset, "train", parts),
         test=images.clients(dataset, "test", [tested], ["all"]),
         transform=transform,
-        hyperparameters=settings.delta_sgd(small),
-        client_hyperparameters=(
-            settings.small_clients() if small else settings.delta_sgd_clients()
-        ),
+        **settings.delta_sgd_task(small),
         options={
             "test_examples": len(tested),
             **({"norm": None} if small and depth else {}),

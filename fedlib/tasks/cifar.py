@@ -13,14 +13,14 @@ from functools import partial
 import numpy as np
 from torch import Tensor, nn
 
-from fedlib import datasets, papers, partitioners
+from fedlib import papers, partitioners
 from fedlib.datasets import Dataset
 from fedlib.errors import Error
 from fedlib.models import MLP, ResNet18GN
 from fedlib.randomness import key
 from fedlib.task import Fixed, Task
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import Given, Preset, choose_data, sample, small_network
+from fedlib.tasks.presets import Given, Preset, sample, small_network
 
 LABELS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 CROP = 24
@@ -101,7 +101,7 @@ def load(given: Given) -> Task:
             (its bias too) to the training loss. The authors' model asks for it, but until July
             2020 their library did not add it; the paper says nothing. Default: none.
     """
-    dataset = datasets.load(choose_data(given, FROZEN, "cifar100"), given.data_root)
+    dataset = images.load(given, FROZEN, "cifar100")
     train = _partition(given, dataset, "train", given.clients, given.examples_per_client)
     test = _partition(given, dataset, "test", given.test_clients, 100)
     small = small_network(given, "resnet18", "mlp")

@@ -104,7 +104,7 @@ def load(given: Given) -> Task:
             before and since it took the ``"mean"``.
     """
     small = hasattr(given, "network") and small_network(given, "paper", "small")
-    name, label = given.name, LABELS[given.name]
+    name, label, cap = given.name, LABELS[given.name], getattr(given, "cap", 0)
     writers = load_writers(given)
     pixels, classes, hidden = PIXELS, CLASSES, FIGURE_1["hidden_units"]
     if writers.data.name == "digit_writers":
@@ -127,7 +127,7 @@ def load(given: Given) -> Task:
     return Task(
         name=name,
         model=partial(_model, given, small, pixels, hidden, classes),
-        train=ClientData(*train, writers.at_most(getattr(given, "cap", 0)), writers.ids),
+        train=ClientData(*train, [part[: cap or None] for part in writers.train], writers.ids),
         test=ClientData(*test, writers.test, writers.ids),
         transform=Fixed(transform),
         hyperparameters=values,
@@ -193,10 +193,6 @@ class Writers:
     test: list[np.ndarray]
     ids: list[str]
 
-    def at_most(self, cap: int) -> list[np.ndarray]:
-        """Of each writer the first ``cap`` training examples; 0: all."""
-        return [part[: cap or None] for part in self.train]
-
     def tensors(self, split: str, ink: str) -> tuple[Tensor, Tensor]:
         """Pixels uint8 ``[N, 28, 28]`` and labels ``[N]`` of a split.
 
@@ -204,12 +200,9 @@ class Writers:
             split: ``"train"`` or ``"test"``.
             ink: ``"dark"`` or ``"bright"``; pixels of the other polarity are turned over.
         """
-        x, y = (getattr(self.data, f"{split}_{field}") for field in "xy")
-        pixels = np.array(x)
-        other = "ink_bright" if ink == "dark" else "ink_dark"
-        if self.data.polarity == other:
-            pixels = 255 - pixels
-        return torch.from_numpy(pixels), torch.from_numpy(np.array(y))
+        x, y = (images.tensor(getattr(self.data, f"{split}_{field}")) for field in "xy")
+        other = {"dark": "ink_bright", "bright": "ink_dark"}[ink]
+        return (255 - x if self.data.polarity == other else x), y
 
     def origin(self) -> dict[str, Any]:
         """A task's fields that say which data it has."""
@@ -254,7 +247,7 @@ def _choose(given: Given, prefer: Sequence[str]) -> Dataset:
     for name in names:
         dataset = datasets.load(name, given.data_root)
         if dataset.train_client is not None and dataset.test_client is not None:
-            return dataset
+            return images.in_bytes(dataset)
     raise Error(
         f"task {given.name}: data {names[0]!r} has no writers; import it with train_client and "
         "test_client"

@@ -11,13 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from fedlib import datasets, papers, partitioners
+from fedlib import papers, partitioners
 from fedlib.errors import require
 from fedlib.models import MLP, VGG11
 from fedlib.randomness import key
 from fedlib.task import Fixed, Task
 from fedlib.tasks import fair, images, settings
-from fedlib.tasks.presets import ALL, AtMost, Given, Preset, choose_data, sample, small_network
+from fedlib.tasks.presets import ALL, AtMost, Given, Preset, sample, small_network
 
 LABEL = "Cifar10"
 SETUP = papers.settings("adafedadam")["setups"][LABEL]
@@ -80,7 +80,7 @@ def load(given: Given) -> Task:
             effect.
     """
     require(given.partition in PARTITIONS, "partition", given.partition, ", ".join(PARTITIONS))
-    dataset = datasets.load(choose_data(given), given.data_root)
+    dataset = images.load(given)
     used = sample(given.examples, len(dataset.train_y), "examples", given.seed)
     labels = np.asarray(dataset.train_y)[used]
     iid = given.partition == "iid"

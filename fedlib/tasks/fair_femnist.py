@@ -58,9 +58,7 @@ def load(given: Given) -> Task:
     return Task(
         name=given.name,
         model=lambda: MLP(PIXELS // pool**2, HIDDEN, CLASSES, given.width, given.init),
-        transform=Fixed(
-            images.flat_pixels if pool == 1 else partial(images.pooled_pixels, pool=pool)
-        ),
+        transform=Fixed(partial(images.pooled_pixels, pool=pool)),
         hyperparameters=settings.adafedadam(LABEL),
         label=LABEL,
         **fair.divided(given, x, y, parts, writers.ids),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -12,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedlib import randomness
+from fedlib import datasets, randomness
 from fedlib.datasets import Dataset
+from fedlib.errors import Error
 from fedlib.task import ClientData
+from fedlib.tasks.presets import Given, choose_data
 
 Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
 # Means and deviations of the channels (pixels in [0, 1]), as Delta-SGD's code has them; FedNova's
@@ -100,6 +103,34 @@ def pooled_pixels(x: Tensor, keys: Tensor | None, *, pool: int) -> Tensor:
     """:func:`flat_pixels` of images whose squares of ``pool`` by ``pool`` points are averaged."""
     squares = x.float().unfold(-2, pool, pool).unfold(-2, pool, pool) / 255
     return squares.mean((-2, -1)).flatten(-2)
+
+
+def load(given: Given, *prefer: str) -> Dataset:
+    """A task's images as uint8: see :func:`fedlib.tasks.presets.choose_data`, :func:`in_bytes`."""
+    return in_bytes(datasets.load(choose_data(given, *prefer), given.data_root))
+
+
+def in_bytes(dataset: Dataset) -> Dataset:
+    """Images with points of type uint8. Floating ones are from 0 to 1, or from 0 to 255.
+
+    Raises:
+        Error: their points are others.
+    """
+    if dataset.train_x.dtype == np.uint8:
+        return dataset
+    splits = {split: np.asarray(getattr(dataset, split)) for split in ("train_x", "test_x")}
+    low = min(float(x.min()) for x in splits.values())
+    high = max(float(x.max()) for x in splits.values())
+    if low < 0 or high > 255:
+        raise Error(
+            f"the images of {dataset.name!r} have points from {low:g} to {high:g}; allowed: 0 to "
+            "1, or 0 to 255"
+        )
+    scale = 255 if high <= 1 else 1
+    whole: dict[str, Any] = {
+        split: np.rint(x * scale).astype(np.uint8) for split, x in splits.items()
+    }
+    return dataclasses.replace(dataset, **whole)
 
 
 def tensor(array: np.ndarray) -> Tensor:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fedlib import datasets, partitioners
@@ -79,10 +78,6 @@ def image_task(
         raise Error(
             f"data set {data!r} holds {shape[0]} numbers an example, no images; make a fedlib.Task"
         )
-    labels, _ = _labels(dataset.train_y, dataset.test_y)
-    parts, ids = _divided(data, labels, dataset.train_client, dataset.clients, clients, alpha, seed)
-    owners = dataset.test_client if clients is None else None
-    tests, test_ids = _tested(len(dataset.test_y), owners, dataset.clients)
     made = model
     if made is None:
         channels = shape[2] if len(shape) == 3 else 1
@@ -91,8 +86,8 @@ def image_task(
         f"{data}_images",
         dataset,
         made,
-        images.clients(dataset, "train", parts, ids),
-        images.clients(dataset, "test", tests, test_ids),
+        (images.tensor(dataset.train_x), dataset.train_y, dataset.train_client),
+        (images.tensor(dataset.test_x), dataset.test_y, dataset.test_client),
         {"data": data, "clients": clients, "alpha": alpha},
         {"transform": _scaled(dataset) if transform is None else transform, "seed": seed, **fields},
     )
@@ -142,19 +137,13 @@ def text_task(
     require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
     require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
     dataset = datasets.load_text(data, data_root)
-    labels, test_labels = _labels(dataset.labels("train"), dataset.labels("test"))
-    names = dataset.clients
-    owners, test_owners = dataset.client("train"), dataset.client("test")
-    parts, ids = _divided(data, labels, owners, names, clients, alpha, seed)
-    tests, test_ids = _tested(len(test_labels), None if clients else test_owners, names)
-    train_texts, test_texts = (
-        [dataset.text(split, i) for i in range(dataset.size(split))] for split in ("train", "test")
-    )
+    splits = ("train", "test")
+    labels = [dataset.labels(split) for split in splits]
+    texts = [[dataset.text(split, i) for i in range(dataset.size(split))] for split in splits]
     # The papers' words are in ASCII.
-    split = post_words if data in CATALOGUE else any_words
-    tokenizer = WordTokenizer.fit(train_texts, words, split)
-    x, test_x = (torch.from_numpy(tokenizer(texts, length)) for texts in (train_texts, test_texts))
-    classes = int(max(labels.max(), test_labels.max())) + 1
+    tokenizer = WordTokenizer.fit(texts[0], words, post_words if data in CATALOGUE else any_words)
+    x, test_x = (torch.from_numpy(tokenizer(part, length)) for part in texts)
+    classes = int(max(part.max() for part in labels)) + 1
     made = model
     if made is None:
         made = partial(AttentionClassifier, classes, len(tokenizer), length)
@@ -162,22 +151,27 @@ def text_task(
         f"{data}_texts",
         dataset,
         made,
-        ClientData(x, images.tensor(labels), parts, ids),
-        ClientData(test_x, images.tensor(test_labels), tests, test_ids),
+        (x, labels[0], dataset.client("train")),
+        (test_x, labels[1], dataset.client("test")),
         {"data": data, "clients": clients, "alpha": alpha, "words": words, "length": length},
         {"seed": seed, **fields},
     )
+
+
+# Inputs, labels, and the owners' codes where they are known.
+Split = tuple[Tensor, np.ndarray, np.ndarray | None]
 
 
 def _task(
     name: str,
     dataset: Dataset | TextDataset,
     model: Model,
-    train: ClientData,
-    test: ClientData,
+    train: Split,
+    test: Split,
     options: dict[str, Any],
     fields: dict[str, Any],
 ) -> Task:
+    """A task whose training examples are divided as ``options`` say, the test ones by owner."""
     for field in fields:
         if field not in (*FIELDS, "transform", "seed"):
             raise unknown("field of a task", field, FIELDS)
@@ -189,11 +183,19 @@ def _task(
         "classes": dataset.classes or (),
         "options": {key: value for key, value in options.items() if value is not None},
     }
-    return Task(**{**said, **fields}, model=model, train=train, test=test)
-
-
-def _labels(train: ArrayLike, test: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    return checks.labels("labels", train), checks.labels("test labels", test)
+    (x, y, owners), (test_x, test_y, test_owners) = train, test
+    y, test_y = checks.labels("labels", y), checks.labels("test labels", test_y)
+    clients, alpha, names = options["clients"], options["alpha"], dataset.clients
+    parts, ids = _divided(dataset.name, y, owners, names, clients, alpha, fields["seed"])
+    tests, test_ids = [np.arange(len(test_y))], ["all"]
+    if clients is None and test_owners is not None:
+        tests, test_ids = _by_owner(test_owners, names)
+    return Task(
+        **{**said, **fields},
+        model=model,
+        train=ClientData(x, images.tensor(y), parts, ids),
+        test=ClientData(test_x, images.tensor(test_y), tests, test_ids),
+    )
 
 
 def _divided(
@@ -206,11 +208,6 @@ def _divided(
     seed: int,
 ) -> tuple[list[np.ndarray], list[str]]:
     """The clients' training examples, and the clients' names."""
-    if len(labels) < (clients or 0):
-        raise Error(
-            f"{data} has {len(labels)} training examples for {clients} clients: some would have "
-            "none; take fewer clients"
-        )
     if clients is None:
         if alpha is not None:
             raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
@@ -219,26 +216,24 @@ def _divided(
                 f"data set {data!r} names no clients; say how many to make, for instance "
                 "clients=20, and alpha=0.3 for skewed labels"
             )
-        return partitioners.by_user(owners), _named(owners, names)
+        return _by_owner(owners, names)
+    if len(labels) < clients:
+        raise Error(
+            f"{data} has {len(labels)} training examples for {clients} clients: some would have "
+            "none; take fewer clients"
+        )
     if alpha is None:
-        parts = partitioners.iid(len(labels), clients, seed)
-    else:
-        size = len(labels) // max(1, clients)
-        parts = partitioners.dirichlet(labels, clients, alpha, size, seed)
-    return parts, []
+        return partitioners.iid(len(labels), clients, seed), []
+    size = len(labels) // max(1, clients)
+    return partitioners.dirichlet(labels, clients, alpha, size, seed), []
 
 
-def _tested(
-    count: int, owners: np.ndarray | None, names: Sequence[str] | None
+def _by_owner(
+    owners: np.ndarray, names: Sequence[str] | None
 ) -> tuple[list[np.ndarray], list[str]]:
-    """Test examples of each owner; of one client, if there are none."""
-    if owners is None:
-        return [np.arange(count)], ["all"]
-    return partitioners.by_user(owners), _named(owners, names)
-
-
-def _named(owners: np.ndarray, names: Sequence[str] | None) -> list[str]:
-    return [str(code) if names is None else names[code] for code in np.unique(owners).tolist()]
+    """The examples of each owner, and the owners' names."""
+    ids = [str(code) if names is None else names[code] for code in np.unique(owners).tolist()]
+    return partitioners.by_user(owners), ids
 
 
 def _scaled(dataset: Dataset) -> Transform:
@@ -253,12 +248,7 @@ def _scaled(dataset: Dataset) -> Transform:
 
 
 def scaled(
-    x: Tensor,
-    keys: Tensor | None,
-    *,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    grey: bool,
+    x: Tensor, keys: Tensor | None, *, mean: tuple[float, ...], std: tuple[float, ...], grey: bool
 ) -> Tensor:
     """Images ``[..., H, W, C]``, grey ones ``[..., H, W]``, -> float32 ``[..., C, H, W]``.
 

@@ -122,10 +122,7 @@ def load(given: Given) -> Task:
         model=model,
         train=ClientData(torch.from_numpy(x), torch.from_numpy(labels[held]), packed),
         test=ClientData(*test, [np.arange(len(tested))], ["all"]),
-        hyperparameters=settings.delta_sgd(small),
-        client_hyperparameters=(
-            settings.small_clients() if small else settings.delta_sgd_clients()
-        ),
+        **settings.delta_sgd_task(small),
         options={
             "data": dataset.name,
             "test_examples": len(tested),

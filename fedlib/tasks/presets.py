@@ -93,11 +93,8 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
         preset: that the task declares, see :func:`declared`.
 
     Raises:
-        Error: a preset that the task does not declare, or an option that it does not have.
+        Error: an option that the task does not have, or a value of another kind.
     """
-    if not hasattr(module, preset):
-        known = [other for other in PRESETS if hasattr(module, other)]
-        raise unknown(f"preset of task {name}", preset, known)
     defaults: Preset = getattr(module, preset)
     defaults = defaults.get(name, defaults)
     known = [key for key in defaults if key not in RUN]

@@ -94,19 +94,21 @@ def quadratic_task(
     if not b.size:
         raise Error(f"quadratic_task: b is {b.shape}; need at least one client and one dimension")
     clients, dimension = b.shape
-    weights = np.asarray(np.ones(clients) if weights is None else weights, dtype=np.float64)
-    x0 = np.asarray(np.zeros(dimension) if x0 is None else x0, dtype=np.float64)
-    offset = np.asarray(np.zeros(clients) if offset is None else offset, dtype=np.float64)
-    for label, value, shape in (
-        ("weights", weights, (clients,)),
-        ("x0", x0, (dimension,)),
-        ("offset", offset, (clients,)),
+    numbers = {"A": A, "b": b}
+    for label, given, default in (
+        ("weights", weights, np.ones(clients)),
+        ("x0", x0, np.zeros(dimension)),
+        ("offset", offset, np.zeros(clients)),
     ):
-        if value.shape != shape:
-            raise Error(f"quadratic_task: {label} has shape {value.shape}; need {shape}")
-    for label, value in (("A", A), ("b", b), ("weights", weights), ("x0", x0), ("offset", offset)):
+        numbers[label] = np.asarray(default if given is None else given, dtype=np.float64)
+        if numbers[label].shape != default.shape:
+            raise Error(
+                f"quadratic_task: {label} has shape {numbers[label].shape}; need {default.shape}"
+            )
+    for label, value in numbers.items():
         if not np.isfinite(value).all():
             raise Error(f"quadratic_task: {label} has a number that is not finite; check it")
+    A, b, weights, x0, offset = numbers.values()
     if (weights < 0).any() or not weights.sum() > 0:
         raise Error("quadratic_task: weights must be >= 0 and not all zero")
     if test not in TESTS:
@@ -115,9 +117,9 @@ def quadratic_task(
     if test == "gradient":
         A, b, offset, p = _with_gradient(A, b, offset, p)
     arrays = [torch.from_numpy(array.copy()) for array in (A, b, offset, x0)]
-    numbers = torch.arange(len(A))
-    data = ClientData(numbers, numbers, [np.array([i]) for i in range(clients)], weights=weights)
-    gradient = ClientData(numbers, numbers, [numbers[-1:].numpy()], ["gradient"])
+    places = torch.arange(len(A))
+    data = ClientData(places, places, [np.array([i]) for i in range(clients)], weights=weights)
+    gradient = ClientData(places, places, [places[-1:].numpy()], ["gradient"])
     hashed = functools.partial(_hash, data.client_weights(), *arrays)
     task = Task(
         name=name,

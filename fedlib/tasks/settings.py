@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from fedlib import papers, paths
-from fedlib.errors import unknown
 
 Values = dict[str, dict[str, Any]]
 
@@ -111,17 +110,10 @@ def adafedadam(label: str, client_lr: float | None = None) -> Values:
     Args:
         label: ``"Femnist"``, ``"Cifar10"``, ``"Sent140"`` or ``"Synthetic"``.
         client_lr: of all algorithms; default the printed one.
-
-    Raises:
-        Error: unknown setup.
     """
     stated = papers.settings("adafedadam")
-    setups = [name for name in stated["setups"] if name != "note"]
-    if label not in setups:
-        raise unknown("setup of AdaFedAdam", label, setups)
-    printed = stated["setups"][label]["local_lr"]
+    printed, stated = stated["setups"][label]["local_lr"], stated["algorithms"]
     client = {"client_lr": printed if client_lr is None else client_lr}
-    stated = stated["algorithms"]
     average = {**client, "server_lr": stated["FedAvg"]["server_lr"]}
     adam = {key: stated["FedAdam"][key] for key in ("server_lr", "beta1", "beta2")}
     fair = {key: stated["AdaFedAdam"][key] for key in ("server_lr", "beta1", "beta2", "alpha")}
@@ -146,12 +138,7 @@ def mime(label: str) -> Values:
     Args:
         label: ``"EMNIST logistic"``, ``"EMNIST CNN"``, ``"Shakespeare"`` or ``"StackOverflow"``
             (Table 2), or ``"EMNIST MLP"`` (Figure 1).
-
-    Raises:
-        Error: unknown experiment.
     """
-    if label not in MIME_CLIENT_LR:
-        raise unknown("experiment of Mime", label, MIME_CLIENT_LR)
     rates = MIME_CLIENT_LR[label]
     grid = papers.settings("mime")["hyperparameters"]["fedprox_mu_grid"]
     sgd = {"client_lr": rates["sgd"], "server_lr": 1.0}
@@ -206,6 +193,12 @@ def delta_sgd_clients() -> Values:
         "sps": {},
         "delta_sgd": {key: stated[key] for key in ("delta", "gamma", "eta0", "theta0")},
     }
+
+
+def delta_sgd_task(small: bool) -> dict[str, Any]:
+    """A task's fields of the Delta-SGD paper's values, or of its small problem's."""
+    clients = small_clients() if small else delta_sgd_clients()
+    return {"hyperparameters": delta_sgd(small), "client_hyperparameters": clients}
 
 
 def small_clients() -> Values:

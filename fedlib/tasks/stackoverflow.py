@@ -10,8 +10,7 @@ import numpy as np
 from fedlib import datasets, papers
 from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
-from fedlib.datasets.posts import TAGS, WORDS, Posts
-from fedlib.datasets.text_posts import text_posts
+from fedlib.datasets.posts import TAGS, WORDS, Posts, text_posts
 from fedlib.errors import Error
 from fedlib.randomness import numpy_generator
 from fedlib.tasks import texts

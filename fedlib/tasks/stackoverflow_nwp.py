@@ -18,11 +18,7 @@ from fedlib.tasks.presets import Given, small_network
 from fedlib.tasks.stackoverflow import Chosen
 
 LABEL = "StackOverflow NWP"
-paper = {
-    **stackoverflow.PAPER,
-    **{"network": "lstm", "width": 1.0},
-    **settings.fedopt_run(LABEL),
-}
+paper = {**stackoverflow.PAPER, **{"network": "lstm", "width": 1.0}, **settings.fedopt_run(LABEL)}
 # Smaller corpora than Stack Overflow do not support more words.
 laptop = {**paper, "words": 2000, "width": 0.5, "rounds": 500}
 VECTOR = 16  # of a word, in the small network

@@ -16,58 +16,36 @@ from tests.course import books
 
 SLIPS = {
     ("session_01", "label_skew"): [
-        ("0.5 * np.abs", "np.abs"),
         ("np.abs(np.array", "np.square(np.array"),
         ("- everyone", "- 1 / classes"),
     ],
     ("session_01", "dirichlet_partition"): [
         ("np.full(classes, alpha)", "np.full(classes, alpha / classes)"),
         (".pop()", "[0]"),
-        ("for _ in range(size)", "for _ in range(size - 1)"),
-        ("p if p.sum() > 0 else left", "left"),
     ],
     ("session_02", "fedavg_round"): [
         ("p @ np.array(ends)", "np.mean(ends, axis=0)"),
-        ("y - lr * gradient(y)", "y + lr * gradient(y)"),
         ("gradient(y)", "gradient(x)"),
-        ("        y = x\n", "        y = ends[-1] if ends else x\n"),
     ],
     ("session_02", "scaffold_round"): [
         ("gradient(y) - own + c", "gradient(y) + own - c"),
-        ("/ (steps * lr)", "/ lr"),
-        ("own - c + (x - y)", "own + (x - y)"),
         ("c + p @ (np.array(new) - controls)", "p @ (np.array(new) - controls)"),
     ],
-    ("session_03", "fedadagrad"): [
-        ("np.sqrt(v)", "v"),
-        ("x + lr", "x - lr"),
-        ("v = v + delta**2", "v = v + m**2"),
-    ],
+    ("session_03", "fedadagrad"): [("np.sqrt(v)", "v"), ("v = v + delta**2", "v = v + m**2")],
     ("session_03", "fedadam"): [
-        ("np.sqrt(v)", "v"),
-        ("x + lr", "x - lr"),
-        ("(1 - beta2) * delta**2", "delta**2"),
         ("beta2 * v", "0.99 * v"),
         ("np.sqrt(v) + tau", "np.sqrt(v + tau)"),
     ],
     ("session_03", "fedyogi"): [
         ("v - (1 - beta2)", "v + (1 - beta2)"),
         (" * np.sign(v - delta**2)", ""),
-        ("np.sqrt(v)", "v"),
     ],
     ("session_04", "select"): [
-        ('["train_loss"]', '["test_accuracy"]'),
         ("skipna=False", "skipna=True"),
         ("values.mean(skipna=False)", "values.min()"),
-        ("idxmin", "idxmax"),
     ],
-    ("session_04", "at_edge"): [
-        ("low < high and ", ""),
-        ("rate in (low, high)", "rate == high"),
-        ('("client_lr", "server_lr")', '("client_lr", "client_lr")'),
-    ],
+    ("session_04", "at_edge"): [("low < high and ", ""), ("rate in (low, high)", "rate == high")],
     ("session_05", "recall_at_5"): [
-        ("[:, -5:]", "[:, :5]"),
         ("/ tags.sum()", "/ (5 * len(tags))"),
         (
             "np.take_along_axis(tags, top, axis=1).sum() / tags.sum()",
@@ -76,57 +54,38 @@ SLIPS = {
     ],
     ("session_05", "sparse_adagrad"): [
         ("np.add.at(total, place, g)", "total[place] = g"),
-        ("total**2", "total"),
         ("np.sqrt(v[words])", "v[words]"),
-        ("table[words] -=", "table[words] +="),
     ],
     ("session_06", "client_step"): [
-        ("g_here - g_server + c", "g_here"),
         ("g_here - g_server + c", "g_here + g_server - c"),
-        ("np.sqrt(v)", "v"),
-        ("(1 - beta1) * g", "g"),
         ("    g = ", "    m *= beta1\n    g = "),
     ],
     ("session_06", "server_state"): [
         ("(1 - beta2) * c**2", "c**2"),
-        ("c**2", "c"),
         ("beta1 * m +", "beta2 * m +"),
     ],
     ("session_07", "means"): [
         ("(a * n).sum() / n.sum()", "a.mean()"),
         ("examples > 0", "examples >= 0"),
-        ("a.mean()", "np.median(a)"),
     ],
     ("session_07", "spread"): [
         ("-(-3 * len(a) // 10)", "3 * len(a) // 10"),
         ("errors.std()", "errors.std(ddof=1)"),
-        ("errors = 1 - a", "errors = a"),
-        (" if errors.mean() > 0 else 0.0", ""),
     ],
     ("session_08", "accumulated"): [("momentum * n + 1", "1"), ("total += n", "total = n")],
     ("session_08", "fednova_round"): [
         ("(p @ a) * ", ""),
-        ("x - (p @ a)", "x + (p @ a)"),
-        ("p @ moved", "moved.mean(0)"),
         ("np.where(a > 0, 1 / np.where(a > 0, a, 1), 0)", "(1 / a)"),
     ],
     ("session_09", "step_size"): [
         ("np.sqrt(1 + delta * theta)", "(1 + delta * theta)"),
         ("(2 * turned)", "turned"),
-        ("new / eta", "eta / new"),
-        ("min(gamma", "max(gamma"),
     ],
     ("session_09", "local_round"): [
         ("eta0, 1.0\n", "eta0, 0.0\n"),
-        ("x - eta * g", "x + eta * g"),
         ("x_before, g_before, x = x, g,", "x ="),
     ],
-    ("session_10", "statement"): [
-        ("ddof=1", "ddof=0"),
-        ("abs(mean)", "mean"),
-        ("mean >= 0", "mean > 0"),
-        ("-np.inf, 0.0", "np.nan, 0.0"),
-    ],
+    ("session_10", "statement"): [("ddof=1", "ddof=0"), ("-np.inf, 0.0", "np.nan, 0.0")],
     ("session_10", "claim"): [
         ('("does not hold", "not resolved")', '("not resolved", "does not hold")'),
         ('return "holds"', 'return "not resolved"'),

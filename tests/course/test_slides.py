@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-import shutil
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -102,7 +101,9 @@ def test_every_session_has_its_notebooks() -> None:
     assert all(reproduce.notebooks(names) for _, names in sessions.values())
 
 
-def test_a_deck_needs_no_network_and_its_slides_fit(tmp_path: Path) -> None:
+def test_a_deck_needs_no_network_and_its_slides_fit(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     for needed in ("sphinx_revealjs", "docutils"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
     shown = book(
@@ -112,26 +113,16 @@ def test_a_deck_needs_no_network_and_its_slides_fit(tmp_path: Path) -> None:
     html = coursemaker.deck("Session 0: a test", [shown, shown])
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=[\"'](?!data:)", html)
     assert "<math" in html and "session.figure()" not in html and "Checked." not in html
-    webdriver = pytest.importorskip("selenium.webdriver")
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (browser and driver):
-        pytest.skip("no chromium with chromedriver on this machine")
     (tmp_path / "deck.html").write_text(html, encoding="utf-8")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--window-size=1280,860"):
-        options.add_argument(argument)
-    window = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    try:
-        window.get((tmp_path / "deck.html").as_uri())
-        total = window.execute_script("return Reveal.getTotalSlides()")
-        assert total == 2 * len(coursemaker.pages(shown))
-        for _ in range(total):
-            left, right, bottom, height, width = window.execute_script(
-                "const r = Reveal.getCurrentSlide().getBoundingClientRect();"
-                "return [r.left, r.right, r.bottom, innerHeight, innerWidth]"
-            )
-            assert 0 <= left and right <= width and 0 < bottom <= height
-            window.execute_script("Reveal.next()")
-    finally:
-        window.quit()
+    window = request.getfixturevalue("browser")  # what stands above needs none
+    window.set_window_size(1280, 860)
+    window.get((tmp_path / "deck.html").as_uri())
+    total = window.execute_script("return Reveal.getTotalSlides()")
+    assert total == 2 * len(coursemaker.pages(shown))
+    for _ in range(total):
+        left, right, bottom, height, width = window.execute_script(
+            "const r = Reveal.getCurrentSlide().getBoundingClientRect();"
+            "return [r.left, r.right, r.bottom, innerHeight, innerWidth]"
+        )
+        assert 0 <= left and right <= width and 0 < bottom <= height
+        window.execute_script("Reveal.next()")

@@ -8,6 +8,7 @@ import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
 
 from fedlib.datasets import download, sources
@@ -86,6 +87,13 @@ def tarred(files, folder="", kind="gz"):
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return out.getvalue()
+
+
+def holds(data, **expected):
+    """Whether these fields of a data set are these arrays or names."""
+    for field, value in expected.items():
+        assert np.array_equal(getattr(data, field), value), field
+    return True
 
 
 @pytest.fixture

@@ -87,8 +87,6 @@ def test_unusable_input_is_refused_in_one_line():
         with pytest.raises(Error, match=message) as caught:
             encode(rows, words, tags)
         assert "\n" not in str(caught.value)
-    with pytest.raises(Error, match="length is 0"):
-        encode([], ["x"], ["t"], length=0)
 
 
 # --------------------------------------------------------------------------------------- writing

@@ -12,7 +12,6 @@ import pytest
 
 from fedlib.datasets import standins, text_standins
 from fedlib.datasets.catalogue import CATALOGUE
-from fedlib.errors import Error
 
 # Whoever has other bytes does not find the published runs, which go by the hash of their data.
 PICTURES = {
@@ -79,9 +78,3 @@ def test_texts_are_fixed_and_no_text_is_there_twice(name):
     assert both[0] == both[1] == set(range(len(data.clients)))
     with pytest.raises(ValueError, match="read-only"):
         data.arrays["train_text"][0] = 0
-
-
-@pytest.mark.parametrize("make", [standins.make, text_standins.make])
-def test_an_unknown_stand_in_is_refused(make):
-    with pytest.raises(Error, match="no offline stand-in for 'mnits'; there is one for: "):
-        make("mnits")

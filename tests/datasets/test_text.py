@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fedlib.datasets import text, text_posts
+from fedlib.datasets import posts, text
 from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error
 
@@ -32,14 +33,6 @@ def test_the_character_vocabulary(snippet: str, tokens: list[int]) -> None:
     assert (text.PAD, text.OOV, text.BOS, text.EOS, text.CHARACTERS) == (0, 87, 88, 89, 90)
     rows, _ = text.shakespeare_chunks(*flat([snippet.encode()]), length=len(tokens) - 1)
     assert rows.tolist() == [tokens]
-
-
-def test_rows_of_81_hold_79_characters_and_both_marks() -> None:
-    rows, counts = text.shakespeare_chunks(*flat([b"d" * 79, b"d" * 80]))
-    assert counts.tolist() == [1, 2] and rows.shape == (3, 81)
-    assert rows[0].tolist() == [88] + [1] * 79 + [89]
-    assert rows[1].tolist() == [88] + [1] * 80
-    assert rows[2].tolist() == [89] + [0] * 80
 
 
 def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text() -> None:
@@ -86,22 +79,19 @@ def test_pretrained_rows_need_transformers(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_pretrained_rows_ask_for_truncated_and_padded_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tokenizer:
-        @classmethod
-        def from_pretrained(cls, name: str) -> Tokenizer:
-            if name == "absent":
-                raise OSError("no such model\nsecond line")
-            return cls()
+    def tokenizer(texts: list[str], padding: str, truncation: bool, max_length: int) -> Any:
+        assert (padding, truncation) == ("max_length", True)
+        ids = [[len(word) for word in one.split()][:max_length] for one in texts]
+        return {"input_ids": [row + [0] * (max_length - len(row)) for row in ids]}
 
-        def __call__(
-            self, texts: list[str], padding: str, truncation: bool, max_length: int
-        ) -> dict[str, list[list[int]]]:
-            assert (padding, truncation) == ("max_length", True)
-            ids = [[len(word) for word in one.split()][:max_length] for one in texts]
-            return {"input_ids": [row + [0] * (max_length - len(row)) for row in ids]}
+    def from_pretrained(name: str) -> Any:
+        if name == "absent":
+            raise OSError("no such model\nsecond line")
+        return tokenizer
 
-    module = types.ModuleType("transformers")
-    module.AutoTokenizer = Tokenizer  # type: ignore[attr-defined]
+    module = types.SimpleNamespace(
+        AutoTokenizer=types.SimpleNamespace(from_pretrained=from_pretrained)
+    )
     monkeypatch.setitem(sys.modules, "transformers", module)
     rows = text.pretrained_rows(["a bcd", "one two three four"], length=3)
     assert rows.dtype == np.int32 and rows.tolist() == [[1, 3, 0], [3, 3, 5]]
@@ -175,7 +165,7 @@ def test_sentences_of_posts_carry_their_title_and_tags() -> None:
             (1, "t\nlast", '["x"]'),
         ]
     )
-    assert text_posts.rows(dataset, "test") == [
+    assert posts.tagged_rows(dataset, "test") == [
         ("ann", "alone", "", ""),
         ("bob", "one two .", "a title", "x|a b"),
         ("bob", "three !", "a title", "x|a b"),
@@ -191,7 +181,7 @@ def test_words_rank_by_the_clients_that_use_them() -> None:
             (1, "\nb", '["y"]'),
         ]
     )
-    train, test = text_posts.text_posts(dataset, words=2, tags=2)
+    train, test = posts.text_posts(dataset, words=2, tags=2)
     assert train.word_list == ("common", "b") and train.tag_list == ("y", "x")
     # 3: unknown, 4: start, 5: end.
     assert train.sentences[:, :6].tolist() == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,46 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedlib import engine
-from fedlib.cli.commands import parse_value
 from fedlib.reproduction import reproduce
 from tests.faults.campaign import case, examples
 
 Command = Callable[..., tuple[int, str, str]]
 
 # Values that are none, or of another kind than most options'.
-BAD = [
-    "",
-    " ",
-    "x",
-    "-1",
-    "0",
-    "1.5",
-    "nan",
-    "inf",
-    "-inf",
-    "1e999",
-    "9" * 30,
-    "-" + "9" * 30,
-    "9" * 5000,
-    "true",
-    "none",
-    "[1]",
-    "[[1]]",
-    '{"a": 1}',
-    "[" * 5000,
-    "None,None",
-    "a=b",
-    "\t",
-    "\u2028",
-    "é",
-    "\ud800",
-    "../..",
-    "/dev/null",
-    "/etc/passwd",
-    "--",
-    "%s",
-    "{}",
-]
+BAD = "x -1 0 1.5 nan inf -inf 1e999 true none [1] [[1]] {} None,None a=b é -- %s ../..".split()
+BAD += ["", " ", "\t", "\u2028", "\ud800", '{"a": 1}', "/dev/null", "/etc/passwd"]
+BAD += ["9" * 30, "-" + "9" * 30, "9" * 5000, "[" * 5000]
 PAIRS = ["", "=", "=1", "x", "x=1", *(f"rounds={value}" for value in BAD)]
 RUN = ["quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1"]
 TRAINING = "--preset --seed --device --backend --dtype --set --option"
@@ -59,7 +27,7 @@ COMMANDS = [
     (["list"], "--data-root"),
     (["data", "list"], "--data-root"),
     (["data", "verify"], "--data-root |"),
-    (["data", "prepare", "sent140"], "--from --option --option=min_tweets= --data-root"),
+    (["data", "prepare", "sent140"], "--from --data-root"),
     (["data", "import", "own", "none.npz"], "--data-root"),
     (["run", *RUN], f"{TRAINING} --rounds --eval-every --clients-per-round --data-root"),
     (["grid", *RUN[:2], "client_lr=1", *RUN[2:]], f"{TRAINING} |"),
@@ -117,9 +85,3 @@ def test_no_value_of_any_option_gives_a_traceback(command: Command, words: list[
         assert "Traceback" not in out + err
         if status:
             assert err.count("\n") == 1 and err.startswith("fedlib: "), err[:300]
-
-
-@given(st.text())
-@examples(every=3000, few=300)
-def test_any_text_is_a_value(text: str) -> None:
-    json.dumps(parse_value(text))

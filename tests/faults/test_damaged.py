@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import fedlib
 from fedlib import datasets
 from fedlib.results import Store
-from fedlib.results.published import publish
 from tests.faults.campaign import case, cases
 from tests.faults.scenes import STEPS, TASK, arrays, left_behind
 
@@ -33,16 +30,6 @@ def damages(whole: bytes, number: int) -> list[bytes]:
     return [bad for bad in every if bad != whole]
 
 
-def one_line(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> bool:
-    """Whether a call works; if not, it is refused in one line."""
-    try:
-        function(*arguments, **keywords)
-    except fedlib.Error as problem:
-        assert str(problem) and "\n" not in str(problem)
-        return False
-    return True
-
-
 def test_a_damaged_file_is_imported_whole_or_refused(tmp_path: Path) -> None:
     text = b'{"client": "a", "split": "train", "text": "t", "label": 1}\n'
     text = text * 2 + text.replace(b"train", b"test")
@@ -51,25 +38,12 @@ def test_a_damaged_file_is_imported_whole_or_refused(tmp_path: Path) -> None:
     for number, (name, bad) in enumerate(cases(files, 120)):
         with case(number):
             (tmp_path / name).write_bytes(bad)
-            if one_line(datasets.import_file, "own", tmp_path / name, tmp_path, overwrite=True):
+            try:
+                datasets.import_file("own", tmp_path / name, tmp_path, overwrite=True)
                 datasets.verify("own", tmp_path)
+            except fedlib.Error as problem:
+                assert str(problem) and "\n" not in str(problem)
     assert not left_behind(tmp_path)
-
-
-def test_damaged_prepared_data_are_refused_in_a_line(command: Command, own_folders: Path) -> None:
-    root = own_folders / "data"
-    datasets.import_file("own", arrays(own_folders / "sound", 0), root)
-    files = sorted((root / "prepared" / "own").iterdir())
-    every = [(f, bad) for f in files for bad in damages(f.read_bytes(), 30)]
-    for number, (path, bad) in enumerate(cases(every, 15)):
-        with case(f"{path.name}, {number}"):
-            before = path.read_bytes()
-            path.write_bytes(bad)
-            for words in (["data", "verify"], ["list", "data"], ["data", "list"]):
-                status, _, err = command(*words)
-                assert status in (0, 2) and "Traceback" not in err and err.count("\n") <= 1, err
-            one_line(datasets.load, "own")
-            path.write_bytes(before)
 
 
 @pytest.fixture
@@ -99,15 +73,3 @@ def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(
                 assert "1 damaged files of runs were left out" in err
     path.unlink()
     assert command("doctor")[0] == 0  # deleted by the user
-
-
-def test_damaged_published_runs_are_told(command: Command, store: Store, own_folders: Path) -> None:
-    histories = [run.history() for run in store.stored()]
-    path = publish(own_folders / "data" / "results", "own", histories)
-    shutil.rmtree(store.root)
-    assert command("doctor")[0] == 0
-    for number, bad in enumerate(cases(damages(path.read_bytes(), 40), 12)):
-        with case(number):
-            path.write_bytes(bad)
-            status, _, err = command("doctor", "--json")
-            assert status == 1 and err.count("\n") == 1 and str(path) in err, err

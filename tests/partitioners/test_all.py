@@ -48,15 +48,6 @@ def test_a_partition_depends_on_the_seed_alone(draw):
     assert all(part.dtype == np.int64 for part in first)
 
 
-@pytest.mark.parametrize(
-    "deal", [lambda n: iid(n, 10, 0), lambda n: quantity(n, [n // 10] * 10, 0)]
-)
-def test_examples_are_shuffled(deal):
-    # The mean index of 1000 out of 10000 has standard deviation 2887 / sqrt(1000).
-    means = [part.mean() for part in deal(10_000)]
-    assert np.abs(np.array(means) - 4999.5).max() < 5 * 2887 / np.sqrt(1000)
-
-
 def test_sizes_are_exact_and_only_overlapping_clients_share_examples():
     sizes = [0, *uniform_sizes(7, 10, 50, seed=3).tolist()]
     shared = dirichlet_overlapping(LABELS, 8, 0.1, sizes, seed=0)
@@ -100,31 +91,17 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: lognormal_sizes(3, 0, mean=float("nan")), "mean is nan"),
         (lambda: quantity(5, [3, 3], 0), "2 clients ask for 6 examples in all, .* only 5"),
         (lambda: quantity(5, [], 0), "one number per client"),
-        (lambda: quantity(5, 3, 0), "one number per client"),
         (lambda: local_split([np.arange(3)], 1.5, 0), "test_fraction is 1.5; allowed: 0 to 1"),
-        (lambda: dirichlet_overlapping([0, 1], 2, 1.0, [5], 0), "2 numbers"),
         (lambda: dirichlet_overlapping(np.zeros(0, int), 2, 1.0, 5, 0), "labels is empty"),
         (lambda: silos([0, 1], 3, 1.0, 0), "2 examples among 3 clients"),
         (lambda: silos([[0, 1]], 2, 0.5, 0), "one-dimensional"),
         (lambda: label_counts([0, 1], []), "parts is empty"),
         (lambda: label_counts([0, 1], [np.array([2])]), "client 0 has index 2, .* 2 labels"),
         (lambda: label_counts([0, 1], [[0], np.array([1, -1])]), "client 1 has index -1"),
-        (
-            lambda: pachinko(**TREE | {"examples_per_client": 3}),
-            "2 clients ask for 6 examples in all, but there are only 4",
-        ),
-        (
-            lambda: pachinko(**TREE | {"clients": 5, "examples_per_client": 1}),
-            "5 clients ask for 5 examples in all, .* only 4",
-        ),
+        (lambda: pachinko(**TREE | {"clients": 3}), "3 clients ask for 6 examples in all, .* 4"),
         (lambda: pachinko(**TREE | {"fine": [0, 1, 2]}), "4 coarse labels but 3 fine labels"),
-        (
-            lambda: pachinko(**TREE | {"fine": [0, 1, 1, 2]}),
-            "fine label 1 is in two coarse labels, 0 and 1",
-        ),
+        (lambda: pachinko(**TREE | {"fine": [0, 1, 1, 2]}), "fine label 1 is in two coarse"),
         (lambda: pachinko(**TREE | {"beta": float("inf")}), "beta is inf"),
-        (lambda: pachinko(**TREE | {"examples_per_client": 1.5}), "examples_per_client is 1.5"),
-        (lambda: pachinko(**TREE | {"examples_per_client": [1]}), "2 numbers, one per client"),
         (lambda: pachinko(**TREE | {"coarse": [0, 0, 1, -1]}), "coarse must be 0 or more"),
         (lambda: shards(LABELS, 251, 2, 0), "251 clients of 2 shards need as many examples"),
         (lambda: fixed_classes(LABELS, 5, 11, 0), "classes_per_client is 11; there are 10"),

@@ -26,11 +26,6 @@ def test_lognormal_sizes_have_the_quantiles_of_the_theory():
     assert (sizes == 1000).mean() == pytest.approx(norm.sf((np.log(995) - 3) / 2), abs=0.006)
 
 
-def test_lognormal_sizes_without_spread_are_equal():
-    assert set(lognormal_sizes(4, 0, mean=np.log(10.5), sigma=0.0, shift=2, cap=100)) == {12}
-    assert set(lognormal_sizes(4, 0, mean=1e6, sigma=0.0, cap=50)) == {50}
-
-
 def test_quantity_deals_exact_sizes_and_no_index_twice():
     sizes = [5, 0, 30, 1]
     parts = quantity(40, sizes, seed=2)

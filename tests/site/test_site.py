@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-webdriver = pytest.importorskip("selenium.webdriver")
-
 SITE = Path(__file__).resolve().parents[2] / "build" / "site"
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 # What is there to be downloaded is no page.
 PAGES = [path for path in sorted(SITE.rglob("*.html")) if "_downloads" not in path.parts]
 # How wide a page is, its pictures that cannot be seen, and what it loads from elsewhere.
@@ -31,28 +27,13 @@ return [
 ];
 """
 
-pytestmark = [
-    pytest.mark.skipif(not PAGES, reason="the site is not built: make site"),
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium with chromedriver here"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for argument in ("--headless=new", "--no-sandbox"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+pytestmark = pytest.mark.skipif(not PAGES, reason="the site is not built: make site")
 
 
 @pytest.mark.parametrize("width", (1280, 400))
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(SITE).as_posix())
 def test_a_page_opens_fits_and_asks_nothing_of_the_network(
-    browser: webdriver.Chrome, page: Path, width: int
+    browser: Any, page: Path, width: int
 ) -> None:
     browser.get_log("browser")  # of the page before
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -65,7 +46,7 @@ def test_a_page_opens_fits_and_asks_nothing_of_the_network(
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-def test_dark_and_light_differ(browser: webdriver.Chrome) -> None:
+def test_dark_and_light_differ(browser: Any) -> None:
     browser.get((SITE / "index.html").as_uri())
     colours = set()
     for theme in ("light", "dark"):
@@ -76,7 +57,7 @@ def test_dark_and_light_differ(browser: webdriver.Chrome) -> None:
     assert len(colours) == 2
 
 
-def test_search_finds_a_notebook_without_a_server(browser: webdriver.Chrome) -> None:
+def test_search_finds_a_notebook_without_a_server(browser: Any) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 

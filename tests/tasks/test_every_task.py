@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.models.layers import Dropout
 from fedlib.process import threads
 
 # Of these the seed chooses clients or deals texts.
@@ -99,13 +98,3 @@ def test_two_rounds_agree_on_all_backends(name: str, prepared: Callable[..., Non
             near = 1e-9 if "resnet" in name else 1e-10
             assert float((value - other.params[key]).abs().max()) < near, key
         assert float((rows.frame["value"] - other.frame["value"]).abs().max()) < 1e-8
-
-
-def test_some_task_has_dropout(prepared: Callable[..., None]) -> None:
-    """Otherwise the agreement above would say nothing about masks."""
-    prepared("cifar10")
-    options = {"emnist_cr": {"network": "paper"}, "mnist": {"network": "paper"}}
-    models = [fedlib.load_task(name, **given).model() for name, given in options.items()]
-    vgg = {"preset": "paper", "width": 1 / 32, "examples": 160}
-    models.append(fedlib.load_task("fair_cifar10", **vgg).model())
-    assert all(any(isinstance(m, Dropout) for m in model.modules()) for model in models)

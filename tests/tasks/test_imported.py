@@ -113,22 +113,6 @@ def test_texts_become_numbers_of_words() -> None:
 
 
 @pytest.mark.usefixtures("imported")
-def test_models_learn_the_texts() -> None:
-    class Bag(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.vectors, self.dense = nn.Embedding(50, 8), nn.Linear(8, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.dense(self.vectors(x).mean(1))
-
-    for model, rate in ((None, 0.1), (Bag, 1.0)):
-        task = fedlib.text_task("topics", model, words=50, length=8, batch_size=10)
-        history = fedlib.run(task, "fedavg", rounds=8, overrides={"client_lr": rate})
-        assert history.series().iloc[-1] > 0.8
-
-
-@pytest.mark.usefixtures("imported")
 def test_fields_of_a_task_may_be_given() -> None:
     task = fedlib.image_task("plain", clients=2, rounds=7, l2=0.5, name="mine", label="Mine")
     assert (task.rounds, task.l2, task.name, task.label) == (7, 0.5, "mine", "Mine")

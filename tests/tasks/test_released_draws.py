@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import torch
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.tasks.released_draws import released_draws
-from tests.engine.test_checkpoint import interrupted, same
 
 
 def transcription(
@@ -113,21 +111,6 @@ def test_only_the_drawn_cohorts_train(backend: str) -> None:
     short = dataclasses.replace(task, cohorts=lambda number, size: np.array([1, 6]))
     with pytest.raises(fedlib.Error, match=r"cohorts\(0, 2\) must give 2 different clients"):
         fedlib.run(short, "fedavg", rounds=1, **{**settings, "clients_per_round": 2})
-
-
-def test_backends_agree_and_a_stopped_run_continues(tmp_path: Path) -> None:
-    task = small()
-    settings = {"rounds": 3, "clients_per_round": 4, "dtype": "float64"}
-    overrides = {"client_optimizer": "delta_sgd", "batch_size": 16}
-    runs = [
-        fedlib.run(task, "fedavg", backend=backend, overrides=overrides, **settings)
-        for backend in ("vectorized", "reference")
-    ]
-    for name, value in runs[0].params.items():
-        torch.testing.assert_close(value, runs[1].params[name], rtol=1e-9, atol=1e-10)
-    configured = [configure(task, "fedavg", overrides=overrides, **settings)]
-    resumed, whole = (interrupted(configured, tmp_path, cuts)[0] for cuts in ((1, 1), ()))
-    assert same(resumed, whole)
 
 
 def test_a_task_by_hand_is_told_apart_by_its_cohorts() -> None:

@@ -79,6 +79,7 @@ def test_cifar10_partition_and_settings(prepared: Callable[..., None]) -> None:
     values = task.hyperparameters["fedadam"]
     assert values == pytest.approx({"client_lr": 10**-1.5, "server_lr": 0.01, "tau": 0.001})
     assert "tau" not in task.hyperparameters["fedavg"]
+    assert task.hyperparameters["scaffold"] == task.hyperparameters["fedavg"]
     assert (task.clients_per_round, task.batch_size) == (10, 20)
 
 

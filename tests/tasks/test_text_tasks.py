@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -294,12 +292,3 @@ def test_dbpedia_tests_on_every_tenth_text_at_paper(monkeypatch: pytest.MonkeyPa
     assert news._spread(70_000, 7000).tolist() == list(range(0, 70_000, 10))
     assert news._spread(10, 0).tolist() == list(range(10)) == news._spread(10, 99).tolist()
     assert news._spread(10, 4).tolist() == [0, 2, 5, 7]
-
-
-def test_the_pretrained_model_needs_transformers(
-    monkeypatch: pytest.MonkeyPatch, prepared: Callable[..., None]
-) -> None:
-    prepared("ag_news")
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(fedlib.Error, match="transformers"):
-        fedlib.load_task("ag_news", preset="paper", clients=1, sizes=2).model()

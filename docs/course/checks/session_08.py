@@ -61,11 +61,7 @@ def idle_client(function: Callable[..., Any]) -> None:
 
 
 def _local(
-    x: np.ndarray,
-    curvature: np.ndarray,
-    centres: np.ndarray,
-    steps: Sequence[int],
-    momentum: float,
+    x: np.ndarray, curvature: np.ndarray, centres: np.ndarray, steps: Sequence[int], momentum: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the clients end, and what they accumulate of gradients."""
     ends, a = np.empty_like(centres), np.zeros(len(steps))
