@@ -6,13 +6,14 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
-from fedlib.engine.batches import Feed, Plan, Replicas, Round, upload
+from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
@@ -24,17 +25,16 @@ class Sums:
     """Sums over clients.
 
     Attributes:
-        reports: for each field of what the clients send, sum_i w_i report_i, ``[S C, .]``.
-        loss: example-weighted sum of the batch losses seen in training, ``[S C]``.
-        seen: ``[S]``, how many examples of each replica that were; slots: how many were computed
-            on, with padding.
+        reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
+        loss: example-weighted sum of the batch losses seen in training, ``[C]``.
+        seen: how many examples that were; slots: how many were computed on, with padding.
         scale: what the reports of one client are still to be multiplied by, or None. Adding them
             does it on the way.
     """
 
     reports: State
     loss: Tensor
-    seen: np.ndarray
+    seen: float = 0.0
     slots: int = 0
     scale: float | None = None
 
@@ -43,7 +43,7 @@ class Sums:
         factor = 1.0 if other.scale is None else other.scale
         map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
-        self.seen = self.seen + other.seen
+        self.seen += other.seen
         self.slots += other.slots
         return self
 
@@ -76,10 +76,9 @@ class Work:
     """What all clients of a round share.
 
     Attributes:
-        methods: C configurations of one structure, the same for each of S replicas.
+        methods: C configurations of one structure.
         method: all of them as one, with hyperparameters ``[C, 1]``.
-        server: server states ``[S C, .]``, replica by replica.
-        replicas: whose the clients are.
+        server: server states ``[C, .]``.
         weights: ``[all clients]``, aggregation weights.
         round: which round.
         kept: what clients keep; phases write to it.
@@ -88,48 +87,43 @@ class Work:
     methods: Sequence[Algorithm]
     method: Algorithm
     server: State
-    replicas: Replicas
     weights: Tensor
     round: Round
     kept: Kept
 
 
-class Backend:
-    """How clients' work is executed; ``clients`` are numbers of clients that have examples."""
-
-    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients that take part for the first time make their memory; the sums are empty."""
-        raise NotImplementedError
-
-    def measure(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients evaluate their whole data."""
-        raise NotImplementedError
-
-    def train(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients take their local steps."""
-        raise NotImplementedError
+class Backend(Protocol):
+    """How clients' work is executed."""
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks."""
+        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
+
+        Args:
+            chunks: numbers of clients that have examples.
+        """
+
+
+class Vectorized:
+    """Clients and configurations as rows of one program; client states are ``[M, C, .]``."""
+
+    def __init__(self, feed: Feed, model: FlatModel) -> None:
+        self.feed, self.model = feed, model
+        self.oracle = RowsOracle(feed.task, model)
+
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """See :meth:`Backend.total`."""
         first, *others = chunks
         sums: Sums = getattr(self, phase)(work, first)
         for clients in others:
             sums += getattr(self, phase)(work, clients)
         return sums.scaled()
 
-
-class Vectorized(Backend):
-    """See :class:`fedlib.engine.vectorized.Backend`; client states are ``[M, C, .]``."""
-
-    def __init__(self, feed: Feed, model: FlatModel) -> None:
-        self.feed, self.model = feed, model
-        self.oracle = RowsOracle(feed.task, model)
-
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients that take part for the first time make their memory; the sums are empty."""
         work.kept.memory.reserve(clients)
         sent, full = self._whole(clients, work)
-        client, server = self.feed.client(sent, work.round), self._received(work, sent)
+        client, server = self.feed.client(sent, work.round), work.server
         with self.model.tracking(server.get("statistics")):
             memory = work.method.client_enroll(server, client, full)
         work.kept.memory.put(sent["memory"], spread(memory, len(clients)))
@@ -137,9 +131,10 @@ class Vectorized(Backend):
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients evaluate their whole data."""
         work.kept.measured.reserve(clients)
         sent, full = self._whole(clients, work)
-        client, server = self._client(work, sent), self._received(work, sent)
+        client, server = self._client(work, sent), work.server
         with self.model.tracking(server.get("statistics")):
             measured, report = work.method.client_measure(server, client, full)
         if measured:
@@ -148,9 +143,10 @@ class Vectorized(Backend):
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients take their local steps."""
         plan, running = self.feed.plan(clients, work.round), len(clients)
         sent = self._upload(work, plan, self.feed.host(plan, self.feed.example_weights(plan)))
-        method, server, kept = work.method, self._received(work, sent), work.kept
+        method, server, kept = work.method, work.server, work.kept
         measured = kept.measured.get(sent["measured"]) if kept.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
         state = spread(carry_statistics(server, state), running)
@@ -168,11 +164,8 @@ class Vectorized(Backend):
         report = carry_statistics(state, method.client_final(server, state))
         sums = self._sums(report, clients, work, sent)
         if losses:
-            batches = self._rows(sent, "batches")
-            sums.loss = self._sum(torch.cat(losses), sent["seen"], batches)
-        owners = plan.clients[plan.row.numpy()]
-        sums.seen = self.feed.replicas.totals(plan.counts.numpy(), owners)
-        sums.slots = plan.slots
+            sums.loss = sent["seen"] @ torch.cat(losses)
+        sums.seen, sums.slots = float(plan.counts.sum()), plan.slots
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
@@ -189,7 +182,7 @@ class Vectorized(Backend):
         Args:
             batches: what :meth:`Feed.host` says of the plan.
         """
-        order, feed, replicas = plan.clients, self.feed, work.replicas
+        order, feed = plan.clients, self.feed
         host = {**batches, **feed.counts(order, work.round)}
         host["share"] = work.weights[torch.from_numpy(order)].to(feed.dtype)
         host["seen"] = plan.counts.to(feed.dtype)
@@ -197,18 +190,7 @@ class Vectorized(Backend):
             host["memory"] = work.kept.memory.places(order)
         if work.kept.measured.count:
             host["measured"] = work.kept.measured.places(order)
-        if len(replicas) > 1:
-            host["replica"] = torch.from_numpy(replicas.of_clients(order))
-            owners = order[plan.row.numpy()]
-            for number in range(len(replicas)):
-                host[f"clients {number}"] = replicas.rows_of(number, order)
-                host[f"batches {number}"] = replicas.rows_of(number, owners)
         return upload(host, feed.device)
-
-    def _rows(self, sent: Mapping[str, Tensor], what: str) -> list[Tensor]:
-        """Which ``clients`` or ``batches`` are of each replica; nothing where there is one."""
-        count = len(self.feed.replicas)
-        return [sent[f"{what} {number}"] for number in range(count)] if count > 1 else []
 
     def _client(
         self, work: Work, sent: Mapping[str, Tensor], measured: State | None = None
@@ -217,15 +199,9 @@ class Vectorized(Backend):
         memory = work.kept.memory.get(sent["memory"]) if work.method.remembers else None
         return self.feed.client(sent, work.round, memory, measured)
 
-    def _received(self, work: Work, sent: Mapping[str, Tensor]) -> State:
-        """The server states as the clients receive them."""
-        return work.replicas.to_clients(work.server, sent.get("replica"))
-
     def _nothing(self, work: Work) -> Sums:
-        replicas = len(work.replicas)
-        runs = replicas * len(work.methods)
-        loss = torch.zeros(runs, dtype=self.feed.dtype, device=self.feed.device)
-        return Sums({}, loss, np.zeros(replicas))
+        runs = len(work.methods)
+        return Sums({}, torch.zeros(runs, dtype=self.feed.dtype, device=self.feed.device))
 
     def _whole(self, clients: np.ndarray, work: Work) -> tuple[dict[str, Tensor], RowsFullBatch]:
         """What the device knows of the clients, and their whole data."""
@@ -240,24 +216,16 @@ class Vectorized(Backend):
     ) -> Sums:
         """What these clients report, summed by weight; losses are still to be put in."""
         report, sums = spread(report, len(clients)), self._nothing(work)
-        if len(clients) == 1 == len(work.replicas):
+        if len(clients) == 1:
             # No product: that is one more pass, and slow with one row.
             sums.reports = map_state(lambda t: t.squeeze(0), report)
             sums.scale = float(work.weights[clients[0]])
         else:
-            rows = self._rows(sent, "clients")
-            sums.reports = map_state(lambda t: self._sum(t, sent["share"], rows), report)
+            sums.reports = map_state(lambda t: torch.tensordot(sent["share"], t, 1), report)
         return sums
 
-    @staticmethod
-    def _sum(values: Tensor, weights: Tensor, rows: Sequence[Tensor]) -> Tensor:
-        """Values ``[n, C, ...]`` summed by weight over each replica's ``rows``, ``[S C, ...]``."""
-        if not rows:
-            return weights @ values if values.dim() == 2 else torch.tensordot(weights, values, 1)
-        return torch.cat([torch.tensordot(weights[part], values[part], 1) for part in rows])
 
-
-class Parallel(Backend):
+class Parallel:
     """For large models on a CPU: vectorized workers, one a core, each with a copy of the model.
 
     Stacked convolutions and large matrices gain nothing on a CPU, where a few rows fill its cache,
@@ -278,7 +246,7 @@ class Parallel(Backend):
         self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """The sums of one phase over several chunks, a share of them per core."""
+        """See :meth:`Backend.total`; each core does a share of the chunks."""
         shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
         pool = one_core_each(len(self.workers))
         jobs = [

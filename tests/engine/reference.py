@@ -18,7 +18,7 @@ from fedlib.engine.batches import Feed, Round, upload, whole_scale
 from fedlib.engine.oracles import masks
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.vectorized import Backend, Sums, Work
+from fedlib.engine.vectorized import Sums, Vectorized, Work
 from fedlib.task import Task
 
 
@@ -32,8 +32,8 @@ class Done:
     seen: float = 0.0
 
 
-class Reference(Backend):
-    """See :class:`fedlib.engine.vectorized.Backend`; client states have no leading axes."""
+class Reference(Vectorized):
+    """Clients and configurations one by one; their states have no leading axes."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
@@ -100,29 +100,26 @@ class Reference(Backend):
         kept: list[list[State]] = [[] for _ in clients]
         sums: list[State] = []
         losses = []
-        seen = np.zeros(len(work.replicas))
-        for run in range(len(work.replicas) * len(work.methods)):
-            replica, c = divmod(run, len(work.methods))
-            method = _scalars(work.methods[c], self.feed.dtype, self.feed.device)
-            server = map_state(lambda t, run=run: t[run], work.server)
+        seen = 0.0
+        for c, configuration in enumerate(work.methods):
+            method = _scalars(configuration, self.feed.dtype, self.feed.device)
+            server = map_state(lambda t, c=c: t[c], work.server)
             total: State | None = None
-            loss, seen[replica] = self._zero(), 0.0
-            for position in np.flatnonzero(work.replicas.of_clients(clients) == replica):
-                number = int(clients[position])
+            loss, seen = self._zero(), 0.0
+            for position, number in enumerate(clients.tolist()):
                 done = one(method, server, number, c)
                 kept[position].append(done.kept)
                 weight = float(work.weights[number])
                 weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
-                loss, seen[replica] = loss + done.loss, seen[replica] + done.seen
-            sums.append(total or {})
+                loss, seen = loss + done.loss, seen + done.seen
+            assert total is not None  # there are clients
+            sums.append(total)
             losses.append(loss)
         if kept and kept[0][0]:
             rows = [map_state(lambda *t: torch.stack(t), *own) for own in kept]
             states.put(states.reserve(clients), map_state(lambda *t: torch.stack(t), *rows))
-        some = next((total for total in sums if total), {})
-        full = [total or map_state(torch.zeros_like, some) for total in sums]
-        return Sums(map_state(lambda *t: torch.stack(t), *full), torch.stack(losses), seen)
+        return Sums(map_state(lambda *t: torch.stack(t), *sums), torch.stack(losses), seen)
 
     def _client(self, work: Work, number: int, c: int) -> Client:
         """What a client of configuration ``c`` knows."""

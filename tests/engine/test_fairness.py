@@ -80,7 +80,7 @@ def test_a_run_reports_them_from_its_clients_accuracies() -> None:
 
 def test_drawn_epochs_are_uniform_and_keyed() -> None:
     clients = np.arange(3000)
-    rounds = [drawn_epochs((1, 3), client_keys([0], number, clients)) for number in range(3)]
+    rounds = [drawn_epochs((1, 3), client_keys(0, number, clients)) for number in range(3)]
     counts = np.array([np.bincount(epochs, minlength=4)[1:] for epochs in rounds])
     assert counts.sum() == 9000 and set(np.unique(rounds)) == {1, 2, 3}
     # Chi-square with 2 degrees of freedom: above 13.8 once in a thousand.
@@ -90,9 +90,9 @@ def test_drawn_epochs_are_uniform_and_keyed() -> None:
     assert ((pairs - 3000 / 9) ** 2 / (3000 / 9)).sum() < 26.1
     # A client's draw depends on seed, round and client alone.
     some = np.array([5, 17, 2999])
-    assert (drawn_epochs((1, 3), client_keys([0], 1, some)) == rounds[1][some]).all()
-    assert (drawn_epochs((1, 3), client_keys([1], 0, clients)) != rounds[0]).any()
-    assert (drawn_epochs((2, 2), client_keys([0], 0, clients)) == 2).all()
+    assert (drawn_epochs((1, 3), client_keys(0, 1, some)) == rounds[1][some]).all()
+    assert (drawn_epochs((1, 3), client_keys(1, 0, clients)) != rounds[0]).any()
+    assert (drawn_epochs((2, 2), client_keys(0, 0, clients)) == 2).all()
 
 
 def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
@@ -109,7 +109,7 @@ def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
             overrides={"local_epochs": (1, 3), "client_lr": 1.0},
         )
         passes = [
-            drawn_epochs((1, 3), client_keys([9], t, np.arange(clients))).mean()
+            drawn_epochs((1, 3), client_keys(9, t, np.arange(clients))).mean()
             for t in range(number)
         ]
         assert float(history.params["x"]) == pytest.approx(-sum(passes))

@@ -29,7 +29,7 @@ def plan(clients: list[int], **changes: Any) -> Plan:
     own = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
     epochs, steps, chosen = own.pop("local_epochs"), own.pop("steps"), np.array(clients)
     taken = local_steps(data().sizes[chosen], own["batch_size"], epochs, steps, chosen)
-    keys = client_keys([own.pop("seed")], own.pop("round"), chosen)
+    keys = client_keys(own.pop("seed"), own.pop("round"), chosen)
     return make_plan(data(), chosen, taken, keys, **own)
 
 

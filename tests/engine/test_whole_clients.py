@@ -128,7 +128,7 @@ def test_halves_are_disjoint_and_the_floats_are_counted(backend: str) -> None:
     configured = [fedlib.engine.configure(task, Visits(split=True))]
     training = Program(configured, torch.device("cpu"), backend).training
     cohort = np.array([0, 1, 3, 4, 5])
-    halves = [training.replicas.halves(cohort, number) for number in range(20)]
+    halves = [training.feed.halves(cohort, number) for number in range(20)]
     assert all(sorted([*a, *b]) == cohort.tolist() and len(a) == 2 for a, b in halves)
     assert len({tuple(a) for a, _ in halves}) > 5
     with pytest.raises(fedlib.Error, match="clients_per_round is 1; Visits splits the cohort"):
