@@ -72,7 +72,6 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
         **{name: result[name] for name in SHOWN},
         **{f"{way} s": f"{seconds:.4f}" for way, seconds in result["seconds"].items()},
         **{f"{way} / fedlib": f"{ratio:.2f}" for way, ratio in result["ratios"].items()},
-        "padding": f"{result['padding']:.1%}",
     }
 
 

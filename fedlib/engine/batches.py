@@ -49,11 +49,6 @@ class Layout:
     segment: Tensor
     within: Tensor
 
-    @property
-    def slots(self) -> int:
-        """Examples that are computed on: a step is as wide as its largest batch."""
-        return sum(a * width for a, width in zip(self.active, self.widths, strict=True))
-
 
 @dataclass(frozen=True)
 class Plan(Layout):

@@ -102,11 +102,6 @@ class Program:
         # Which of several programs this is, for the progress bar.
         self.place = ""
 
-    @property
-    def padding(self) -> float:
-        """The share of examples computed on so far that was padding."""
-        return 1 - self.training.seen / self.training.slots if self.training.slots else 0.0
-
     def run(
         self,
         progress: bool = False,
@@ -308,7 +303,6 @@ class Program:
             "backend": self.strategy.backend,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
-            "padding": round(self.padding, 4),
             "seconds": round(seconds, 3),
             "seconds_per_round": now.seconds / max(1, self.config.rounds),
             "versions": {

@@ -29,7 +29,6 @@ class Training:
     Attributes:
         kept: what clients keep.
         floats: received and sent by the cohort in the last round.
-        seen, slots: examples trained on, and computed on with padding, in all rounds so far.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Training:
         self.weights = weights * torch.from_numpy(self.examples > 0)
         self.kept = Kept(ClientStates(len(self.examples), feed.device))
         self.floats = 0, 0
-        self.seen, self.slots = 0.0, 0
         self._stacked: dict[tuple[int, ...], Algorithm] = {}
 
     def stack(self, alive: list[int]) -> Algorithm:
@@ -92,8 +90,7 @@ class Training:
         trained = self._phase("train", work, training)
         if trained is None or not trained.seen:
             return server, None
-        loss = trained.loss / float(trained.seen)
-        self.seen, self.slots = self.seen + trained.seen, self.slots + trained.slots
+        loss = trained.loss / trained.seen
         if not self._weight(training):
             return server, loss
         mean = self._mean(trained, training)

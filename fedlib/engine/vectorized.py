@@ -27,7 +27,7 @@ class Sums:
     Attributes:
         reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
         loss: example-weighted sum of the batch losses seen in training, ``[C]``.
-        seen: how many examples that were; slots: how many were computed on, with padding.
+        seen: how many examples that were.
         scale: what the reports of one client are still to be multiplied by, or None. Adding them
             does it on the way.
     """
@@ -35,7 +35,6 @@ class Sums:
     reports: State
     loss: Tensor
     seen: float = 0.0
-    slots: int = 0
     scale: float | None = None
 
     def __iadd__(self, other: Sums) -> Sums:
@@ -44,7 +43,6 @@ class Sums:
         map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
         self.seen += other.seen
-        self.slots += other.slots
         return self
 
     def scaled(self) -> Sums:
@@ -165,7 +163,7 @@ class Vectorized:
         sums = self._sums(report, clients, work, sent)
         if losses:
             sums.loss = sent["seen"] @ torch.cat(losses)
-        sums.seen, sums.slots = float(plan.counts.sum()), plan.slots
+        sums.seen = float(plan.counts.sum())
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
