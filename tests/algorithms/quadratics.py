@@ -9,7 +9,6 @@ import numpy as np
 import fedlib
 from fedlib.randomness import numpy_generator
 
-BACKENDS = ["vectorized", "reference"]
 Problem = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -49,7 +48,6 @@ def end(
     rounds: int,
     *,
     seed: int = 0,
-    backend: str = "vectorized",
     size: int | None = None,
     **overrides: Any,
 ) -> np.ndarray:
@@ -60,7 +58,6 @@ def end(
         rounds=rounds,
         seed=seed,
         dtype="float64",
-        backend=backend,
         eval_every=rounds,
         clients_per_round=size,
         overrides=overrides,

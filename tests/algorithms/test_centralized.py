@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, end, problem
+from tests.algorithms.quadratics import end, problem
 
 D, STEPS = 4, 36
 
@@ -44,18 +44,15 @@ def numpy_base(base: str, seed: int, lr: float, b1: float, b2: float, eps: float
     return x
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("rounds", [3, 36])
 @pytest.mark.parametrize("base", ["sgd", "momentum", "adam", "adagrad", "yogi"])
-def test_equals_numpy_however_the_steps_are_cut_into_rounds(
-    base: str, rounds: int, backend: str
-) -> None:
+def test_equals_numpy_however_the_steps_are_cut_into_rounds(base: str, rounds: int) -> None:
     """The optimizer's state lives on from step to step and from round to round."""
     A, b, weights, x0 = problem(2)
     settings = {"client_lr": 0.05, "base": base, "eps": 0.01, "beta1": 0.8, "beta2": 0.95}
     task = fedlib.quadratic_task(A, b, weights, x0)
     keys = {**settings, "momentum": 0.8, "local_steps": STEPS // rounds}
-    x = end(task, "centralized", rounds, backend=backend, **keys)
+    x = end(task, "centralized", rounds, **keys)
     assert np.abs(x - numpy_base(base, 2, 0.05, 0.8, 0.95, 0.01)).max() < 1e-10
 
 

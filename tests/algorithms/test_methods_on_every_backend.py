@@ -40,7 +40,9 @@ CLIENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qfedavg": ("qfedavg", {"client_optimizer": "sgdm", "L": 1.0}),
     "adafedadam": ("adafedadam", {"client_optimizer": "sgdm"}),
     "fednova": ("fednova", {"momentum": 0.9, "mu": 0.1}),
+    "fednova's momentum": ("fednova", {"momentum": 0.9, "momentum_state": "client"}),
     "moon": ("moon", {}),
+    "moon and momentum": ("moon", {"client_optimizer": "sgdm", "momentum_state": "client"}),
 }
 EVERY = {**SETTINGS, **CLIENTS}
 COMMON: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 4, "seed": 1}

@@ -13,7 +13,7 @@ from torch import nn
 import fedlib
 from fedlib.algorithms import build
 from fedlib.randomness import numpy_generator
-from tests.algorithms.quadratics import BACKENDS, cohort, difference, end, problem
+from tests.algorithms.quadratics import cohort, difference, end, problem
 
 M, D, ROUNDS, SIZE = 6, 4, 30, 3
 STEPS = [1, 2, 3, 3, 0, 2]
@@ -114,18 +114,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("backend", "base", "settings"),
-    [("vectorized", *case) for case in CASES] + [("reference", *CASES[i]) for i in (1, 3, 4, 9)],
-)
+@pytest.mark.parametrize(("base", "settings"), CASES)
 @pytest.mark.parametrize("name", ["mime", "mimelite", "loc_mime"])
-def test_equals_numpy(name: str, backend: str, base: str, settings: dict[str, Any]) -> None:
+def test_equals_numpy(name: str, base: str, settings: dict[str, Any]) -> None:
     A, b, weights, x0 = problem(3)
     rate = 0.02 if base in ("adam", "adagrad", "yogi") else 0.05
     settings = {"client_lr": rate, "server_lr": 1.0, **settings}
     task, how = fedlib.quadratic_task(A, b, weights, x0), {"seed": 3, "size": SIZE}
     keys = {**settings, "base": base, "local_steps": STEPS}
-    x = end(task, name, ROUNDS, **how, backend=backend, **keys)
+    x = end(task, name, ROUNDS, **how, **keys)
     numbers = {key: value for key, value in settings.items() if key != "lean"}
     assert np.abs(x - numpy_mime(name, 3, base, **numbers)).max() < 1e-9
 
@@ -152,11 +149,10 @@ def test_one_full_batch_step_is_the_centralised_base_optimizer(settings: dict[st
             assert difference(alone, fedlib.run(task, name, **common)) < tolerance
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("split", [False, True])
-def test_mimelite_with_sgd_is_fedavg(backend: str, split: bool) -> None:
+def test_mimelite_with_sgd_is_fedavg(split: bool) -> None:
     task = fedlib.load_task("synthetic", clients=6)
-    common: dict[str, Any] = {"rounds": 3, "clients_per_round": 4, "backend": backend}
+    common: dict[str, Any] = {"rounds": 3, "clients_per_round": 4}
     settings = {"client_lr": 0.03, "server_lr": 0.9, "client_schedule": "step_decay"}
     a = fedlib.run(task, "fedavg", overrides=settings, **common)
     b = fedlib.run(task, "mimelite", overrides={**settings, "split": split}, **common)
@@ -176,12 +172,11 @@ class Dropping(nn.Module):
         return self.out(self.drop(x))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["mime", "loc_mime", "mime_mvr"])
-def test_both_gradients_see_the_same_batch_and_dropout_masks(name: str, backend: str) -> None:
+def test_both_gradients_see_the_same_batch_and_dropout_masks(name: str) -> None:
     """At y = x they cancel, so one step on any batch is a step along c, which has no dropout."""
     task = dataclasses.replace(fedlib.load_task("synthetic", clients=5), model=Dropping)
-    common: dict[str, Any] = {"rounds": 1, "dtype": "float64", "backend": backend}
+    common: dict[str, Any] = {"rounds": 1, "dtype": "float64"}
     overrides = {"local_steps": 1, "batch_size": 3, "client_lr": 0.1}
     a = fedlib.run(task, name, overrides=overrides, **common)
     b = fedlib.run(task, name, overrides={**overrides, "batch_size": None}, **common)

@@ -16,7 +16,6 @@ import fedlib
 from fedlib.models import MLP
 
 CLIENTS, STEPS, ROUNDS, SEED = 4, 3, 4, 2
-BACKENDS = ["vectorized", "reference"]
 
 
 def task() -> fedlib.Task:
@@ -130,26 +129,23 @@ COMMON: dict[str, Any] = {
 }
 
 
-def run(algorithm: str = "moon", backend: str = "vectorized", **change: Any) -> Any:
+def run(algorithm: str = "moon", **change: Any) -> Any:
     common = {**COMMON, **{key: change.pop(key) for key in list(change) if key in COMMON}}
-    return fedlib.run(
-        task(), algorithm, backend=backend, **common, overrides={"local_steps": STEPS, **change}
-    )
+    return fedlib.run(task(), algorithm, **common, overrides={"local_steps": STEPS, **change})
 
 
 SOLVERS = {"sgd": sgd, "sps": sps, "delta_sgd": delta_sgd}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("solver", list(SOLVERS))
 @pytest.mark.parametrize(("mu", "temperature"), [(1.0, 0.5), (5.0, 0.2)])
-def test_equals_literal_networks(solver: str, mu: float, temperature: float, backend: str) -> None:
+def test_equals_literal_networks(solver: str, mu: float, temperature: float) -> None:
     if solver == "sps":
         mu /= 10  # its steps have no bound, and large ones amplify rounding
     start = run(rounds=0).params
     expected = literal(start, SOLVERS[solver], mu, temperature)
     settings = {"mu": mu, "temperature": temperature, "client_optimizer": solver}
-    history = run(backend=backend, **settings)
+    history = run(**settings)
     for name, value in expected.items():
         assert torch.allclose(history.params[name], value, atol=1e-8)
     without = run(client_optimizer=solver, mu=0)
