@@ -126,22 +126,12 @@ def on_device(*shape: int) -> torch.Tensor:
 MISTAKES: dict[str, tuple[str, Callable[[], object]]] = {
     "item": ("host sync", lambda: on_device(1).item()),
     "if": ("host sync", lambda: bool(on_device(2).any())),
-    "list": ("host sync", lambda: on_device(2).tolist()),
     "cpu": ("host sync", lambda: on_device(2).cpu()),
-    "copied": ("host sync", lambda: torch.zeros(2).copy_(on_device(2))),
     "nonzero": ("host sync", lambda: on_device(2).nonzero()),
     "masked": ("host sync", lambda: on_device(2)[on_device(2) > 0]),
-    "masked_in_place": (
-        "host sync",
-        lambda: on_device(2).__setitem__(on_device(2) > 0, on_device()),
-    ),
-    "repeated": ("host sync", lambda: on_device(2).repeat_interleave(on_device(2).long())),
-    "unique": ("host sync", lambda: on_device(2).unique()),
-    "equal": ("host sync", lambda: torch.equal(on_device(2), on_device(2))),
     "product": ("two devices", lambda: on_device(2, 3) @ torch.zeros(3, 2)),
     "sum": ("two devices", lambda: on_device(2) + torch.zeros(2)),
     "joined": ("two devices", lambda: torch.cat([on_device(2), torch.zeros(2)])),
-    "index_of_the_device": ("two devices", lambda: torch.zeros(2)[on_device(1).long()]),
 }
 
 
