@@ -300,10 +300,6 @@ def test_the_row_of_padding_stays_as_it_is() -> None:
             lambda: Net(inner, nn.BatchNorm1d(8, track_running_stats=False)),
             "looks across its batch and does not take one of one example.*: Expected more than 1",
         ),
-        (
-            lambda: Net(inner, parametrizations.spectral_norm(nn.Linear(8, 8))),
-            "changes the buffer 'inner.0.parametrizations.weight.0._u'",
-        ),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(model: Callable[[], nn.Module], message: str) -> None:
