@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 import fedlib
 from fedlib.algorithms import build
 from fedlib.randomness import numpy_generator
-from tests.algorithms.quadratics import cohort, difference, end, problem
+from tests.algorithms.quadratics import NumpyBase, cohort, difference, end, problem
 
 M, D, ROUNDS, SIZE = 6, 4, 30, 3
 STEPS = [1, 2, 3, 3, 0, 2]
@@ -29,55 +30,13 @@ def cohorts(seed: int, round: int, split: bool) -> tuple[list[int], list[int]]:
     return mixed[: SIZE // 2].tolist(), mixed[SIZE // 2 :].tolist()
 
 
-class NumpyBase:
-    """(U, V) of Mime's bases in NumPy; ``n`` counts the Vs."""
-
-    def __init__(self, base: str, **h: Any) -> None:
-        self.base, self.h, self.n = base, h, 0
-        self.m, self.v = np.zeros(D), np.full(D, h.get("v0", 0.0))
-        self.b1 = h.get("momentum", 0.9) if base == "momentum" else h.get("beta1", 0.9)
-        self.b2, self.eps = h.get("beta2", 0.99), h.get("eps", 1e-3)
-
-    def copy(self) -> NumpyBase:
-        twin = NumpyBase(self.base, **self.h)
-        twin.m, twin.v, twin.n = self.m, self.v, self.n
-        return twin
-
-    def U(self, g: np.ndarray) -> np.ndarray:
-        if self.base == "sgd":
-            return g
-        if self.base == "adagrad":
-            return g / (np.sqrt(self.v) + self.eps)
-        m = (1 - self.b1) * g + self.b1 * self.m
-        if self.base == "momentum":
-            return m
-        v = self.v
-        if self.h.get("bias_correction"):
-            m, v = m / (1 - self.b1 ** (self.n + 1)), v / (1 - self.b2**self.n)
-        return m / (np.sqrt(v) + self.eps)
-
-    def V(self, g: np.ndarray) -> None:
-        self.m = (1 - self.b1) * g + self.b1 * self.m
-        if self.base == "adagrad":
-            self.v = self.v + g**2
-        elif self.base == "adam":
-            self.v = self.b2 * self.v + (1 - self.b2) * g**2
-        elif self.base == "yogi":
-            self.v = self.v - (1 - self.b2) * g**2 * np.sign(self.v - g**2)
-        self.n += 1
-
-    def begin(self, g: np.ndarray) -> None:
-        if self.n == 0 and self.base in ("adam", "adagrad", "yogi") and "v0" not in self.h:
-            self.V(g)
-
-
 def numpy_mime(
     name: str, seed: int, base: str, client_lr: float, server_lr: float, **h: Any
 ) -> np.ndarray:
     """Algorithm 1 of Mime with weighted means, exact gradients and partial cohorts."""
     A, b, weights, x = problem(seed)
     split = h.pop("split", False) and not (name == "mimelite" and base == "sgd")
-    s = NumpyBase(base, **h)
+    s = NumpyBase(base, D, **h)
     for t in range(ROUNDS):
         measuring, training = cohorts(seed, t, split)
         p = weights[measuring] / weights[measuring].sum()
@@ -85,7 +44,7 @@ def numpy_mime(
         s.begin(c)
         moved = np.zeros(D)
         for i in training:
-            y, own = x, s.copy()
+            y, own = x, copy.copy(s)
             for _ in range(STEPS[i]):
                 g = A[i] @ y - b[i]
                 if name != "mimelite":
