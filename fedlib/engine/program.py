@@ -215,12 +215,12 @@ class Program:
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""
-        memory = self.training.kept.memory.state_dict()
+        memory = self.training.memory.state_dict()
         return Snapshot(vars(now), memory, self.record.state_dict())
 
     def restore(self, saved: Snapshot) -> Progress:
         """Take up what :meth:`snapshot` gave."""
-        self.training.kept.memory.load_state_dict(saved.memory)
+        self.training.memory.load_state_dict(saved.memory)
         self.record.load_state_dict(saved.record)
         return Progress(**saved.progress)
 
@@ -286,7 +286,7 @@ class Program:
         places = [now.alive.index(run) for run in survivors]
         keep = torch.tensor(places, device=self.device, dtype=torch.int64)
         now.server = map_state(lambda t: t[keep], now.server)
-        self.training.kept.memory.keep(keep)
+        self.training.memory.keep(keep)
         now.alive = survivors
 
     def _title(self) -> str:

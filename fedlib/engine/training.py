@@ -13,7 +13,7 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.vectorized import Backend, Kept, Sums, Work
+from fedlib.engine.vectorized import Backend, Sums, Work
 
 
 class Training:
@@ -27,7 +27,7 @@ class Training:
         chunk_clients: most clients that train at once.
 
     Attributes:
-        kept: what clients keep.
+        memory, measured: what clients keep from one of their rounds to the next, and within one.
         floats: received and sent by the cohort in the last round.
     """
 
@@ -48,7 +48,8 @@ class Training:
         weights = torch.ones_like(weights) if methods[0].uniform else weights
         # A client without examples takes no part, whatever its weight.
         self.weights = weights * torch.from_numpy(self.examples > 0)
-        self.kept = Kept(ClientStates(len(self.examples), feed.device))
+        self.memory = ClientStates(len(self.examples), feed.device)
+        self.measured = ClientStates(len(self.examples), feed.device)
         self.floats = 0, 0
         self._stacked: dict[tuple[int, ...], Algorithm] = {}
 
@@ -74,13 +75,14 @@ class Training:
         cohort = measuring = training = self.feed.cohort(number, self.config.clients_per_round)
         if method.halves:
             measuring, training = self.feed.halves(cohort, number)
-        self.kept.forget()
+        if self.measured.count:
+            self.measured.clear()
         self.floats = self._exchanged(measuring, training)
         methods = [self.methods[position] for position in alive]
         round = self.feed.round(number, self.config, cohort)
-        work = Work(methods, method, server, self.weights, round, self.kept)
+        work = Work(methods, method, server, self.weights, round, self.memory, self.measured)
         if method.remembers:
-            self._phase("enroll", work, self.kept.memory.unseen(cohort))
+            self._phase("enroll", work, self.memory.unseen(cohort))
         if method.measures:
             measured = self._phase("measure", work, measuring)
             if measured is None or not self._weight(measuring):

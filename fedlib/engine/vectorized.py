@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -53,22 +53,6 @@ class Sums:
         return self
 
 
-@dataclass
-class Kept:
-    """What clients keep: from one of their rounds to the next, and within this round."""
-
-    memory: ClientStates
-    measured: ClientStates = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.measured = ClientStates(len(self.memory.slots), self.memory.device)
-
-    def forget(self) -> None:
-        """Start a new round."""
-        if self.measured.count:
-            self.measured.clear()
-
-
 @dataclass(frozen=True)
 class Work:
     """What all clients of a round share.
@@ -79,7 +63,8 @@ class Work:
         server: server states ``[C, .]``.
         weights: ``[all clients]``, aggregation weights.
         round: which round.
-        kept: what clients keep; phases write to it.
+        memory, measured: what clients keep from one of their rounds to the next, and within this
+            round; phases write to them.
     """
 
     methods: Sequence[Algorithm]
@@ -87,7 +72,8 @@ class Work:
     server: State
     weights: Tensor
     round: Round
-    kept: Kept
+    memory: ClientStates
+    measured: ClientStates
 
 
 class Backend(Protocol):
@@ -119,24 +105,24 @@ class Vectorized:
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients that take part for the first time make their memory; the sums are empty."""
-        work.kept.memory.reserve(clients)
+        work.memory.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
         with self.model.tracking(server.get("statistics")):
             memory = work.method.client_enroll(server, client, full)
-        work.kept.memory.put(sent["memory"], spread(memory, len(clients)))
+        work.memory.put(sent["memory"], spread(memory, len(clients)))
         return self._nothing(work)
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients evaluate their whole data."""
-        work.kept.measured.reserve(clients)
+        work.measured.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self._client(work, sent), work.server
         with self.model.tracking(server.get("statistics")):
             measured, report = work.method.client_measure(server, client, full)
         if measured:
-            work.kept.measured.put(sent["measured"], spread(measured, len(clients)))
+            work.measured.put(sent["measured"], spread(measured, len(clients)))
         return self._sums(report, clients, work, sent)
 
     @torch.no_grad()
@@ -144,8 +130,8 @@ class Vectorized:
         """Let clients take their local steps."""
         plan, running = self.feed.plan(clients, work.round), len(clients)
         sent = self._upload(work, plan, self.feed.host(plan, self.feed.example_weights(plan)))
-        method, server, kept = work.method, work.server, work.kept
-        measured = kept.measured.get(sent["measured"]) if kept.measured.tensors else None
+        method, server = work.method, work.server
+        measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
         state = spread(carry_statistics(server, state), running)
         finished, losses = [], []
@@ -158,7 +144,7 @@ class Vectorized:
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
-            kept.memory.put(sent["memory"], method.client_remember(server, state))
+            work.memory.put(sent["memory"], method.client_remember(server, state))
         report = carry_statistics(state, method.client_final(server, state))
         sums = self._sums(report, clients, work, sent)
         if losses:
@@ -185,16 +171,16 @@ class Vectorized:
         host["share"] = work.weights[torch.from_numpy(order)].to(feed.dtype)
         host["seen"] = plan.counts.to(feed.dtype)
         if work.method.remembers:
-            host["memory"] = work.kept.memory.places(order)
-        if work.kept.measured.count:
-            host["measured"] = work.kept.measured.places(order)
+            host["memory"] = work.memory.places(order)
+        if work.measured.count:
+            host["measured"] = work.measured.places(order)
         return upload(host, feed.device)
 
     def _client(
         self, work: Work, sent: Mapping[str, Tensor], measured: State | None = None
     ) -> Client:
         """What the clients know."""
-        memory = work.kept.memory.get(sent["memory"]) if work.method.remembers else None
+        memory = work.memory.get(sent["memory"]) if work.method.remembers else None
         return self.feed.client(sent, work.round, memory, measured)
 
     def _nothing(self, work: Work) -> Sums:

@@ -49,7 +49,7 @@ class Reference(Vectorized):
                 memory = method.client_enroll(server, client, self._whole(number, work.round))
             return Done(memory, {}, self._zero())
 
-        return self._each(work, clients, work.kept.memory, one)
+        return self._each(work, clients, work.memory, one)
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
@@ -61,7 +61,7 @@ class Reference(Vectorized):
                 own, sent = method.client_measure(server, self._client(work, number, c), full)
             return Done(own, sent, self._zero())
 
-        return self._each(work, clients, work.kept.measured, one)
+        return self._each(work, clients, work.measured, one)
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
@@ -87,7 +87,7 @@ class Reference(Vectorized):
             sent = carry_statistics(state, method.client_final(server, state))
             return Done(memory, sent, loss, seen)
 
-        return self._each(work, clients, work.kept.memory, one)
+        return self._each(work, clients, work.memory, one)
 
     def _each(
         self,
@@ -123,9 +123,9 @@ class Reference(Vectorized):
 
     def _client(self, work: Work, number: int, c: int) -> Client:
         """What a client of configuration ``c`` knows."""
-        remembers, kept = work.methods[0].remembers, work.kept
-        memory = _own(kept.memory, number, c) if remembers else None
-        measured = _own(kept.measured, number, c) if kept.measured.tensors else None
+        remembers = work.methods[0].remembers
+        memory = _own(work.memory, number, c) if remembers else None
+        measured = _own(work.measured, number, c) if work.measured.tensors else None
         return self._knows(work, number, memory, measured)
 
     def _knows(
@@ -229,22 +229,16 @@ class OneFullBatch:
     def __init__(self, oracle: OneOracle, x: Tensor, y: Tensor, scale: float) -> None:
         self.oracle, self.x, self.y, self.scale = oracle, x, y, scale
 
-    def _means(self, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """The loss, and what its gradient is of."""
-        losses = self.oracle.losses(_outputs(self.oracle.model, leaves, self.x), self.y)
-        total = self.oracle.penalised(losses, leaves)
-        return self.scale * losses.mean(), self.scale * total.mean()
-
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Loss ``[1]`` and gradient ``[P]``."""
         model = self.oracle.model
         leaves = model.leaves(x)
         with torch.enable_grad(), model.evaluating():
-            loss, total = self._means(leaves)
+            losses = self.oracle.losses(_outputs(model, leaves, self.x), self.y)
+            total = self.scale * self.oracle.penalised(losses, leaves).mean()
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
-        return loss.detach().reshape(1), model.flatten(grads, ())
+        return self.scale * losses.detach().mean().reshape(1), model.flatten(grads, ())
 
     def loss(self, x: Tensor) -> Tensor:
         """Loss ``[1]``."""
-        with torch.no_grad(), self.oracle.model.evaluating():
-            return self._means(self.oracle.model.views(x))[0].reshape(1)
+        return self(x)[0]

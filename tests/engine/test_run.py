@@ -126,14 +126,15 @@ def test_digests_name_what_determines_the_numbers(task: fedlib.Task) -> None:
     assert len({base.digest, *digests}) == len(changes) + 3
 
 
-def test_a_diverging_configuration_ends_alone() -> None:
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "mime_mvr"])
+def test_a_diverging_configuration_ends_alone(name: str) -> None:
     task, ends = fedlib.load_task("quadratic"), []
     given: dict[str, Any] = {"rounds": 30, "eval_every": 1}
     given["overrides"] = {"local_steps": 2}
-    frame = fedlib.grid(task, "fedavg", client_lr=[0.1, 1e20, 0.3, 1e8], **given)
+    frame = fedlib.grid(task, name, client_lr=[0.1, 1e20, 0.3, 1e8], **given)
     for rate, own in frame.groupby("client_lr", sort=False):
         given["overrides"] = {"local_steps": 2, "client_lr": rate}
-        alone = fedlib.run(task, "fedavg", **given)
+        alone = fedlib.run(task, name, **given)
         ends.append(alone.diverged or 31)
         assert (own["diverged"].fillna(31) == ends[-1]).all()
         assert all(bool(torch.isfinite(p).all()) for p in alone.params.values())
