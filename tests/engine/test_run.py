@@ -210,13 +210,12 @@ def test_grid_frame_has_a_row_per_cell_and_metric() -> None:
             fedlib.grid(task, "fedadam", rounds=2, **axes)
 
 
-def test_weights_of_all_zero_cohorts_leave_the_server_alone() -> None:
+@pytest.mark.parametrize("name", ["fedadam", "mime"])
+def test_weights_of_all_zero_cohorts_leave_the_server_alone(name: str) -> None:
     draw = np.random.default_rng(0)
     A = np.stack([np.eye(2)] * 2)
     task = fedlib.quadratic_task(A, draw.standard_normal((2, 2)), weights=[0.0, 1.0], x0=[1, 2])
-    history = fedlib.run(
-        task, "fedadam", rounds=8, clients_per_round=1, overrides={"local_steps": 1}
-    )
+    history = fedlib.run(task, name, rounds=8, clients_per_round=1, overrides={"local_steps": 1})
     losses = history.series("loss")
     moved = (losses.diff().abs() > 0).iloc[1:]
     assert 0 < moved.sum() < 8
