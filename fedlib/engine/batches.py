@@ -382,8 +382,9 @@ class Feed:
         """The batches of each step in turn.
 
         Args:
-            sent: what :meth:`host` gives, on the device. With keys there are augmentation and
-                dropout.
+            sent: the plan's ``index``, ``mask`` and ``keys`` on the device, if there are any, and
+                ``weights [T, B]``, what each example's loss counts. With keys there are
+                augmentation and dropout.
         """
         index, keys = sent["index"], sent.get("keys")
         at_once = index.numel() * self.bytes_each <= GATHER_BYTES
@@ -430,16 +431,6 @@ class Feed:
         if plan.mask is not None:
             weights = weights * plan.mask
         return weights.to(self.dtype)
-
-    def host(self, plan: Plan, weights: Tensor, training: bool = True) -> dict[str, Tensor | None]:
-        """What the device needs for the batches of a plan, on the host; see :meth:`batches`.
-
-        Args:
-            weights: ``[T, B]``, what each example's loss counts.
-            training: with augmentation and keys for dropout.
-        """
-        keys = plan.keys if training else None
-        return {"index": plan.index, "weights": weights, "keys": keys, "mask": plan.mask}
 
     def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
         """The examples and the steps of ``clients [M]``, on the host."""

@@ -129,7 +129,7 @@ class Vectorized:
     def train(self, work: Work, clients: np.ndarray) -> Sums:
         """Let clients take their local steps."""
         plan, running = self.feed.plan(clients, work.round), len(clients)
-        sent = self._upload(work, plan, self.feed.host(plan, self.feed.example_weights(plan)))
+        sent = self._upload(work, plan, self.feed.example_weights(plan))
         method, server = work.method, work.server
         measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
@@ -159,17 +159,24 @@ class Vectorized:
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _upload(
-        self, work: Work, plan: Plan, batches: Mapping[str, Tensor | None]
+        self, work: Work, plan: Plan, weights: Tensor, training: bool = True
     ) -> dict[str, Tensor]:
         """What the device needs to know for the clients of a plan, in one transfer.
 
         Args:
-            batches: what :meth:`Feed.host` says of the plan.
+            weights: ``[T, B]``, what each example's loss counts.
+            training: with augmentation and keys for dropout.
         """
         order, feed = plan.clients, self.feed
-        host = {**batches, **feed.counts(order, work.round)}
-        host["share"] = work.weights[torch.from_numpy(order)].to(feed.dtype)
-        host["seen"] = plan.counts.to(feed.dtype)
+        host = {
+            "index": plan.index,
+            "weights": weights,
+            "keys": plan.keys if training else None,
+            "mask": plan.mask,
+            "share": work.weights[torch.from_numpy(order)].to(feed.dtype),
+            "seen": plan.counts.to(feed.dtype),
+            **feed.counts(order, work.round),
+        }
         if work.method.remembers:
             host["memory"] = work.memory.places(order)
         if work.measured.count:
@@ -191,7 +198,7 @@ class Vectorized:
         """What the device knows of the clients, and their whole data."""
         feed, plan = self.feed, self.feed.whole_plan(clients)
         weights = feed.whole_weights(plan, work.round.batch_size)
-        sent = self._upload(work, plan, feed.host(plan, weights, training=False))
+        sent = self._upload(work, plan, weights, training=False)
         batches = partial(feed.batches, plan, sent)
         return sent, RowsFullBatch(self.oracle, batches, len(clients))
 

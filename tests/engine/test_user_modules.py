@@ -105,17 +105,6 @@ def by_numpy(net: Net, x: Tensor) -> Tensor:
     return x * torch.from_numpy(np.tanh(x.detach().numpy()))
 
 
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.last = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 2)
-        self.second.weight = self.first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.second(self.first(x).tanh()))
-        return logits
-
-
 def image(net: Net, x: Tensor) -> Tensor:
     return net.inner[0](x.view(-1, 2, 2, 2)).flatten(1)
 
@@ -143,12 +132,6 @@ def hooked() -> nn.Module:
     return net
 
 
-def frozen() -> nn.Module:
-    net = Net(inner)
-    net.first.weight.requires_grad_(False)
-    return net
-
-
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "attention": lambda: Sequence(nn.MultiheadAttention(4, 2, batch_first=True), True),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True), False),
@@ -162,13 +145,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "buffer": lambda: Net(lambda net, x: x * net.scale),
     "weight_norm": lambda: Net(inner, parametrizations.weight_norm(nn.Linear(8, 8))),
     "list": lambda: Net(inner, nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)),
-    "tied": Tied,
     "no dimensions": Scaled,
     "fx": lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 2))),
     "NumPy": lambda: Net(by_numpy),
     "NumPy of weights": lambda: Net(lambda net, x: x * float(net.scale.numpy().sum())),
     "item": lambda: Net(lambda net, x: x * net.last.weight.abs().max().item()),
-    "frozen": frozen,
     "unused": lambda: Net(lambda net, x: x, nn.Linear(3, 3)),
     "hook": hooked,
     "data parallel": lambda: nn.DataParallel(Net(inner)),
