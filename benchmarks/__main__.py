@@ -57,12 +57,11 @@ def main() -> int:
 
 def _row(result: dict[str, Any]) -> dict[str, Any]:
     """A row of the table, by heading."""
-    seconds, ratios, padding = (result.pop(name) for name in ("seconds", "ratios", "padding"))
+    seconds, ratios = result.pop("seconds"), result.pop("ratios")
     return {
         **result,
         **{f"{way} s": f"{own:.4f}" for way, own in seconds.items()},
         **{f"{way} / fedlib": f"{ratio:.2f}" for way, ratio in ratios.items()},
-        "padding": f"{padding:.1%}",
     }
 
 

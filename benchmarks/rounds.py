@@ -70,8 +70,7 @@ def bench(
 
     Returns:
         ``seconds``: for each way the median over the rounds; ``ratios``: the other ways' seconds
-        over fedlib's, the median of the pairs; ``padding``: the share of examples computed on that
-        is padding; the setting, and what fedlib chose.
+        over fedlib's, the median of the pairs; the setting, and what fedlib chose.
 
     Raises:
         Error: an unknown workload or a number out of range.
@@ -114,7 +113,6 @@ def bench(
         "configurations": configurations,
         "device": str(where),
         "backend": program.strategy.backend,
-        "padding": program.padding,
         "seconds": {way: statistics.median(own) for way, own in times.items()},
         "ratios": {
             way: statistics.median(b / a for a, b in zip(ours, own, strict=True))

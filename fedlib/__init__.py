@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 # can answer, and be interrupted, before PyTorch is there.
 _NAMES = {
     "algorithms": "AdaAlter AdaFedAdam Algorithm Centralized FedNova FedOpt LocMime Lookahead Mime "
-    "MimeLite MimeLiteMVR MimeMVR Moon NAccAdam Objective Proximal QFedAvg Scaffold ServerOnly "
+    "MimeLite MimeLiteMVR MimeMVR Moon NAccAdam Objective Proximal QFedAvg Scaffold "
     "clients_for_budget",
     "engine": "History RunConfig evaluate grid predict run",
     "errors": "Error",

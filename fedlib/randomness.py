@@ -12,7 +12,6 @@ import hashlib
 import math
 import threading
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -124,12 +123,7 @@ class masks(AbstractContextManager["masks"]):
         self._outer, _open.masks, self.calls = masks.active(), self, 0
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _open.masks = self._outer
 
     @staticmethod

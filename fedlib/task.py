@@ -175,34 +175,6 @@ class ClientData:
 
     @classmethod
     @checked
-    def joined(cls, parts: Sequence[ClientData]) -> ClientData:
-        """The clients of several populations, one after the other, named by their numbers.
-
-        Inputs and targets are concatenated, but those of the same data are not copied. Weights are
-        by examples.
-        """
-        if len(parts) == 1:
-            return parts[0]
-        distinct = list({id(part): part for part in parts}.values())
-        whole = len(distinct) == 1
-        x = distinct[0].x if whole else torch.cat([part.x for part in distinct])
-        y = distinct[0].y if whole else torch.cat([part.y for part in distinct])
-        index: list[Tensor] = []
-        first: dict[int, int] = {}
-        entries = examples = 0
-        for part in distinct:
-            places = torch.arange(len(part.x)) if part.index is None else part.index
-            first[id(part)], entries = entries, entries + len(places)
-            index.append(places + examples)
-            examples += len(part.x)
-        starts = np.concatenate([part.starts + first[id(part)] for part in parts])
-        sizes = np.concatenate([part.sizes for part in parts])
-        data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes))
-        data._set(starts=starts, sizes=sizes, index=torch.cat(index))
-        return data
-
-    @classmethod
-    @checked
     def from_datasets(
         cls, datasets: Any, *, inputs: str = "", targets: str = "", client: str = ""
     ) -> ClientData:

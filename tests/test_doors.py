@@ -68,7 +68,6 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "my_methods.py").write_text(METHODS)
     (folder / "my_tasks.py").write_text(TASKS)
     (folder / "my_slip.py").write_text("import not_there_at_all\n")
-    (folder / "my_typo.py").write_text("def f(:\n")
     (folder / "my_exit.py").write_text("raise SystemExit(0)\n")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -152,7 +151,6 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
     ("words", "message"),
     [
         (["my_task:pull", "fedavg"], "fails: ModuleNotFoundError: No module named 'my_task'"),
-        (["my_tasks:pul", "fedavg"], "AttributeError: module 'my_tasks' has no attribute 'pul'"),
         (["my_tasks:nothing", "fedavg"], "'my_tasks:nothing' gives None; it must return a fedlib"),
         (["my_tasks:failing", "fedavg"], "ZeroDivisionError: division by zero (my_tasks.py, line"),
         (["my_tasks:wrong", "fedavg"], "fedlib: strength is 3; allowed: 2"),
@@ -162,17 +160,14 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
             "got an unexpected keyword argument 'strenth'",
         ),
         (["my_tasks:pull", "fedavg", "--preset", "paper"], "has no presets; leave it out"),
-        (["my_methods:number", "fedavg"], "is 3; it must be a function that makes a fedlib.Task"),
         (
             ["my_slip:f", "fedavg"],
             "fails: ModuleNotFoundError: No module named 'not_there_at_all' (my_slip.py,",
         ),
-        (["my_typo:f", "fedavg"], "SyntaxError: invalid syntax (my_typo.py, line 1)"),
         (["my_exit:f", "fedavg"], "fails: SystemExit: 0 (my_exit.py, line 1)"),
         (["my_tasks:", "fedavg"], "it must be a function that makes a fedlib.Task"),
         (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
-        (["quadratic", "my_methods:Halvd"], "has no attribute 'Halvd'"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
 
 
@@ -27,16 +28,22 @@ def test_python_is_pinned_so_that_it_is_understood() -> None:
     assert re.fullmatch(r"python =3\.1[1-9]", line)
 
 
-def test_pip_is_asked_for_and_its_files_are_there() -> None:
-    """Local files make repo2docker copy the whole checkout before it installs."""
+def test_pip_is_asked_for_and_its_files_and_extras_are_there() -> None:
+    """Local files make repo2docker copy the whole checkout before it installs. Jupyter is an extra
+    that a checkout installs.
+    """
     assert "pip" in ENVIRONMENT["dependencies"]
     (lists,) = [each for each in ENVIRONMENT["dependencies"] if isinstance(each, dict)]
     constraints, package = lists["pip"]
-    assert (ROOT / constraints.removeprefix("-c ")).is_file()
-    extras = re.fullmatch(r"-e \.\[(.+)\]", package)
-    assert extras is not None
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(extras[1].split(",")) <= set(project["optional-dependencies"])
+    assert (ROOT / constraints.removeprefix("-c ")).is_file() and package == "-e .[dev]"
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"]
+    assert "fedlib[notebooks]" in extras["dev"]
+    needed, brought = (
+        {re.split("[>=<]", each)[0] for each in some}
+        for some in (project["dependencies"], extras["notebooks"])
+    )
+    assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought
 
 
 JUPYTER = ["IPython", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core", "jupyterlab"]
@@ -88,8 +95,7 @@ def test_without_jupyter_and_where_a_checkout_lies(tmp_path: Path) -> None:
     path entry, as this package-dir has an editable install write, comes before namespaces; the
     finder that setuptools writes without it does not.
     """
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    assert tools["setuptools"]["package-dir"] == {"": "."}
+    assert PYPROJECT["tool"]["setuptools"]["package-dir"] == {"": "."}
     (tmp_path / "fedlib").symlink_to(ROOT)
     there = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
     run = [sys.executable, "-c", WITHOUT]
@@ -97,13 +103,3 @@ def test_without_jupyter_and_where_a_checkout_lies(tmp_path: Path) -> None:
     for (code, status, words), (ended, said) in zip(CALLS, json.loads(done.stdout), strict=True):
         assert ended == status and words in said, (code, said)
         assert status != 2 or said.count("\n") == 1
-
-
-def test_jupyter_is_an_extra_that_a_checkout_installs() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    (lists,) = [each for each in ENVIRONMENT["dependencies"] if isinstance(each, dict)]
-    assert "[dev]" in lists["pip"][-1] and "fedlib[notebooks]" in extras["dev"]
-    needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
-    brought = {re.split("[>=<]", each)[0] for each in extras["notebooks"]}
-    assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought

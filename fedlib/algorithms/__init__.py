@@ -37,7 +37,6 @@ from fedlib.algorithms.n_accadam import NAccAdam
 from fedlib.algorithms.objectives import Moon, Objective, Proximal
 from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
-from fedlib.algorithms.server_only import ServerOnly
 from fedlib.arguments import brought, called, checked, shown
 from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
@@ -98,7 +97,6 @@ __all__ = [
     "Proximal",
     "QFedAvg",
     "Scaffold",
-    "ServerOnly",
     "build",
     "clients_for_budget",
     "hyperparameters",

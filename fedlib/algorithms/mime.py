@@ -30,8 +30,8 @@ class Mime(TwoPhase):
     and has other U and V, see :mod:`fedlib.optimizers.mime`. Where v would be 0 in the first U,
     s begins as V(c, s) of the first round's c, which clients send in any case.
 
-    With one full-batch step this is the base optimizer on the cohort's loss: :class:`ServerOnly`,
-    and :class:`Centralized` if all clients take part.
+    With one full-batch step this is the base optimizer on the cohort's loss: :class:`Centralized`
+    if all clients take part.
 
     Args:
         base: the base optimizer, for instance ``fedlib.base.Adam(eps=1e-3)``.

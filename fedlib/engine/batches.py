@@ -6,18 +6,15 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedlib import process, randomness
+from fedlib import randomness
 from fedlib.algorithms.base import Client, State
-from fedlib.engine.config import Configured, RunConfig
+from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
-from fedlib.engine.states import map_state
 from fedlib.errors import Error
 from fedlib.task import ClientData, Fixed, Task, Transform, identity
 
@@ -52,11 +49,6 @@ class Layout:
     segment: Tensor
     within: Tensor
 
-    @property
-    def slots(self) -> int:
-        """Examples that are computed on: a step is as wide as its largest batch."""
-        return sum(a * width for a, width in zip(self.active, self.widths, strict=True))
-
 
 @dataclass(frozen=True)
 class Plan(Layout):
@@ -80,20 +72,14 @@ class Plan(Layout):
     keys: Tensor
 
 
-def client_keys(
-    seeds: Sequence[int], round: int, clients: np.ndarray, replica: np.ndarray | None = None
-) -> Tensor:
+def client_keys(seed: int, round: int, clients: np.ndarray) -> Tensor:
     """int64 ``[M]``, what the draws of ``clients [M]`` in a round are keyed by.
 
     Args:
-        seeds: of the batches in each replica; replica: ``[M]``, whose each client is; default the
-            first.
+        seed: of the batches.
     """
-    bases = torch.tensor([randomness.key(seed, "batches", round) for seed in seeds])
-    which = torch.zeros(len(clients), dtype=torch.int64)
-    return randomness.fold(
-        bases[which if replica is None else torch.from_numpy(replica)], torch.from_numpy(clients)
-    )
+    base = torch.tensor([randomness.key(seed, "batches", round)])
+    return randomness.fold(base, torch.from_numpy(clients))
 
 
 def drawn_epochs(epochs: tuple[int, int], keys: Tensor) -> np.ndarray:
@@ -229,155 +215,6 @@ def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray
     return np.array_split(clients[order], max(1, math.ceil(len(clients) / size)))
 
 
-class Received(Mapping[str, Any]):
-    """Server states ``[S C, .]`` as clients receive them: each its own replica's, ``[M, C, .]``.
-
-    Most clients ask for ``x`` alone, so a tensor is copied when it is asked for.
-    """
-
-    def __init__(self, server: State, replica: Tensor, replicas: int) -> None:
-        self._server, self._replica, self._replicas = server, replica, replicas
-        self._received: State = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._received:
-            part = map_state(self._own, {name: self._server[name]})
-            self._received |= part
-        return self._received[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._server)
-
-    def __len__(self) -> int:
-        return len(self._server)
-
-    def _own(self, values: Tensor) -> Tensor:
-        return values.unflatten(0, (self._replicas, -1))[self._replica]
-
-
-@dataclass(frozen=True)
-class Replicas:
-    """What repetitions of a run differ in; all are of N clients, of which M take part in a round.
-
-    In one program their clients are one population: replica s of N clients has the numbers s N to
-    (s + 1) N - 1, and each client starts from the server of its own replica.
-
-    Args:
-        tasks: of each replica, maybe the same object; they differ in their data only.
-        seeds: of each replica; see :class:`fedlib.engine.RunConfig`.
-    """
-
-    tasks: Sequence[Task]
-    seeds: Sequence[Mapping[str, int]]
-
-    @classmethod
-    def of(cls, configured: Sequence[Configured]) -> Replicas:
-        """The replicas of a program's configurations, which stand replica by replica."""
-        runs = {(id(run.task), str(run.config.seeds)): run for run in configured}.values()
-        trained = {id(run.task): run.task for run in runs}
-        if configured[0].method.pooled:
-            trained = {key: task.centralized() for key, task in trained.items()}
-        return cls([trained[id(run.task)] for run in runs], [run.config.seeds for run in runs])
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    @property
-    def population(self) -> int:
-        """N, the clients of one replica."""
-        return len(self.tasks[0].train)
-
-    @cached_property
-    def distinct(self) -> list[Task]:
-        """The tasks, each once."""
-        return list({id(task): task for task in self.tasks}.values())
-
-    def new_models(self) -> list[nn.Module]:
-        """A model of each replica, as its seed initialises it."""
-        models = []
-        for task, seeds in zip(self.tasks, self.seeds, strict=True):
-            with process.alone():
-                process.seed(randomness.key(seeds["init"], "init"))
-                models.append(task.new_model())
-        return models
-
-    @cached_property
-    def data(self) -> ClientData:
-        """The training data of all replicas' clients."""
-        return ClientData.joined([task.train for task in self.tasks])
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """float64 ``[all clients]``, what each counts in its replica's aggregation."""
-        return np.concatenate([task.train.client_weights() for task in self.tasks])
-
-    def of_clients(self, clients: np.ndarray) -> np.ndarray:
-        """The replica of each client."""
-        return clients // self.population
-
-    def local(self, clients: np.ndarray) -> np.ndarray:
-        """The number of each client in its own replica."""
-        return clients % self.population
-
-    def keys(self, round: int, clients: np.ndarray) -> Tensor:
-        """int64 ``[M]``, what the draws of these clients in a round are keyed by."""
-        seeds = [seeds["batches"] for seeds in self.seeds]
-        return client_keys(seeds, round, self.local(clients), self.of_clients(clients))
-
-    def cohort(self, round: int, size: int) -> np.ndarray:
-        """Who takes part in a round, ascending: ``size`` clients of each replica."""
-        cohorts = [self._cohort(number, round, size) for number in range(len(self))]
-        return np.concatenate(cohorts)
-
-    def _cohort(self, number: int, round: int, size: int) -> np.ndarray:
-        """The clients of one replica: the task's own draw, else uniform without replacement.
-
-        Raises:
-            Error: the task draws others than so many different clients.
-        """
-        task, first = self.tasks[number], number * self.population
-        if size == self.population:
-            return first + np.arange(size)
-        if task.cohorts is not None:
-            drawn = np.unique(task.cohorts(round, size))
-            if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= self.population:
-                raise Error(
-                    f"task {task.name}: cohorts({round}, {size}) must give {size} "
-                    f"different clients of 0..{self.population - 1}"
-                )
-            return first + drawn
-        draw = randomness.numpy_generator(self.seeds[number]["sampling"], "cohort", round)
-        return first + np.sort(draw.choice(self.population, size, replace=False))
-
-    def halves(self, cohort: np.ndarray, round: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which clients of each replica's cohort measure and which train, at random."""
-        measuring, training = [], []
-        for seeds, clients in zip(self.seeds, np.split(cohort, len(self)), strict=True):
-            draw = randomness.numpy_generator(seeds["sampling"], "halves", round)
-            mixed = draw.permutation(clients)
-            measuring.append(np.sort(mixed[: len(mixed) // 2]))
-            training.append(np.sort(mixed[len(mixed) // 2 :]))
-        return np.concatenate(measuring), np.concatenate(training)
-
-    def totals(self, values: np.ndarray, clients: np.ndarray) -> np.ndarray:
-        """Values ``[M]`` of some clients, summed over those of each replica: float64 ``[S]``."""
-        if len(self) == 1:
-            return np.array([values.sum()], dtype=np.float64)
-        return np.bincount(self.of_clients(clients), values, minlength=len(self))
-
-    def to_clients(self, server: State, replica: Tensor | None) -> State:
-        """Server states ``[S C, .]`` as clients receive them: their own replica's, ``[M, C, .]``.
-
-        Args:
-            replica: ``[M]``, whose each client is. With one replica, None: all share ``[C, .]``.
-        """
-        return server if replica is None else Received(server, replica, len(self))  # type: ignore[return-value]
-
-    def rows_of(self, replica: int, clients: np.ndarray) -> Tensor:
-        """The places of a replica's clients among some clients."""
-        return torch.from_numpy(np.flatnonzero(self.of_clients(clients) == replica))
-
-
 # Bytes of a buffer; each tensor begins at a multiple, as tensors of their own do for every type.
 ALIGNED = 16
 
@@ -452,45 +289,71 @@ class Round:
 
 
 class Feed:
-    """The replicas' training data, moved to the device once.
+    """A task's training data, moved to the device once, and who takes part in a round.
 
     Args:
-        replicas: of the task.
+        task: what is trained on.
+        seeds: of client sampling and batches; see :class:`fedlib.engine.RunConfig`.
         dtype, device: of the inputs (``dtype`` where they are floating point).
-
-    Attributes:
-        data: of all clients.
     """
 
-    def __init__(self, replicas: Replicas, dtype: torch.dtype, device: torch.device) -> None:
-        self.replicas, self.data, self.task = replicas, replicas.data, replicas.tasks[0]
+    def __init__(
+        self, task: Task, seeds: Mapping[str, int], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.task, self.data, self.seeds = task, task.train, seeds
         self.dtype, self.device = dtype, device
-        self.transform, self.y = self.task.transform, self.data.y.to(device)
-        self.bytes_each = input_bytes(self.task, dtype)
+        self.transform, self.y = task.transform, self.data.y.to(device)
+        self.bytes_each = input_bytes(task, dtype)
         if isinstance(self.transform, Fixed) and len(self.y) * self.bytes_each <= KEPT_BYTES:
             parts = [
-                transformed(task.transform, part.unsqueeze(0), None, dtype, device)
-                for task in replicas.distinct
-                for part in task.train.x.split(WHOLE_BATCH**2)
+                transformed(self.transform, part.unsqueeze(0), None, dtype, device)
+                for part in self.data.x.split(WHOLE_BATCH**2)
             ]
             self.x, self.transform = torch.cat(parts, 1).squeeze(0), identity
         else:
             self.x = self.data.x if reads(self.transform) else self.data.x.to(device)
 
+    def cohort(self, round: int, size: int) -> np.ndarray:
+        """Who takes part in a round, ascending: the task's own draw, else uniform.
+
+        Raises:
+            Error: the task draws others than ``size`` different clients.
+        """
+        population = len(self.data)
+        if size == population:
+            return np.arange(size)
+        if self.task.cohorts is not None:
+            drawn = np.unique(self.task.cohorts(round, size))
+            if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= population:
+                raise Error(
+                    f"task {self.task.name}: cohorts({round}, {size}) must give {size} "
+                    f"different clients of 0..{population - 1}"
+                )
+            return drawn
+        draw = randomness.numpy_generator(self.seeds["sampling"], "cohort", round)
+        return np.sort(draw.choice(population, size, replace=False))
+
+    def halves(self, cohort: np.ndarray, round: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which clients of a cohort measure and which train, at random."""
+        draw = randomness.numpy_generator(self.seeds["sampling"], "halves", round)
+        mixed, half = draw.permutation(cohort), len(cohort) // 2
+        return np.sort(mixed[:half]), np.sort(mixed[half:])
+
     def round(self, number: int, config: RunConfig, cohort: np.ndarray) -> Round:
         """A round of ``cohort [M]``, ascending, with the local steps of each client."""
-        sizes, local = self.data.sizes[cohort], self.replicas.local(cohort)
         epochs: int | np.ndarray
         if isinstance(config.local_epochs, int):
             epochs = config.local_epochs
         else:
-            epochs = drawn_epochs(config.local_epochs, self.replicas.keys(number, cohort))
-        steps = local_steps(sizes, config.batch_size, epochs, config.local_steps, local)
+            keys = client_keys(self.seeds["batches"], number, cohort)
+            epochs = drawn_epochs(config.local_epochs, keys)
+        sizes = self.data.sizes[cohort]
+        steps = local_steps(sizes, config.batch_size, epochs, config.local_steps, cohort)
         return Round(number, config, cohort, steps)
 
     def plan(self, clients: np.ndarray, round: Round) -> Plan:
         """The batches of ``clients`` in this round."""
-        keys = self.replicas.keys(round.number, clients)
+        keys = client_keys(self.seeds["batches"], round.number, clients)
         steps = round.steps_of(clients)
         return make_plan(self.data, clients, steps, keys, batch_size=round.batch_size)
 
@@ -519,8 +382,9 @@ class Feed:
         """The batches of each step in turn.
 
         Args:
-            sent: what :meth:`host` gives, on the device. With keys there are augmentation and
-                dropout.
+            sent: the plan's ``index``, ``mask`` and ``keys`` on the device, if there are any, and
+                ``weights [T, B]``, what each example's loss counts. With keys there are
+                augmentation and dropout.
         """
         index, keys = sent["index"], sent.get("keys")
         at_once = index.numel() * self.bytes_each <= GATHER_BYTES
@@ -568,16 +432,6 @@ class Feed:
             weights = weights * plan.mask
         return weights.to(self.dtype)
 
-    def host(self, plan: Plan, weights: Tensor, training: bool = True) -> dict[str, Tensor | None]:
-        """What the device needs for the batches of a plan, on the host; see :meth:`batches`.
-
-        Args:
-            weights: ``[T, B]``, what each example's loss counts.
-            training: with augmentation and keys for dropout.
-        """
-        keys = plan.keys if training else None
-        return {"index": plan.index, "weights": weights, "keys": keys, "mask": plan.mask}
-
     def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
         """The examples and the steps of ``clients [M]``, on the host."""
         return {
@@ -602,8 +456,8 @@ class Feed:
             steps=sent["steps"].view(-1, 1, 1),
             round=round.number,
             rounds=round.config.rounds,
-            cohort=len(round.cohort) // len(self.replicas),
-            population=self.replicas.population,
+            cohort=len(round.cohort),
+            population=len(self.data),
             memory=memory or {},
             measured=measured or {},
         )

@@ -219,15 +219,10 @@ def _pair(values: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 class Recorder:
-    """Collects the numbers of S C configurations and makes tidy frames of them.
+    """Collects the numbers of a task's configurations and makes tidy frames of them."""
 
-    Args:
-        tasks: of the S replicas; configs: of the first replica, then of the next.
-    """
-
-    def __init__(self, tasks: Sequence[Task], configs: Sequence[RunConfig]) -> None:
-        self.tasks, self.configs = tasks, configs
-        self.columns = len(configs) // len(tasks)
+    def __init__(self, task: Task, configs: Sequence[RunConfig]) -> None:
+        self.task, self.configs = task, configs
         self.rows: list[list[tuple[int, str, str, float]]] = [[] for _ in configs]
         self.last: list[dict[tuple[str, str], Tensor]] = [{} for _ in configs]
         self.diverged: dict[int, int] = {}
@@ -238,17 +233,15 @@ class Recorder:
         alive: list[int],
         loss: Tensor,
         good: Tensor,
-        floats: Sequence[tuple[int, int]],
+        floats: tuple[int, int],
     ) -> list[int]:
-        """Note the training losses ``[S C]``; returns the configurations that are still finite.
+        """Note the training losses ``[C]``; returns the configurations that are still finite.
 
         Args:
-            good: ``[S C]``, which are; floats: that each replica's cohort received and sent.
+            good: ``[C]``, which are; floats: that the cohort received and sent.
         """
+        down, up = floats
         for run, value, finite in zip(alive, loss.tolist(), good.tolist(), strict=True):
-            if run in self.diverged:
-                continue
-            down, up = floats[run // self.columns]
             self.rows[run] += [
                 (round, "train", "loss", value),
                 (round, "communication", "floats_down", float(down)),
@@ -261,21 +254,18 @@ class Recorder:
     def evaluation(
         self, round: int, alive: list[int], result: Evaluated, split: str = "test"
     ) -> None:
-        """Note the evaluation of the configurations ``alive``, which are of one task."""
-        task = self._task(alive[0])
-        data = evaluated(task)[split]
+        """Note the evaluation of the configurations ``alive``."""
+        data = evaluated(self.task)[split]
         columns = {name: values.tolist() for name, values in result.mean.items()}
         if len(data) > 1:
-            for name in task.metrics:
+            for name in self.task.metrics:
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
-            if "accuracy" in task.metrics:
+            if "accuracy" in self.task.metrics:
                 accuracies = result.clients["accuracy"]
                 sizes = torch.from_numpy(data.sizes).to(accuracies.device)
                 spread = fairness(accuracies, sizes)
                 columns.update((name, values.tolist()) for name, values in spread.items())
         for position, run in enumerate(alive):
-            if run in self.diverged:
-                continue
             self.rows[run] += [
                 (round, split, name, column[position]) for name, column in columns.items()
             ]
@@ -301,17 +291,14 @@ class Recorder:
                 params=params[run],
                 config=config,
                 meta={**meta, "diverged": self.diverged.get(run)},
-                task=self._task(run),
+                task=self.task,
             )
             for run, config in enumerate(self.configs)
         ]
 
-    def _task(self, run: int) -> Task:
-        return self.tasks[run // self.columns]
-
     def _clients(self, run: int) -> pd.DataFrame:
         """``client, split, metric, value, examples`` at one configuration's last evaluation."""
-        parts = evaluated(self._task(run))
+        parts = evaluated(self.task)
         frames = [
             pd.DataFrame(
                 {

@@ -63,7 +63,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
             if split == "train" and outputs:
                 after = _buffers(model)
                 trial.outputs(split, data, 0)
-                _require_constant(task, model, buffers, after)
+                trial.require_constant(buffers, after)
             if outputs:
                 trial.check_loss(split, data, outputs[0])
                 mixes = mixes or (not task.described and trial.mixes(data))
@@ -79,6 +79,7 @@ class Trial:
 
     def __init__(self, task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         self.task, self.model, self.dtype = task, model, dtype
+        self.named = f"task {task.name}: the model {type(model).__name__}"
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
 
     def outputs(self, split: str, data: ClientData, place: int) -> Tensor:
@@ -87,34 +88,30 @@ class Trial:
         raw = data.x[[example, example]].to(self.device)
         keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
         what = f"{split} client {client}'s example {example}, {_told(raw[0])}"
-        training = split == "train"
-        whose = f"{_model(self.task, self.model)} does not take"
+        training, whose = split == "train", f"task {self.task.name}: the transform"
         x = _called(
-            f"task {self.task.name}: the transform does not take {what}",
-            _repeatable(f"task {self.task.name}: the transform", self.task.transform),
+            f"{whose} does not take {what}",
+            _repeatable(whose, self.task.transform),
             raw.unsqueeze(0),
             keys if training else None,
         )
         if not isinstance(x, Tensor) or x.shape[:2] != (1, 2):
-            given = _told(x) if isinstance(x, Tensor) else type(x).__name__
-            raise Error(f"task {self.task.name}: the transform gives {given}; need [1, 2, ...]")
+            raise Error(f"{whose} gives {_told(x)}; need [1, 2, ...]")
         if x.is_floating_point() and not torch.isfinite(x).all():
-            raise Error(f"task {self.task.name}: the transform gives NaN or infinity for {what}")
-        inputs = x.squeeze(0).to(self.dtype) if x.is_floating_point() else x.squeeze(0)
-        named = f"{_model(self.task, self.model)} in {'training' if training else 'evaluation'}"
+            raise Error(f"{whose} gives NaN or infinity for {what}")
+        named = f"{self.named} in {'training' if training else 'evaluation'}"
         forward = _repeatable(named, self.model, "torch" if training else "")
-        outputs = _called(f"{whose} {what}", forward, inputs)
-        kind = type(outputs).__name__
-        if not isinstance(outputs, Tensor):
-            raise Error(f"{_model(self.task, self.model)} gives a {kind}; it must give a tensor")
-        if outputs.is_complex():
-            raise Error(f"{_model(self.task, self.model)} gives complex outputs; they must be real")
-        if outputs.dim() == 0 or len(outputs) != 2:
+        outputs = _called(f"{self.named} does not take {what}", forward, self._held(x).squeeze(0))
+        if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
-                f"{_model(self.task, self.model)} gives outputs of shape {tuple(outputs.shape)} "
-                "for 2 examples; the first axis must be the examples'"
+                f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
+                "real numbers whose first axis is the examples'"
             )
         return outputs
+
+    def _held(self, x: Tensor) -> Tensor:
+        """Inputs in the run's type."""
+        return x.to(self.dtype) if x.is_floating_point() else x
 
     def mixes(self, data: ClientData) -> bool:
         """Whether outputs for two examples change with a third one that is padding.
@@ -126,7 +123,7 @@ class Trial:
         x = data.x[data.places(data.all_places())[places]].to(self.device)
         keys = torch.zeros(1, 3, dtype=torch.int64, device=self.device)
         x = self.task.transform(x.unsqueeze(0), keys if self.model.training else None).squeeze(0)
-        x = x.to(self.dtype) if x.is_floating_point() else x
+        x = self._held(x)
         other = x.clone()
         other[-1] = 2 * x[0] + 1 if x.is_floating_point() else x[0]
         real = torch.tensor([True, True, False], device=self.device)
@@ -138,13 +135,23 @@ class Trial:
         if torch.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-6, equal_nan=True):
             return False
         _called(
-            f"{_model(self.task, self.model)} looks across its batch and does not take one of one "
+            f"{self.named} looks across its batch and does not take one of one "
             "example, as a client's last may be; fedlib.models.replace_batch_norm(model, "
             "by='group') makes normalisation that does",
             self.model,
             x[:1],
         )
         return True
+
+    def require_constant(self, before: dict[str, Tensor], first: dict[str, Tensor]) -> None:
+        """Require that a forward pass leaves the buffers; a cache that the first made may stay."""
+        for name, buffer in _buffers(self.model).items():
+            for earlier in (before.get(name, buffer), first.get(name)):
+                if earlier is None or not _same(earlier, buffer):
+                    raise Error(
+                        f"{self.named}: its forward pass changes the buffer {name!r}, which rows "
+                        "and clients cannot share; keep it constant, or compute it from the batch"
+                    )
 
     def check_loss(self, split: str, data: ClientData, outputs: Tensor) -> None:
         """Require labels that fit the outputs ``[2, ...]``, and a loss and metrics of them."""
@@ -182,9 +189,8 @@ class Trial:
             pair = value if isinstance(value, tuple) and name != "loss" else (value,)
             for part in pair:
                 if not isinstance(part, Tensor) or part.shape != (1, 2) or part.is_complex():
-                    given = _told(part) if isinstance(part, Tensor) else type(part).__name__
                     raise Error(
-                        f"{what} gives {given} for 1 row of 2 examples; need each example's "
+                        f"{what} gives {_told(part)} for 1 row of 2 examples; need each example's "
                         "own, shape (1, 2)"
                     )
             trained = any(p.requires_grad for p in self.model.parameters())
@@ -228,11 +234,8 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         bad = ~torch.isfinite(y)
     else:
         bad = ~((y >= 0) & (y <= 1))
-    if bad.any():
-        wrong = bad.flatten(1).any(1) if bad.dim() > 1 else bad
-        places = wrong[data.places(data.all_places())].nonzero()
-        if len(places):  # else nobody has those examples
-            refuse(int(places[0]))
+    if (place := _first_place(data, bad)) is not None:
+        refuse(place)
 
 
 def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
@@ -242,10 +245,8 @@ def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype)
         return
     if torch.isfinite(torch.stack(x.aminmax()).to(dtype)).all():
         return
-    wrong = ~torch.isfinite(x.to(dtype)).flatten(1).all(1)
-    places = wrong[data.places(data.all_places())].nonzero()
-    if len(places):
-        client, example = _where(data, int(places[0]))
+    if (place := _first_place(data, ~torch.isfinite(x.to(dtype)))) is not None:
+        client, example = _where(data, place)
         values = x[example].flatten()
         value = values[~torch.isfinite(values.to(dtype))][0].item()
         raise Error(
@@ -269,6 +270,15 @@ def _places(task: Task, data: ClientData) -> list[int]:
     return list(places)
 
 
+def _first_place(data: ClientData, bad: Tensor) -> int | None:
+    """The place of the first example that a client holds with something ``bad [N, ...]``."""
+    if not bad.any():
+        return None
+    wrong = bad.flatten(1).any(1) if bad.dim() > 1 else bad
+    places = wrong[data.places(data.all_places())].nonzero()
+    return int(places[0]) if len(places) else None
+
+
 def _where(data: ClientData, place: int) -> tuple[int, int]:
     """The client and the number of the example at a place of ``data.all_places()``."""
     return int(data.codes()[place]), int(data.places(data.all_places())[place])
@@ -283,20 +293,6 @@ def _buffers(model: nn.Module) -> dict[str, Tensor]:
     }
     buffers = model.named_buffers()
     return {name: buffer.detach().clone() for name, buffer in buffers if name not in moving}
-
-
-def _require_constant(
-    task: Task, model: nn.Module, before: dict[str, Tensor], first: dict[str, Tensor]
-) -> None:
-    """Require that a forward pass leaves the buffers; a cache that the first one made may stay."""
-    now = _buffers(model)
-    for name, buffer in now.items():
-        for earlier in (before.get(name, buffer), first.get(name)):
-            if earlier is None or not _same(earlier, buffer):
-                raise Error(
-                    f"{_model(task, model)}: its forward pass changes the buffer {name!r}, which "
-                    "rows and clients cannot share; keep it constant, or compute it from the batch"
-                )
 
 
 def _first(value: Any) -> Tensor:
@@ -343,12 +339,10 @@ def _called(what: str, function: Callable[..., Any], *args: Any) -> Any:
         raise Error(f"{what}: {first_line(error)}") from error
 
 
-def _model(task: Task, model: nn.Module) -> str:
-    return f"task {task.name}: the model {type(model).__name__}"
-
-
-def _told(values: Tensor) -> str:
-    """A tensor's type and shape, and the range of whole numbers."""
+def _told(values: Any) -> str:
+    """A tensor's type and shape, and the range of whole numbers; else what it is."""
+    if not isinstance(values, Tensor):
+        return f"a {type(values).__name__}"
     text = f"{str(values.dtype).removeprefix('torch.')} of shape {tuple(values.shape)}"
     if values.numel() and not (values.is_floating_point() or values.is_complex()):
         text += f" from {values.min().item()} to {values.max().item()}"

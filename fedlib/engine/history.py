@@ -54,9 +54,9 @@ class History:
         params: the final server parameters by name, on the CPU; the last finite ones if the run
             diverged.
         config: the run's configuration.
-        meta: device, backend, threads, configurations (trained together), padding (the share of
-            examples computed on that were padding), seconds, seconds_per_round, diverged (the
-            round, or None), versions; stopped (the round) where a callback ended the run.
+        meta: device, backend, threads, configurations (trained together), seconds,
+            seconds_per_round, diverged (the round, or None), versions; stopped (the round) where a
+            callback ended the run.
         task: what was trained on, in the process that did.
 
     Example:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from fedlib import files, process
+from fedlib import files, process, randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine import fitting, precision, strategy
-from fedlib.engine.batches import Feed, Replicas
+from fedlib.engine.batches import Feed
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.config import Configured
 from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
@@ -40,11 +40,11 @@ LARGE_BLOCK = 2**20
 
 
 class Program:
-    """S C configurations that train together: one model, S cohorts a round, S C server states.
+    """C configurations that train together: one model, one cohort a round, C server states.
 
     Args:
-        configured: the configurations, which agree in ``RunConfig.program()`` and in structure:
-            those of one replica, then the same with the next one's seeds, or on its task.
+        configured: the configurations, of one task and one seed, which agree in
+            ``RunConfig.program()`` and in structure.
         device, backend, chunk_clients: see :func:`fedlib.run`.
     """
 
@@ -56,34 +56,31 @@ class Program:
         backend: str = "auto",
         chunk_clients: int | None = None,
     ) -> None:
-        self.configured = configured
         self.configs = [run.config for run in configured]
-        config, method = self.config, _ = configured[0][:2]
-        self.replicas = Replicas.of(configured)
-        self.task = self.replicas.tasks[0]
-        self.columns = len(configured) // len(self.replicas)
+        self.config, method, task = configured[0]
+        config = self.config
+        self.task = task.centralized() if method.pooled else task
         self.device = device
         precision.check(config.dtype, device)
         self.dtype = precision.stored(config.dtype)
-        model, *others = self.replicas.new_models()
+        process.seed(randomness.key(config.seeds["init"], "init"))
+        model = self.task.new_model()
         _check_features(model, method)
         trial = fitting.spare(model)
         self.model = FlatModel(model, self.dtype, device)
-        if any([fitting.require_fit(task, trial, self.dtype) for task in self.replicas.distinct]):
+        if fitting.require_fit(self.task, trial, self.dtype):
             self.model.see_real_examples_only()
-        first = [self.model.initial(), *(self.model.initial_of(other) for other in others)]
-        self.initial = torch.stack(first)
         self.model.forward_context = partial(precision.computing, config.dtype, device)
         self.strategy = strategy.pick(
             self.model.size,
-            self.columns,
-            config.clients_per_round * len(self.replicas),
+            len(configured),
+            config.clients_per_round,
             device,
             backend,
             chunk_clients,
             strategy.stacks(model),
         )
-        feed = Feed(self.replicas, self.dtype, device)
+        feed = Feed(self.task, config.seeds, self.dtype, device)
         self.training = Training(
             config,
             [run.method for run in configured],
@@ -93,26 +90,17 @@ class Program:
             self.model.tracked,
             self.strategy.chunk_clients,
         )
-        self.evaluators = [
-            {
-                split: Evaluator(task, self.model, self.dtype, device, data)
-                for split, data in evaluated(task).items()
-            }
-            for task in self.replicas.distinct
-        ]
-        self.record = Recorder(self.replicas.tasks, self.configs)
-        cohort = config.clients_per_round * len(self.replicas)
-        rows = self.columns * min(self.strategy.chunk_clients, cohort)
+        self.evaluators = {
+            split: Evaluator(self.task, self.model, self.dtype, device, data)
+            for split, data in evaluated(self.task).items()
+        }
+        self.record = Recorder(self.task, self.configs)
+        rows = len(configured) * min(self.strategy.chunk_clients, config.clients_per_round)
         if device.type == "cpu" and rows * self.model.size * self.dtype.itemsize > LARGE_BLOCK:
             keep_freed_memory()
         self.callback: Callback | None = None
         # Which of several programs this is, for the progress bar.
         self.place = ""
-
-    @property
-    def padding(self) -> float:
-        """The share of examples computed on so far that was padding."""
-        return 1 - self.training.seen / self.training.slots if self.training.slots else 0.0
 
     def run(
         self,
@@ -220,19 +208,19 @@ class Program:
         self, now: Progress, started: float, more: Mapping[str, Any] | None = None
     ) -> list[History]:
         """What there is so far."""
-        self._finish(now, self._finite(now))
+        self._finish(now, now.alive)
         params = [self.model.named(vector) for vector in now.final]
         meta = self._meta(now, time.perf_counter() - started) | dict(more or {})
         return self.record.histories(params, meta)
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""
-        memory = self.training.kept.memory.state_dict()
+        memory = self.training.memory.state_dict()
         return Snapshot(vars(now), memory, self.record.state_dict())
 
     def restore(self, saved: Snapshot) -> Progress:
         """Take up what :meth:`snapshot` gave."""
-        self.training.kept.memory.load_state_dict(saved.memory)
+        self.training.memory.load_state_dict(saved.memory)
         self.record.load_state_dict(saved.record)
         return Progress(**saved.progress)
 
@@ -254,27 +242,17 @@ class Program:
 
     def _initial_server(self, alive: list[int]) -> State:
         """The server states of some configurations before round 0."""
-        x = self.initial[[run // self.columns for run in alive]]
+        x = self.model.initial().expand(len(alive), -1).contiguous()
         server = self.training.stack(alive).server_init(x)
         if not self.model.tracked:
             return server
         return server | {"statistics": self.model.initial_statistics().expand(len(alive), -1)}
 
     def _evaluate(self, done: int, alive: list[int], server: State) -> None:
-        """Evaluate and record the configurations ``alive``, those of one task together."""
-        tasks = [self.replicas.tasks[run // self.columns] for run in alive]
-        for task, evaluators in zip(self.replicas.distinct, self.evaluators, strict=True):
-            places = [place for place, its_task in enumerate(tasks) if its_task is task]
-            x = server["x"] if len(places) == len(alive) else server["x"][places]
-            # Models with running statistics have no replicas, so these are of all of them.
-            with self.model.tracking(server.get("statistics")):
-                members = [alive[place] for place in places]
-                for split, evaluator in evaluators.items():
-                    self.record.evaluation(done, members, evaluator(x), split)
-
-    def _finite(self, now: Progress) -> list[int]:
-        """Those that have not diverged: one that did stays while a replica of it trains."""
-        return [run for run in now.alive if run not in self.record.diverged]
+        """Evaluate and record the configurations ``alive``."""
+        with self.model.tracking(server.get("statistics")):
+            for split, evaluator in self.evaluators.items():
+                self.record.evaluation(done, alive, evaluator(server["x"]), split)
 
     def _finish(self, now: Progress, ended: list[int]) -> None:
         """Note the final parameters of configurations that take part in the program."""
@@ -286,7 +264,7 @@ class Program:
         """Round ``number``, and the evaluation after it."""
         before = time.perf_counter()
         new, loss = self.training.round(now.alive, now.server, number)
-        before_it = survivors = self._finite(now)
+        survivors = now.alive
         if loss is not None:
             # 0 x is 0 for finite numbers and NaN for others; torch.isfinite passes over x thrice.
             good = torch.isfinite(loss) & ((0 * new["x"]).sum(-1) == 0)
@@ -296,23 +274,20 @@ class Program:
             now.server = new if same else where(good.unsqueeze(1), new, now.server)
         now.done = number + 1
         now.seconds += time.perf_counter() - before
-        if len(survivors) < len(before_it):
-            self._finish(now, [run for run in before_it if run not in survivors])
+        if len(survivors) < len(now.alive):
+            self._finish(now, [run for run in now.alive if run not in survivors])
             self._leave(now, survivors)
         last = now.done == self.config.rounds
         if now.alive and (last or now.done % self.config.eval_every == 0):
             self._evaluate(now.done, now.alive, now.server)
 
     def _leave(self, now: Progress, survivors: list[int]) -> None:
-        """Let those leave the program that have diverged in every replica."""
-        columns = {run % self.columns for run in survivors}
-        places = [p for p, run in enumerate(now.alive) if run % self.columns in columns]
-        if len(places) == len(now.alive):
-            return
+        """Let those leave the program that have diverged."""
+        places = [now.alive.index(run) for run in survivors]
         keep = torch.tensor(places, device=self.device, dtype=torch.int64)
         now.server = map_state(lambda t: t[keep], now.server)
-        self.training.kept.memory.keep(keep[: len(keep) // len(self.replicas)])
-        now.alive = [now.alive[place] for place in places]
+        self.training.memory.keep(keep)
+        now.alive = survivors
 
     def _title(self) -> str:
         many = f" x {len(self.configs)}" if len(self.configs) > 1 else ""
@@ -328,7 +303,6 @@ class Program:
             "backend": self.strategy.backend,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
-            "padding": round(self.padding, 4),
             "seconds": round(seconds, 3),
             "seconds_per_round": now.seconds / max(1, self.config.rounds),
             "versions": {

@@ -252,12 +252,6 @@ class FlatModel:
         """The model's own trained parameters as one vector ``[P]``."""
         return torch.cat([p.detach().reshape(-1) for p in self._original])
 
-    def initial_of(self, model: nn.Module) -> Tensor:
-        """The trained parameters of another model of the same kind as one vector ``[P]``."""
-        trained = [p for p in model.parameters() if p.requires_grad]
-        flat = torch.cat([parameter.detach().reshape(-1) for parameter in trained])
-        return flat.to(self._original[0])
-
     def views(self, x: Tensor) -> list[Tensor]:
         """Views of vectors ``x [..., P]`` in the parameters' shapes, any leading axes kept."""
         parts = x.detach().split(self.sizes, dim=-1)

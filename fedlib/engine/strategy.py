@@ -109,16 +109,17 @@ def pick(
     """
     limit, many = LIMITS[device.type], process.usual_threads()
     fitting = chunk_clients or max(1, chunk_numbers(device) // (size * configurations))
-    numbers = configurations * min(fitting, cohort) * size
-    small = device.type == "cpu" and numbers <= limit.one_thread_numbers
+
+    def small() -> bool:
+        numbers = configurations * min(fitting, cohort) * size
+        return device.type == "cpu" and numbers <= limit.one_thread_numbers
+
     if backend == "auto":
-        alone = device.type != "cpu" or many == 1 or cohort == 1 or small or stacked
+        alone = device.type != "cpu" or many == 1 or cohort == 1 or small() or stacked
         backend = "vectorized" if alone else "parallel"
     if backend == "parallel" and chunk_clients is None:
         fitting = min(fitting, math.ceil(cohort / many))
-        numbers = configurations * fitting * size
-        small = device.type == "cpu" and numbers <= limit.one_thread_numbers
-    return Strategy(backend, fitting, 1 if small else many)
+    return Strategy(backend, fitting, 1 if small() else many)
 
 
 def stacks(model: nn.Module) -> bool:

@@ -13,7 +13,7 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.vectorized import Backend, Kept, Sums, Work
+from fedlib.engine.vectorized import Backend, Sums, Work
 
 
 class Training:
@@ -21,15 +21,14 @@ class Training:
 
     Args:
         config: what the configurations share.
-        methods: of one structure: those of one replica, then the same of the next.
+        methods: of one structure.
         feed: the clients' data; backend: how their work is executed.
         size: parameters of a model; tracked: its running statistics.
         chunk_clients: most clients that train at once.
 
     Attributes:
-        kept: what clients keep.
-        floats: received and sent by each replica's cohort in the last round.
-        seen, slots: examples trained on, and computed on with padding, in all rounds so far.
+        memory, measured: what clients keep from one of their rounds to the next, and within one.
+        floats: received and sent by the cohort in the last round.
     """
 
     def __init__(
@@ -44,15 +43,14 @@ class Training:
     ) -> None:
         self.config, self.methods, self.feed, self.backend = config, methods, feed, backend
         self.size, self.tracked, self.chunk_clients = size, tracked, chunk_clients
-        self.replicas = feed.replicas
         self.examples = feed.data.sizes
-        weights = torch.from_numpy(self.replicas.weights)
+        weights = torch.from_numpy(feed.data.client_weights())
         weights = torch.ones_like(weights) if methods[0].uniform else weights
         # A client without examples takes no part, whatever its weight.
         self.weights = weights * torch.from_numpy(self.examples > 0)
-        self.kept = Kept(ClientStates(len(self.examples), feed.device))
-        self.floats: list[tuple[int, int]] = []
-        self.seen, self.slots = 0.0, 0
+        self.memory = ClientStates(len(self.examples), feed.device)
+        self.measured = ClientStates(len(self.examples), feed.device)
+        self.floats = 0, 0
         self._stacked: dict[tuple[int, ...], Algorithm] = {}
 
     def stack(self, alive: list[int]) -> Algorithm:
@@ -66,41 +64,39 @@ class Training:
         return self._stacked[tuple(alive)]
 
     def round(self, alive: list[int], server: State, number: int) -> tuple[State, Tensor | None]:
-        """The server states after a round, and the mean training loss ``[S C]``.
+        """The server states after a round, and the mean training loss ``[C]``.
 
         The loss is None where no client of the cohort took a step.
 
         Args:
-            alive: positions of the configurations that take part, the same of every replica;
-                server: their states.
+            alive: positions of the configurations that take part; server: their states.
         """
-        servers, first = self.stack(alive), alive[: len(alive) // len(self.replicas)]
-        method = self.stack(first)
-        cohort = measuring = training = self.replicas.cohort(number, self.config.clients_per_round)
+        method = self.stack(alive)
+        cohort = measuring = training = self.feed.cohort(number, self.config.clients_per_round)
         if method.halves:
-            measuring, training = self.replicas.halves(cohort, number)
-        self.kept.forget()
-        self.floats = self._floats(measuring, training)
-        methods = [self.methods[position] for position in first]
+            measuring, training = self.feed.halves(cohort, number)
+        if self.measured.count:
+            self.measured.clear()
+        self.floats = self._exchanged(measuring, training)
+        methods = [self.methods[position] for position in alive]
         round = self.feed.round(number, self.config, cohort)
-        work = Work(methods, method, server, self.replicas, self.weights, round, self.kept)
+        work = Work(methods, method, server, self.weights, round, self.memory, self.measured)
         if method.remembers:
-            self._phase("enroll", work, self.kept.memory.unseen(cohort))
+            self._phase("enroll", work, self.memory.unseen(cohort))
         if method.measures:
             measured = self._phase("measure", work, measuring)
-            if measured is None or not self._weight(measuring).all():
+            if measured is None or not self._weight(measuring):
                 return server, None
-            informed = servers.server_measured(server, self._mean(measured, measuring, work))
+            informed = method.server_measured(server, self._mean(measured, measuring))
             work = replace(work, server=carry_statistics(server, informed))
         trained = self._phase("train", work, training)
-        if trained is None or not trained.seen.all():
+        if trained is None or not trained.seen:
             return server, None
-        loss = (trained.loss.unsqueeze(1) / self._divisor(trained.seen, work)).squeeze(1)
-        self.seen, self.slots = self.seen + trained.seen.sum(), self.slots + trained.slots
-        if not self._weight(training).all():
+        loss = trained.loss / trained.seen
+        if not self._weight(training):
             return server, loss
-        mean = self._mean(trained, training, work)
-        return carry_statistics(mean, servers.server_update(work.server, mean)), loss
+        mean = self._mean(trained, training)
+        return carry_statistics(mean, method.server_update(work.server, mean)), loss
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
         """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
@@ -110,34 +106,17 @@ class Training:
         pieces = chunks(clients, work.round.steps_of(clients), self.chunk_clients)
         return self.backend.total(phase, work, pieces)
 
-    def _mean(self, sums: Sums, clients: np.ndarray, work: Work) -> State:
-        """The weighted mean of what ``clients`` sent to their replica's server."""
-        weight = self._divisor(self._weight(clients), work)
+    def _mean(self, sums: Sums, clients: np.ndarray) -> State:
+        """The weighted mean of what ``clients`` sent."""
+        weight = self._weight(clients)
         return map_state(lambda t: t / weight, sums.reports)
 
-    def _divisor(self, values: np.ndarray, work: Work) -> float | Tensor:
-        """One value a replica, as it divides server states ``[S C, .]``."""
-        if len(values) == 1:
-            return float(values[0])
-        column = torch.from_numpy(values).to(self.feed.dtype).repeat_interleave(len(work.methods))
-        return column.unsqueeze(1).to(self.feed.device)
-
-    def _weight(self, clients: np.ndarray) -> np.ndarray:
-        """The sum of the weights of each replica's clients."""
-        return self.replicas.totals(self.weights[torch.from_numpy(clients)].numpy(), clients)
-
-    def _floats(self, measuring: np.ndarray, training: np.ndarray) -> list[tuple[int, int]]:
-        """Floats that these clients of each replica receive and send."""
-        replicas = range(len(self.replicas))
-        of_measuring = self.replicas.of_clients(measuring)
-        of_training = self.replicas.of_clients(training)
-        return [
-            self._exchanged(measuring[of_measuring == number], training[of_training == number])
-            for number in replicas
-        ]
+    def _weight(self, clients: np.ndarray) -> float:
+        """The sum of the clients' weights."""
+        return float(self.weights[torch.from_numpy(clients)].numpy().sum())
 
     def _exchanged(self, measuring: np.ndarray, training: np.ndarray) -> tuple[int, int]:
-        """Floats that these clients of one replica receive and send."""
+        """Floats that these clients receive and send."""
         method = self.methods[0]
         trainers = int((self.examples[training] > 0).sum())
         down, up = (trainers * (n + self.tracked) for n in method.communication(self.size))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
-from fedlib.engine.batches import Feed, Plan, Replicas, Round, upload
+from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
@@ -24,18 +25,16 @@ class Sums:
     """Sums over clients.
 
     Attributes:
-        reports: for each field of what the clients send, sum_i w_i report_i, ``[S C, .]``.
-        loss: example-weighted sum of the batch losses seen in training, ``[S C]``.
-        seen: ``[S]``, how many examples of each replica that were; slots: how many were computed
-            on, with padding.
+        reports: for each field of what the clients send, sum_i w_i report_i, ``[C, .]``.
+        loss: example-weighted sum of the batch losses seen in training, ``[C]``.
+        seen: how many examples that were.
         scale: what the reports of one client are still to be multiplied by, or None. Adding them
             does it on the way.
     """
 
     reports: State
     loss: Tensor
-    seen: np.ndarray
-    slots: int = 0
+    seen: float = 0.0
     scale: float | None = None
 
     def __iadd__(self, other: Sums) -> Sums:
@@ -43,8 +42,7 @@ class Sums:
         factor = 1.0 if other.scale is None else other.scale
         map_state(lambda total, t: total.add_(t, alpha=factor), self.reports, other.reports)
         self.loss += other.loss
-        self.seen = self.seen + other.seen
-        self.slots += other.slots
+        self.seen += other.seen
         return self
 
     def scaled(self) -> Sums:
@@ -55,103 +53,85 @@ class Sums:
         return self
 
 
-@dataclass
-class Kept:
-    """What clients keep: from one of their rounds to the next, and within this round."""
-
-    memory: ClientStates
-    measured: ClientStates = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.measured = ClientStates(len(self.memory.slots), self.memory.device)
-
-    def forget(self) -> None:
-        """Start a new round."""
-        if self.measured.count:
-            self.measured.clear()
-
-
 @dataclass(frozen=True)
 class Work:
     """What all clients of a round share.
 
     Attributes:
-        methods: C configurations of one structure, the same for each of S replicas.
+        methods: C configurations of one structure.
         method: all of them as one, with hyperparameters ``[C, 1]``.
-        server: server states ``[S C, .]``, replica by replica.
-        replicas: whose the clients are.
+        server: server states ``[C, .]``.
         weights: ``[all clients]``, aggregation weights.
         round: which round.
-        kept: what clients keep; phases write to it.
+        memory, measured: what clients keep from one of their rounds to the next, and within this
+            round; phases write to them.
     """
 
     methods: Sequence[Algorithm]
     method: Algorithm
     server: State
-    replicas: Replicas
     weights: Tensor
     round: Round
-    kept: Kept
+    memory: ClientStates
+    measured: ClientStates
 
 
-class Backend:
-    """How clients' work is executed; ``clients`` are numbers of clients that have examples."""
-
-    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients that take part for the first time make their memory; the sums are empty."""
-        raise NotImplementedError
-
-    def measure(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients evaluate their whole data."""
-        raise NotImplementedError
-
-    def train(self, work: Work, clients: np.ndarray) -> Sums:
-        """Let clients take their local steps."""
-        raise NotImplementedError
+class Backend(Protocol):
+    """How clients' work is executed."""
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks."""
+        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
+
+        Args:
+            chunks: numbers of clients that have examples.
+        """
+
+
+class Vectorized:
+    """Clients and configurations as rows of one program; client states are ``[M, C, .]``."""
+
+    def __init__(self, feed: Feed, model: FlatModel) -> None:
+        self.feed, self.model = feed, model
+        self.oracle = RowsOracle(feed.task, model)
+
+    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
+        """See :meth:`Backend.total`."""
         first, *others = chunks
         sums: Sums = getattr(self, phase)(work, first)
         for clients in others:
             sums += getattr(self, phase)(work, clients)
         return sums.scaled()
 
-
-class Vectorized(Backend):
-    """See :class:`fedlib.engine.vectorized.Backend`; client states are ``[M, C, .]``."""
-
-    def __init__(self, feed: Feed, model: FlatModel) -> None:
-        self.feed, self.model = feed, model
-        self.oracle = RowsOracle(feed.task, model)
-
     @torch.no_grad()
     def enroll(self, work: Work, clients: np.ndarray) -> Sums:
-        work.kept.memory.reserve(clients)
+        """Let clients that take part for the first time make their memory; the sums are empty."""
+        work.memory.reserve(clients)
         sent, full = self._whole(clients, work)
-        client, server = self.feed.client(sent, work.round), self._received(work, sent)
+        client, server = self.feed.client(sent, work.round), work.server
         with self.model.tracking(server.get("statistics")):
             memory = work.method.client_enroll(server, client, full)
-        work.kept.memory.put(sent["memory"], spread(memory, len(clients)))
+        work.memory.put(sent["memory"], spread(memory, len(clients)))
         return self._nothing(work)
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
-        work.kept.measured.reserve(clients)
+        """Let clients evaluate their whole data."""
+        work.measured.reserve(clients)
         sent, full = self._whole(clients, work)
-        client, server = self._client(work, sent), self._received(work, sent)
+        client, server = self._client(work, sent), work.server
         with self.model.tracking(server.get("statistics")):
             measured, report = work.method.client_measure(server, client, full)
         if measured:
-            work.kept.measured.put(sent["measured"], spread(measured, len(clients)))
+            work.measured.put(sent["measured"], spread(measured, len(clients)))
         return self._sums(report, clients, work, sent)
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
+        """Let clients take their local steps."""
         plan, running = self.feed.plan(clients, work.round), len(clients)
-        sent = self._upload(work, plan, self.feed.host(plan, self.feed.example_weights(plan)))
-        method, server, kept = work.method, self._received(work, sent), work.kept
-        measured = kept.measured.get(sent["measured"]) if kept.measured.tensors else None
+        sent = self._upload(work, plan, self.feed.example_weights(plan))
+        method, server = work.method, work.server
+        measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
         state = spread(carry_statistics(server, state), running)
         finished, losses = [], []
@@ -164,15 +144,12 @@ class Vectorized(Backend):
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
-            kept.memory.put(sent["memory"], method.client_remember(server, state))
+            work.memory.put(sent["memory"], method.client_remember(server, state))
         report = carry_statistics(state, method.client_final(server, state))
         sums = self._sums(report, clients, work, sent)
         if losses:
-            batches = self._rows(sent, "batches")
-            sums.loss = self._sum(torch.cat(losses), sent["seen"], batches)
-        owners = plan.clients[plan.row.numpy()]
-        sums.seen = self.feed.replicas.totals(plan.counts.numpy(), owners)
-        sums.slots = plan.slots
+            sums.loss = sent["seen"] @ torch.cat(losses)
+        sums.seen = float(plan.counts.sum())
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
@@ -182,56 +159,46 @@ class Vectorized(Backend):
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _upload(
-        self, work: Work, plan: Plan, batches: Mapping[str, Tensor | None]
+        self, work: Work, plan: Plan, weights: Tensor, training: bool = True
     ) -> dict[str, Tensor]:
         """What the device needs to know for the clients of a plan, in one transfer.
 
         Args:
-            batches: what :meth:`Feed.host` says of the plan.
+            weights: ``[T, B]``, what each example's loss counts.
+            training: with augmentation and keys for dropout.
         """
-        order, feed, replicas = plan.clients, self.feed, work.replicas
-        host = {**batches, **feed.counts(order, work.round)}
-        host["share"] = work.weights[torch.from_numpy(order)].to(feed.dtype)
-        host["seen"] = plan.counts.to(feed.dtype)
+        order, feed = plan.clients, self.feed
+        host = {
+            "index": plan.index,
+            "weights": weights,
+            "keys": plan.keys if training else None,
+            "mask": plan.mask,
+            "share": work.weights[torch.from_numpy(order)].to(feed.dtype),
+            "seen": plan.counts.to(feed.dtype),
+            **feed.counts(order, work.round),
+        }
         if work.method.remembers:
-            host["memory"] = work.kept.memory.places(order)
-        if work.kept.measured.count:
-            host["measured"] = work.kept.measured.places(order)
-        if len(replicas) > 1:
-            host["replica"] = torch.from_numpy(replicas.of_clients(order))
-            owners = order[plan.row.numpy()]
-            for number in range(len(replicas)):
-                host[f"clients {number}"] = replicas.rows_of(number, order)
-                host[f"batches {number}"] = replicas.rows_of(number, owners)
+            host["memory"] = work.memory.places(order)
+        if work.measured.count:
+            host["measured"] = work.measured.places(order)
         return upload(host, feed.device)
-
-    def _rows(self, sent: Mapping[str, Tensor], what: str) -> list[Tensor]:
-        """Which ``clients`` or ``batches`` are of each replica; nothing where there is one."""
-        count = len(self.feed.replicas)
-        return [sent[f"{what} {number}"] for number in range(count)] if count > 1 else []
 
     def _client(
         self, work: Work, sent: Mapping[str, Tensor], measured: State | None = None
     ) -> Client:
         """What the clients know."""
-        memory = work.kept.memory.get(sent["memory"]) if work.method.remembers else None
+        memory = work.memory.get(sent["memory"]) if work.method.remembers else None
         return self.feed.client(sent, work.round, memory, measured)
 
-    def _received(self, work: Work, sent: Mapping[str, Tensor]) -> State:
-        """The server states as the clients receive them."""
-        return work.replicas.to_clients(work.server, sent.get("replica"))
-
     def _nothing(self, work: Work) -> Sums:
-        replicas = len(work.replicas)
-        runs = replicas * len(work.methods)
-        loss = torch.zeros(runs, dtype=self.feed.dtype, device=self.feed.device)
-        return Sums({}, loss, np.zeros(replicas))
+        runs = len(work.methods)
+        return Sums({}, torch.zeros(runs, dtype=self.feed.dtype, device=self.feed.device))
 
     def _whole(self, clients: np.ndarray, work: Work) -> tuple[dict[str, Tensor], RowsFullBatch]:
         """What the device knows of the clients, and their whole data."""
         feed, plan = self.feed, self.feed.whole_plan(clients)
         weights = feed.whole_weights(plan, work.round.batch_size)
-        sent = self._upload(work, plan, feed.host(plan, weights, training=False))
+        sent = self._upload(work, plan, weights, training=False)
         batches = partial(feed.batches, plan, sent)
         return sent, RowsFullBatch(self.oracle, batches, len(clients))
 
@@ -240,24 +207,16 @@ class Vectorized(Backend):
     ) -> Sums:
         """What these clients report, summed by weight; losses are still to be put in."""
         report, sums = spread(report, len(clients)), self._nothing(work)
-        if len(clients) == 1 == len(work.replicas):
+        if len(clients) == 1:
             # No product: that is one more pass, and slow with one row.
             sums.reports = map_state(lambda t: t.squeeze(0), report)
             sums.scale = float(work.weights[clients[0]])
         else:
-            rows = self._rows(sent, "clients")
-            sums.reports = map_state(lambda t: self._sum(t, sent["share"], rows), report)
+            sums.reports = map_state(lambda t: torch.tensordot(sent["share"], t, 1), report)
         return sums
 
-    @staticmethod
-    def _sum(values: Tensor, weights: Tensor, rows: Sequence[Tensor]) -> Tensor:
-        """Values ``[n, C, ...]`` summed by weight over each replica's ``rows``, ``[S C, ...]``."""
-        if not rows:
-            return weights @ values if values.dim() == 2 else torch.tensordot(weights, values, 1)
-        return torch.cat([torch.tensordot(weights[part], values[part], 1) for part in rows])
 
-
-class Parallel(Backend):
+class Parallel:
     """For large models on a CPU: vectorized workers, one a core, each with a copy of the model.
 
     Stacked convolutions and large matrices gain nothing on a CPU, where a few rows fill its cache,
@@ -278,7 +237,7 @@ class Parallel(Backend):
         self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """The sums of one phase over several chunks, a share of them per core."""
+        """See :meth:`Backend.total`; each core does a share of the chunks."""
         shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
         pool = one_core_each(len(self.workers))
         jobs = [

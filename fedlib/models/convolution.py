@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from fedlib.processor import AMX, bfloat16_arithmetic
 
@@ -76,19 +77,16 @@ class _Late(torch.autograd.Function):
         return F.conv2d(x, cast, None, stride, padding)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         (grad,), (x, weight), (of_x, of_weight, *_) = grads, ctx.saved_tensors, ctx.needs_input_grad
-        again = torch.is_grad_enabled()  # these gradients will be differentiated
         given = grad, x, weight, [0], ctx.stride, ctx.padding, [1, 1], False, [0, 0], 1
-        wanted = [of_x, of_weight and again, False]
-        by_torch = torch.ops.aten.convolution_backward(*given, wanted)
+        by_x = torch.ops.aten.convolution_backward(*given, [of_x, False, False])[0]
         if not of_weight:
-            return by_torch[0], None, None, None
-        if again:
-            return by_torch[0], by_torch[1].to(ctx.dtype), None, None
+            return by_x, None, None, None
         by_weight = torch.empty(weight.shape, dtype=ctx.dtype, device=weight.device)
         by_weight.copy_(_of_weight(grad, x, weight.shape, ctx.stride, ctx.padding))
-        return by_torch[0], by_weight, None, None
+        return by_x, by_weight, None, None
 
 
 def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding: Pair) -> Tensor:

@@ -147,7 +147,9 @@ class DistilBERT(Architecture):
         for ours, parameter in self.named_parameters():
             if ours.startswith(("pre_classifier.", "classifier.")):
                 continue
-            theirs = published_name(ours)
+            theirs = ours
+            for own, name_there in PUBLISHED_NAMES:
+                theirs = theirs.replace(own, name_there)
             values = published.get(theirs)
             if values is None or values.shape != parameter.shape:
                 what = "missing" if values is None else f"of shape {tuple(values.shape)}"
@@ -158,14 +160,3 @@ class DistilBERT(Architecture):
             with torch.no_grad():
                 parameter.copy_(values)
         return self
-
-
-def published_name(name: str) -> str:
-    """The published weights' name of a parameter outside the classification head.
-
-    >>> published_name("blocks.0.attention.query.weight")
-    'transformer.layer.0.attention.q_lin.weight'
-    """
-    for ours, theirs in PUBLISHED_NAMES:
-        name = name.replace(ours, theirs)
-    return name

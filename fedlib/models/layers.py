@@ -19,7 +19,6 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 import torch
 import torch.nn.functional as F
@@ -378,12 +377,7 @@ class real_examples(AbstractContextManager["real_examples"]):
         self._outer, _open.real = real_examples.active(), self.mask
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _open.real = self._outer
 
     @staticmethod

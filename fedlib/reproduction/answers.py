@@ -51,10 +51,9 @@ def answer(
 ) -> list[History]:
     """The histories of some requests, in order: from the store, or trained.
 
-    Each task is loaded once. The runs of a task that are missing are trained together, and with
-    small models their repetitions with other seeds too. The parameters of grids are not stored; see
-    :class:`Request`. Each history's ``meta["plan"]`` says what it was requested for, see
-    :attr:`Request.plan`; the store does not keep that.
+    Each task is loaded once. The runs of a task and seed that are missing are trained together. The
+    parameters of grids are not stored; see :class:`Request`. Each history's ``meta["plan"]`` says
+    what it was requested for, see :attr:`Request.plan`; the store does not keep that.
 
     Args:
         load: as :func:`fedlib.load_task`.

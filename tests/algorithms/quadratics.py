@@ -9,7 +9,6 @@ import numpy as np
 import fedlib
 from fedlib.randomness import numpy_generator
 
-BACKENDS = ["vectorized", "reference"]
 Problem = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -43,13 +42,49 @@ def step_decay(round: int, rounds: int) -> float:
     return 0.1 ** ((round >= rounds / 2) + (round >= 3 * rounds / 4))
 
 
+class NumpyBase:
+    """(U, V) of Mime's bases in NumPy; ``n`` counts the Vs."""
+
+    def __init__(self, base: str, dimension: int, **h: Any) -> None:
+        self.base, self.h, self.n = base, h, 0
+        self.m, self.v = np.zeros(dimension), np.full(dimension, h.get("v0", 0.0))
+        self.b1 = h.get("momentum", 0.9) if base == "momentum" else h.get("beta1", 0.9)
+        self.b2, self.eps = h.get("beta2", 0.99), h.get("eps", 1e-3)
+
+    def U(self, g: np.ndarray) -> np.ndarray:
+        if self.base == "sgd":
+            return g
+        if self.base == "adagrad":
+            return g / (np.sqrt(self.v) + self.eps)
+        m = (1 - self.b1) * g + self.b1 * self.m
+        if self.base == "momentum":
+            return m
+        v = self.v
+        if self.h.get("bias_correction"):
+            m, v = m / (1 - self.b1 ** (self.n + 1)), v / (1 - self.b2**self.n)
+        return m / (np.sqrt(v) + self.eps)
+
+    def V(self, g: np.ndarray) -> None:
+        self.m = (1 - self.b1) * g + self.b1 * self.m
+        if self.base == "adagrad":
+            self.v = self.v + g**2
+        elif self.base == "adam":
+            self.v = self.b2 * self.v + (1 - self.b2) * g**2
+        elif self.base == "yogi":
+            self.v = self.v - (1 - self.b2) * g**2 * np.sign(self.v - g**2)
+        self.n += 1
+
+    def begin(self, g: np.ndarray) -> None:
+        if self.n == 0 and self.base in ("adam", "adagrad", "yogi") and "v0" not in self.h:
+            self.V(g)
+
+
 def end(
     task: fedlib.Task,
     method: Any,
     rounds: int,
     *,
     seed: int = 0,
-    backend: str = "vectorized",
     size: int | None = None,
     **overrides: Any,
 ) -> np.ndarray:
@@ -60,7 +95,6 @@ def end(
         rounds=rounds,
         seed=seed,
         dtype="float64",
-        backend=backend,
         eval_every=rounds,
         clients_per_round=size,
         overrides=overrides,

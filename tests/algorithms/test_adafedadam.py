@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, cohort, end, positive_problem, step_decay
+from tests.algorithms.quadratics import cohort, end, positive_problem, step_decay
 
 ROUNDS = 30
 M, D = 6, 4
@@ -79,27 +79,23 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "size", "backend"),
-    [(case, size, "vectorized") for case in CASES for size in (M, 3)]
-    + [(case, 3, "reference") for case in CASES[::2]],
-)
-def test_equals_numpy(settings: dict[str, Any], size: int, backend: str) -> None:
+@pytest.mark.parametrize("size", [M, 3])
+@pytest.mark.parametrize("settings", CASES)
+def test_equals_numpy(settings: dict[str, Any], size: int) -> None:
     problem = Problem(size)
     settings = {"client_lr": 0.05, "server_lr": 0.05, **settings}
-    how = {"seed": 4, "backend": backend, "size": size}
+    how = {"seed": 4, "size": size}
     x = end(problem.task(), "adafedadam", ROUNDS, **how, **settings, local_steps=STEPS)
     expected = numpy_adafedadam(problem, size, 4, **settings)
     assert np.abs(x - expected).max() < 1e-8
     assert np.abs(expected - problem.x0).max() > 0.1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_one_full_batch_step_is_adam(backend: str) -> None:
+def test_one_full_batch_step_is_adam() -> None:
     """Then C = 1 and U_k = grad F_k (remark below Theorem 2)."""
     problem = Problem(1)
     keys = {"client_lr": 0.03, "server_lr": 0.1, "alpha": 0, "local_steps": 1}
-    ours = end(problem.task(), "adafedadam", ROUNDS, backend=backend, **keys)
+    ours = end(problem.task(), "adafedadam", ROUNDS, **keys)
     p = problem.weights / problem.weights.sum()
     A, b = torch.tensor(np.tensordot(p, problem.A, 1)), torch.tensor(p @ problem.b)
     x = torch.tensor(problem.x0, requires_grad=True)
@@ -111,21 +107,19 @@ def test_one_full_batch_step_is_adam(backend: str) -> None:
     assert np.abs(ours - x.detach().numpy()).max() < 1e-9
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_the_certainty_is_kept_above_a_tenth(backend: str) -> None:
+def test_the_certainty_is_kept_above_a_tenth() -> None:
     """Two steps that nearly return make C about -2; uncorrected, beta^C would exceed 1."""
     A, b = np.eye(2)[None], np.zeros((1, 2))
     task = fedlib.quadratic_task(A, b, x0=[3.0, -4.0], offset=[1.0])
     keys = {"client_lr": 1.95, "server_lr": 0.1, "local_steps": 2}
-    x = end(task, "adafedadam", 1, backend=backend, **keys)
+    x = end(task, "adafedadam", 1, **keys)
     # The first step of Adam is lr in every coordinate, here C lr with C = 0.1.
     assert x == pytest.approx([2.99, -3.99], abs=1e-8)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_rounds_without_a_direction_change_nothing(backend: str) -> None:
+def test_rounds_without_a_direction_change_nothing() -> None:
     """Nobody steps in one run; in the other, everybody starts at the minimum."""
-    idle = end(Problem(0).task(), "adafedadam", 2, backend=backend, local_steps=[0] * M)
+    idle = end(Problem(0).task(), "adafedadam", 2, local_steps=[0] * M)
     assert np.allclose(idle, Problem(0).x0)
     still = fedlib.quadratic_task(np.eye(2)[None], np.zeros((1, 2)), x0=[0.0, 0.0], offset=[1.0])
-    assert end(still, "adafedadam", 2, backend=backend).tolist() == [0, 0]
+    assert end(still, "adafedadam", 2).tolist() == [0, 0]

@@ -103,7 +103,6 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: fedlib.Lookahead(server=fedlib.server.Adam()), "server of Lookahead is 'Adam'"),
     (lambda: fedlib.Lookahead(client=fedlib.SGDM(momentum_state="client")), "Lookahead sends"),
     (lambda: fedlib.SGDM(momentum_state="forever"), "'round' or 'client'"),
-    (lambda: fedlib.ServerOnly(split=True), "no training to split off"),
     (lambda: fedlib.clients_for_budget(fedlib.Mime(split=True), 5.9), "at least 6 .* 2 clients"),
     (lambda: fedlib.clients_for_budget(fedlib.FedOpt(), 1.9), "at least 2 .* for 1 client$"),
     (lambda: fedlib.clients_for_budget(fedlib.Centralized(), 40), "Centralized sends nothing"),

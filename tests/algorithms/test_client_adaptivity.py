@@ -8,18 +8,17 @@ import torch
 
 import fedlib
 from fedlib.algorithms import build
-from tests.algorithms.quadratics import BACKENDS, end, problem
+from tests.algorithms.quadratics import end, problem
 
 M, D, ROUNDS = 5, 4, 30
 STEPS = [1, 2, 3, 0, 2]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_lookahead_averages_and_broadcasts_the_inner_state(backend: str) -> None:
+def test_lookahead_averages_and_broadcasts_the_inner_state() -> None:
     A, b, weights, x = problem(0, M)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.05, "server_lr": 0.6, "client_optimizer": "sgdm", "momentum": 0.7}
-    ours = end(task, "lookahead", ROUNDS, backend=backend, **keys, local_steps=STEPS)
+    ours = end(task, "lookahead", ROUNDS, **keys, local_steps=STEPS)
     p, mean = weights / weights.sum(), np.zeros(D)
     for _ in range(ROUNDS):
         ends, states = [], []
@@ -85,12 +84,11 @@ def test_what_lookahead_sends() -> None:
         assert build("lookahead", client_optimizer=inner, reset=True).communication(10) == (10, 10)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_adaalter_equals_numpy(backend: str) -> None:
+def test_adaalter_equals_numpy() -> None:
     A, b, weights, x = problem(3, M)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.3, "server_lr": 0.9, "eps": 0.5, "v0": 0.2}
-    ours = end(task, "adaalter", ROUNDS, backend=backend, **keys, local_steps=STEPS)
+    ours = end(task, "adaalter", ROUNDS, **keys, local_steps=STEPS)
     p, B = weights / weights.sum(), np.full(D, 0.2)
     for _ in range(ROUNDS):
         ends, sums = [], []

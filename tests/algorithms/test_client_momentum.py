@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, cohort, difference, end, positive_problem
+from tests.algorithms.quadratics import cohort, end, positive_problem
 
 ROUNDS, LR, RHO, SEED = 12, 0.05, 0.9, 3
 STEPS = [1, 2, 3, 5, 0, 4]
@@ -59,29 +59,14 @@ def literal(name: str, nesterov: bool, keep: bool) -> np.ndarray:
     return x
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("name", list(METHODS))
-def test_a_client_takes_its_momentum_up_again(name: str, nesterov: bool, backend: str) -> None:
+def test_a_client_takes_its_momentum_up_again(name: str, nesterov: bool) -> None:
     """Four of six clients a round, so that they come back after rounds without them."""
     task = fedlib.quadratic_task(**positive_problem(5))
-    settings = {"seed": SEED, "backend": backend, "size": 4, "local_steps": STEPS}
+    settings = {"seed": SEED, "size": 4, "local_steps": STEPS}
     kept = end(task, name, ROUNDS, **settings, **overrides(name, nesterov))
     assert np.abs(kept - literal(name, nesterov, keep=True)).max() < 1e-10
     forgotten = end(task, name, ROUNDS, **settings, **overrides(name, nesterov, "round"))
     assert np.abs(forgotten - literal(name, nesterov, keep=False)).max() < 1e-10
     assert np.abs(kept - forgotten).max() > 1e-3
-
-
-def test_moon_keeps_its_model_beside_the_momentum() -> None:
-    """Both memories at once, and equal on both backends."""
-    task = fedlib.load_task("synthetic", clients=6)
-    task.model = lambda: fedlib.models.MLP(60, (5,), 10)
-    given = {"client_optimizer": "sgdm", "client_lr": 0.01, "momentum_state": "client"}
-    common: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 4}
-    a, b = (
-        fedlib.run(task, "moon", overrides=given, backend=backend, **common) for backend in BACKENDS
-    )
-    assert difference(a, b) < 1e-10
-    given["momentum_state"] = "round"
-    assert difference(a, fedlib.run(task, "moon", overrides=given, **common)) > 1e-6

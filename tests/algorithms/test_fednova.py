@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, end, problem, step_decay
+from tests.algorithms.quadratics import end, problem, step_decay
 
 ROUNDS = 30
 M, D = 6, 4
@@ -61,22 +61,18 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("settings", "backend"),
-    [(case, "vectorized") for case in CASES] + [(case, "reference") for case in CASES[-3:]],
-)
-def test_equals_numpy(settings: dict[str, Any], backend: str) -> None:
+@pytest.mark.parametrize("settings", CASES)
+def test_equals_numpy(settings: dict[str, Any]) -> None:
     A, b, weights, x0 = problem(2)
     settings = {"client_lr": 0.05, **settings}
     task = fedlib.quadratic_task(A, b, weights, x0)
-    x = end(task, "fednova", ROUNDS, backend=backend, **settings, local_steps=STEPS)
+    x = end(task, "fednova", ROUNDS, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_fednova(2, **settings)).max() < 1e-8
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_equal_plain_steps_are_fedavg(backend: str) -> None:
+def test_equal_plain_steps_are_fedavg() -> None:
     A, b, weights, x0 = problem(3)
     task = fedlib.quadratic_task(A, b, weights, x0)
-    keys = {"backend": backend, "client_lr": 0.05, "local_steps": 4}
+    keys = {"client_lr": 0.05, "local_steps": 4}
     nova, average = (end(task, name, 9, **keys) for name in ("fednova", "fedavg"))
     assert np.abs(nova - average).max() < 1e-12

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.run import execute
 from fedlib.models import MLP
-from tests.algorithms.quadratics import difference
+from tests.algorithms import quadratics
+from tests.engine.test_backends import difference
 
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "scaffold": ("scaffold", {}),
@@ -40,7 +40,9 @@ CLIENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qfedavg": ("qfedavg", {"client_optimizer": "sgdm", "L": 1.0}),
     "adafedadam": ("adafedadam", {"client_optimizer": "sgdm"}),
     "fednova": ("fednova", {"momentum": 0.9, "mu": 0.1}),
+    "fednova's momentum": ("fednova", {"momentum": 0.9, "momentum_state": "client"}),
     "moon": ("moon", {}),
+    "moon and momentum": ("moon", {"client_optimizer": "sgdm", "momentum_state": "client"}),
 }
 EVERY = {**SETTINGS, **CLIENTS}
 COMMON: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 4, "seed": 1}
@@ -51,12 +53,6 @@ def small_task(clients: int) -> fedlib.Task:
     """Synthetic with a hidden layer."""
     task = fedlib.load_task("synthetic", clients=clients)
     return dataclasses.replace(task, model=lambda: MLP(60, (5,), 10))
-
-
-def largest(a: fedlib.History, b: fedlib.History) -> float:
-    """The largest difference in parameters and in recorded values."""
-    assert a.frame[["round", "split", "metric"]].equals(b.frame[["round", "split", "metric"]])
-    return max(difference(a, b), float((a.frame["value"] - b.frame["value"]).abs().max()))
 
 
 @pytest.mark.parametrize("case", list(EVERY))
@@ -72,13 +68,13 @@ def test_backends_chunks_and_grids_agree(case: str) -> None:
     common = {**COMMON, "overrides": settings}
     rows = fedlib.run(task, name, **common)
     assert rows.diverged is None
-    assert largest(rows, fedlib.run(task, name, backend="reference", **common)) < 1e-10
-    assert largest(rows, fedlib.run(task, name, chunk_clients=2, **common)) < 1e-10
+    assert difference(rows, fedlib.run(task, name, backend="reference", **common)) < 1e-10
+    assert difference(rows, fedlib.run(task, name, chunk_clients=2, **common)) < 1e-10
     cells = [{**settings, rate: factor * settings[rate]} for factor in (0.3, 1)]
     requests = [configure(task, name, overrides=cell, **COMMON) for cell in cells]
     together = execute(requests)
     assert together[1].meta["configurations"] == 2
-    assert largest(rows, together[1]) < 1e-10 and largest(rows, together[0]) > 1e-6
+    assert difference(rows, together[1]) < 1e-10 and difference(rows, together[0]) > 1e-6
 
 
 @pytest.mark.parametrize("case", [c for c in EVERY if "halves" not in c])
@@ -96,21 +92,6 @@ def test_order_and_empty_clients_change_nothing(case: str) -> None:
     common["overrides"] = {RATES.get(case, "client_lr"): 0.01, **settings}
     common["overrides"] |= {"batch_size": None, "local_steps": 2}
     a, b = (fedlib.run(one, name, **common) for one in (task, other))
-    assert difference(a, b) < 1e-11
+    assert quadratics.difference(a, b) < 1e-11
     losses = [history.series("loss", "train").tolist() for history in (a, b)]
     assert losses[0] == pytest.approx(losses[1], abs=1e-11)
-
-
-def test_a_method_stops_where_it_diverges_and_the_others_go_on() -> None:
-    task = fedlib.load_task("quadratic")
-    for name in ("scaffold", "mime", "mime_mvr"):
-        common: dict[str, Any] = {"rounds": 60, "dtype": "float64", "clients_per_round": 4}
-        rates = (0.1, 1e30, 0.2)
-        requests = [
-            configure(task, name, overrides={"client_lr": lr, "local_steps": 3}, **common)
-            for lr in rates
-        ]
-        together = execute(requests)
-        assert [h.diverged is None for h in together] == [True, False, True]
-        alone = execute(requests[2:])[0]
-        assert torch.allclose(alone.params["x"], together[2].params["x"], atol=1e-12)

@@ -10,7 +10,7 @@ import pytest
 import fedlib
 from fedlib.algorithms import build
 from fedlib.randomness import numpy_generator
-from tests.algorithms.quadratics import BACKENDS, cohort, difference, end, problem
+from tests.algorithms.quadratics import cohort, difference, end, problem
 
 M, D, ROUNDS, SIZE = 6, 4, 30, 3
 STEPS = [1, 2, 3, 3, 0, 2]
@@ -45,14 +45,13 @@ def numpy_mvr(name: str, seed: int, beta: float, lr: float, server_lr: float, sp
     return x
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("beta", "server_lr", "split"), [(0.9, 1.0, False), (0.3, 0.6, True)])
 @pytest.mark.parametrize("name", NAMES)
-def test_equals_numpy(name: str, beta: float, server_lr: float, split: bool, backend: str) -> None:
+def test_equals_numpy(name: str, beta: float, server_lr: float, split: bool) -> None:
     A, b, weights, x0 = problem(5)
     settings = {"client_lr": 0.05, "server_lr": server_lr, "momentum": beta, "split": split}
     task, how = fedlib.quadratic_task(A, b, weights, x0), {"seed": 5, "size": SIZE}
-    x = end(task, name, ROUNDS, **how, backend=backend, **settings, local_steps=STEPS)
+    x = end(task, name, ROUNDS, **how, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_mvr(name, 5, beta, 0.05, server_lr, split)).max() < 1e-9
 
 

@@ -9,22 +9,21 @@ import pytest
 import torch
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, end, problem
+from tests.algorithms.quadratics import end, problem
 
 ROUNDS = 30
 M, D = 5, 4
 
 
-def run(steps: int, backend: str, **settings: Any) -> np.ndarray:
+def run(steps: int, **settings: Any) -> np.ndarray:
     keys = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": steps, **settings}
-    return end(fedlib.quadratic_task(*problem(6, M)), "n_accadam", ROUNDS, backend=backend, **keys)
+    return end(fedlib.quadratic_task(*problem(6, M)), "n_accadam", ROUNDS, **keys)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
 )
-def test_equals_numpy_on_the_pooled_objective(settings: dict[str, Any], backend: str) -> None:
+def test_equals_numpy_on_the_pooled_objective(settings: dict[str, Any]) -> None:
     A, b, weights, x = problem(6, M)
     p = weights / weights.sum()
     A, b = np.tensordot(p, A, 1), p @ b
@@ -39,7 +38,7 @@ def test_equals_numpy_on_the_pooled_objective(settings: dict[str, Any], backend:
         v = (1 - h["beta2"]) * delta**2 + h["beta2"] * v
         m_hat, v_hat = m / (1 - h["beta1"] ** t), v / (1 - h["beta2"] ** t)
         x = x - 0.05 * m_hat / (np.sqrt(v_hat) + h["eps"])
-    assert np.abs(run(4, backend, **settings) - x).max() < 1e-9
+    assert np.abs(run(4, **settings) - x).max() < 1e-9
 
 
 def test_one_step_is_adam() -> None:
@@ -52,4 +51,4 @@ def test_one_step_is_adam() -> None:
         adam.zero_grad()
         (0.5 * x @ matrix @ x - vector @ x).backward()
         adam.step()
-    assert np.abs(run(1, "vectorized") - x.detach().numpy()).max() < 1e-10
+    assert np.abs(run(1) - x.detach().numpy()).max() < 1e-10

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, end, problem
+from tests.algorithms.quadratics import end, problem
 
 ROUNDS = 20
 M, D = 6, 4
@@ -71,13 +71,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "settings"), CASES)
-def test_equals_numpy(name: str, settings: dict[str, Any], backend: str) -> None:
+def test_equals_numpy(name: str, settings: dict[str, Any]) -> None:
     A, b, weights, x0 = problem(0)
     task = fedlib.quadratic_task(A, b, weights, x0)
     settings = {"client_lr": 0.05, "server_lr": 1.0, **settings}
-    x = end(task, name, ROUNDS, backend=backend, **settings, local_steps=STEPS)
+    x = end(task, name, ROUNDS, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_fedopt(name, **settings)).max() < 1e-9
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import BACKENDS, cohort, difference, end, problem, step_decay
+from tests.algorithms.quadratics import cohort, difference, end, problem, step_decay
 
 M, D = 6, 4
 STEPS = [1, 0, 3, 4, 2, 2]
@@ -40,14 +40,13 @@ def numpy_scaffold(
     return x
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_equals_numpy_with_dictionaries(seed: int, size: int, backend: str) -> None:
+def test_equals_numpy_with_dictionaries(seed: int, size: int) -> None:
     A, b, weights, x0 = problem(seed)
     for server_lr, schedule in ((1.0, "constant"), (0.6, "step_decay")):
         keys = {"client_lr": 0.05, "server_lr": server_lr, "client_schedule": schedule}
-        how = {"seed": seed, "size": size, "backend": backend}
+        how = {"seed": seed, "size": size}
         task = fedlib.quadratic_task(A, b, weights, x0)
         x = end(task, "scaffold", 40, **how, **keys, local_steps=STEPS)
         expected = numpy_scaffold(seed, 40, size, 0.05, server_lr, schedule != "constant")
@@ -73,11 +72,10 @@ def test_is_fedavg_as_long_as_no_client_comes_twice() -> None:
     assert difference(a, b_) < 1e-12
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_learning_rate_of_zero_moves_nothing(backend: str) -> None:
+def test_a_learning_rate_of_zero_moves_nothing() -> None:
     A, b, weights, x0 = problem(0)
     task = fedlib.quadratic_task(A, b, weights, x0)
-    assert np.allclose(end(task, "scaffold", 3, backend=backend, client_lr=0, local_steps=2), x0)
+    assert np.allclose(end(task, "scaffold", 3, client_lr=0, local_steps=2), x0)
 
 
 def test_sends_the_control_variates_too() -> None:

@@ -18,7 +18,7 @@ from fedlib.engine.batches import Feed, Round, upload, whole_scale
 from fedlib.engine.oracles import masks
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.vectorized import Backend, Sums, Work
+from fedlib.engine.vectorized import Sums, Vectorized, Work
 from fedlib.task import Task
 
 
@@ -32,8 +32,8 @@ class Done:
     seen: float = 0.0
 
 
-class Reference(Backend):
-    """See :class:`fedlib.engine.vectorized.Backend`; client states have no leading axes."""
+class Reference(Vectorized):
+    """Clients and configurations one by one; their states have no leading axes."""
 
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
@@ -49,7 +49,7 @@ class Reference(Backend):
                 memory = method.client_enroll(server, client, self._whole(number, work.round))
             return Done(memory, {}, self._zero())
 
-        return self._each(work, clients, work.kept.memory, one)
+        return self._each(work, clients, work.memory, one)
 
     @torch.no_grad()
     def measure(self, work: Work, clients: np.ndarray) -> Sums:
@@ -61,7 +61,7 @@ class Reference(Backend):
                 own, sent = method.client_measure(server, self._client(work, number, c), full)
             return Done(own, sent, self._zero())
 
-        return self._each(work, clients, work.kept.measured, one)
+        return self._each(work, clients, work.measured, one)
 
     @torch.no_grad()
     def train(self, work: Work, clients: np.ndarray) -> Sums:
@@ -87,7 +87,7 @@ class Reference(Backend):
             sent = carry_statistics(state, method.client_final(server, state))
             return Done(memory, sent, loss, seen)
 
-        return self._each(work, clients, work.kept.memory, one)
+        return self._each(work, clients, work.memory, one)
 
     def _each(
         self,
@@ -100,35 +100,32 @@ class Reference(Backend):
         kept: list[list[State]] = [[] for _ in clients]
         sums: list[State] = []
         losses = []
-        seen = np.zeros(len(work.replicas))
-        for run in range(len(work.replicas) * len(work.methods)):
-            replica, c = divmod(run, len(work.methods))
-            method = _scalars(work.methods[c], self.feed.dtype, self.feed.device)
-            server = map_state(lambda t, run=run: t[run], work.server)
+        seen = 0.0
+        for c, configuration in enumerate(work.methods):
+            method = _scalars(configuration, self.feed.dtype, self.feed.device)
+            server = map_state(lambda t, c=c: t[c], work.server)
             total: State | None = None
-            loss, seen[replica] = self._zero(), 0.0
-            for position in np.flatnonzero(work.replicas.of_clients(clients) == replica):
-                number = int(clients[position])
+            loss, seen = self._zero(), 0.0
+            for position, number in enumerate(clients.tolist()):
                 done = one(method, server, number, c)
                 kept[position].append(done.kept)
                 weight = float(work.weights[number])
                 weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
-                loss, seen[replica] = loss + done.loss, seen[replica] + done.seen
-            sums.append(total or {})
+                loss, seen = loss + done.loss, seen + done.seen
+            assert total is not None  # there are clients
+            sums.append(total)
             losses.append(loss)
         if kept and kept[0][0]:
             rows = [map_state(lambda *t: torch.stack(t), *own) for own in kept]
             states.put(states.reserve(clients), map_state(lambda *t: torch.stack(t), *rows))
-        some = next((total for total in sums if total), {})
-        full = [total or map_state(torch.zeros_like, some) for total in sums]
-        return Sums(map_state(lambda *t: torch.stack(t), *full), torch.stack(losses), seen)
+        return Sums(map_state(lambda *t: torch.stack(t), *sums), torch.stack(losses), seen)
 
     def _client(self, work: Work, number: int, c: int) -> Client:
         """What a client of configuration ``c`` knows."""
-        remembers, kept = work.methods[0].remembers, work.kept
-        memory = _own(kept.memory, number, c) if remembers else None
-        measured = _own(kept.measured, number, c) if kept.measured.tensors else None
+        remembers = work.methods[0].remembers
+        memory = _own(work.memory, number, c) if remembers else None
+        measured = _own(work.measured, number, c) if work.measured.tensors else None
         return self._knows(work, number, memory, measured)
 
     def _knows(
@@ -232,22 +229,16 @@ class OneFullBatch:
     def __init__(self, oracle: OneOracle, x: Tensor, y: Tensor, scale: float) -> None:
         self.oracle, self.x, self.y, self.scale = oracle, x, y, scale
 
-    def _means(self, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """The loss, and what its gradient is of."""
-        losses = self.oracle.losses(_outputs(self.oracle.model, leaves, self.x), self.y)
-        total = self.oracle.penalised(losses, leaves)
-        return self.scale * losses.mean(), self.scale * total.mean()
-
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Loss ``[1]`` and gradient ``[P]``."""
         model = self.oracle.model
         leaves = model.leaves(x)
         with torch.enable_grad(), model.evaluating():
-            loss, total = self._means(leaves)
+            losses = self.oracle.losses(_outputs(model, leaves, self.x), self.y)
+            total = self.scale * self.oracle.penalised(losses, leaves).mean()
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
-        return loss.detach().reshape(1), model.flatten(grads, ())
+        return self.scale * losses.detach().mean().reshape(1), model.flatten(grads, ())
 
     def loss(self, x: Tensor) -> Tensor:
         """Loss ``[1]``."""
-        with torch.no_grad(), self.oracle.model.evaluating():
-            return self._means(self.oracle.model.views(x))[0].reshape(1)
+        return self(x)[0]

@@ -228,5 +228,5 @@ def rehearse(
             with watched(now):
                 server, _ = program.training.round(alive, server, number)
         with watched(Seen()), program.model.tracking(server.get("statistics")):
-            program.evaluators[0]["test"](server["x"])
+            program.evaluators["test"](server["x"])
     return every

@@ -32,16 +32,6 @@ def flat(x: Tensor, keys: Tensor | None) -> Tensor:
     return (x.float() / 255).flatten(-2)
 
 
-@pytest.mark.parametrize("kept_bytes", [0, 2**20])
-def test_a_fixed_transform_gives_the_same_model_as_the_plain_one(
-    kept_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed, "KEPT_BYTES", kept_bytes)
-    plain, fixed = (fedlib.run(task(how), "fedavg", rounds=3) for how in (flat, Fixed(flat)))
-    for name, values in plain.params.items():
-        assert torch.equal(values, fixed.params[name])
-
-
 @pytest.mark.parametrize(("kept_bytes", "each_round"), [(0, True), (2**20, False)])
 def test_a_fixed_transform_of_small_data_is_applied_before_the_first_round_and_never_with_keys(
     kept_bytes: int, each_round: bool, monkeypatch: pytest.MonkeyPatch
@@ -56,17 +46,9 @@ def test_a_fixed_transform_of_small_data_is_applied_before_the_first_round_and_n
     counts = []
     for rounds in (1, 4):
         calls.clear()
-        fedlib.run(task(Fixed(counted)), "fedavg", rounds=rounds, eval_every=100)
+        fixed = fedlib.run(task(Fixed(counted)), "fedavg", rounds=rounds, eval_every=100)
         assert all(keys is None for keys in calls)
         counts.append(len(calls))
     assert (counts[1] > counts[0]) == each_round
-
-
-def test_what_a_fixed_transform_does_is_part_of_the_run() -> None:
-    def brighter(x: Tensor, keys: Tensor | None) -> Tensor:
-        return flat(x, keys) + 1
-
-    digests = {
-        fedlib.run(task(Fixed(how)), "fedavg", rounds=1).config.digest for how in (flat, brighter)
-    }
-    assert len(digests) == 2
+    plain = fedlib.run(task(flat), "fedavg", rounds=4).params
+    assert all(torch.equal(values, fixed.params[name]) for name, values in plain.items())

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import fedlib
@@ -37,57 +36,32 @@ def task(model: Any = rows, l2: float = 0.03, **fields: Any) -> fedlib.Task:
     return fedlib.Task("l2", model, data, data, l2=l2, **fields)
 
 
-@pytest.mark.parametrize("backend", ["vectorized", "reference"])
-@pytest.mark.parametrize("model", [rows, ordinary])
-def test_two_clients_train_as_torch_with_the_term_in_the_loss(model: Any, backend: str) -> None:
-    problem = task(model, batch_size=None, local_epochs=3)
-    settings = {**SETTINGS, "backend": backend}
-    start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
-    history = fedlib.run(problem, "fedavg", overrides={"client_lr": 0.3}, **settings)
-    names = list(start)
-    wanted = dict(start)
-    reported = []
-    for _ in range(2):
-        ends, losses = [], []
-        for part, share in (([0, 1, 2, 3, 4, 5], 6), ([6, 7, 8], 3)):
-            net = ordinary().double()
-            keys = net.state_dict()
-            net.load_state_dict(dict(zip(keys, (wanted[name] for name in names), strict=True)))
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.3)
-            for _ in range(3):
-                optimizer.zero_grad()
-                loss = F.cross_entropy(net(problem.train.x[part]), problem.train.y[part])
-                weights = [net[0].weight, net[0].bias, net[4].weight, net[4].bias]  # not the norm
-                (loss + 0.03 * sum(w.square().sum() for w in weights)).backward()
-                optimizer.step()
-                losses.append(share * loss.item())
-            ends.append([share / 9 * p.detach() for p in net.parameters()])
-        wanted = {name: a + b for name, a, b in zip(names, *ends, strict=True)}
-        reported.append(sum(losses) / 27)
-    for name in names:
-        torch.testing.assert_close(history.params[name], wanted[name], rtol=0, atol=1e-10)
-    assert history.series("loss", "train").tolist() == pytest.approx(reported, abs=1e-10)
+def test_the_reported_loss_is_without_it() -> None:
+    """With learning rate 0 the model never moves."""
+    losses = [
+        fedlib.run(task(l2=l2), "fedavg", overrides={"client_lr": 0}, **SETTINGS).series(
+            "loss", "train"
+        )
+        for l2 in (0.0, 0.5)
+    ]
+    assert losses[0].equals(losses[1])
 
 
 @pytest.mark.parametrize(
     ("algorithm", "overrides"),
     [("mime", {}), ("adafedadam", {}), ("qfedavg", {}), ("fedavg", {"client_optimizer": "sps"})],
 )
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_backends_agree_in_short_batches(algorithm: str, overrides: Any, reduction: str) -> None:
-    problem = task(batch_size=4, reduction=reduction)
-    plain = task(batch_size=4, reduction=reduction, l2=0.0)
-    first, other, without = (
-        fedlib.run(made, algorithm, backend=backend, overrides=overrides, **SETTINGS).params
-        for made, backend in (
-            (problem, "vectorized"),
-            (problem, "reference"),
-            (plain, "vectorized"),
-        )
+@pytest.mark.parametrize(("model", "reduction"), [(rows, "mean"), (rows, "sum"), (ordinary, "sum")])
+def test_backends_agree_in_short_batches(
+    algorithm: str, overrides: Any, model: Any, reduction: str
+) -> None:
+    problem = task(model, batch_size=4, reduction=reduction)
+    first, other = (
+        fedlib.run(problem, algorithm, backend=backend, overrides=overrides, **SETTINGS).params
+        for backend in ("vectorized", "reference")
     )
     for name, value in first.items():
         torch.testing.assert_close(value, other[name], rtol=1e-9, atol=1e-10)
-    assert any(not torch.allclose(first[name], without[name]) for name in first)
 
 
 def test_it_is_part_of_a_run_and_off_by_default() -> None:

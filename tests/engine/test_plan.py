@@ -29,7 +29,7 @@ def plan(clients: list[int], **changes: Any) -> Plan:
     own = {"batch_size": 3, "local_epochs": 2, "steps": None, "seed": 0, "round": 4, **changes}
     epochs, steps, chosen = own.pop("local_epochs"), own.pop("steps"), np.array(clients)
     taken = local_steps(data().sizes[chosen], own["batch_size"], epochs, steps, chosen)
-    keys = client_keys([own.pop("seed")], own.pop("round"), chosen)
+    keys = client_keys(own.pop("seed"), own.pop("round"), chosen)
     return make_plan(data(), chosen, taken, keys, **own)
 
 
@@ -95,7 +95,7 @@ def test_finished_clients_leave_and_only_last_batches_are_short() -> None:
     assert p.mask is not None
     assert torch.equal(p.mask.sum(1), p.counts)
     assert p.widths == [3, 3, 3, 1] and p.ragged == [True, False, True, False]
-    assert p.counts.sum() == 21 and p.slots == 25
+    assert p.counts.sum() == 21
 
 
 def test_local_steps_cycle_through_the_data() -> None:
@@ -110,7 +110,7 @@ def test_local_steps_cycle_through_the_data() -> None:
 
 def test_full_batches_have_no_mask() -> None:
     p = plan([0, 2], batch_size=1)
-    assert p.mask is None and p.slots == p.counts.sum()
+    assert p.mask is None
     p = plan([0, 3], batch_size=None, local_epochs=1)
     assert p.active == [2] and p.counts.tolist() == [7, 10]
     assert sorted(p.index[1].tolist()) == members(3)

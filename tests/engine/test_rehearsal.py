@@ -48,16 +48,14 @@ def load(name: str) -> fedlib.Task:
     return fedlib.load_task(name, **OPTIONS.get(name, {}))
 
 
-def configured(name: str, method: str, seed: int = 0, **overrides: Any) -> Configured:
+def configured(name: str, method: str, **overrides: Any) -> Configured:
     algorithm = "fedavg" if method == "delta_sgd" else method
     task, overrides = load(name), {**METHODS.get(method, {}), **overrides}
     overrides = {"local_steps": 2, **overrides}
     if name != "quadratic":
         overrides = {"batch_size": 4, **overrides}
     cohort = min(2, len(task.train))
-    return configure(
-        task, algorithm, rounds=2, seed=seed, clients_per_round=cohort, overrides=overrides
-    )
+    return configure(task, algorithm, rounds=2, clients_per_round=cohort, overrides=overrides)
 
 
 def checked(rounds: list[Seen]) -> Seen:
@@ -112,11 +110,6 @@ def test_a_grid_is_sent_as_one_run_is_and_chunks_one_by_one() -> None:
     assert len(checked(rehearse(grid, chunk_clients=1)).uploads) == 2
 
 
-def test_replicas_send_what_divides_their_sums_as_well() -> None:
-    runs = [configured(DENSE, "fedadam", seed) for seed in range(3)]
-    assert len(checked(rehearse(runs, rounds=2)).uploads) == 1 + 2
-
-
 def test_batches_that_are_gathered_one_by_one_are_not_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,22 +126,12 @@ def on_device(*shape: int) -> torch.Tensor:
 MISTAKES: dict[str, tuple[str, Callable[[], object]]] = {
     "item": ("host sync", lambda: on_device(1).item()),
     "if": ("host sync", lambda: bool(on_device(2).any())),
-    "list": ("host sync", lambda: on_device(2).tolist()),
     "cpu": ("host sync", lambda: on_device(2).cpu()),
-    "copied": ("host sync", lambda: torch.zeros(2).copy_(on_device(2))),
     "nonzero": ("host sync", lambda: on_device(2).nonzero()),
     "masked": ("host sync", lambda: on_device(2)[on_device(2) > 0]),
-    "masked_in_place": (
-        "host sync",
-        lambda: on_device(2).__setitem__(on_device(2) > 0, on_device()),
-    ),
-    "repeated": ("host sync", lambda: on_device(2).repeat_interleave(on_device(2).long())),
-    "unique": ("host sync", lambda: on_device(2).unique()),
-    "equal": ("host sync", lambda: torch.equal(on_device(2), on_device(2))),
     "product": ("two devices", lambda: on_device(2, 3) @ torch.zeros(3, 2)),
     "sum": ("two devices", lambda: on_device(2) + torch.zeros(2)),
     "joined": ("two devices", lambda: torch.cat([on_device(2), torch.zeros(2)])),
-    "index_of_the_device": ("two devices", lambda: torch.zeros(2)[on_device(1).long()]),
 }
 
 

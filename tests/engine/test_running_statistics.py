@@ -60,8 +60,13 @@ def task(**fields: Any) -> fedlib.Task:
     )
 
 
-def by_hand(rounds: int, steps: int, lr: float, start: dict[str, Tensor]) -> nn.Module:
-    """Two clients with torch's own layers, each step on all of a client's examples."""
+def by_hand(
+    rounds: int, steps: int, lr: float, start: dict[str, Tensor], l2: float = 0.0
+) -> nn.Module:
+    """Two clients with torch's own layers, each step on all of a client's examples.
+
+    The squares of weights count in gradients, those of the norm do not.
+    """
     problem = task()
     server = Net(nn.BatchNorm2d, nn.Conv2d, nn.Linear).double()
     server.load_state_dict(start, strict=False)
@@ -72,7 +77,9 @@ def by_hand(rounds: int, steps: int, lr: float, start: dict[str, Tensor]) -> nn.
             optimizer = torch.optim.SGD(client.parameters(), lr=lr)
             for _ in range(steps):
                 optimizer.zero_grad()
-                F.cross_entropy(client(problem.train.x[part]), problem.train.y[part]).backward()
+                loss = F.cross_entropy(client(problem.train.x[part]), problem.train.y[part])
+                weights = [*client.convolution.parameters(), *client.dense.parameters()]
+                (loss + l2 * sum(w.square().sum() for w in weights)).backward()
                 optimizer.step()
             states.append(client.state_dict())
         mean = {name: (10 * states[0][name] + 5 * states[1][name]) / 15 for name in states[0]}
@@ -80,13 +87,13 @@ def by_hand(rounds: int, steps: int, lr: float, start: dict[str, Tensor]) -> nn.
     return server.eval()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend: str) -> None:
-    problem = task(batch_size=None, local_epochs=2)
+@pytest.mark.parametrize(("backend", "l2"), [*((name, 0.0) for name in BACKENDS), ("auto", 0.03)])
+def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend: str, l2: float) -> None:
+    problem = task(batch_size=None, local_epochs=2, l2=l2)
     settings = {**SETTINGS, "clients_per_round": 3, "backend": backend}
     start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
     history = fedlib.run(problem, "fedavg", overrides={"client_lr": 0.3}, **settings)
-    wanted = by_hand(3, 2, 0.3, start)
+    wanted = by_hand(3, 2, 0.3, start, l2)
     state = wanted.state_dict()
     assert set(history.params) == set(state) - {"norm.num_batches_tracked"}
     for name, value in history.params.items():

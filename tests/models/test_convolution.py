@@ -56,18 +56,3 @@ def test_a_frozen_weight_or_input_has_no_gradient() -> None:
         given = (leaf, weight) if trained is x else (x, leaf)
         exact = F.conv2d(*given, bias, stride, padding).square().sum()
         torch.testing.assert_close(found, torch.autograd.grad(exact, [leaf])[0])
-
-
-def test_the_gradient_can_be_differentiated_again() -> None:
-    (x, weight, _), stride, padding = made("late", torch.float64)
-    direction = torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)).to(weight)
-
-    def curvature(function: object) -> Tensor:
-        leaf = weight.clone().requires_grad_()
-        total = function(x, leaf).pow(3).sum()  # type: ignore[operator]
-        (grad,) = torch.autograd.grad(total, [leaf], create_graph=True)
-        return torch.autograd.grad((grad * direction).sum(), [leaf])[0]
-
-    ours = curvature(lambda x, w: convolution.on_cpu(x, w, None, stride, padding))
-    theirs = curvature(lambda x, w: F.conv2d(x, w, None, stride, padding))
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-6)
