@@ -8,7 +8,6 @@ Several seeds of the same configuration are averaged.
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -21,10 +20,8 @@ from fedlib.errors import Error
 from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored
-from fedlib.results.reading import hyperparameters
+from fedlib.results.reading import hyperparameters, read
 from fedlib.results.selection import held_out_score, merit, settings, training_score
-
-log = logging.getLogger("fedlib")
 
 # Copies of data that were run under the data's name and are not it, by their fingerprint.
 INEXACT = {
@@ -350,18 +347,6 @@ def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
         config.rounds,
         -config.eval_every,
     )
-
-
-def read(runs: Iterable[Run]) -> Iterator[History]:
-    """The numbers of the runs; a damaged one is logged and left out."""
-    for run in runs:
-        if isinstance(run, History):
-            yield run
-            continue
-        try:
-            yield run.history(params=False)
-        except Error as problem:
-            log.warning("%s", problem)
 
 
 def _text(plain: Any) -> str:

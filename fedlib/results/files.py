@@ -40,7 +40,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
@@ -84,23 +83,6 @@ class Damaged(Failure):
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"damaged runs {path}: {what}; delete it, then run or publish them again")
         self.place = str(path)
-
-
-class Meta(BaseModel):
-    """The part of a run's ``meta`` that is read later, whatever else is in it."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    created: str
-    diverged: int | None
-    parameters: list[str] = []
-    settings: dict[str, Any] = {}
-    hyperparameters: dict[str, Any] = {}
-    client_hyperparameters: dict[str, dict[str, Any]] = {}
-    seconds: float = 0.0
-    thinned: bool = False
-
-
-_METAS = TypeAdapter(list[Meta])
 
 
 @dataclass(frozen=True)
@@ -235,7 +217,6 @@ def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
 @lru_cache(maxsize=2**14)
 def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
     _, runs = _read(path)
-    _METAS.validate_python([run["meta"] for run in runs])
     return {run["digest"]: Stored(path, _config(run, path), run["meta"]) for run in runs}
 
 
@@ -330,27 +311,6 @@ class Columns:
         """Which of some rows have a text in a column."""
         code = self._codes[name].get(text, -2)  # -1 is missing
         return np.asarray(self.codes[name][rows] == code)
-
-    def ends(self) -> list[dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]]:
-        """Of each run its series, by split and metric: rounds and values, in order."""
-        splits, metrics = (self.codes[name].astype(np.int64) for name in ("split", "metric"))
-        series = splits * max(1, len(self.texts["metric"])) + metrics
-        ends = []
-        for start, end in zip(self.starts, self.starts[1:], strict=False):
-            rows = start + np.flatnonzero(~self.of_clients[start:end])
-            rows = rows[np.argsort(series[rows], kind="stable")]
-            kinds, first = np.unique(series[rows], return_index=True)
-            parts = np.split(rows, first[1:])
-            ends.append(
-                {
-                    (
-                        self.texts["split"][splits[part[0]]],
-                        self.texts["metric"][metrics[part[0]]],
-                    ): (self.rounds[part], self.values[part])
-                    for part in parts[: len(kinds)]
-                }
-            )
-        return ends
 
 
 @lru_cache(maxsize=16)
