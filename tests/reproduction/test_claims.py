@@ -100,7 +100,7 @@ def races(reached, visits=2, rounds=40):
 
 
 def verdict(id, frame):
-    return claims.decided(id, "quick", list(claims.EVIDENCE[id].measure(frame)))
+    return claims.Verdict(id, "quick", tuple(claims.EVIDENCE[id].measure(frame)))
 
 
 # ------------------------------------------------------------------------- statements and numbers
@@ -510,7 +510,7 @@ def test_each_claim_holds_on_one_side_of_its_limit_and_not_on_the_other(id, fram
     except Missing:
         statements = []
     known = statements and all(statement.margins for statement in statements)
-    verdict = claims.decided(id, "quick", statements).verdict if known else None
+    verdict = claims.Verdict(id, "quick", tuple(statements)).verdict if known else None
     assert verdict == expected, [(each.text, each.margin) for each in statements]
 
 
