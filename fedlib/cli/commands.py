@@ -39,7 +39,6 @@ TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {
 AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Notebooks, e.g. 10; default all.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values, all columns.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
 Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
@@ -690,7 +689,6 @@ def reproduce(
     preset: Preset = "quick",
     parameter: Parameters = None,
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what they print.")] = False,
     jobs: Annotated[int, typer.Option(help="Notebooks at once, then of one thread each.")] = 1,
 ) -> None:
     """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
@@ -699,7 +697,7 @@ def reproduce(
     given = parse_pairs(parameter, "--parameter")
     total = len(runner.notebooks(names or ()))
     failed = []
-    series = runner.reproduce(names or (), preset, given, output, log=verbose, jobs=jobs)
+    series = runner.reproduce(names or (), preset, given, output, jobs=jobs)
     for count, done in enumerate(series, 1):
         state = f"FAILED: {done.error}" if done.error else "ok"
         typer.echo(f"[{count}/{total}] {done.name}  {done.seconds:.1f} s  {state}")
@@ -745,31 +743,30 @@ def compare(
         str | None, typer.Argument(help="fedopt, mime, adafedadam, delta_sgd; default all.")
     ] = None,
     as_json: Json = False,
-    as_csv: Csv = False,
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
+    from fedlib import papers
     from fedlib.figures import tables
-    from fedlib.reproduction import compare as comparison
-    from fedlib.results.files import run_files
+    from fedlib.reproduction.compare import cells
 
-    printed = comparison.printed_cells(paper)
+    chosen = papers.papers() if paper is None else (paper,)
+    if paper not in (None, *papers.papers()):
+        raise unknown("paper", paper, papers.papers())
+    printed, store = papers.cells(), open_store(data_root)
     with Damage() as damage:
-        store = open_store(data_root)
-        if not any(any(run_files(folder)) for folder in (store.root, *store.published)):
+        runs = store.stored(published=True)
+        if not runs and not damage.places:
             raise Error(
                 f"no runs are stored in {store.root}, and the published ones are not here: they "
                 "come with a checkout of fedlib; run this in one"
             )
-        frame = comparison.cells(store.stored(published=True), printed)
-    if as_csv:
-        text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
-    else:
-        blocks = [tables.LEGEND]
-        for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
-            shown = tables.in_text(part.rename(columns={"row": "method"}))
-            blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
-        text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
+        frame = cells(runs, printed[printed["paper"].isin(chosen)])
+    blocks = [tables.LEGEND]
+    for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
+        shown = tables.in_text(part.rename(columns={"row": "method"}))
+        blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
+    text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
     show(json.loads(frame.to_json(orient="records")), as_json, text)
     damage.tell()
 
@@ -840,22 +837,20 @@ def doctor(
     from fedlib.processor import bfloat16_arithmetic
     from fedlib.results.files import installed
 
-    where = resolve_device(device)
+    resolve_device(device)
     left = _left_behind(data_root, clean)
     store = open_store(data_root)
     with Damage() as damage:
         store.check()
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas", "papermill")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
-    instructions = bfloat16_arithmetic()
     facts: dict[str, Any] = {
         **{package: installed(package) or "not installed" for package in packages},
         "python": platform.python_version(),
         "cuda": gpu,
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
-        "bfloat16": BFLOAT16.get(instructions, f"{instructions}: {FASTER}"),
-        "execution": _execution(where.type),
+        "products in bfloat16 by": bfloat16_arithmetic(),
         "data root": str(paths.data_root(data_root)),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),
@@ -869,27 +864,6 @@ def doctor(
     lines += [f"  {path}" for path in left] if clean else []
     show(facts, as_json, "\n".join(lines))
     damage.tell()
-
-
-# What the processor's instructions for products in bfloat16 mean for a user.
-FASTER = "large networks train faster with --dtype bfloat16"
-BFLOAT16 = {
-    "none": "not in this processor: --dtype bfloat16 saves no time",
-    "unknown": "the system does not say whether this processor has it",
-}
-
-
-def _execution(device: str) -> str:
-    """How models are executed on a kind of device, in a line."""
-    from fedlib.engine.strategy import LIMITS, STACKED_SIZE
-
-    limits = LIMITS[device]
-    rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
-    if device == "cuda":
-        return rows
-    rows += f"; one thread up to {limits.one_thread_numbers:,}"
-    parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
-    return f"{rows}; else clients in parallel {parallel}"
 
 
 def _left_behind(data_root: Path | None, clean: bool) -> list[Path]:

@@ -113,7 +113,6 @@ def reproduce(
     given: Mapping[str, Any] | None = None,
     output: Path | None = None,
     *,
-    log: bool = False,
     jobs: int = 1,
 ) -> Iterator[Executed]:
     """Execute notebooks, all parameters checked before the first starts; yields them in order.
@@ -123,7 +122,6 @@ def reproduce(
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``: which of their plans' numbers.
         given: parameters in their place, in the notebooks that have them.
         output: folder of the executed copies; default ``build/executed``.
-        log: pass the notebooks' output on.
         jobs: how many run at once, each on one thread if they are several. Those that read what
             others have made (from number 90) run after the others.
     """
@@ -141,7 +139,7 @@ def reproduce(
         values = {"preset": preset}
         values |= {name: value for name, value in given.items() if name in parameters_of}
         check_parameters(notebook, values)
-        work.append((notebook, output / notebook.name, values, log))
+        work.append((notebook, output / notebook.name, values))
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")
     files.require_writable(notebook_figures(preset), "FEDLIB_FIGURES")
@@ -154,10 +152,10 @@ def reproduce(
     pool = ThreadPoolExecutor(min(jobs, len(work)))
     futures: list[Future[Executed]] = []
     # What fails is told by the series, a line a notebook.
-    logging.getLogger("papermill").setLevel(logging.INFO if log else logging.CRITICAL)
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
-    if not log:  # an executed copy has a progress bar's start and end, not its every step
-        variables["TQDM_MININTERVAL"] = "3600"
+    # An executed copy has a progress bar's start and end, not its every step.
+    variables["TQDM_MININTERVAL"] = "3600"
     with kernels.environment(variables):
         if forked:
             kernels.start_server()
@@ -180,7 +178,6 @@ def _execute(
     notebook: Path,
     target: Path,
     values: Mapping[str, Any],
-    log: bool,
     manager: type[Any],
     stopped: threading.Event,
 ) -> Executed:
@@ -197,7 +194,6 @@ def _execute(
             parameters=dict(values),
             kernel_name="python3",
             progress_bar=False,
-            log_output=log,
             execution_timeout=CELL_SECONDS,
             extra_arguments=[kernels.QUIET],
             kernel_manager_class=manager,

@@ -70,7 +70,7 @@ def test_a_row_takes_its_own_runs_and_of_them_the_best_rate(logistic):
         assert frame.loc[label, "ours"] == pytest.approx(100 * on_half(best)[0])
         assert "clients per round 4 instead of" in frame.loc[label, "note"]
     other = matching.Index([logistic["Mime", "not in halves", 0.03]])
-    assert not any(matching.best_runs(cell, other) for cell in TABLE_2.to_dict("records"))
+    assert not any(matching.nearest(cell, other) for cell in TABLE_2.to_dict("records"))
 
 
 @pytest.mark.parametrize("budget", [40, 100])
