@@ -42,10 +42,6 @@ def as_stored(history, task):
     return dataclasses.replace(history, meta={**history.meta, **describe(task, history)})
 
 
-def lines(ax):
-    return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
-
-
 def of(histories, algorithm):
     return [history for history in histories if history.config.algorithm == algorithm]
 
@@ -106,23 +102,6 @@ def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
     chosen = best_fedprox(histories)
     assert [hyperparameter(run, "mu") for run in of(chosen, "fedprox")] == [best, best]
     assert len(losses) == 2 and len(chosen) == len(histories) - 2
-
-
-def test_figure_2_draws_average_worst_and_density(histories):
-    figure, data = adafedadam_figure_2(histories)
-    assert [ax.get_title("left") for ax in figure.axes] == [
-        "Synthetic: average",
-        "Synthetic: worst 30 %",
-        "all clients",
-    ]
-    left, middle, _ = figure.axes
-    for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30_weighted")):
-        expected = np.mean([h.series(metric) for h in of(histories, "fednova")], axis=0)
-        np.testing.assert_allclose(lines(ax)["FedNova"].get_ydata(), 100 * expected)
-    assert not any("[" in text.get_text() for ax in (left, middle) for text in ax.texts)
-    assert set(data["panel"]) == {"average", "worst 30 %", "clients"}
-    assert set(data["algorithm"]) == set(SIX)
-    assert np.isfinite(data[data["panel"] != "clients"]["mean"]).all()
 
 
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):

@@ -3,46 +3,10 @@
 import pytest
 
 import fedlib
-from fedlib import papers, plans
 from fedlib.engine import configure
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import solver_of
 from fedlib.reproduction.adafedadam.tables import SIX
-
-MUS = (0.001, 0.005, 0.01, 0.1, 1.0)
-ROUNDS = {"Femnist": 500, "Cifar10": 200, "Sent140": 1000, "Synthetic": 1000}
-TASKS = dict(zip(ROUNDS, tables.ADAFEDADAM, strict=True))
-
-
-def paper(notebook, **numbers):
-    """The runs of a plan, but for those on other splits of the clients' examples."""
-    requests = plans.requests(notebook, "paper", **numbers)
-    return [request for request in requests if request.part != "splits"]
-
-
-def rows(table, **where):
-    """The algorithms of a printed table, by fedlib's names."""
-    frame = papers.table("adafedadam", table)
-    for key, value in where.items():
-        frame = frame[frame[key] == value]
-    return set(map(papers.algorithm_name, frame["algorithm"]))
-
-
-@pytest.mark.parametrize("label", ROUNDS)
-def test_a_setup_asks_for_table_5_in_full(label):
-    requests = paper(tables.ADAFEDADAM[TASKS[label]], seed=4)
-    assert {request.task for request in requests} == {TASKS[label]}
-    assert sorted({request.seed for request in requests}) == [4, 5, 6]
-    assert {request.rounds for request in requests} == {ROUNDS[label]}
-    # A hundred points on every curve.
-    assert {ROUNDS[label] // request.eval_every for request in requests} == {100}
-    assert all(request.clients_per_round is None for request in requests)
-    curves = [request for request in requests if request.part == "curves" and request.seed == 4]
-    printed = rows("table5_convergence_fairness", setup=label)
-    assert {request.algorithm for request in curves} == printed - {"fedprox"}
-    assert not any(request.overrides for request in curves)
-    grid = [request.overrides["mu"] for request in requests if request.part == "mu"]
-    assert grid == 3 * list(MUS) and len(requests) == 3 * (5 + 5)
 
 
 @pytest.mark.parametrize("algorithm", SIX)

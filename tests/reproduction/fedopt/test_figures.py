@@ -7,22 +7,21 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import LogNorm, to_hex
+from matplotlib.colors import to_hex
 
 import fedlib
-from fedlib import papers, tasks
+from fedlib import papers
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
 from fedlib.reproduction.fedopt import heat_maps, outcomes, tuning
-from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS
-from fedlib.reproduction.tables import FEDOPT, find
+from fedlib.reproduction.fedopt.tables import ADAPTIVE
+from fedlib.reproduction.tables import find
 from fedlib.results import selection
 
 METRICS = find("fedopt", "Table 1").drop_duplicates("task").set_index("task")["metric"].to_dict()
-METHODS = (*OPTIMIZERS, "scaffold")
 RATES = (0.01, 0.1, 1.0)
 
 
@@ -53,47 +52,6 @@ def made(
 
 
 # --- Curves and tables beside printed numbers
-
-
-@pytest.fixture(scope="module")
-def every():
-    """Six methods' runs of every task."""
-    return [
-        made(name, method, score=place / 10, client_lr=0.01)
-        for name in FEDOPT
-        for place, method in enumerate(METHODS, 1)
-    ]
-
-
-def as_long_as_the_papers(runs):
-    """The same runs, with the paper's rounds in their configurations."""
-    rounds = {name: tasks.rounds(name, "paper") for name in FEDOPT}
-    return [
-        dataclasses.replace(
-            run, config=dataclasses.replace(run.config, rounds=rounds[run.config.task["name"]])
-        )
-        for run in runs
-    ]
-
-
-def test_lines_are_the_runs_and_labels_have_the_printed_numbers(every):
-    runs = [run for run in every if run.config.task["name"] == "emnist_ae"]
-    short, _ = draw.entry("fedopt/figure_1").draw(runs)
-    assert not [text for text in short.axes[0].texts if "[" in text.get_text()]
-    figure, data = draw.entry("fedopt/figure_1").draw(as_long_as_the_papers(runs))
-    lines = {line.get_label(): line for line in figure.axes[0].get_lines()}
-    said = [text.get_text() for text in figure.axes[0].texts]
-    assert lines["FedAvg"].get_ydata() == pytest.approx([0, METHODS.index("fedavg") / 10 + 0.1])
-    for algorithm in ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedYogi"):
-        where = {"task": "EMNIST AE", "algorithm": algorithm}
-        value = papers.printed("fedopt", "table1_validation", **where)
-        assert any(
-            text.startswith(algorithm) and f"[{style.short(value)}]" in text for text in said
-        )
-        line = data[data["algorithm"] == algorithm.lower()]
-        assert (line["printed"] == value).all() and (line["printed_rounds"] == 3000).all()
-    assert not [text for text in said if text.startswith("SCAFFOLD") and "[" in text]
-    assert data.loc[data["algorithm"] == "scaffold", "printed"].isna().all()
 
 
 # --- Outcomes of grids, and which are best
@@ -227,15 +185,6 @@ def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     assert sum(shown[0].cmap(1.0)[:3]) > sum(shown[0].cmap(0.0)[:3])
     assert [ax.get_ylabel() for ax in figure.axes[2:]] == ["test accuracy (%)"]
     assert render(figure, note(runs))[:4] == b"\x89PNG"
-
-
-def test_the_autoencoders_error_is_its_loss_and_is_shown_once_on_a_logarithmic_scale():
-    figure, _ = heat_maps.grids("fedavg", "fedadam")(planted("emnist_ae"))
-    maps, bars = figure.axes[:2], figure.axes[2:]
-    assert [ax.get_ylabel() for ax in bars] == ["test MSE × 1000"]
-    for ax in maps:
-        mesh = ax.collections[0]
-        assert isinstance(mesh.norm, LogNorm) and mesh.norm.vmin > 0
 
 
 def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():

@@ -1,31 +1,16 @@
 """Mime's Table 2 and plans: the paper's settings in full, and cohorts that cost the same."""
 
-from collections import Counter
-
 import pytest
 
 import fedlib
-from fedlib import algorithms, plans
 from fedlib.reproduction import matching, tables
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.mime.tables import cohort, method
+from fedlib.reproduction.mime.tables import method
 from fedlib.results import Store
 from fedlib.results.selection import on_half
 
 # The rates that are tried where the paper's grids would be: half-decades.
-RATES = [10 ** (half / 2) for half in range(-6, 2)]
 TABLE_2 = tables.find("mime", "Table 2", "emnist_logistic")
-VECTORS = {"SGD": 0, "Momentum": 1, "Adam": 2, "Adagrad": 1}
-TABLE = [
-    ("24_mime_emnist", "logistic", "emnist_logistic"),
-    ("24_mime_emnist", "cnn", "emnist_cr"),
-    ("25_mime_text", "shakespeare", "shakespeare"),
-    ("25_mime_text", "stackoverflow", "stackoverflow_nwp"),
-]
-
-
-def paper(name, *parts, **numbers):
-    return plans.select(plans.requests(name, "paper", **numbers), *parts)
 
 
 @pytest.fixture(scope="module")
@@ -71,31 +56,3 @@ def test_a_row_takes_its_own_runs_and_of_them_the_best_rate(logistic):
         assert "clients per round 4 instead of" in frame.loc[label, "note"]
     other = matching.Index([logistic["Mime", "not in halves", 0.03]])
     assert not any(matching.nearest(cell, other) for cell in TABLE_2.to_dict("records"))
-
-
-@pytest.mark.parametrize("budget", [40, 100])
-@pytest.mark.parametrize("base", VECTORS)
-def test_a_cohort_spends_the_budget_and_leaves_less_than_a_client(base, budget):
-    """Down: the model, the state, and Mime's mean gradient; up, in halves: one vector."""
-    cost = {"FedAvg": 2, "MimeLite": 2 + VECTORS[base], "Mime": 3 + VECTORS[base]}
-    for name, each in cost.items():
-        assert cohort(*method(name, base), budget) == budget // each
-
-
-@pytest.mark.parametrize(("notebook", "part", "task"), TABLE)
-def test_table_2_asks_for_each_printed_row_at_every_rate(notebook, part, task):
-    requests = paper(notebook, part)
-    assert {request.task for request in requests} == {task}
-    budget = 100 if task == "stackoverflow_nwp" else 40
-    assert {request.rounds for request in requests} == {1000}
-    assert not any(request.options for request in requests), "the paper's own scale"
-    rates = Counter(request.overrides["client_lr"] for request in requests)
-    assert rates == dict.fromkeys(RATES, 12)
-    names = Counter(request.algorithm for request in requests)
-    servers = ("fedavg", "fedavgm", "fedadam", "fedadagrad")
-    assert names == {**dict.fromkeys(servers, 8), "mime": 32, "mimelite": 32}
-    for request in requests:
-        built = algorithms.build(request.algorithm, **request.overrides)
-        assert request.clients_per_round == algorithms.clients_for_budget(built, budget)
-        lite = request.algorithm == "mimelite" and built.state_vectors > 0
-        assert built.halves == (lite or request.algorithm == "mime")
