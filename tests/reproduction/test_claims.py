@@ -25,19 +25,17 @@ from fedlib.reproduction.evidence import (
     Missing,
     Statement,
     above,
-    best_of,
     finals,
     numbers,
     one,
     rounds_to,
     searched,
     unsettled,
-    winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.matching import Index
-from fedlib.results import Store, selection
+from fedlib.results import Store
 
 ROUNDS = 15
 
@@ -131,12 +129,6 @@ def test_a_statement_is_not_resolved_where_its_spread_is_larger_than_its_margin(
     assert statement.verdict == expected
 
 
-def test_one_seed_never_shows_a_spread_of_zero():
-    words = [Statement("", (0.5,), error).margin for error in (math.nan, 0.0, 0.1)]
-    unknown, alike = "+0.500, spread unknown", "+0.500, the same at every evaluation"
-    assert words == [unknown, alike, "+0.500 ± 0.100"]
-
-
 def test_the_error_of_one_seed_is_the_standard_error_of_paired_evaluations():
     curves = np.random.default_rng(0).normal(size=(2, 9)).cumsum(1)  # each moves much, both alike
     curves[1] = curves[0] + np.random.default_rng(1).normal(0.3, 0.1, 9)
@@ -185,25 +177,6 @@ def test_numbers_are_the_winners_over_the_last_rounds(quadratic):
     assert sorted(both[0, MEAN]) == pytest.approx([0.1, 0.4, 0.9])
     last = numbers(runs, score=lambda history: -history.final())
     assert finals(last, "accuracy")[0, MEAN]["fedavg"] == pytest.approx(0.9)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "every", "window"),
-    [(80, 2, 26), (1500, 1, 100), (1500, 10, 100), (1000, 50, 300), (1000, 1000, 333)],
-)
-def test_a_run_is_judged_by_six_evaluations_or_more(quadratic, rounds, every, window):
-    config = configure(quadratic, "fedavg", rounds=rounds, eval_every=every).config
-    nothing = pd.DataFrame({name: [] for name in ("round", "split", "metric", "value")})
-    assert selection.late(History(nothing, pd.DataFrame(), {}, config, {})) == window
-
-
-def test_where_all_settings_diverged_the_one_that_got_furthest_is_shown(quadratic):
-    runs = [
-        run(quadratic, "scaffold", level(0.5), diverged=lost, client_lr=rate, server_lr=1.0)
-        for rate, lost in ((0.1, 3), (0.2, 7), (0.4, 5))
-    ]
-    assert winners(runs)["scaffold"] == [runs[1]] == best_of(runs)
-    assert searched(runs)["chosen"].tolist() == [False, True, False]
 
 
 def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_grid(quadratic):
@@ -668,16 +641,3 @@ def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_pat
     faster = [replace(asked[0], overrides={"client_lr": 0.5})]
     assert known.plan([*wide, *faster], "quick") == []
     assert known.plan(asked, "paper") == []
-
-
-def test_judging_takes_each_notebooks_runs_of_the_seeds_that_are_asked_for(monkeypatch, quadratic):
-    asked = []
-
-    def found(index, requests, preset):
-        asked.append({request.seed for request in requests})
-        return histories(quadratic, fedavg=0.7, scaffold=0.69)
-
-    monkeypatch.setattr(Index, "plan", found)
-    (judged,) = claims.judge(["fedopt-scaffold"], "quick", Store(), seed=3)
-    assert judged.verdict == HOLDS and len(asked) == len(judged.statements) >= 2
-    assert all(seeds == {3, 4, 5} for seeds in asked)

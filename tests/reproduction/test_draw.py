@@ -197,20 +197,6 @@ def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path)
     assert draw.redraw(["fedopt/figure_1"], store=store)[0].is_file()
 
 
-def test_tables(store, histories, tmp_path):
-    drawn = draw.draw("adafedadam/table_5", histories, store=store)
-    assert drawn.figure is None
-    assert drawn.path == tmp_path / "figures" / "adafedadam" / "table_5.html"
-    row = drawn.data.query("method == 'FedAvg' and metric == 'avg'").iloc[0]
-    expected = [h.final(window=1) for h in histories if h.config.algorithm == "fedavg"]
-    assert row["ours"] == pytest.approx(100 * np.mean(expected)) and row["printed"] == 90.08
-    text = drawn.path.read_text()
-    assert all(shown in text for shown in (f"{row['ours']:.1f}", "90.1", "quick preset"))
-    before = drawn.path.read_bytes()
-    draw.redraw(["adafedadam/table_5"], store=store)
-    assert drawn.path.read_bytes() == before
-
-
 def test_figures_without_runs_need_no_data_and_no_earlier_drawing(tmp_path, monkeypatch):
     store = Store(tmp_path / "data" / "runs", published=[])
     for owner, name in ((datasets, "load"), (datasets, "load_text"), (engine, "execute")):
