@@ -188,6 +188,8 @@ def label_ends(
         numbers: write each line's last number after its label.
         alike: up to this distance, in axes' heights, lines lie on each other.
     """
+    from sklearn.isotonic import isotonic_regression  # here: most commands draw nothing
+
     place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
     groups: list[list[Line2D]] = []
     for line in ax.get_lines():
@@ -204,7 +206,9 @@ def label_ends(
     step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
     order = np.argsort(ends, kind="stable")
     highest = 1 - step * np.arange(len(order))[::-1]  # none beside the line under the title
-    places = np.minimum(_apart(ends[order], step), highest)
+    # Moved as little as it takes to be a step apart.
+    steps = step * np.arange(len(order))
+    places = np.minimum(isotonic_regression(ends[order] - steps) + steps, highest)
     for index, y in zip(order, places, strict=True):
         group, last = groups[index], float(groups[index][0].get_ydata()[-1])
         labels = [str(line.get_label()) for line in group]
@@ -232,21 +236,6 @@ def _apart_by(line: Line2D, other: Line2D, place: Transform) -> float:
     return float(
         np.nanmax(np.abs(first - second)[first[:, 0] > EARLY * first[-1, 0], 1], initial=0.0)
     )
-
-
-def _apart(places: np.ndarray, step: float) -> np.ndarray:
-    """Sorted places moved as little as it takes to be a step apart."""
-    blocks: list[tuple[float, int]] = []  # their middles and sizes
-    for place in places:
-        middle, size = float(place), 1
-        while (
-            blocks
-            and middle - step * (size - 1) / 2 < blocks[-1][0] + step * (blocks[-1][1] + 1) / 2
-        ):
-            other, more = blocks.pop()
-            middle, size = (middle * size + other * more) / (size + more), size + more
-        blocks.append((middle, size))
-    return np.concatenate([m + step * (np.arange(n) - (n - 1) / 2) for m, n in blocks])
 
 
 def line_of(history: History, by: Callable[[History], str]) -> str:

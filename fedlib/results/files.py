@@ -252,9 +252,11 @@ class Columns:
             name: {text: code for code, text in enumerate(texts)}
             for name, texts in self.texts.items()
         }
-        self.rounds = table["round"].fill_null(-1).to_numpy()
-        self.values = table["value"].to_numpy()
-        self.examples = table["examples"].fill_null(0).to_numpy()
+        self.numbers = {
+            "round": table["round"].fill_null(-1).to_numpy(),
+            "value": table["value"].to_numpy(),
+            "examples": table["examples"].fill_null(0).to_numpy(),
+        }
         runs = table["run"].to_numpy()
         self.starts = np.searchsorted(runs, np.arange(len(self.digests) + 1))
         # Of each run: where its clients' values begin.
@@ -262,28 +264,22 @@ class Columns:
 
     def frame(self, digest: str) -> pd.DataFrame:
         """``History.frame`` of a run."""
-        rows, _ = self._slices(digest)
-        return pd.DataFrame(
-            {
-                "round": self.rounds[rows],
-                "split": self._text("split", rows),
-                "metric": self._text("metric", rows),
-                "value": self.values[rows],
-            }
-        )
+        return self._table(self._slices(digest)[0], "round", "split", "metric", "value")
 
     def clients(self, digest: str) -> pd.DataFrame:
         """``History.clients`` of a run."""
-        _, rows = self._slices(digest)
-        return pd.DataFrame(
-            {
-                "client": self._text("client", rows),
-                "split": self._text("split", rows),
-                "metric": self._text("metric", rows),
-                "value": self.values[rows],
-                "examples": self.examples[rows],
-            }
-        )
+        columns = ("client", "split", "metric", "value", "examples")
+        return self._table(self._slices(digest)[1], *columns)
+
+    def _table(self, rows: slice, *names: str) -> pd.DataFrame:
+        columns: dict[str, Any] = {}
+        for name in names:
+            if name in TEXTS:
+                texts = self.texts[name][self.codes[name][rows]]
+                columns[name] = pd.Series(texts, dtype="str")
+            else:
+                columns[name] = self.numbers[name][rows]
+        return pd.DataFrame(columns)
 
     def _slices(self, digest: str) -> tuple[slice, slice]:
         """The rows of a run's history, and of its clients' values."""
@@ -291,9 +287,6 @@ class Columns:
         start, end = self.starts[place], self.starts[place + 1]
         middle = start + int(np.argmax(np.append(self.of_clients[start:end], True)))
         return slice(start, middle), slice(middle, end)
-
-    def _text(self, name: str, rows: slice) -> pd.Series:
-        return pd.Series(self.texts[name][self.codes[name][rows]], dtype="str")
 
     def metrics(self, digest: str, split: str) -> list[str]:
         """The metrics of a run in a split, in the order of the file's texts."""
@@ -305,7 +298,9 @@ class Columns:
         """One metric's rounds and values in a run, in order; None if it has none."""
         rows, _ = self._slices(digest)
         chosen = self._chosen("metric", metric, rows) & self._chosen("split", split, rows)
-        return (self.rounds[rows][chosen], self.values[rows][chosen]) if chosen.any() else None
+        if not chosen.any():
+            return None
+        return self.numbers["round"][rows][chosen], self.numbers["value"][rows][chosen]
 
     def _chosen(self, name: str, text: str, rows: slice) -> np.ndarray:
         """Which of some rows have a text in a column."""
