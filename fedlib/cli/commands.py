@@ -746,22 +746,22 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
-    from fedlib import papers
     from fedlib.figures import tables
     from fedlib.reproduction.compare import cells
 
-    chosen = papers.papers() if paper is None else (paper,)
-    if paper not in (None, *papers.papers()):
-        raise unknown("paper", paper, papers.papers())
-    printed, store = papers.cells(), open_store(data_root)
+    store = open_store(data_root)
     with Damage() as damage:
         runs = store.stored(published=True)
-        if not runs and not damage.places:
-            raise Error(
-                f"no runs are stored in {store.root}, and the published ones are not here: they "
-                "come with a checkout of fedlib; run this in one"
-            )
-        frame = cells(runs, printed[printed["paper"].isin(chosen)])
+        frame = cells(runs)
+    if paper is not None:
+        if paper not in set(frame["paper"]):
+            raise unknown("paper", paper, frame["paper"].unique())
+        frame = frame[frame["paper"] == paper]
+    if not runs and not damage.places:
+        raise Error(
+            f"no runs are stored in {store.root}, and the published ones are not here: they come "
+            "with a checkout of fedlib; run this in one"
+        )
     blocks = [tables.LEGEND]
     for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
         shown = tables.in_text(part.rename(columns={"row": "method"}))

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves
-from fedlib.figures.distributions import client_density
+from fedlib.figures.curves import client_density, learning_curves
 from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves

@@ -13,7 +13,7 @@ from fedlib.reproduction.adafedadam.fairness import (
     best_fedprox,
     client_density,
 )
-from fedlib.reproduction.adafedadam.setups import table_4
+from fedlib.reproduction.adafedadam.figures import table_4
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
