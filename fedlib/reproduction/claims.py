@@ -20,15 +20,7 @@ from fedlib.errors import unknown
 from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.delta_sgd import claims as delta_sgd
-from fedlib.reproduction.evidence import (
-    FAILS,
-    HOLDS,
-    NOT_RUN,
-    OPEN,
-    Evidence,
-    Missing,
-    Statement,
-)
+from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN, OPEN, Evidence, Missing, Statement
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import claims as mime

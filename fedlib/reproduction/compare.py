@@ -181,29 +181,22 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
         labels; among those run, by the column's first metric that ranks), same_best (None unless
         two rows or more were run).
     """
-    rows = []
-    keys = ["paper", "item", "task", "column"]
-    for names, part in frame.groupby(keys, sort=False):
-        legible = part[part["comparable"] & part["ours"].notna()]
-        ranking = [name for name in legible["metric"].unique() if METRICS[name].ranks]
-        ranked = legible[legible["metric"].isin(ranking[:1])]
-        sign = -1 if ranking and METRICS[ranking[0]].smaller else 1
-        best = [
-            ranked.loc[(sign * ranked[column]).idxmax(), "row"] if len(ranked) > 1 else ""
-            for column in ("printed", "ours")
-        ]
-        rows.append(
-            {
-                **dict(zip(keys, names, strict=True)),
-                "cells": len(part),
-                "repeated": int((part["repeats"] != "").sum()),
-                "run": int((part["seeds"] > 0).sum()),
-                "fair": int(part["fair"].sum()),
-                "agree": int(part["agrees"].sum()),
-                "unclear": int((part["unclear"] != "").sum()),
-                "paper_best": best[0],
-                "our_best": best[1],
-                "same_best": best[0] == best[1] if best[0] else None,
-            }
-        )
-    return pd.DataFrame(rows)
+    told = frame.assign(cells=1, run=frame["seeds"] > 0, agree=frame["agrees"])
+    told = told.assign(repeated=frame["repeats"] != "", unclear=frame["unclear"] != "")
+    by = told.groupby(["paper", "item", "task", "column"], sort=False)
+    totals = by[["cells", "repeated", "run", "fair", "agree", "unclear"]].sum()
+    names = ["paper_best", "our_best", "same_best"]
+    best = pd.DataFrame([_best(part) for _, part in by], index=totals.index, columns=names)
+    return totals.join(best).reset_index()
+
+
+def _best(part: pd.DataFrame) -> tuple[str, str, bool | None]:
+    """The rows that are first in print and here by a column's first metric that ranks."""
+    legible = part[part["comparable"] & part["ours"].notna()]
+    ranking = [name for name in legible["metric"].unique() if METRICS[name].ranks]
+    ranked = legible[legible["metric"].isin(ranking[:1])]
+    if len(ranked) < 2:
+        return "", "", None
+    sign = -1 if METRICS[ranking[0]].smaller else 1
+    paper, ours = (ranked.loc[(sign * ranked[n]).idxmax(), "row"] for n in ("printed", "ours"))
+    return paper, ours, paper == ours

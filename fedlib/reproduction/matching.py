@@ -24,7 +24,7 @@ from fedlib.results.selection import held_out_score, merit, settings, training_s
 
 # Copies of data that were run under the data's name and are not it, by their fingerprint.
 INEXACT = {
-    "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100",
+    "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100"
 }
 
 # Options that a run has as what was found under the data root: a file, or how it was done without.

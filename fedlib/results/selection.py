@@ -88,9 +88,7 @@ def held_out_score(history: History) -> float:
 
 
 def winners(
-    histories: Iterable[History],
-    *keys: Key,
-    score: Callable[[History], float] = training_score,
+    histories: Iterable[History], *keys: Key, score: Callable[[History], float] = training_score
 ) -> dict[Any, list[History]]:
     """Of each algorithm the setting whose mean score over its seeds is smallest: its runs by seed.
 

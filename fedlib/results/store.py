@@ -111,10 +111,7 @@ class Store:
 
     @checked
     def run(
-        self,
-        task: Task,
-        algorithm: str | Algorithm | type[Algorithm],
-        **keywords: Unpack[Keywords],
+        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Unpack[Keywords]
     ) -> History:
         """One run, from disk if it is there, else trained and stored.
 

@@ -218,11 +218,7 @@ ENTRIES: tuple[Entry, ...] = (
         dict.fromkeys(TASKS, _GRIDS),
         tuning.selected("table8_learning_rates", "client_lr", "server_lr"),
     ),
-    Entry(
-        "fedopt/table_9",
-        _TAUS,
-        tuning.selected("table9_tau", "tau", "client_lr", "server_lr"),
-    ),
+    Entry("fedopt/table_9", _TAUS, tuning.selected("table9_tau", "tau", "client_lr", "server_lr")),
     printed_entry("fedopt", "Table 11"),
     printed_entry(
         "fedopt", "Table 10", parts=("curves", "scaffold", "full_test"), choose=_on_all_posts
