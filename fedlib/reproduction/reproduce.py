@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedlib import files, plans
-from fedlib.errors import require, unknown
+from fedlib.arguments import shown
+from fedlib.errors import Error, require, unknown
 from fedlib.paths import data_root, notebook_figures, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
@@ -88,23 +89,18 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
         if value is not None and usual is not None:
             # Seeds are a number of them, or they themselves.
             like = _like(value, usual) or (name == "seeds" and _like(value, [usual]))
-            require(like, f"parameter {name}", _short(value), f"such as {usual!r}")
+            if not like:
+                raise Error(f"parameter {name} is {shown(value)}; allowed: such as {usual!r}")
 
 
 def _like(value: Any, usual: Any) -> bool:
     """Whether a value is of a kind with the usual one: text, yes or no, numbers, or a list."""
-    if isinstance(usual, (str, bool)):
-        return type(value) is type(usual)
-    if isinstance(value, list) or not isinstance(usual, (int, float)):
-        both = isinstance(value, list) and isinstance(usual, (list, tuple)) and value and usual
-        return bool(both) and all(_like(part, usual[0]) for part in value)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and abs(value) < MOST
-
-
-def _short(value: Any) -> Any:
-    text = repr(value)
-    return value if len(text) < 60 else f"{text[:56]}..."
+    if isinstance(usual, (list, tuple)):
+        return isinstance(value, list) and value != [] and all(_like(v, usual[0]) for v in value)
+    if isinstance(usual, (int, float)) and not isinstance(usual, bool):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return number and abs(value) < MOST
+    return type(value) is type(usual)
 
 
 def reproduce(
@@ -187,45 +183,30 @@ def _execute(
 
     started, error = time.perf_counter(), None
     with files.replacing(target) as aside:
-        execute = partial(
-            papermill.execute_notebook,
-            str(notebook),
-            str(aside),
-            parameters=dict(values),
-            kernel_name="python3",
-            progress_bar=False,
-            execution_timeout=CELL_SECONDS,
-            extra_arguments=[kernels.QUIET],
-            kernel_manager_class=manager,
-            resources={"metadata": {"path": str(notebook.parent)}},
-        )
-        try:
-            _with_a_kernel(execute, stopped)
-        except PapermillExecutionError as failure:
-            error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
-        except DeadKernelError:
-            if stopped.is_set():
-                raise
-            error = "its kernel died; if memory was short, run fewer notebooks at once"
+        # Again, if a kernel ended before the first cell: Jupyter chooses a kernel's ports before
+        # the kernel opens them, and another program may open one of them in between.
+        for _ in range(3):
+            try:
+                papermill.execute_notebook(
+                    str(notebook),
+                    str(aside),
+                    parameters=dict(values),
+                    kernel_name="python3",
+                    progress_bar=False,
+                    execution_timeout=CELL_SECONDS,
+                    extra_arguments=[kernels.QUIET],
+                    kernel_manager_class=manager,
+                    resources={"metadata": {"path": str(notebook.parent)}},
+                )
+                error = None
+            except PapermillExecutionError as failure:
+                error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
+            except RuntimeError as problem:
+                died = isinstance(problem, DeadKernelError)
+                if stopped.is_set() or not (died or NOT_STARTED in str(problem)):
+                    raise
+                error = "its kernel died; if memory was short, run fewer notebooks at once"
+                if not died:
+                    continue
+            break
     return Executed(notebook.stem, target, time.perf_counter() - started, error)
-
-
-def _with_a_kernel(execute: Callable[[], Any], stopped: threading.Event) -> None:
-    """Execute a notebook; again, if its kernel ended before the first cell.
-
-    Jupyter chooses a kernel's ports before the kernel opens them, and another program may open one
-    of them in between.
-
-    Raises:
-        DeadKernelError: three kernels ended so.
-    """
-    from nbclient.exceptions import DeadKernelError
-
-    for _ in range(3):
-        try:
-            execute()
-            return
-        except RuntimeError as problem:
-            if stopped.is_set() or NOT_STARTED not in str(problem):
-                raise
-    raise DeadKernelError(NOT_STARTED)
