@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import Transform
 
-from fedlib.arguments import checked
+from fedlib.arguments import called, checked
 from fedlib.engine.history import History, mean_of_last
-from fedlib.errors import Error, first_line, require
+from fedlib.errors import Error, require
 from fedlib.figures import style
 from fedlib.figures.scale import scale, small
 
@@ -245,14 +245,9 @@ def line_of(history: History, by: Callable[[History], str]) -> str:
     Raises:
         Error: ``by`` fails, or gives no text.
     """
-    try:
-        line = by(history)
-    except Error:
-        raise
-    except Exception as error:
-        raise Error(f"by fails on {history!r}: {first_line(error)}") from error
+    line = called(f"by of {history!r}", by, history)
     require(isinstance(line, str), f"by of {history!r}", line, "a text")
-    return line
+    return str(line)
 
 
 def _data(

@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.figures.curves import algorithm, learning_curves
 from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
@@ -141,6 +140,4 @@ def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
     """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
     printed = tables.find(paper, name)
     shown = printed[printed["task"].isin({history.config.task["name"] for history in histories})]
-    if shown.empty:
-        raise Error(f"{paper} {name}: none of these runs is of its tasks")
     return cells(histories, shown)

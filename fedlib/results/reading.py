@@ -143,8 +143,6 @@ def read(runs: Iterable[Stored | History]) -> Iterator[History]:
 
 def group(histories: Iterable[History], *keys: Key) -> dict[Any, list[History]]:
     """The histories by one key's value, or by a tuple of the values of several keys."""
-    if not keys:
-        raise Error("group: no keys; name at least one, for instance 'algorithm'")
     groups: dict[Any, list[History]] = {}
     for history in histories:
         values = tuple(key(history) if callable(key) else value(history, key) for key in keys)
@@ -161,8 +159,6 @@ def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
     Returns:
         the keys' columns, then round, split, metric, value, diverged (round or NaN).
     """
-    if not histories:
-        raise Error("no runs; give at least one history")
     names = [key.removeprefix("option.") for key in keys]
     frames = [
         history.frame.assign(

@@ -53,8 +53,6 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         printed_error and printed_rsd of Table 5. Means over :meth:`History.window`, over all local
         data where all runs have them, see :func:`fedlib.results.reading.split_of`.
     """
-    if not histories:
-        raise Error("no runs to compare; give at least one history")
     split, rows = _split(histories), []
     for history in best_fedprox(histories):
         weighted, alike = (

@@ -42,8 +42,6 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         if not shown:
             raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
         frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
-        if frame.duplicated(["algorithm", *AXES]).any():
-            raise Error("heat maps: several runs for one pair of rates; choose one tau")
         frame["hatched"] = outcomes.useless(frame)
         smaller = outcomes.smaller_is_better(frame, "performance")
         useful = frame.loc[~frame["hatched"], "performance"]
