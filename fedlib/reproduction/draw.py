@@ -19,7 +19,6 @@ from fedlib import files, paths, plans
 from fedlib.engine.history import History
 from fedlib.errors import Error, Failure, unknown
 from fedlib.figures.save import save
-from fedlib.plans import Request
 from fedlib.reproduction.adafedadam import figures as adafedadam
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
@@ -138,14 +137,13 @@ def _runs(
     Args:
         tasks: only of these.
     """
-    asked: list[Request] = []
-    for task, notebook in chosen.notebooks.items():
-        if tasks is None or task in tasks:
-            asked += [
-                request
-                for request in plans.requests(notebook, preset)
-                if request.task == task and (not chosen.parts or request.part in chosen.parts)
-            ]
+    asked = [
+        request
+        for task, notebook in chosen.notebooks.items()
+        if tasks is None or task in tasks
+        for request in plans.requests(notebook, preset)
+        if request.task == task and (not chosen.parts or request.part in chosen.parts)
+    ]
     return list(chosen.choose(stored.shown(asked, preset, chosen.cells)))
 
 

@@ -43,7 +43,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
             raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
         frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
         frame["hatched"] = outcomes.useless(frame)
-        smaller = outcomes.smaller_is_better(frame, "performance")
+        smaller = outcomes.smaller_is_better(frame)
         useful = frame.loc[~frame["hatched"], "performance"]
         best = useful.min() if smaller else useful.max()
         limits = (best, DOUBLE * best) if smaller else (max(useful.min(), best - POINTS), best)
@@ -54,7 +54,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
             clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
             extend = "neither" if not clipped else "max" if smaller else "min"
             bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
-            bar.set_label(outcomes.label(frame, "performance"), fontsize=7)
+            bar.set_label(outcomes.label(frame), fontsize=7)
             if isinstance(image.norm, LogNorm):
                 plain_log_ticks(bar.ax)
             bar.ax.tick_params(labelsize=6)

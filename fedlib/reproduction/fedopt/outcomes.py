@@ -83,17 +83,15 @@ def useless(frame: pd.DataFrame) -> pd.Series:
     return frame["diverged"].notna() | ~(frame["loss"] <= frame["initial_loss"])
 
 
-def label(frame: pd.DataFrame, column: str) -> str:
-    """What an axis says of ``"performance"`` or ``"loss"``, for the runs of one task."""
+def label(frame: pd.DataFrame) -> str:
+    """What an axis says of the performance of one task's runs."""
     metric = frame["metric"].iloc[0]
-    if column == "loss":
-        return axis_label("loss", "test", percent=False)
     return axis_label(metric, "test", percent=METRICS[metric].factor == 100)
 
 
-def smaller_is_better(frame: pd.DataFrame, column: str) -> bool:
-    """Whether the small values of a column of :func:`collect` are the good ones."""
-    return column != "performance" or METRICS[frame["metric"].iloc[0]].smaller
+def smaller_is_better(frame: pd.DataFrame) -> bool:
+    """Whether one task's small performances are the good ones."""
+    return METRICS[frame["metric"].iloc[0]].smaller
 
 
 def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
@@ -104,13 +102,10 @@ def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
         column: ``"train_loss"`` (FedOpt, section 4), ``"performance"`` or ``"loss"``.
         keys: columns.
     """
-    rows = []
-    for _, part in frame.groupby(list(keys), sort=False, dropna=False):
-        values = part[column].where(part["diverged"].isna())
-        if values.notna().any():
-            small = smaller_is_better(part, column)
-            rows.append(values.idxmin() if small else values.idxmax())
-    return frame.loc[rows].reset_index(drop=True)
+    more = [column == "performance" and not METRICS[name].smaller for name in frame["metric"]]
+    values = (np.where(more, -1, 1) * frame[column]).where(frame["diverged"].isna()).dropna()
+    groups = values.groupby([frame[key] for key in keys], sort=False, dropna=False)
+    return frame.loc[groups.idxmin()].reset_index(drop=True)
 
 
 def tuned(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
@@ -129,7 +124,7 @@ def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
     """FedOpt's two readings of which runs of Figure 12 trained at all, for each row.
 
     Args:
-        frame: from :func:`collect`, of one task.
+        frame: from :func:`collect`.
         rule: ``"caption"``: the test loss fell by more than 10 % of the untrained model's (the
             figure's caption says "change"; a loss that rises is no training). ``"text"`` (appendix
             E.4): it is not within 10 % of the worst that was recorded, which one run that nearly
@@ -138,7 +133,8 @@ def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
     Returns:
         bool, False for runs that diverged.
     """
-    bad = frame["initial_loss"] if rule == "caption" else frame["loss"].max()
+    worst = frame.groupby("task")["loss"].transform("max")
+    bad = frame["initial_loss"] if rule == "caption" else worst
     return frame["diverged"].isna() & (frame["loss"] < (1 - TRAINED) * bad)
 
 
@@ -151,12 +147,8 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
         frame: from :func:`collect`.
         rule: see :func:`trained`.
     """
-    parts = []
-    for _, part in frame.groupby("task", sort=False):
-        kept = part[trained(part, rule)]
-        if len(kept):
-            parts.append(best(kept, "performance", "task", "algorithm", "client_lr"))
-    return pd.concat(parts, ignore_index=True) if parts else frame[:0]
+    kept = frame[trained(frame, rule)]
+    return best(kept, "performance", "task", "algorithm", "client_lr")
 
 
 def good_share(frame: pd.DataFrame, within: float = 0.1) -> pd.Series:
