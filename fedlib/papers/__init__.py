@@ -6,7 +6,7 @@ Columns that need a word:
 
 ``status``
     ``read`` is plainly legible. Other values say how an illegible cell was handled; its ``note``
-    gives the evidence, and :func:`unclear_cells` lists them all. An empty value was not recovered.
+    gives the evidence, and ``unclear_cells.csv`` lists them all. An empty value was not recovered.
 ``mean``, ``std`` (adafedadam)
     the printed ``a ± b``; the *metric* named ``std`` is the paper's spread over clients.
 ``accuracy``, ``diff_from_best`` (delta_sgd)
@@ -43,7 +43,6 @@ __all__ = [
     "settings",
     "table",
     "tables",
-    "unclear_cells",
 ]
 
 _PAPERS = ("fedopt", "mime", "adafedadam", "delta_sgd")
@@ -247,17 +246,6 @@ def _unclear(entry: dict[Any, Any]) -> str:
     """What is uncertain about a printed number, in words."""
     status, note = entry.get("status", "read"), entry.get("note", "")
     return "" if status in ("", "read") else f"{status}: {note}" if note else str(status)
-
-
-def unclear_cells() -> pd.DataFrame:
-    """All cells that are not plainly legible in the papers' texts: file, cell, status, evidence.
-
-    Example:
-        >>> from fedlib import papers
-        >>> "status" in papers.unclear_cells()
-        True
-    """
-    return _read("unclear_cells.csv").copy()
 
 
 def printed(paper: str, table_name: str, /, *, column: str | None = None, **where: object) -> float:

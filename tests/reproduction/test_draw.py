@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import fedlib
-from fedlib import datasets, engine
+from fedlib import engine
 from fedlib.engine.program import Program
 from fedlib.figures import style
 from fedlib.plans import Request
@@ -26,10 +26,6 @@ from fedlib.tasks import defaults, scale
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
 FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
-WITHOUT_RUNS = {
-    "06_partitions": ("fedopt/table_2", "adafedadam/figure_6"),
-    "07_models": ("fedopt/table_3", "adafedadam/figure_4"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -197,27 +193,6 @@ def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path)
     assert draw.redraw(["fedopt/figure_1"], store=store)[0].is_file()
 
 
-def test_figures_without_runs_need_no_data_and_no_earlier_drawing(tmp_path, monkeypatch):
-    store = Store(tmp_path / "data" / "runs", published=[])
-    for owner, name in ((datasets, "load"), (datasets, "load_text"), (engine, "execute")):
-        monkeypatch.setattr(owner, name, refuse)
-    monkeypatch.setattr(Store, "load", refuse)
-    ids = [id for by, ids in WITHOUT_RUNS.items() for id in ids if draw.entry(id).notebook == by]
-    assert len(ids) == 4 and all(draw.entry(id).make is not None for id in ids)
-    paths = draw.redraw(ids, store=store)
-    assert [f"{path.parent.name}/{path.stem}" for path in paths] == ids
-    for path in paths:
-        assert len(pd.read_csv(path.with_suffix(".csv"))) >= 5
-        record = json.loads(path.with_suffix(".json").read_text())
-        assert record["runs"] == [] and record["data"] == "none" and record["note"] == ""
-        assert path.suffix == ".html" or not_blank(path)
-    before = {path: path.read_bytes() for path in paths}
-    assert before == {path: path.read_bytes() for path in draw.redraw(ids, store=store)}
-    assert not store.root.exists()
-    with pytest.raises(fedlib.Error, match=f"{ids[0]} is drawn without runs"):
-        draw.draw(ids[0], ["a run"], store=store)
-
-
 def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_path):
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         draw.redraw(["fedopt/figure_1"], store=store)
@@ -232,6 +207,8 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_pa
         lost.unlink()
     with pytest.raises(fedlib.Error, match=r"no runs at preset quick.* 23_fair_synthetic"):
         draw.redraw([FIGURE], store=store)
+    with pytest.raises(fedlib.Error, match="fedopt/figure_14 is drawn without runs"):
+        draw.draw("fedopt/figure_14", histories, store=store)
     with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
         draw.redraw(["fedopt/figure1"], store=store)
 
