@@ -34,10 +34,12 @@ UsageError = typer.TyperException
 
 # ------------------------------------------------------- arguments and options of several commands
 
+Several = list[str] | None
+PAIRS = "KEY=VALUE"  # an option that may be repeated
 HERE = "or MODULE:NAME of yours in this folder"
 TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {HERE}.")]
 AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Notebooks, e.g. 10; default all.")]
+Names = Annotated[Several, typer.Argument(help="Notebooks, e.g. 10; default all.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
 Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
@@ -47,21 +49,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
 Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="E.g. client_lr=0.03. Repeatable."),
-]
-TaskOptions = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Of the task, e.g. width=0.5."),
-]
+Set = Annotated[Several, typer.Option("--set", metavar=PAIRS, help="Repeatable: client_lr=0.03.")]
+TaskOptions = Annotated[Several, typer.Option("--option", metavar=PAIRS, help="E.g. width=0.5.")]
 Parameters = Annotated[
-    list[str] | None,
-    typer.Option("-p", "--parameter", metavar="KEY=VALUE", help="Notebook parameter. Repeatable."),
+    Several, typer.Option("-p", "--parameter", metavar=PAIRS, help="Repeatable: rounds=9.")
 ]
-Parts = Annotated[
-    list[str] | None, typer.Option("--part", help="Only this part of the plans. Repeatable.")
-]
+Parts = Annotated[Several, typer.Option("--part", help="Only this part of the plans. Repeatable.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
 
 
@@ -315,21 +308,16 @@ def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
 def data_prepare(
     name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
     overwrite: Overwrite = False,
-    from_folder: Annotated[
-        Path | None, typer.Option("--from", help="Folder of official files, downloaded by hand.")
-    ] = None,
-    keep_raw: Annotated[
-        bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
-    ] = True,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="sent140: e.g. min_tweets=10.")
-    ] = None,
+    from_folder: Annotated[Path | None, typer.Option("--from", help="Folder of files.")] = None,
+    keep_raw: Annotated[bool, typer.Option("--keep-raw/--discard-raw", help="Downloads.")] = True,
+    option: Annotated[Several, typer.Option(metavar=PAIRS, help="E.g. min_tweets=10.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Download a data set from its official source, check its SHA-256, and prepare it.
 
-    A download that was interrupted goes on where it stopped when the command is given again.
+    With --from, official files that were downloaded by hand are taken. A download that was
+    interrupted goes on where it stopped when the command is given again.
     """
     from fedlib import datasets
 
@@ -347,13 +335,7 @@ def data_prepare(
 @data.command("import", cls=_Command)
 def data_import(
     name: Annotated[str, typer.Argument(help="Name for it, e.g. cifar10 or one of your own.")],
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help=".npz (arrays), .jsonl (texts), .csv or .parquet (a row an example), or a folder: "
-            "of images, <class>/<image>, or of LEAF's JSON; see data/README.md."
-        ),
-    ],
+    file: Annotated[Path, typer.Argument(help="A file, or a folder of images or of LEAF's JSON.")],
     label: Annotated[str, typer.Option(help="A table's column of labels.")] = "label",
     client: Annotated[str, typer.Option(help="A table's column of clients.")] = "client",
     split: Annotated[str, typer.Option(help="A table's column of train and test.")] = "split",
@@ -361,7 +343,11 @@ def data_import(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Import a copy of a data set; a bad file is refused whole."""
+    """Import a copy of a data set; a bad file is refused whole.
+
+    A file is .npz (arrays), .jsonl (texts), .csv or .parquet (a row an example); images lie in
+    <class>/<image>; see data/README.md.
+    """
     from fedlib import datasets
 
     columns = {"label": label, "client": client, "split": split}
@@ -373,7 +359,7 @@ def data_import(
 
 @data.command("verify", cls=_Command)
 def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Default all prepared ones.")] = None,
+    names: Annotated[Several, typer.Argument(help="Default all prepared ones.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -510,9 +496,7 @@ def sweep(
     shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N shares only.")] = None,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
     jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
-    slurm: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of sbatch, e.g. mem=8G.")
-    ] = None,
+    slurm: Annotated[Several, typer.Option(metavar=PAIRS, help="Of sbatch, e.g. mem=8G.")] = None,
     device: Device = "auto",
     backend: Backend = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, or print the script.")] = False,
@@ -653,10 +637,8 @@ def publish(
 
 @app.command(cls=_Command)
 def restore(
-    names: Annotated[list[str] | None, typer.Argument(help="Files, e.g. 24; default all.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Folder; default data/results.")
-    ] = None,
+    names: Annotated[Several, typer.Argument(help="Files, e.g. 24; default all.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -711,20 +693,16 @@ def reproduce(
 
 @app.command(cls=_Command)
 def figures(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="E.g. fedopt/figure_1; default all.")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Default for each figure laptop or paper, whichever has runs of more of its "
-            "tasks, and quick where neither has any."
-        ),
-    ] = None,
+    ids: Annotated[Several, typer.Argument(help="E.g. fedopt/figure_1; default all.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Default the best that a figure has.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Redraw figures and tables from stored runs; never trains."""
+    """Redraw figures and tables from stored runs; never trains.
+
+    By default each from laptop or paper, whichever has runs of more of its tasks, and from quick
+    where neither has any.
+    """
     from fedlib.reproduction import draw
 
     with Damage() as damage:
@@ -739,9 +717,7 @@ def figures(
 
 @app.command(cls=_Command)
 def compare(
-    paper: Annotated[
-        str | None, typer.Argument(help="fedopt, mime, adafedadam, delta_sgd; default all.")
-    ] = None,
+    paper: Annotated[str | None, typer.Argument(help="E.g. fedopt; default all.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -779,16 +755,12 @@ def _agreement(frame: pd.DataFrame) -> str:
 
 @app.command(cls=_Command)
 def claims(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="E.g. fedopt-cifar10; default all.")
-    ] = None,
+    ids: Annotated[Several, typer.Argument(help="E.g. fedopt-cifar10; default all.")] = None,
     preset: Preset = "quick",
     stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
     device: Device = "auto",
-    on_print: Annotated[
-        bool, typer.Option("--printed", help="Judge the papers' printed numbers, not runs.")
-    ] = False,
+    on_print: Annotated[bool, typer.Option("--printed", help="Judge the printed numbers.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
