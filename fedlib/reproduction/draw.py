@@ -57,7 +57,7 @@ def draw(
     id: str,
     histories: Sequence[History] = (),
     *,
-    preset: str | None = None,
+    preset: str = "quick",
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Drawn:
@@ -68,7 +68,7 @@ def draw(
     Args:
         id: see :func:`entries`.
         histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
-        preset: that they belong to; default the smallest that their tasks were loaded with.
+        preset: that they belong to.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
@@ -88,7 +88,6 @@ def draw(
         name = history.config.task["name"]
         if name not in chosen.notebooks:
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
-    preset = _scale(histories) if preset is None else preset
     require_preset(preset)
     with _alone(store, id):
         tasks = {history.config.task["name"] for history in histories}
@@ -116,12 +115,6 @@ def _alone(store: Store, id: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _scale(histories: Sequence[History]) -> str:
-    """The smallest preset of the runs' tasks; a user's task of another preset counts as quick."""
-    places = {preset: place for place, preset in enumerate(PRESETS)}
-    return PRESETS[min(places.get(history.config.task["preset"], 0) for history in histories)]
 
 
 def _stored(store: Store, tasks: Sequence[str]) -> Index:
