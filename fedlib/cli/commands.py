@@ -510,7 +510,7 @@ def sweep(
     --executor slurm each job of an array does.
     """
     from fedlib.reproduction import executors, sweep
-    from fedlib.reproduction.answers import dealt, survey
+    from fedlib.reproduction.answers import survey
 
     number, of = _shard(shard)
     if executor not in ("local", "slurm"):
@@ -536,11 +536,12 @@ def sweep(
     failed: list[str] = []
     ended_well = True
     if not dry_run and shards > 1:
-        ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
+        shares = [groups[place::shards] for place in range(shards)]
+        ended_well = executors.local(words, shares, gpus, store, as_json)
     elif not dry_run:
-        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
-        failed = sweep.train(store, share, preset, data_root, as_json, **execution)
-    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
+        how = {"device": device, "backend": backend}
+        failed = sweep.train(store, groups[number - 1 :: of], preset, data_root, as_json, **how)
+    counts = _counts(survey(store, requests, preset, data_root)[number - 1 :: of])
     facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
