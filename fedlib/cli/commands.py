@@ -792,7 +792,6 @@ def claims(
 
 @app.command(cls=_Command)
 def doctor(
-    clean: Annotated[bool, typer.Option("--clean", help="Remove what was left behind.")] = False,
     device: Device = "auto",
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -811,7 +810,6 @@ def doctor(
     from fedlib.results.files import installed
 
     resolve_device(device)
-    left = _left_behind(data_root, clean)
     store = open_store(data_root)
     with Damage() as damage:
         store.check()
@@ -829,32 +827,6 @@ def doctor(
         "stored runs": len(store.stored()),
         "damaged runs": len(damage.places),
         "figures": str(paths.figures_root()),
-        "left behind by killed processes": f"{len(left)}: --clean removes them" if left else 0,
     }
-    if clean:
-        facts |= {"left behind by killed processes": 0, "removed": list(map(str, left))}
-    lines = [columns([*(facts | {"removed": ""} if clean else facts).items()])]
-    lines += [f"  {path}" for path in left] if clean else []
-    show(facts, as_json, "\n".join(lines))
+    show(facts, as_json, columns([*facts.items()]))
     damage.tell()
-
-
-def _left_behind(data_root: Path | None, clean: bool) -> list[Path]:
-    """What killed processes left in the folders that fedlib writes to; removed if asked."""
-    from fedlib import files
-    from fedlib.datasets import preparing
-
-    store, project = open_store(data_root), paths.project_root()
-    roots = [paths.data_root(data_root), paths.figures_root()]
-    roots += [project / "data" / "results", project / "build" / "executed"]
-    left: dict[Path, None] = {}
-    for root in roots:
-        for folder, inside, _ in os.walk(root):
-            place = Path(folder)
-            asides = files.clean(place) if clean else files.remains(place)
-            inside[:] = [name for name in inside if not files.ASIDE.fullmatch(name)]
-            left |= dict.fromkeys(path.resolve() for path in asides)
-    finished = store.finished_checkpoints()
-    for path in finished if clean else ():
-        files.remove(path)
-    return [*left, *finished, *preparing.remains(data_root, clean)]

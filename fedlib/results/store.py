@@ -16,7 +16,7 @@ import pandas as pd
 from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
-from fedlib.engine.checkpoint import file_stem, read_digests
+from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import TRAINING_KEYS, Configured, RunConfig, Settings, unnamed
 from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
@@ -270,14 +270,6 @@ class Store:
         except Error as problem:
             log.warning("%s; it is trained again", problem)
             return None
-
-    def finished_checkpoints(self) -> list[Path]:
-        """Checkpoints that nobody needs: their runs are stored."""
-        return [
-            path
-            for path in sorted(self.checkpoints.glob("*.pt"))
-            if (digests := read_digests(path)) and all(self.has(digest) for digest in digests)
-        ]
 
     # ---------------------------------------------------------------- looking
 
