@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
-from typing import Any, overload
+from typing import Any
 
 from fedlib import papers
 from fedlib.engine.run import combinations
@@ -72,11 +72,6 @@ class Request:
     def keeps(self) -> bool:
         """Whether its final parameters are stored."""
         return self.eval_every > 0 if self.keep_params is None else self.keep_params
-
-    @property
-    def plan(self) -> dict[str, str]:
-        """What ``History.meta["plan"]`` says of its run."""
-        return {"part": self.part}
 
     def task_options(self, preset: str) -> dict[str, Any]:
         """The keywords of :func:`fedlib.load_task` under a preset."""
@@ -243,11 +238,7 @@ def thinned(rates: Mapping[str, Sequence[float]], points: int | None) -> Rates:
     return chosen
 
 
-@overload
-def repeated(runs: Sequence[Request], seeds: int | None) -> list[Request]: ...
-@overload
-def repeated(runs: Parts, seeds: int | None) -> list[Parts]: ...
-def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Request] | list[Parts]:
+def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Any]:
     """Runs once per seed, seed by seed.
 
     Args:
@@ -271,10 +262,7 @@ def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Request
         return [replace(run, seed=run.seed + step) for run in part]
 
     if isinstance(runs, Mapping):
-        together: list[Parts] = []
-        for step in range(count):
-            together.append({name: again(part, step) for name, part in runs.items()})
-        return together
+        return [{name: again(part, step) for name, part in runs.items()} for step in range(count)]
     return [run for step in range(count) for run in again(runs, step)]
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import textwrap
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -78,9 +77,6 @@ def save(
     corner = f"Not shown, as there are no such runs: {gone}" if missing else ""
     record = {"id": id, "caption": caption, **about}
     record["versions"] = {n: version(n) for n in ("fedlib", "matplotlib", "pandas", "seaborn")}
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
-    record["created"] = moment.isoformat(timespec="seconds")
     target = paths.figures_root(root) / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -51,8 +51,8 @@ def answer(
 
     Each task is loaded once. The runs of a task that are missing are trained together, and with
     small models their repetitions with other seeds too. The parameters of grids are not stored; see
-    :class:`Request`. Each history's ``meta["plan"]`` says what it was requested for, see
-    :attr:`Request.plan`; the store does not keep that.
+    :class:`Request`. Each history's ``meta["plan"]["part"]`` says what it was requested
+    for; the store does not keep that.
 
     Args:
         load: as :func:`fedlib.load_task`.
@@ -66,13 +66,13 @@ def answer(
             runs = [configured(tasks[p], requests[p]) for p in chosen]
             made = store.answer(runs, keep_params=keep, **execution)
             histories.update(zip(chosen, made, strict=True))
-    return [labelled(histories[p], request.plan) for p, request in enumerate(requests)]
+    return [labelled(histories[p], request) for p, request in enumerate(requests)]
 
 
-def labelled(history: History, plan: Mapping[str, str]) -> History:
-    """The history with what it was requested for in its meta data, see :attr:`Request.plan`."""
+def labelled(history: History, request: Request) -> History:
+    """The history with the part that it was requested for in its meta data."""
     named = object.__new__(type(history))  # its frames are not made for this
-    vars(named).update(vars(history), meta={**history.meta, "plan": dict(plan)})
+    vars(named).update(vars(history), meta={**history.meta, "plan": {"part": request.part}})
     return named
 
 

@@ -114,7 +114,7 @@ class Index:
         """Those of the runs that some requests ask for that are there, in the requests' order."""
         answers = [(request, self.asked(request, preset)) for request in requests]
         return [
-            labelled(history, request.plan)
+            labelled(history, request)
             for request, run in answers
             if run is not None
             for history in read([run])
