@@ -10,7 +10,6 @@ import torch
 import fedlib
 from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.models import Softmax
 from fedlib.reproduction import draw
@@ -81,26 +80,6 @@ def test_figure_1_has_the_panels_that_were_run_and_table_1s_numbers(made):
     assert one["printed"].item() == 80.8 and one["mean"].item() == pytest.approx(54)
 
 
-def test_runs_on_cut_data_have_the_papers_panels_and_no_printed_ends(made):
-    """What is printed is the accuracy after all rounds; a panel of its own may stand beside it."""
-    runs = [
-        made(task, 0.01, label, [0.1, 0.2, 0.3, 0.4, 0.5], preset="laptop")
-        for task in ("mnist", "fashion_mnist")
-        for label in ("sgd", "delta_sgd")
-    ]
-    figure, data = drawn("figure_1", runs)
-    assert [ax.get_title("left") for ax in figure.axes] == ["MNIST, α = 0.01"]
-    assert "printed" not in data
-    figure, data = drawn("figure_3", runs)
-    above, below = figure.axes
-    assert above.get_title("left") == "CNN, α = 0.01"
-    assert above.get_ylabel() == "final test accuracy (%)"
-    told = [next(t.get_text() for t in ax.texts if "rounds" in t.get_text()) for ax in figure.axes]
-    assert told[0] == "printed in Table 1, 500 rounds" and told[1].count("rounds") == 2
-    assert np.allclose(line(above, "Δ-SGD").get_ydata(), [97.5, 80.2])
-    assert np.allclose(line(below, "Δ-SGD").get_ydata(), [50, 50])
-
-
 def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     runs = [
         made("fashion_mnist", alpha, label, [0.1, 0.5, 0.6, 0.7, 0.8], small="mlp")
@@ -118,23 +97,6 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
     assert np.allclose(line(figure.axes[1], "Δ-SGD").get_ydata(), [90, 80])
-
-
-def test_figure_3_pairs_tasks_and_others_refuse_its_runs(made):
-    runs = [
-        made("cifar100_resnet18", 0.1, "adam", [0.3]),
-        made("cifar100_resnet50", 0.1, "adam", [0.4]),
-        made("cifar10_resnet18", 0.1, "adam", [0.9]),
-    ]
-    figure, data = drawn("figure_3", runs)
-    above, below = figure.axes
-    assert np.allclose(line(above, "Adam").get_ydata(), [55.4, 58.2])
-    assert np.allclose(line(below, "Adam").get_ydata(), [30, 40])
-    assert "cifar10_resnet18" not in set(data["task"]), "alpha 0.1 is not in the figure"
-    assert len(above.get_lines()) == len(CLIENTS), "printed, whether it was run or not"
-    for name in ("figure_1", "figure_2"):
-        with pytest.raises(Error, match="none of these runs"):
-            drawn(name, runs[:1])
 
 
 def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():

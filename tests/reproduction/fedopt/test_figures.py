@@ -7,10 +7,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
 
 import fedlib
-from fedlib import papers
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.figures import style
@@ -204,39 +202,6 @@ def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
     assert data["loss"][kept].tolist() == pytest.approx((once["loss"] + 0.01)[kept].tolist())
 
 
-def taus(*names):
-    """Per tau two server rates: the first has the smaller training loss, the second the test's."""
-    return [
-        made(
-            name,
-            algorithm,
-            (2.0, 2.0, 1.0),
-            (2.0, train),
-            -(loss + power / 10),
-            **{"tau": 10.0**power, "client_lr": 0.1, "server_lr": server},
-        )
-        for name in names
-        for algorithm in ("fedadagrad", "fedadam")
-        for power in (-3, -1)
-        for server, loss, train in ((0.1, 1.5, 1.0), (1.0, 1.2, 1.1))
-    ]
-
-
-@pytest.mark.parametrize(("number", "server", "level"), [(3, 0.1, 1.5), (13, 1.0, 1.2)])
-def test_tau_figures_choose_the_rates_by_their_own_rule(number, server, level):
-    figure, data = draw.entry(f"fedopt/figure_{number}").draw(taus("cifar10", "shakespeare"))
-    assert set(data["server_lr"]) == {server}
-    panels = [ax for ax in figure.axes if ax.lines]
-    assert [ax.get_title("left") for ax in panels] == ["CIFAR-10", "Shakespeare"]
-    for ax in panels:
-        own = [line for line in ax.lines if line.get_label()[0] != "_"]
-        assert len(own) == 2 and len(ax.lines) == 4 and ax.get_ylabel() == "test accuracy (%)"
-        for line in own:
-            assert line.get_xdata() == pytest.approx([1e-3, 1e-1])
-            assert line.get_ydata() == pytest.approx([-100 * (level - 0.3), -100 * (level - 0.1)])
-        assert to_hex(own[0].get_color()) == style.look("fedadagrad").color.lower()
-
-
 def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
     figure_12 = draw.entry("fedopt/figure_12").draw
     figure, data = figure_12(planted())
@@ -278,23 +243,3 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
     assert data["server_lr"].tolist() == [0.1]
     bars = [line for line in figure.axes[0].lines if line.get_linewidth() == 3]
     assert [list(bar.get_ydata()) for bar in bars] == [[0.1, 1.0]]
-
-
-def test_tables_8_and_9_set_the_selected_values_beside_the_printed_ones():
-    runs = planted()
-    for run in runs:  # another winner by training loss than by test loss
-        rates = run.config.method["client"]["lr"], run.config.method["server"]["lr"]
-        last(run, "train", 0.1 if rates == (0.1, 0.01) else 1.0)
-    _, table = draw.entry("fedopt/table_8").draw(runs)
-    assert table["client_lr ours"].tolist() == [-1, -1]
-    assert table["server_lr ours"].tolist() == [-2, -2]
-    assert set(table["at the grid's edge"]) == {"server_lr"} and set(table["settings"]) == {9}
-    for row in table.to_dict("records"):
-        where = {"task": "EMNIST CR", "algorithm": row["method"]}
-        for name in ("client_lr", "server_lr"):
-            column = f"log10_{name}"
-            printed = papers.printed("fedopt", "table8_learning_rates", column=column, **where)
-            assert row[f"{name} printed"] == printed
-    _, table = draw.entry("fedopt/table_9").draw([*taus("cifar10"), *planted("cifar100")[-9:]])
-    assert table["method"].tolist() == ["FedAdagrad", "FedAdam"]  # FedAvg has no tau
-    assert table["tau printed"].tolist() == [-2, -3] and table["tau ours"].tolist() == [-3, -3]
