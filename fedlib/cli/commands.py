@@ -496,18 +496,17 @@ def sweep(
     shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N shares only.")] = None,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
     jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
-    slurm: Annotated[Several, typer.Option(metavar=PAIRS, help="Of sbatch, e.g. mem=8G.")] = None,
     device: Device = "auto",
     backend: Backend = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, or print the script.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Compute the missing runs of the notebooks' plans.
 
     Stopped at any moment, the same command goes on where it was. Runs that train together stay in
-    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores; with
-    --executor slurm each job of an array does.
+    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores. With
+    --executor slurm the script of an array is printed, each job of which does: pipe it to sbatch.
     """
     from fedlib.reproduction import executors, sweep
     from fedlib.reproduction.answers import survey
@@ -515,8 +514,6 @@ def sweep(
     number, of = _shard(shard)
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ("local", "slurm"))
-    if slurm and executor == "local":
-        raise Error("--slurm belongs to --executor slurm; add it, or leave --slurm out")
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     gpus = _gpus(device, jobs) if executor == "local" and not shard else 0
@@ -531,8 +528,9 @@ def sweep(
     words += [f"--parameter={pair}" for pair in parameter or ()]
     words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
-        text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
-        return _submit(text, shards, groups, store, dry_run, as_json)
+        text = executors.script(words, shards, store.root)
+        missing = sum(group.missing for group in groups)
+        return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
     ended_well = True
     if not dry_run and shards > 1:
@@ -568,21 +566,6 @@ def _gpus(device: str, jobs: int | None) -> int:
     if jobs and there and jobs > there:
         raise Error(f"--jobs is {jobs}, but here are {there} GPUs; give less, or --device cpu")
     return (jobs or there) if there else 0
-
-
-def _submit(
-    text: str, jobs: int, groups: Sequence[RunGroup], store: Store, dry_run: bool, as_json: bool
-) -> None:
-    """Hand the script of a Slurm array to Slurm, if a run is missing."""
-    from fedlib.reproduction import executors
-
-    missing = sum(group.missing for group in groups)
-    told = {"jobs": jobs, "missing": missing, "script": text}
-    if missing and not dry_run:
-        told["job"] = executors.submit(text, store.root)
-        text = f"job {told['job']}: an array of {jobs} for {missing} runs; logs in "
-        text += str(store.root / ".slurm")
-    show(told, as_json, text if missing or dry_run else "nothing to submit: no run is missing")
 
 
 def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
