@@ -81,13 +81,11 @@ def start(
             it has one, and else stays None (the task's own).
 
     Raises:
-        Error: an unknown preset or device, a bad seed, a bad plan, or a store or folder of figures
+        Error: an unknown preset or device, a bad plan, or a store or folder of figures
             where nothing can be written.
     """
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     require_preset(preset)
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise Error(f"seed is {seed!r}; allowed: a whole number >= 0")
     where = resolve_device(device)
     usual: dict[str, Any] = dict.fromkeys(numbers)
     requests = None

@@ -347,14 +347,6 @@ def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]
     return SimpleNamespace(**{**names, **beside[preset], **changed, "preset": preset, "seed": seed})
 
 
-def usual(notebook: str) -> dict[str, Any]:
-    """The numbers of a notebook's plan at the quick preset; none without a plan."""
-    if _tagged(notebooks()[notebook], "plan") is None:
-        return {}
-    plan, _ = read(notebook)
-    return vars(numbers(plan, "quick", 0, {}))
-
-
 def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:
     """The requests of a plan with these numbers, each with its part.
 

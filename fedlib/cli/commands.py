@@ -655,7 +655,7 @@ def reproduce(
     preset: Preset = "quick",
     parameter: Parameters = None,
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
-    jobs: Annotated[int, typer.Option(help="Notebooks at once, then of one thread each.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="At once, then of one thread each.")] = 1,
 ) -> None:
     """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner

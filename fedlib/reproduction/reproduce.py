@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,17 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from fedlib import files, plans
-from fedlib.arguments import shown
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import unknown
 from fedlib.paths import data_root, notebook_figures, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
 from fedlib.tasks.presets import require_preset
 
-# What a notebook's numbers are smaller than.
-MOST = 2**63
 # Notebooks from this number on read what the others have made, and run after them.
 LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
@@ -76,31 +75,14 @@ def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") ->
     return list(dict.fromkeys(chosen))
 
 
-def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Refuse a parameter that the notebook does not have, which papermill itself only logs, or
-    that is of another kind than the notebook's own value or its small one.
-    """
-    known = parameters(notebook)
-    small = plans.usual(notebook.stem)
-    for name, value in given.items():
-        if name not in known:
-            raise unknown(f"parameter of {notebook.stem}", name, known)
-        usual = small.get(name) if known[name] is None else known[name]
-        if value is not None and usual is not None:
-            # Seeds are a number of them, or they themselves.
-            like = _like(value, usual) or (name == "seeds" and _like(value, [usual]))
-            if not like:
-                raise Error(f"parameter {name} is {shown(value)}; allowed: such as {usual!r}")
-
-
-def _like(value: Any, usual: Any) -> bool:
-    """Whether a value is of a kind with the usual one: text, yes or no, numbers, or a list."""
-    if isinstance(usual, (list, tuple)):
-        return isinstance(value, list) and value != [] and all(_like(v, usual[0]) for v in value)
-    if isinstance(usual, (int, float)) and not isinstance(usual, bool):
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return number and abs(value) < MOST
-    return type(value) is type(usual)
+def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
+    """Refuse a parameter that none of some notebooks has, which papermill itself only logs."""
+    notebooks = list(known)
+    everywhere = {name for notebook in notebooks for name in parameters(notebook)}
+    for name in given:
+        if name not in everywhere:
+            whose = "any of these notebooks" if len(notebooks) > 1 else notebooks[0].stem
+            raise unknown(f"parameter of {whose}", name, everywhere)
 
 
 def reproduce(
@@ -111,7 +93,7 @@ def reproduce(
     *,
     jobs: int = 1,
 ) -> Iterator[Executed]:
-    """Execute notebooks, all parameters checked before the first starts; yields them in order.
+    """Execute notebooks, their parameters' names checked before; yields them in order.
 
     Args:
         names: which; default all.
@@ -122,19 +104,13 @@ def reproduce(
             others have made (from number 90) run after the others.
     """
     require_preset(preset)
-    require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
     output = output or project_root() / "build" / "executed"
-    work, given = [], given or {}
-    known = {notebook: set(parameters(notebook)) for notebook in notebooks(names)}
-    everywhere = set().union(*known.values())
-    for name in given:
-        if name not in everywhere:
-            whose = "any of these notebooks" if len(known) > 1 else next(iter(known)).stem
-            raise unknown(f"parameter of {whose}", name, everywhere)
-    for notebook, parameters_of in known.items():
-        values = {"preset": preset}
-        values |= {name: value for name, value in given.items() if name in parameters_of}
-        check_parameters(notebook, values)
+    given, chosen = given or {}, notebooks(names)
+    check_parameters(chosen, given)
+    work = []
+    for notebook in chosen:
+        own = parameters(notebook)
+        values = {"preset": preset, **{name: given[name] for name in given if name in own}}
         work.append((notebook, output / notebook.name, values))
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")
@@ -152,7 +128,7 @@ def reproduce(
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
     # An executed copy has a progress bar's start and end, not its every step.
     variables["TQDM_MININTERVAL"] = "3600"
-    with kernels.environment(variables):
+    with patch.dict(os.environ, variables):
         if forked:
             kernels.start_server()
         try:
