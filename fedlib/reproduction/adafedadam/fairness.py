@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,8 +11,7 @@ from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
 from fedlib.figures import style
-from fedlib.figures.curves import client_density, learning_curves
-from fedlib.figures.scale import scale
+from fedlib.figures.curves import client_density
 from fedlib.reproduction import tables
 from fedlib.reproduction.printed import of_task, printed_curves
 from fedlib.results.selection import winners
@@ -65,10 +65,8 @@ def _curves(
     cells: pd.DataFrame, runs: Sequence[History], metric: str, series: str, ax: Axes, word: str
 ) -> pd.DataFrame:
     """Learning curves; at the paper's scale with its printed values of a metric."""
-    printed = cells.iloc[0]
-    title = f"{style.name(printed['label'])}: {word}"
-    if all(run.config.task["preset"] == "paper" for run in runs):
-        return printed_curves(cells, runs, metric, series=series, title=title, window=1, ax=ax)
-    shown = scale(runs, printed["given"])
-    data = learning_curves(runs, series, title=title, window=1, shown=shown, ax=ax)[1]
-    return data.assign(printed=float("nan"), printed_rounds=None)
+    title = f"{style.name(cells.iloc[0]['label'])}: {word}"
+    whole = all(run.config.task["preset"] == "paper" for run in runs)
+    how: dict[str, Any] = {"series": series, "title": title, "window": 1, "beside": whole, "ax": ax}
+    data = printed_curves(cells, runs, metric, **how)
+    return data if whole else data.assign(printed_rounds=None)

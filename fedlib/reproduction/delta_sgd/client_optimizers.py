@@ -102,11 +102,10 @@ def curves(
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}"
             options: dict[str, Any] = {"title": title, "by": client_label, "window": 1, "ax": ax}
-            if _whole(runs):
-                column = f"alpha {alpha:g}"
-                data = printed_curves(_of(task), runs, "avg", column=column, **options)
-            else:
-                data = learning_curves(runs, **options)[1]
+            options |= {"column": f"alpha {alpha:g}", "beside": _whole(runs)}
+            data = printed_curves(TABLE_1[TABLE_1["task"] == task], runs, "avg", **options)
+            if not _whole(runs):
+                data = data.drop(columns=["printed", "printed_rounds"])
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
@@ -309,8 +308,3 @@ def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, n
 def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:
     """The runs of a task at an alpha."""
     return [run for run in of_task(histories, task) if option(run, "alpha") == alpha]
-
-
-def _of(task: str) -> pd.DataFrame:
-    """Table 1's cells of a task."""
-    return TABLE_1[TABLE_1["task"] == task]
