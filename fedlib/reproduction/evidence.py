@@ -252,12 +252,9 @@ def unsettled(search: pd.DataFrame) -> list[str]:
         search: from :func:`searched`.
     """
     inside = search[~_at_an_end(search, [name for name in search if name.endswith("_lr")])]
-    labels = []
-    for label, tried in search.groupby("algorithm", sort=False):
-        least = inside.loc[inside["algorithm"] == label, "score"].min()
-        if tried["edge"].any() and not tried["score"].min() > 0.99 * least:
-            labels.append(str(label))
-    return labels
+    found = search.groupby("algorithm", sort=False).agg({"edge": "any", "score": "min"})
+    least = inside.groupby("algorithm")["score"].min().reindex(found.index)
+    return list(found.index[found["edge"] & ~(found["score"] > 0.99 * least)])
 
 
 # -------------------------------------------------------------------------------------- numbers

@@ -26,6 +26,12 @@ def of_task(histories: Sequence[History], task: str) -> list[History]:
     return [history for history in histories if history.config.task["name"] == task]
 
 
+def of_these(histories: Sequence[History], paper: str, name: str) -> pd.DataFrame:
+    """A printed table's cells of the tasks that these histories are of."""
+    printed = tables.find(paper, name)
+    return printed[printed["task"].isin({history.config.task["name"] for history in histories})]
+
+
 def printed_curves(
     cells: pd.DataFrame,
     histories: Sequence[History],
@@ -138,6 +144,4 @@ def _id(paper: str, name: str) -> str:
 
 def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
     """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
-    printed = tables.find(paper, name)
-    shown = printed[printed["task"].isin({history.config.task["name"] for history in histories})]
-    return cells(histories, shown)
+    return cells(histories, of_these(histories, paper, name))

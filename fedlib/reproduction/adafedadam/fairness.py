@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.curves import client_density
-from fedlib.reproduction import tables
-from fedlib.reproduction.printed import of_task, printed_curves
+from fedlib.reproduction.printed import of_task, of_these, printed_curves
 from fedlib.results.selection import winners
 
 
@@ -32,9 +31,8 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand in
     brackets after runs of the paper preset; in the density clients count alike.
     """
-    there = {history.config.task["name"] for history in histories}
-    printed = tables.find("adafedadam", "Table 5")
-    shown = [cells for task, cells in printed.groupby("task", sort=False) if task in there]
+    printed = of_these(histories, "adafedadam", "Table 5")
+    shown = [cells for _, cells in printed.groupby("task", sort=False)]
     frames = []
     with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):

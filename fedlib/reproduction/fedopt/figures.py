@@ -21,7 +21,7 @@ from fedlib.reproduction.evidence import best_of
 from fedlib.reproduction.fedopt import heat_maps, tuning
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
-from fedlib.reproduction.printed import of_task, printed_curves, printed_entry
+from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import option
 
 PARTITIONS = 10  # behind Figure 14
@@ -131,9 +131,8 @@ def convergence(histories: Sequence[History]) -> Drawing:
         the figure and what is drawn: see :func:`fedlib.reproduction.printed.printed_curves`; the
         metric, which is the one that Table 1 prints, added.
     """
-    there = {history.config.task["name"] for history in histories}
-    printed = tables.find("fedopt", "Table 1")
-    shown = [cells for task, cells in printed.groupby("task", sort=False) if task in there]
+    printed = of_these(histories, "fedopt", "Table 1")
+    shown = [cells for _, cells in printed.groupby("task", sort=False)]
     columns = style.columns(len(shown), COLUMNS)
     rows = -(-len(shown) // columns)
     size = (5.5, 3.4) if len(shown) == 1 else (3.2 * columns, 2.5 * rows)
