@@ -8,12 +8,9 @@ small problems beside the papers' tasks. Nothing here can train.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from fedlib import files, paths, plans
 from fedlib.engine.history import History
@@ -89,32 +86,14 @@ def draw(
         if name not in chosen.notebooks:
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
     require_preset(preset)
-    with _alone(store, id):
-        tasks = {history.config.task["name"] for history in histories}
-        others = [
-            task
-            for task, notebook in chosen.notebooks.items()
-            if task not in tasks and plans.has(notebook)
-        ]
-        stored = _stored(store, others)
-        shown = [*chosen.choose(histories), *_runs(chosen, stored, preset, others)]
-        return _draw(chosen, shown, root, preset)
-
-
-@contextmanager
-def _alone(store: Store, id: str) -> Iterator[None]:
-    """Draw a figure while no other process does: what that has stored, whoever draws last finds."""
-    folder = store.root / "figures"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f".{id.replace('/', '__')}.lock")
-        lock.acquire()
-    except OSError as problem:
-        raise Failure(f"cannot lock {folder}: {files.reason(problem)}") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    tasks = {history.config.task["name"] for history in histories}
+    others = [
+        task
+        for task, notebook in chosen.notebooks.items()
+        if task not in tasks and plans.has(notebook)
+    ]
+    shown = [*chosen.choose(histories), *_runs(chosen, _stored(store, others), preset, others)]
+    return _draw(chosen, shown, root, preset)
 
 
 def _stored(store: Store, tasks: Sequence[str]) -> Index:

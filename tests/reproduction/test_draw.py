@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 import sys
-import threading
 
 import matplotlib.image
 import numpy as np
@@ -272,31 +271,6 @@ def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
     assert shown() == paper and set(missing()) == set(tasks) - {tasks[0], "shakespeare"}
     with pytest.raises(fedlib.Error, match="unknown preset 'papre'"):
         shown("papre")
-
-
-def test_whoever_draws_last_finds_what_others_have_stored(
-    quick_pictures, store, histories, monkeypatch, tmp_path
-):
-    """The first waits in the middle of drawing until the second had every chance to overtake."""
-    one = [put(store, as_task(h, "cifar100")) for h in histories]
-    two = [put(store, as_task(h, "cifar10")) for h in histories]
-    second = threading.Thread(
-        target=draw.draw, args=("fedopt/figure_1", two), kwargs={"store": store}
-    )
-    plain = draw._runs
-
-    def slow(*given):
-        found = plain(*given)
-        if second.ident is None:
-            second.start()
-            second.join(0.5)
-        return found
-
-    monkeypatch.setattr(draw, "_runs", slow)
-    draw.draw("fedopt/figure_1", one, store=store)
-    second.join(60)
-    record = json.loads((tmp_path / "figures/fedopt/figure_1.json").read_text())
-    assert record["tasks"] == ["cifar10", "cifar100"]
 
 
 def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthetic, printed):
