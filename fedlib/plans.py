@@ -31,6 +31,8 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from fedlib import papers
 from fedlib.engine.run import combinations
 from fedlib.errors import Error, first_line, require, unknown
@@ -223,9 +225,8 @@ def thinned(rates: Mapping[str, Sequence[float]], points: int | None) -> Rates:
     """
     chosen = {}
     for name, values in rates.items():
-        count = len(values) if points is None else min(points, len(values))
-        places = [round(step * (len(values) - 1) / max(1, count - 1)) for step in range(count)]
-        chosen[name] = [values[place] for place in places]
+        places = np.linspace(0, len(values) - 1, min(points or len(values), len(values)))
+        chosen[name] = [values[round(place)] for place in places]
     return chosen
 
 
