@@ -145,6 +145,11 @@ def best_of(histories: Sequence[History]) -> list[History]:
     return [run for runs in winners(histories, "task", "algorithm").values() for run in runs]
 
 
+def part_of(run: History) -> str:
+    """The part of a plan that a run was requested for."""
+    return str(run.meta["plan"]["part"])
+
+
 def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
     """:meth:`History.final` of a test metric, over the seeds; NaN if one diverged."""
     return fmean(run.final(metric) for run in runs)

@@ -105,14 +105,14 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
-        name, label = _mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
+        name, label = mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
         shade = style.tints(len(by_mu))[number] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
     frames = {}
     with style.panels(1, 2, (6.6, 2.8)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
-            frames[metric] = _draw(ax, best, _mu_line, looks, f"test {metric}", metric)
+            frames[metric] = _draw(ax, best, mu_line, looks, f"test {metric}", metric)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 
@@ -121,7 +121,8 @@ def mu_of(history: History) -> float:
     return float(hyperparameters(history).get("mu") or 0.0)
 
 
-def _mu_line(history: History) -> str:
+def mu_line(history: History) -> str:
+    """``"mu 0.1"``, or ``"fedavg"`` where there is none."""
     return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
 
 
