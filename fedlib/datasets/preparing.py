@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -126,22 +126,6 @@ def _working_in(raw: Path, name: str) -> Iterator[None]:
         raise Failure(f"another process is preparing {name!r} in {raw}") from None
     except OSError as error:
         raise Failure(f"cannot write in {raw}: {files.reason(error)}") from None
-
-
-def remains(data_root: store.Root = None, clean: bool = False) -> list[Path]:
-    """Partial and wrong downloads, and what was unpacked, where no process is preparing a data set.
-
-    Args:
-        clean: remove them; the next download begins anew then.
-    """
-    left: list[Path] = []
-    for raw in sorted((paths.data_root(data_root) / "raw").glob("*/")):
-        with suppress(Failure), _working_in(raw, raw.name):
-            parts = [*raw.glob("*.part"), *raw.glob("*.wrong"), *raw.glob("unpacked")]
-            for path in sorted(parts) if clean else ():
-                files.remove(path)
-            left += sorted(parts)
-    return left
 
 
 def _require_space(folder: Path, needed: dict[str, int]) -> None:

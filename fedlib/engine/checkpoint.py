@@ -127,14 +127,6 @@ def file_stem(digests: Sequence[str]) -> str:
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:16]
 
 
-def read_digests(path: Path) -> list[str]:
-    """Of the runs that a checkpoint is of; none if it cannot be read."""
-    try:
-        return [str(digest) for digest in _read(path, torch.device("cpu"))["digests"]]
-    except (*UNREADABLE, LookupError, TypeError):
-        return []
-
-
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
     """What torch wrote, if the hash behind it is right."""
     whole, size = hashlib.sha256(), path.stat().st_size - HASH_BYTES

@@ -1,8 +1,7 @@
 """Drawing: curves, heat maps, distributions and tables, from what it is given."""
 
 from fedlib.figures.architectures import draw_layers, layers
-from fedlib.figures.curves import learning_curves
-from fedlib.figures.distributions import client_density
+from fedlib.figures.curves import client_density, learning_curves
 from fedlib.figures.partitions import client_labels, unique_labels
 from fedlib.figures.plotting import plot
 from fedlib.figures.save import save

@@ -1,4 +1,4 @@
-"""Curves over rounds."""
+"""Curves over rounds, and densities over clients."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import Transform
 
-from fedlib.arguments import checked
+from fedlib.arguments import called, checked
 from fedlib.engine.history import History, mean_of_last
-from fedlib.errors import Error, first_line, require
+from fedlib.errors import Error, require
 from fedlib.figures import style
 from fedlib.figures.scale import scale, small
 
@@ -31,6 +31,7 @@ ALIKE = 0.015
 LINE, HEAD = 0.115, 0.75
 # What a logarithmic axis shows at most, from its largest value down: below is rounding.
 ROUNDING = 1e-12
+BANDWIDTH = 5.0  # standard deviation of a density's kernel, in percentage points
 # Up to this share of the rounds a curve does not decide what the axis shows.
 EARLY = 0.05
 
@@ -188,6 +189,8 @@ def label_ends(
         numbers: write each line's last number after its label.
         alike: up to this distance, in axes' heights, lines lie on each other.
     """
+    from sklearn.isotonic import isotonic_regression  # here: most commands draw nothing
+
     place, stated = ax.transData + ax.transAxes.inverted(), printed or {}
     groups: list[list[Line2D]] = []
     for line in ax.get_lines():
@@ -204,7 +207,9 @@ def label_ends(
     step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
     order = np.argsort(ends, kind="stable")
     highest = 1 - step * np.arange(len(order))[::-1]  # none beside the line under the title
-    places = np.minimum(_apart(ends[order], step), highest)
+    # Moved as little as it takes to be a step apart.
+    steps = step * np.arange(len(order))
+    places = np.minimum(isotonic_regression(ends[order] - steps) + steps, highest)
     for index, y in zip(order, places, strict=True):
         group, last = groups[index], float(groups[index][0].get_ydata()[-1])
         labels = [str(line.get_label()) for line in group]
@@ -234,35 +239,15 @@ def _apart_by(line: Line2D, other: Line2D, place: Transform) -> float:
     )
 
 
-def _apart(places: np.ndarray, step: float) -> np.ndarray:
-    """Sorted places moved as little as it takes to be a step apart."""
-    blocks: list[tuple[float, int]] = []  # their middles and sizes
-    for place in places:
-        middle, size = float(place), 1
-        while (
-            blocks
-            and middle - step * (size - 1) / 2 < blocks[-1][0] + step * (blocks[-1][1] + 1) / 2
-        ):
-            other, more = blocks.pop()
-            middle, size = (middle * size + other * more) / (size + more), size + more
-        blocks.append((middle, size))
-    return np.concatenate([m + step * (np.arange(n) - (n - 1) / 2) for m, n in blocks])
-
-
 def line_of(history: History, by: Callable[[History], str]) -> str:
     """What a run's line stands for.
 
     Raises:
         Error: ``by`` fails, or gives no text.
     """
-    try:
-        line = by(history)
-    except Error:
-        raise
-    except Exception as error:
-        raise Error(f"by fails on {history!r}: {first_line(error)}") from error
+    line = called(f"by of {history!r}", by, history)
     require(isinstance(line, str), f"by of {history!r}", line, "a text")
-    return line
+    return str(line)
 
 
 def _data(
@@ -321,3 +306,70 @@ def figure_of(ax: Axes) -> Figure:
     if figure is None:
         raise Error("these axes belong to no figure; make them with Figure().subplots()")
     return figure
+
+
+@checked
+def client_density(
+    histories: Sequence[History],
+    metric: str = "accuracy",
+    split: str = "test",
+    *,
+    title: str = "",
+    legend: bool = True,
+    by: Callable[[History], str] = algorithm,
+    ax: Axes | None = None,
+) -> Drawing:
+    """The density of the clients' final values, a line per algorithm (seeds pooled).
+
+    A Gaussian kernel with a standard deviation of 5 points around each client's value, reflected at
+    0 and at 100 %, so that the density is one between them (seaborn's ``kdeplot`` cannot reflect).
+    Clients count alike.
+
+    Args:
+        metric: per client, a fraction.
+
+    Returns:
+        the figure, and what is drawn: task, algorithm, value (percent), density (per point).
+
+    Raises:
+        Error: no runs, or one without values per client.
+    """
+    at = np.linspace(0.0, 100.0, 201)
+    frames = []
+    with style.axes(ax) as ax:
+        for key, values in _client_values(histories, metric, split, by).items():
+            density = _density(100.0 * values, at)
+            look = style.look(key)
+            ax.plot(at, density, look.linestyle, color=look.color, label=look.label)
+            frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
+        ax.set(xlabel=f"client {axis_label(metric, split, True)}", ylabel="density", title=title)
+        ax.set_ylim(bottom=0)
+        if legend:
+            ax.legend()
+    data = pd.concat(frames, ignore_index=True)
+    data.insert(0, "task", histories[0].config.task["name"])
+    return figure_of(ax), data
+
+
+def _client_values(
+    histories: Sequence[History], metric: str, split: str, by: Callable[[History], str]
+) -> dict[str, np.ndarray]:
+    """The clients' final values by line, those of several seeds one after the other."""
+    if not histories:
+        raise Error("no runs to draw; give at least one history")
+    parts: dict[str, list[np.ndarray]] = {}
+    for history in histories:
+        frame = history.clients
+        chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
+        if chosen.empty:
+            raise Error(
+                f"{history!r} has no {split} {metric} per client; draw runs of another task"
+            )
+        parts.setdefault(line_of(history, by), []).append(chosen.to_numpy(float))
+    return {key: np.concatenate(values) for key, values in parts.items()}
+
+
+def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    mirrored = np.concatenate([values, -values, 200.0 - values])
+    kernels = np.exp(-0.5 * ((at[:, None] - mirrored) / BANDWIDTH) ** 2)
+    return kernels.sum(1) / (len(values) * BANDWIDTH * np.sqrt(2 * np.pi))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.arguments import checked
+from fedlib.engine.config import TRAINING_KEYS
 from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
@@ -19,15 +21,7 @@ from fedlib.figures.curves import figure_of, learning_curves
 # Metrics that are fractions begin with one of these words, and are drawn as percent.
 FRACTIONS = ("accuracy", "recall")
 # What tells runs apart besides task, method and seeds.
-SETTINGS = (
-    "rounds",
-    "clients_per_round",
-    "batch_size",
-    "local_epochs",
-    "local_steps",
-    "eval_every",
-    "dtype",
-)
+SETTINGS = ("rounds", "clients_per_round", "eval_every", "dtype", *TRAINING_KEYS)
 
 
 class Picture(Figure):
@@ -176,22 +170,14 @@ def _settings(run: History) -> dict[str, Any]:
     """What decides a run's numbers but for its task's name and its seeds, by short names."""
     config = run.config
     values: dict[str, Any] = {"preset": config.task["preset"], **config.task["options"]}
-    for path, value in _leaves(config.method):
+    (method,) = pd.json_normalize(dict(config.method)).to_dict("records")
+    for path, value in method.items():
         # ``client_lr``, ``server_type``, but ``tau``; the method's own type its name tells.
-        short = "_".join(path[-2:]) if path[-1] in ("lr", "type") else path[-1]
-        if path != ("type",):
-            values["_".join(path) if short in values else short] = value
+        *_, name = parts = str(path).split(".")
+        short = "_".join(parts[-2:]) if name in ("lr", "type") else name
+        if path != "type":
+            values["_".join(parts) if short in values else short] = value
     return values | {name: getattr(config, name) for name in SETTINGS}
-
-
-def _leaves(
-    described: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, value in described.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, (*path, name))
-        else:
-            yield (*path, name), value
 
 
 def _short(value: Any) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
 import re
 import textwrap
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pandas as pd
-from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from PIL import Image
@@ -52,8 +49,7 @@ def save(
 ) -> Path:
     """Write ``<figures>/<id>.png``, ``.pdf`` (for a table ``.html``), ``.csv`` and ``.json``.
 
-    The same figure gives the same PNG, PDF and CSV bytes; a PDF that lies there and belongs to just
-    this PNG, these numbers and these versions is kept. Tasks that are missing are named in the
+    The same figure gives the same PNG, PDF and CSV bytes. Tasks that are missing are named in the
     figure's corner; what the runs are, its panels say themselves.
 
     Args:
@@ -81,9 +77,6 @@ def save(
     corner = f"Not shown, as there are no such runs: {gone}" if missing else ""
     record = {"id": id, "caption": caption, **about}
     record["versions"] = {n: version(n) for n in ("fedlib", "matplotlib", "pandas", "seaborn")}
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
-    record["created"] = moment.isoformat(timespec="seconds")
     target = paths.figures_root(root) / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
@@ -93,9 +86,7 @@ def save(
         files["html"] = drawn(data, caption=text).to_html(doctype_html=True).encode()
     else:
         files["png"] = _saved[figure] = render(figure, corner)
-        record["drawn"] = _fingerprint(files["png"], files["csv"], record["versions"])
-        files["pdf"] = _same(target, record["drawn"]) or render(figure, corner, "pdf")
-        record["pdf"] = hashlib.sha256(files["pdf"]).hexdigest()
+        files["pdf"] = render(figure, corner, "pdf")
         figure.stale = False  # saving sets and resets its dpi, which counts as a change
     files["json"] = (json.dumps(record, indent=2) + "\n").encode()
     for suffix, content in files.items():
@@ -133,25 +124,6 @@ def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
             if png.tell() <= MOST:
                 break
     return png.getvalue()
-
-
-def _fingerprint(png: bytes, csv: bytes, versions: dict[str, str]) -> str:
-    """Changes whenever the PDF does."""
-    with style.context():
-        options = rcParams.find_all(r"^pdf\.")  # a PNG does not show these
-    parts = (png, csv, json.dumps([versions, dict(options)], sort_keys=True).encode())
-    return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def _same(target: Path, drawn: str) -> bytes | None:
-    """The PDF that lies there if it shows just this: embedding its fonts is the slowest part."""
-    try:
-        record = json.loads(target.with_name(f"{target.name}.json").read_text(encoding="utf-8"))
-        pdf = target.with_name(f"{target.name}.pdf").read_bytes()
-        sound = hashlib.sha256(pdf).hexdigest() == record["pdf"]
-        return pdf if sound and record["drawn"] == drawn else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def mark(figure: Figure, note: str) -> None:

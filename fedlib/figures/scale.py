@@ -48,7 +48,7 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     rounds = {run.config.rounds for run in histories}
     words.append(f"{_of(rounds, None if small(histories) else full.get('rounds'))} rounds")
     seeds = _seeds(histories)
-    words.append(f"{_values(seeds, ' to ')} seed{'s' * (max(seeds) > 1)}")
+    words.append(f"{_values(seeds).replace('/', ' to ')} seed{'s' * (max(seeds) > 1)}")
     return ", ".join(words)
 
 
@@ -85,5 +85,5 @@ def _of(values: set[Any], full: Any) -> str:
     return f"{text} of {full:,}" if part else text
 
 
-def _values(values: Iterable[Any], between: str = "/") -> str:
-    return between.join(f"{value:,}" for value in sorted(set(values)))
+def _values(values: Iterable[Any]) -> str:
+    return "/".join(f"{value:,}" for value in sorted(set(values)))

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import groupby
 from typing import Any
 
 import pandas as pd
@@ -56,7 +55,7 @@ _HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, " (lower is bett
 _TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", " ↓", lambda number: "?", (" ≠", " ="))
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
-    "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json, --csv"
+    "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json"
 )
 
 
@@ -149,49 +148,18 @@ def in_text(frame: pd.DataFrame, *, width: int = 100) -> str:
         >>> from fedlib.figures.tables import in_text
         >>> row = {"task": "mnist", "method": "fedavg", "printed": 98.0, "ours": 97.51}
         >>> print(in_text(pd.DataFrame([{**row, "metric": "accuracy", "note": "1 of 3 seeds"}])))
-                MNIST[1]
-                accuracy
+               MNIST[1]
+               accuracy
         FedAvg  97.5 (98.0)
         [1] 1 of 3 seeds
     """
     shown, said, _ = _as_printed(_complete(frame), _TEXT)
-    methods = list(shown.index)
-    columns = [(head, list(shown[head].fillna("–"))) for head in shown.columns]
-    lines: list[str] = []
-    while columns:
-        some = len(columns)
-        while some > 1 and max(map(len, _beside(methods, columns[:some]))) > width:
-            some -= 1
-        lines += _beside(methods, columns[:some])
-        columns = columns[some:]
+    cells = shown.fillna("–").apply(lambda column: column.str.ljust(column.str.len().max()))
+    written = cells.to_string(line_width=width, justify="left", sparsify=False).splitlines()
+    lines = [text for line in written if (text := line.rstrip(" \\"))]  # without heads that are ""
     for text, mark in said.items():
         lines += textwrap.wrap(f"[{mark}] {text}", width, subsequent_indent="    ")
     return "\n".join(lines)
-
-
-def _beside(methods: list[str], columns: Sequence[tuple[tuple[str, ...], list[str]]]) -> list[str]:
-    """Lines of some columns; a head that neighbours share stands over them once."""
-    widths = [max(map(len, cells)) for _, cells in columns]
-    heads = []
-    for level in (3, 2, 1):
-        shared, last = [], -1
-        for head, group in groupby(head[:level] for head, _ in columns):
-            first, last = last + 1, last + len(list(group))
-            room = sum(widths[first : last + 1]) + 2 * (last - first)
-            widths[last] += max(0, len(head[-1]) - room)
-            shared += [(head[-1], first, last)]
-        heads.append(shared)
-    margin = max(map(len, methods))
-    lines = []
-    for shared in reversed(heads):
-        labels = [
-            label.ljust(sum(widths[first : last + 1]) + 2 * (last - first))
-            for label, first, last in shared
-        ]
-        lines.append("  ".join([" " * margin, *labels]))
-    rows = zip(methods, *(cells for _, cells in columns), strict=True)
-    lines += ["  ".join(map(str.ljust, row, [margin, *widths])) for row in rows]
-    return [line.rstrip() for line in lines if line.strip()]
 
 
 def _complete(frame: pd.DataFrame) -> pd.DataFrame:

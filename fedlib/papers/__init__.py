@@ -6,7 +6,7 @@ Columns that need a word:
 
 ``status``
     ``read`` is plainly legible. Other values say how an illegible cell was handled; its ``note``
-    gives the evidence, and :func:`unclear_cells` lists them all. An empty value was not recovered.
+    gives the evidence, and ``unclear_cells.csv`` lists them all. An empty value was not recovered.
 ``mean``, ``std`` (adafedadam)
     the printed ``a ± b``; the *metric* named ``std`` is the paper's spread over clients.
 ``accuracy``, ``diff_from_best`` (delta_sgd)
@@ -43,7 +43,6 @@ __all__ = [
     "settings",
     "table",
     "tables",
-    "unclear_cells",
 ]
 
 _PAPERS = ("fedopt", "mime", "adafedadam", "delta_sgd")
@@ -250,17 +249,6 @@ def _unclear(entry: dict[Any, Any]) -> str:
     return "" if status in ("", "read") else f"{status}: {note}" if note else str(status)
 
 
-def unclear_cells() -> pd.DataFrame:
-    """All cells that are not plainly legible in the papers' texts: file, cell, status, evidence.
-
-    Example:
-        >>> from fedlib import papers
-        >>> "status" in papers.unclear_cells()
-        True
-    """
-    return _read("unclear_cells.csv").copy()
-
-
 def printed(paper: str, table_name: str, /, *, column: str | None = None, **where: object) -> float:
     """One printed number.
 
@@ -281,32 +269,24 @@ def printed(paper: str, table_name: str, /, *, column: str | None = None, **wher
         >>> printed("fedopt", "table1_validation", task="CIFAR-10", algorithm="FedAdam")
         77.4
     """
-    frame = table(paper, table_name)
-    source = f"{paper}/{table_name}"
-    if column is None:
-        column = next((name for name in _VALUES if name in frame.columns), None)
-        if column is None:
-            numeric = [str(name) for name in frame.select_dtypes("number").columns]
-            choice = ", ".join(numeric) or "none is numeric"
-            raise Error(f"{source} has no single number per row: set column= to one of: {choice}")
-    if column not in frame.columns:
-        raise unknown(f"column of {source}", column, map(str, frame.columns))
+    frame, source = table(paper, table_name), f"{paper}/{table_name}"
+    column = column or next((name for name in _VALUES if name in frame), "")
+    for name in (column, *where):
+        if name not in frame:
+            raise unknown(f"column of {source}", name, map(str, frame.columns))
     if not pd.api.types.is_numeric_dtype(frame[column]):
         raise Error(f"column {column!r} of {source} holds text; read it with papers.table")
-
     rows = frame
-    for key, wanted in where.items():
-        if key not in frame.columns:
-            raise unknown(f"column of {source}", key, map(str, frame.columns))
-        if not (frame[key] == wanted).any():
-            raise unknown(f"{key} of {source}", wanted, map(str, frame[key].unique()))
-        rows = rows[rows[key] == wanted]
-    asked = ", ".join(f"{key}={value!r}" for key, value in where.items()) or "all rows"
+    for name, wanted in where.items():
+        if not (frame[name] == wanted).any():
+            raise unknown(f"{name} of {source}", wanted, map(str, frame[name].unique()))
+        rows = rows[rows[name] == wanted]
+    asked = ", ".join(f"{name}={value!r}" for name, value in where.items()) or "all rows"
     if len(rows) != 1:
         remedy = "; name more columns" if len(rows) else ""
         raise Error(f"{source}: {asked} selects {len(rows)} cells, not one{remedy}")
     number = float(rows[column].iloc[0])
-    if number != number:
+    if math.isnan(number):
         raise Error(f"{source}: {asked}: {column} could not be read in the paper's text")
     return number
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -20,15 +20,7 @@ from fedlib.errors import unknown
 from fedlib.reproduction import answers
 from fedlib.reproduction.adafedadam import claims as adafedadam
 from fedlib.reproduction.delta_sgd import claims as delta_sgd
-from fedlib.reproduction.evidence import (
-    FAILS,
-    HOLDS,
-    NOT_RUN,
-    OPEN,
-    Evidence,
-    Missing,
-    Statement,
-)
+from fedlib.reproduction.evidence import FAILS, HOLDS, NOT_RUN, OPEN, Evidence, Missing, Statement
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import claims as mime
@@ -50,32 +42,45 @@ class Verdict:
     """A claim as judged.
 
     Attributes:
-        id, paper, where, quote, says, shows: of :func:`fedlib.papers.claims`.
-        verdict: ``"holds"``, ``"does not hold"``, ``"not resolved"``, ``"not run"`` or
-            ``"not printed"``.
-        preset: of the runs, or ``"print"``.
+        id: of the claim.
+        preset: of the runs, or ``"print"``: of numbers that are taken as they are printed.
         statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
-        seeds: how many, at least, behind a statement.
         rounds: of the longest run.
         data: what the runs were trained on.
         missing: notebooks whose runs are not stored.
-        reason: why it does not hold at this preset, where we know.
     """
 
     id: str
-    paper: str
-    where: str
-    quote: str
-    says: str
-    shows: str
-    verdict: str
     preset: str
     statements: tuple[Statement, ...] = ()
-    seeds: int = 0
     rounds: int = 0
     data: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    reason: str = ""
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """What is claimed, of :func:`fedlib.papers.claims`."""
+        return next(claim for claim in papers.claims() if claim["id"] == self.id)
+
+    @property
+    def reason(self) -> str:
+        """Why the claim does not hold at this preset, where we know."""
+        return str(self.claim.get("exceptions", {}).get(self.preset, ""))
+
+    @property
+    def seeds(self) -> int:
+        """How many, at least, behind a statement on runs."""
+        counts = [len(statement.margins) for statement in self.statements]
+        return 0 if self.preset == PRINTED else min(counts, default=0)
+
+    @property
+    def verdict(self) -> str:
+        """``"holds"`` if all statements do, ``"does not hold"`` if one of them does not, else
+        ``"not resolved"``; without statements ``"not run"`` or ``"not printed"``.
+        """
+        found = set(map(self.verdict_of, self.statements))
+        none = NOT_PRINTED if self.preset == PRINTED else NOT_RUN
+        return next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in found), none)
 
     def verdict_of(self, statement: Statement) -> str:
         """A statement's verdict: printed numbers are taken as they stand."""
@@ -83,24 +88,16 @@ class Verdict:
 
     def frame(self) -> pd.DataFrame:
         """A row a statement: mean margin, spread and verdict."""
-        return pd.DataFrame(
-            [
-                (
-                    statement.text,
-                    statement.mean,
-                    statement.spread,
-                    len(statement.margins),
-                    self.verdict_of(statement),
-                )
-                for statement in self.statements
-            ],
-            columns=["statement", "margin", "spread", "seeds", "verdict"],
-        )
+        rows = [
+            (each.text, each.mean, each.spread, len(each.margins), self.verdict_of(each))
+            for each in self.statements
+        ]
+        return pd.DataFrame(rows, columns=["statement", "margin", "spread", "seeds", "verdict"])
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the fields, with ``numbers`` in place of the statements."""
-        plain = asdict(self)
-        del plain["statements"]
+        """For JSON: the claim's words, the verdict, and the statements' numbers."""
+        words = ("id", "paper", "where", "quote", "says", "shows")
+        facts = ("verdict", "preset", "seeds", "rounds", "data", "missing", "reason")
         numbers = [
             {
                 "statement": statement.text,
@@ -111,13 +108,14 @@ class Verdict:
             }
             for statement in self.statements
         ]
-        return {**plain, "numbers": numbers}
+        known = {name: self.claim[name] for name in words}
+        return {**known, **{name: getattr(self, name) for name in facts}, "numbers": numbers}
 
     def words(self, statements: bool = True) -> list[str]:
         """What is claimed, the verdict, its statements and the reason, in lines of 100."""
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}, {self.rounds} rounds"
         known = f" ({self.preset}: {seeds}; {', '.join(self.data)})" if self.rounds else ""
-        lines = [f"{self.id}: {self.says} {self.verdict.capitalize()}{known}."]
+        lines = [f"{self.id}: {self.claim['says']} {self.verdict.capitalize()}{known}."]
         for statement in self.statements if statements else ():
             margin = f"{statement.mean:+.3f}" if self.preset == PRINTED else statement.margin
             lines.append(f"  {statement.text}: {margin}; {self.verdict_of(statement)}")
@@ -130,8 +128,6 @@ class Verdict:
 
 def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]]) -> Verdict:
     """The verdict on a claim.
-
-    A claim holds if all statements do; it does not hold if one of them does not.
 
     Args:
         runs: notebook -> histories of all seeds and settings; without those that were not run.
@@ -158,16 +154,13 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
             continue
         statements += [replace(statement, text=prefix + statement.text) for statement in measured]
         used += histories
-    verdict = decided(evidence.id, preset, statements)
-    reason = stated(evidence.id).get("exceptions", {}).get(preset, "")
-    verdict = replace(verdict, missing=tuple(missing), reason=reason)
-    if not statements:
-        return verdict
-    return replace(
-        verdict,
-        seeds=min(len(statement.margins) for statement in statements),
-        rounds=max(history.config.rounds for history in used),
+    return Verdict(
+        evidence.id,
+        preset,
+        tuple(statements),
+        rounds=max((history.config.rounds for history in used), default=0),
         data=tuple(dict.fromkeys(map(_data, used))),
+        missing=tuple(missing),
     )
 
 
@@ -189,22 +182,7 @@ def printed(id: str) -> Verdict:
                     statements.append(replace(statement, text=prefix + statement.text))
         except Missing:
             continue
-    return decided(id, PRINTED, statements, NOT_PRINTED)
-
-
-def stated(id: str) -> dict[str, Any]:
-    """A claim of :func:`fedlib.papers.claims`."""
-    return next(claim for claim in papers.claims() if claim["id"] == id)
-
-
-def decided(id: str, preset: str, statements: Sequence[Statement], none: str = NOT_RUN) -> Verdict:
-    """A claim's words and what its statements decide; ``none`` if there are none."""
-    claim = stated(id)
-    words = {key: claim[key] for key in ("id", "paper", "where", "quote", "says", "shows")}
-    known = Verdict(**words, verdict=none, preset=preset, statements=tuple(statements))
-    verdicts = {known.verdict_of(statement) for statement in statements}
-    decided = next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in verdicts), none)
-    return replace(known, verdict=decided)
+    return Verdict(id, PRINTED, tuple(statements))
 
 
 def _data(history: History) -> str:

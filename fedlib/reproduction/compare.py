@@ -18,7 +18,6 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.errors import unknown
 from fedlib.reproduction import tables
 from fedlib.reproduction.matching import (
     Cell,
@@ -26,6 +25,7 @@ from fedlib.reproduction.matching import (
     Run,
     best_runs,
     departures,
+    nearest,
     printed_settings,
     read,
     shortfalls,
@@ -65,16 +65,6 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     return cells(store.stored(published=True))
 
 
-def printed_cells(paper: str | None = None) -> pd.DataFrame:
-    """The rows of :func:`fedlib.papers.cells`, of one paper or of all."""
-    numbers = papers.cells()
-    if paper is None:
-        return numbers
-    if paper not in set(numbers["paper"]):
-        raise unknown("paper", paper, numbers["paper"].unique())
-    return numbers[numbers["paper"] == paper]
-
-
 def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
     """As :func:`compare`, from these runs.
 
@@ -86,11 +76,12 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     histories: dict[tuple[str, ...], list[History]] = {}
     rows = []
     for cell in printed.to_dict("records"):
-        chosen = best_runs(cell, known)
+        tried = nearest(cell, known)
+        chosen = best_runs(cell, tried)
         digests = tuple(run.config.digest for run in chosen)
         if digests not in histories:
             histories[digests] = list(read(chosen))
-        rows.append(_row(cell, histories[digests], known))
+        rows.append(_row(cell, histories[digests], tried))
     frame = pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
     # Cells that print the same number of the same runs.
     alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "rounds"]
@@ -104,14 +95,14 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     return frame
 
 
-def _row(cell: Cell, histories: Sequence[History], known: Index) -> dict[str, Any]:
+def _row(cell: Cell, histories: Sequence[History], tried: Sequence[list[Run]]) -> dict[str, Any]:
     metric = METRICS[cell["metric"]]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
     ours = fmean(weighted) if weighted else NAN
     spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
     config = histories[0].config if histories else None
-    note = "; ".join(_notes(cell, histories, weighted, known))
+    note = "; ".join(_notes(cell, histories, weighted, tried))
     comparable = not isnan(cell["printed"])
     fair = comparable and bool(histories) and not note
     shown = ("paper", "item", "task", "row", "column", "algorithm", "metric")
@@ -145,7 +136,7 @@ def _agrees(cell: Cell, ours: float, spread: float) -> bool:
 
 
 def _notes(
-    cell: Cell, histories: Sequence[History], measured: Sequence[float], known: Index
+    cell: Cell, histories: Sequence[History], measured: Sequence[float], tried: Sequence[list[Run]]
 ) -> list[str]:
     """How some runs depart from the paper's, in words; ``measured`` are their numbers."""
     if not histories:
@@ -161,7 +152,7 @@ def _notes(
     unmeasured = not diverged and any(map(isnan, measured))
     return [
         *departures(cell, histories[0].config),
-        *shortfalls(cell, histories, known),
+        *shortfalls(cell, histories, tried),
         *(["values per client not kept"] if unmeasured else []),
         *diverged,
         *(["over the clients' test examples, not all their data"] if test_only else []),
@@ -190,29 +181,22 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
         labels; among those run, by the column's first metric that ranks), same_best (None unless
         two rows or more were run).
     """
-    rows = []
-    keys = ["paper", "item", "task", "column"]
-    for names, part in frame.groupby(keys, sort=False):
-        legible = part[part["comparable"] & part["ours"].notna()]
-        ranking = [name for name in legible["metric"].unique() if METRICS[name].ranks]
-        ranked = legible[legible["metric"].isin(ranking[:1])]
-        sign = -1 if ranking and METRICS[ranking[0]].smaller else 1
-        best = [
-            ranked.loc[(sign * ranked[column]).idxmax(), "row"] if len(ranked) > 1 else ""
-            for column in ("printed", "ours")
-        ]
-        rows.append(
-            {
-                **dict(zip(keys, names, strict=True)),
-                "cells": len(part),
-                "repeated": int((part["repeats"] != "").sum()),
-                "run": int((part["seeds"] > 0).sum()),
-                "fair": int(part["fair"].sum()),
-                "agree": int(part["agrees"].sum()),
-                "unclear": int((part["unclear"] != "").sum()),
-                "paper_best": best[0],
-                "our_best": best[1],
-                "same_best": best[0] == best[1] if best[0] else None,
-            }
-        )
-    return pd.DataFrame(rows)
+    told = frame.assign(cells=1, run=frame["seeds"] > 0, agree=frame["agrees"])
+    told = told.assign(repeated=frame["repeats"] != "", unclear=frame["unclear"] != "")
+    by = told.groupby(["paper", "item", "task", "column"], sort=False)
+    totals = by[["cells", "repeated", "run", "fair", "agree", "unclear"]].sum()
+    names = ["paper_best", "our_best", "same_best"]
+    best = pd.DataFrame([_best(part) for _, part in by], index=totals.index, columns=names)
+    return totals.join(best).reset_index()
+
+
+def _best(part: pd.DataFrame) -> tuple[str, str, bool | None]:
+    """The rows that are first in print and here by a column's first metric that ranks."""
+    legible = part[part["comparable"] & part["ours"].notna()]
+    ranking = [name for name in legible["metric"].unique() if METRICS[name].ranks]
+    ranked = legible[legible["metric"].isin(ranking[:1])]
+    if len(ranked) < 2:
+        return "", "", None
+    sign = -1 if METRICS[ranking[0]].smaller else 1
+    paper, ours = (ranked.loc[(sign * ranked[n]).idxmax(), "row"] for n in ("printed", "ours"))
+    return paper, ours, paper == ours

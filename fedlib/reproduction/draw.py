@@ -8,18 +8,14 @@ small problems beside the papers' tasks. Nothing here can train.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from fedlib import files, paths, plans
 from fedlib.engine.history import History
 from fedlib.errors import Error, Failure, unknown
 from fedlib.figures.save import save
-from fedlib.plans import Request
 from fedlib.reproduction.adafedadam import figures as adafedadam
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
@@ -58,7 +54,7 @@ def draw(
     id: str,
     histories: Sequence[History] = (),
     *,
-    preset: str | None = None,
+    preset: str = "quick",
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Drawn:
@@ -69,7 +65,7 @@ def draw(
     Args:
         id: see :func:`entries`.
         histories: runs of the figure's tasks, from ``store``; none for a figure without runs.
-        preset: that they belong to; default the smallest that their tasks were loaded with.
+        preset: that they belong to.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
 
@@ -89,40 +85,15 @@ def draw(
         name = history.config.task["name"]
         if name not in chosen.notebooks:
             raise unknown(f"task of figure {id}", name, chosen.notebooks)
-    preset = _scale(histories) if preset is None else preset
     require_preset(preset)
-    with _alone(store, id):
-        tasks = {history.config.task["name"] for history in histories}
-        others = [
-            task
-            for task, notebook in chosen.notebooks.items()
-            if task not in tasks and plans.has(notebook)
-        ]
-        stored = _stored(store, others)
-        shown = [*chosen.choose(histories), *_runs(chosen, stored, preset, others)]
-        return _draw(chosen, shown, root, preset)
-
-
-@contextmanager
-def _alone(store: Store, id: str) -> Iterator[None]:
-    """Draw a figure while no other process does: what that has stored, whoever draws last finds."""
-    folder = store.root / "figures"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f".{id.replace('/', '__')}.lock")
-        lock.acquire()
-    except OSError as problem:
-        raise Failure(f"cannot lock {folder}: {files.reason(problem)}") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _scale(histories: Sequence[History]) -> str:
-    """The smallest preset of the runs' tasks; a user's task of another preset counts as quick."""
-    places = {preset: place for place, preset in enumerate(PRESETS)}
-    return PRESETS[min(places.get(history.config.task["preset"], 0) for history in histories)]
+    tasks = {history.config.task["name"] for history in histories}
+    others = [
+        task
+        for task, notebook in chosen.notebooks.items()
+        if task not in tasks and plans.has(notebook)
+    ]
+    shown = [*chosen.choose(histories), *_runs(chosen, _stored(store, others), preset, others)]
+    return _draw(chosen, shown, root, preset)
 
 
 def _stored(store: Store, tasks: Sequence[str]) -> Index:
@@ -138,14 +109,13 @@ def _runs(
     Args:
         tasks: only of these.
     """
-    asked: list[Request] = []
-    for task, notebook in chosen.notebooks.items():
-        if tasks is None or task in tasks:
-            asked += [
-                request
-                for request in plans.requests(notebook, preset)
-                if request.task == task and (not chosen.parts or request.part in chosen.parts)
-            ]
+    asked = [
+        request
+        for task, notebook in chosen.notebooks.items()
+        if tasks is None or task in tasks
+        for request in plans.requests(notebook, preset)
+        if request.task == task and (not chosen.parts or request.part in chosen.parts)
+    ]
     return list(chosen.choose(stored.shown(asked, preset, chosen.cells)))
 
 

@@ -145,6 +145,11 @@ def best_of(histories: Sequence[History]) -> list[History]:
     return [run for runs in winners(histories, "task", "algorithm").values() for run in runs]
 
 
+def part_of(run: History) -> str:
+    """The part of a plan that a run was requested for."""
+    return str(run.meta["plan"]["part"])
+
+
 def mean_final(runs: Sequence[History], metric: str = "accuracy") -> float:
     """:meth:`History.final` of a test metric, over the seeds; NaN if one diverged."""
     return fmean(run.final(metric) for run in runs)
@@ -252,12 +257,9 @@ def unsettled(search: pd.DataFrame) -> list[str]:
         search: from :func:`searched`.
     """
     inside = search[~_at_an_end(search, [name for name in search if name.endswith("_lr")])]
-    labels = []
-    for label, tried in search.groupby("algorithm", sort=False):
-        least = inside.loc[inside["algorithm"] == label, "score"].min()
-        if tried["edge"].any() and not tried["score"].min() > 0.99 * least:
-            labels.append(str(label))
-    return labels
+    found = search.groupby("algorithm", sort=False).agg({"edge": "any", "score": "min"})
+    least = inside.groupby("algorithm")["score"].min().reindex(found.index)
+    return list(found.index[found["edge"] & ~(found["score"] > 0.99 * least)])
 
 
 # -------------------------------------------------------------------------------------- numbers

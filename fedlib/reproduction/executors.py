@@ -7,24 +7,20 @@ and its checkpoint.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tqdm import tqdm
 
 from fedlib import paths
-from fedlib.errors import Error, Failure, require
 from fedlib.reproduction.answers import RunGroup
 from fedlib.results.store import Store
 
-# Options of sbatch that would break what a job stands for here.
-OURS = ("array", "chdir", "error", "open-mode", "output", "parsable", "signal", "wait", "wrap")
 # What Slurm sends a job two minutes before its time is over: what it has begun is saved (SIGTERM),
 # and it waits in the queue again. Cancelled or preempted it is saved, too.
 SCRIPT = """
@@ -74,57 +70,20 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
     return not any(statuses)
 
 
-def script(words: Sequence[str], jobs: int, store: Path, options: Mapping[str, str]) -> str:
-    """The script of a Slurm array in which every job computes a shard of a sweep.
+def script(words: Sequence[str], jobs: int, store: Path) -> str:
+    """The script of a Slurm array in which every job computes a shard of a sweep, for ``sbatch``,
+    whose own options come before those in it.
 
     Args:
         words: the sweep's command line after ``fedlib``, without a shard.
-        store: the run store's folder; the jobs' logs lie in its ``.slurm``.
-        options: of ``sbatch``, such as ``{"partition": "gpu", "exclusive": "true"}``; an option
-            that is ``"true"`` is written without a value.
-
-    Raises:
-        Error: an option that is none or that is set here.
+        store: the run store's folder; the jobs' logs lie in its ``.slurm``, which is made.
     """
-    given = {key.replace("_", "-"): value for key, value in options.items()}
-    for key, value in given.items():
-        if key in OURS:
-            raise Error(f"--slurm {key} is set by fedlib; leave it out")
-        allowed = "KEY=VALUE, an option of sbatch by its long name, for instance partition=gpu"
-        sound = re.fullmatch("[a-z][a-z0-9-]+", key) and value and value.isprintable()
-        require(bool(sound), "--slurm", f"{key}={value}", allowed)
-    given = {"job-name": "fedlib-sweep", "requeue": "true", **given, "array": f"1-{jobs}"}
-    given |= {"chdir": str(paths.project_root()), "open-mode": "append", "signal": "B:USR1@120"}
-    given["output"] = str((store / ".slurm").resolve()).replace("%", "%%") + "/%A_%a.log"
-    lines = [
-        f"#SBATCH --{key}" + (f"={shlex.quote(value)}" if value != "true" else "")
-        for key, value in given.items()
-    ]
+    logs = (store / ".slurm").resolve()
+    logs.mkdir(parents=True, exist_ok=True)
+    given = {"job-name": "fedlib-sweep", "array": f"1-{jobs}", "chdir": str(paths.project_root())}
+    given |= {"output": str(logs).replace("%", "%%") + "/%A_%a.log", "open-mode": "append"}
+    lines = [f"#SBATCH --{key}={shlex.quote(value)}" for key, value in given.items()]
+    lines += ["#SBATCH --requeue", "#SBATCH --signal=B:USR1@120"]
     command = shlex.join([sys.executable, "-m", "fedlib", *words])
     run = f'{command} --shard "$SLURM_ARRAY_TASK_ID/{jobs}" &\nwait "$!"\n'
     return "\n".join(["#!/bin/bash", *lines]) + SCRIPT + run
-
-
-def submit(text: str, store: Path) -> str:
-    """Hand a script to Slurm.
-
-    Returns:
-        the array's job id.
-
-    Raises:
-        Failure: there is no ``sbatch`` here, or it does not take the script; with what it says.
-    """
-    try:
-        (store / ".slurm").mkdir(parents=True, exist_ok=True)
-        answer = subprocess.run(
-            ["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=120
-        )
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        raise Failure(
-            f"sbatch cannot be asked: {problem}; submit where Slurm is, or start the shards "
-            "yourself with --shard I/N"
-        ) from None
-    if answer.returncode:
-        lines = [line.split("error: ", 1)[-1] for line in answer.stderr.splitlines()]
-        raise Failure(f"Slurm did not take the jobs: {'; '.join(lines) or 'sbatch says nothing'}")
-    return answer.stdout.split(";")[0].strip()

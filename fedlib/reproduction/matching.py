@@ -8,9 +8,7 @@ Several seeds of the same configuration are averaged.
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,14 +19,12 @@ from fedlib.errors import Error
 from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored
-from fedlib.results.reading import hyperparameters
+from fedlib.results.reading import hyperparameters, read
 from fedlib.results.selection import held_out_score, merit, settings, training_score
-
-log = logging.getLogger("fedlib")
 
 # Copies of data that were run under the data's name and are not it, by their fingerprint.
 INEXACT = {
-    "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100",
+    "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100"
 }
 
 # Options that a run has as what was found under the data root: a file, or how it was done without.
@@ -53,38 +49,19 @@ class Index:
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        known: dict[str, Run] = {}
-        for run in runs:
-            if run.config.algorithm in algorithms.METHODS:
-                known.setdefault(run.config.digest, run)
-        # By task and algorithm; and below that by the task's own hyperparameters, by the method.
+        # By task and algorithm; and of these by the task's own hyperparameters and the method.
         self._runs: dict[tuple[str, str], list[Run]] = {}
-        self._scales: set[tuple[str, str, str]] = set()
-        self._methods: dict[tuple[str, str], dict[str, dict[str, list[Run]]]] = {}
-        for run in known.values():
-            key = run.config.task["name"], run.config.algorithm
-            self._runs.setdefault(key, []).append(run)
-            self._scales.add((*key, run.config.task["preset"]))
-            by_values = self._methods.setdefault(key, {})
-            if "hyperparameters" in run.meta:
-                by_method = by_values.setdefault(_task_values(run), {})
-                by_method.setdefault(_number_text(run.config.method), []).append(run)
+        self._methods: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = {}
+        for run in {run.config.digest: run for run in runs}.values():
+            if run.config.algorithm in algorithms.METHODS and "hyperparameters" in run.meta:
+                key = run.config.task["name"], run.config.algorithm
+                self._runs.setdefault(key, []).append(run)
+                method = _task_values(run), _number_text(run.config.method)
+                self._methods.setdefault(key, {}).setdefault(method, []).append(run)
 
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
-        """All runs of an algorithm on a task."""
+        """The runs of an algorithm on a task that know the task's own hyperparameters."""
         return self._runs.get((task, algorithm), ())
-
-    def of_method(self, task: str, algorithm: str, overrides: Mapping[str, Any]) -> list[Run]:
-        """The runs on a task of an algorithm with the task's own hyperparameters and overrides.
-
-        Not those that do not know the task's own.
-        """
-        asked = _text(_method(overrides))
-        return [
-            run
-            for values, by_method in self._methods.get((task, algorithm), {}).items()
-            for run in by_method.get(_described(algorithm, asked, values) or "", ())
-        ]
 
     def asked(self, request: Request, preset: str) -> Run | None:
         """The run that a request asks for, found by its description: no task's data are loaded.
@@ -98,9 +75,8 @@ class Index:
         """
         asked = {"preset": preset, "seed": request.seed, **request.options}
         preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
-        if (request.task, request.algorithm, preset) not in self._scales:
-            return None
-        candidates = self.of_method(request.task, request.algorithm, request.overrides)
+        by_method = self._methods.get((request.task, request.algorithm), {})
+        overrides = _text(_method(request.overrides))
         usual = tasks.defaults(request.task, preset)
         usual = {key: value for key, value in usual.items() if key not in FOUND}
         wanted = {key: value for key, value in {**usual, **asked}.items() if value is not None}
@@ -127,15 +103,22 @@ class Index:
             unasked = [key for key in config.task["options"] if key not in wanted]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
+        candidates = [
+            run
+            for values in dict.fromkeys(values for values, _ in by_method)
+            for run in by_method.get((values, _described(request.algorithm, overrides, values)), ())
+        ]
         return max(filter(fits, candidates), key=merit, default=None)
 
     def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
         """Those of the runs that some requests ask for that are there, in the requests' order."""
-        return list(_read_as_asked(self._found(requests, preset)))
-
-    def _found(self, requests: Sequence[Request], preset: str) -> list[tuple[Request, Run]]:
         answers = [(request, self.asked(request, preset)) for request in requests]
-        return [(request, run) for request, run in answers if run is not None]
+        return [
+            labelled(history, request)
+            for request, run in answers
+            if run is not None
+            for history in read([run])
+        ]
 
     def shown(
         self, requests: Sequence[Request], preset: str, single: bool = False
@@ -146,28 +129,18 @@ class Index:
         Args:
             single: whether each run counts by itself, as a printed cell's.
         """
-        answers = self._found(requests, preset)
-        if not single:
-            asked = Counter(_method_in_part(request, preset) for request in requests)
-            there = Counter(_method_in_part(request, preset) for request, _ in answers)
-            lacking = asked - there
-            answers = [
-                (request, run)
-                for request, run in answers
-                if _method_in_part(request, preset) not in lacking
-            ]
-        parts = {(request.task, request.part) for request, _ in answers}
+
+        def method(request: Request) -> tuple[str, str, str]:
+            return request.part, request.task_key(preset), request.algorithm
+
+        missing = [request for request in requests if self.asked(request, preset) is None]
+        lacking = set() if single else set(map(method, missing))
+        left_out = {id(request) for request in requests if method(request) in lacking}
+        left_out |= {id(request) for request in missing}
+        there = [request for request in requests if id(request) not in left_out]
+        parts = {(request.task, request.part) for request in there}
         partly = {r.task for r in requests if (r.task, r.part) not in parts}
-        return list(_read_as_asked((r, run) for r, run in answers if r.task not in partly))
-
-
-def _method_in_part(request: Request, preset: str) -> tuple[str, str, str]:
-    return request.part, request.task_key(preset), request.algorithm
-
-
-def _read_as_asked(answers: Iterable[tuple[Request, Run]]) -> Iterator[History]:
-    for request, run in answers:
-        yield from (labelled(history, request.plan) for history in read([run]))
+        return self.plan([request for request in there if request.task not in partly], preset)
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:
@@ -231,27 +204,26 @@ def _departure(name: str, value: Any, wanted: Any) -> str:
     return f"{name} {value} instead of {wanted}"
 
 
-def shortfalls(cell: Cell, chosen: Sequence[Run], runs: Index) -> list[str]:
+def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]) -> list[str]:
     """What a cell's runs lack together, in words: seeds, a common split, tuning.
 
     Args:
-        chosen: from :func:`best_runs`.
-        runs: among which they were chosen.
+        chosen: from :func:`best_runs`, of one run or more.
+        tried: from :func:`nearest`, among which they were chosen.
     """
     notes = []
     seeds = {json.dumps(run.config.seeds, sort_keys=True) for run in chosen}
-    if chosen and len(seeds) < cell["seeds"]:
+    if len(seeds) < cell["seeds"]:
         notes.append(f"{len(seeds)} of {cell['seeds']} seeds")
     if cell["seeds"] > 1 and len({run.config.task["seed"] for run in chosen}) > 1:
         notes.append("a split of its own for each seed")
-    if chosen and cell["tuned"]:
-        tried = [hyperparameters(group[0]) for group in _top(cell, runs)]
-        for key in cell["tuned"]:
-            values = {json.dumps(values[key]) for values in tried if key in values}
-            if len(values) == 1:
-                value = json.loads(values.pop())
-                said = f"{value:.2g}" if isinstance(value, float) else value
-                notes.append(f"{key} not tuned, {said} alone")
+    for key in cell["tuned"]:
+        known = [hyperparameters(group[0]) for group in tried]
+        values = {json.dumps(values[key]) for values in known if key in values}
+        if len(values) == 1:
+            value = json.loads(values.pop())
+            said = f"{value:.2g}" if isinstance(value, float) else value
+            notes.append(f"{key} not tuned, {said} alone")
     return notes
 
 
@@ -303,34 +275,34 @@ def _task_values(run: Run) -> str:
 
 
 @lru_cache(maxsize=2**14)
-def _described(algorithm: str, overrides: str, task_values: str) -> str | None:
-    """What :func:`fedlib.engine.config.named_method` makes of its arguments; None if it refuses."""
+def _described(algorithm: str, overrides: str, task_values: str) -> str:
+    """What :func:`fedlib.engine.config.named_method` makes of its arguments; "" if it refuses."""
     try:
         method = named_method(algorithm, json.loads(overrides), *json.loads(task_values))
         return _number_text(method.describe())
     except Error:  # stored by a version with other hyperparameters
-        return None
+        return ""
 
 
-def best_runs(cell: Cell, runs: Index) -> list[Run]:
-    """The best runs for a cell: one configuration, all its seeds; maybe none."""
-    top = _top(cell, runs)
-    if cell["tuned"] and len(top) > 1:
-        score = SCORES[cell["chosen_by"]]
-        return _of_one_split(min(top, key=lambda group: merit(list(read(group)), score)))
-    newest = [(len(group), max(run.meta.get("created", "") for run in group)) for group in top]
-    return _of_one_split(top[newest.index(max(newest))]) if top else []
-
-
-def _top(cell: Cell, runs: Index) -> list[list[Run]]:
-    """The cell's configurations that are as near to the paper's settings as any, by their runs."""
-    if cell["tuned"]:
-        candidates = runs.of(cell["task"], cell["algorithm"])
-    else:
-        candidates = runs.of_method(cell["task"], cell["algorithm"], cell["overrides"])
-    groups = settings(run for run in candidates if belongs(cell, run))
+def nearest(cell: Cell, runs: Index) -> list[list[Run]]:
+    """The cell's configurations that are as near to the paper's settings as any: the runs of each,
+    which differ in their seeds.
+    """
+    groups = settings(run for run in runs.of(cell["task"], cell["algorithm"]) if belongs(cell, run))
     ranks = [_rank(cell, group[0].config) for group in groups]
     return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
+
+
+def best_runs(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
+    """The best runs for a cell among those of :func:`nearest`: one configuration, all its seeds."""
+    if not tried:
+        return []
+    if cell["tuned"] and len(tried) > 1:
+        score = SCORES[cell["chosen_by"]]
+        return _of_one_split(min(tried, key=lambda group: merit(list(read(group)), score)))
+    return _of_one_split(
+        max(tried, key=lambda group: (len(group), max(r.meta.get("created", "") for r in group)))
+    )
 
 
 def _of_one_split(group: Sequence[Run]) -> list[Run]:
@@ -350,18 +322,6 @@ def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
         config.rounds,
         -config.eval_every,
     )
-
-
-def read(runs: Iterable[Run]) -> Iterator[History]:
-    """The numbers of the runs; a damaged one is logged and left out."""
-    for run in runs:
-        if isinstance(run, History):
-            yield run
-            continue
-        try:
-            yield run.history(params=False)
-        except Error as problem:
-            log.warning("%s", problem)
 
 
 def _text(plain: Any) -> str:

@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.figures.curves import algorithm, learning_curves
 from fedlib.figures.scale import scale
 from fedlib.reproduction import tables
@@ -25,6 +24,12 @@ _HEADINGS = {"printed": "printed", "ours": "ours", "clients alike": "ours_unweig
 def of_task(histories: Sequence[History], task: str) -> list[History]:
     """The histories of a task, in order."""
     return [history for history in histories if history.config.task["name"] == task]
+
+
+def of_these(histories: Sequence[History], paper: str, name: str) -> pd.DataFrame:
+    """A printed table's cells of the tasks that these histories are of."""
+    printed = tables.find(paper, name)
+    return printed[printed["task"].isin({history.config.task["name"] for history in histories})]
 
 
 def printed_curves(
@@ -139,8 +144,4 @@ def _id(paper: str, name: str) -> str:
 
 def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
     """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
-    printed = tables.find(paper, name)
-    shown = printed[printed["task"].isin({history.config.task["name"] for history in histories})]
-    if shown.empty:
-        raise Error(f"{paper} {name}: none of these runs is of its tasks")
-    return cells(histories, shown)
+    return cells(histories, of_these(histories, paper, name))

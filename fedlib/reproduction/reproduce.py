@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from fedlib import files, plans
-from fedlib.errors import require, unknown
+from fedlib.errors import unknown
 from fedlib.paths import data_root, notebook_figures, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
 from fedlib.tasks.presets import require_preset
 
-# What a notebook's numbers are smaller than.
-MOST = 2**63
 # Notebooks from this number on read what the others have made, and run after them.
 LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
@@ -75,36 +75,14 @@ def named(names: Sequence[str], known: Iterable[str], kind: str = "notebook") ->
     return list(dict.fromkeys(chosen))
 
 
-def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Refuse a parameter that the notebook does not have, which papermill itself only logs, or
-    that is of another kind than the notebook's own value or its small one.
-    """
-    known = parameters(notebook)
-    small = plans.usual(notebook.stem)
-    for name, value in given.items():
-        if name not in known:
-            raise unknown(f"parameter of {notebook.stem}", name, known)
-        usual = small.get(name) if known[name] is None else known[name]
-        if value is not None and usual is not None:
-            # Seeds are a number of them, or they themselves.
-            like = _like(value, usual) or (name == "seeds" and _like(value, [usual]))
-            require(like, f"parameter {name}", _short(value), f"such as {usual!r}")
-
-
-def _like(value: Any, usual: Any) -> bool:
-    """Whether a value is of a kind with the usual one: text, yes or no, numbers, or a list."""
-    if isinstance(usual, (str, bool)):
-        return type(value) is type(usual)
-    if isinstance(value, list) or not isinstance(usual, (int, float)):
-        both = isinstance(value, list) and isinstance(usual, (list, tuple)) and value and usual
-        return bool(both) and all(_like(part, usual[0]) for part in value)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and abs(value) < MOST
-
-
-def _short(value: Any) -> Any:
-    text = repr(value)
-    return value if len(text) < 60 else f"{text[:56]}..."
+def check_parameters(known: Iterable[Path], given: Iterable[str]) -> None:
+    """Refuse a parameter that none of some notebooks has, which papermill itself only logs."""
+    notebooks = list(known)
+    everywhere = {name for notebook in notebooks for name in parameters(notebook)}
+    for name in given:
+        if name not in everywhere:
+            whose = "any of these notebooks" if len(notebooks) > 1 else notebooks[0].stem
+            raise unknown(f"parameter of {whose}", name, everywhere)
 
 
 def reproduce(
@@ -113,35 +91,27 @@ def reproduce(
     given: Mapping[str, Any] | None = None,
     output: Path | None = None,
     *,
-    log: bool = False,
     jobs: int = 1,
 ) -> Iterator[Executed]:
-    """Execute notebooks, all parameters checked before the first starts; yields them in order.
+    """Execute notebooks, their parameters' names checked before; yields them in order.
 
     Args:
         names: which; default all.
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``: which of their plans' numbers.
         given: parameters in their place, in the notebooks that have them.
         output: folder of the executed copies; default ``build/executed``.
-        log: pass the notebooks' output on.
         jobs: how many run at once, each on one thread if they are several. Those that read what
             others have made (from number 90) run after the others.
     """
     require_preset(preset)
-    require(isinstance(jobs, int) and jobs >= 1, "jobs", jobs, "a whole number >= 1")
     output = output or project_root() / "build" / "executed"
-    work, given = [], given or {}
-    known = {notebook: set(parameters(notebook)) for notebook in notebooks(names)}
-    everywhere = set().union(*known.values())
-    for name in given:
-        if name not in everywhere:
-            whose = "any of these notebooks" if len(known) > 1 else next(iter(known)).stem
-            raise unknown(f"parameter of {whose}", name, everywhere)
-    for notebook, parameters_of in known.items():
-        values = {"preset": preset}
-        values |= {name: value for name, value in given.items() if name in parameters_of}
-        check_parameters(notebook, values)
-        work.append((notebook, output / notebook.name, values, log))
+    given, chosen = given or {}, notebooks(names)
+    check_parameters(chosen, given)
+    work = []
+    for notebook in chosen:
+        own = parameters(notebook)
+        values = {"preset": preset, **{name: given[name] for name in given if name in own}}
+        work.append((notebook, output / notebook.name, values))
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")
     files.require_writable(notebook_figures(preset), "FEDLIB_FIGURES")
@@ -154,11 +124,11 @@ def reproduce(
     pool = ThreadPoolExecutor(min(jobs, len(work)))
     futures: list[Future[Executed]] = []
     # What fails is told by the series, a line a notebook.
-    logging.getLogger("papermill").setLevel(logging.INFO if log else logging.CRITICAL)
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
-    if not log:  # an executed copy has a progress bar's start and end, not its every step
-        variables["TQDM_MININTERVAL"] = "3600"
-    with kernels.environment(variables):
+    # An executed copy has a progress bar's start and end, not its every step.
+    variables["TQDM_MININTERVAL"] = "3600"
+    with patch.dict(os.environ, variables):
         if forked:
             kernels.start_server()
         try:
@@ -180,7 +150,6 @@ def _execute(
     notebook: Path,
     target: Path,
     values: Mapping[str, Any],
-    log: bool,
     manager: type[Any],
     stopped: threading.Event,
 ) -> Executed:
@@ -190,46 +159,30 @@ def _execute(
 
     started, error = time.perf_counter(), None
     with files.replacing(target) as aside:
-        execute = partial(
-            papermill.execute_notebook,
-            str(notebook),
-            str(aside),
-            parameters=dict(values),
-            kernel_name="python3",
-            progress_bar=False,
-            log_output=log,
-            execution_timeout=CELL_SECONDS,
-            extra_arguments=[kernels.QUIET],
-            kernel_manager_class=manager,
-            resources={"metadata": {"path": str(notebook.parent)}},
-        )
-        try:
-            _with_a_kernel(execute, stopped)
-        except PapermillExecutionError as failure:
-            error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
-        except DeadKernelError:
-            if stopped.is_set():
-                raise
-            error = "its kernel died; if memory was short, run fewer notebooks at once"
+        # Again, if a kernel ended before the first cell: Jupyter chooses a kernel's ports before
+        # the kernel opens them, and another program may open one of them in between.
+        for _ in range(3):
+            try:
+                papermill.execute_notebook(
+                    str(notebook),
+                    str(aside),
+                    parameters=dict(values),
+                    kernel_name="python3",
+                    progress_bar=False,
+                    execution_timeout=CELL_SECONDS,
+                    extra_arguments=[kernels.QUIET],
+                    kernel_manager_class=manager,
+                    resources={"metadata": {"path": str(notebook.parent)}},
+                )
+                error = None
+            except PapermillExecutionError as failure:
+                error = f"{failure.ename}: {failure.evalue}".strip().splitlines()[0]
+            except RuntimeError as problem:
+                died = isinstance(problem, DeadKernelError)
+                if stopped.is_set() or not (died or NOT_STARTED in str(problem)):
+                    raise
+                error = "its kernel died; if memory was short, run fewer notebooks at once"
+                if not died:
+                    continue
+            break
     return Executed(notebook.stem, target, time.perf_counter() - started, error)
-
-
-def _with_a_kernel(execute: Callable[[], Any], stopped: threading.Event) -> None:
-    """Execute a notebook; again, if its kernel ended before the first cell.
-
-    Jupyter chooses a kernel's ports before the kernel opens them, and another program may open one
-    of them in between.
-
-    Raises:
-        DeadKernelError: three kernels ended so.
-    """
-    from nbclient.exceptions import DeadKernelError
-
-    for _ in range(3):
-        try:
-            execute()
-            return
-        except RuntimeError as problem:
-            if stopped.is_set() or NOT_STARTED not in str(problem):
-                raise
-    raise DeadKernelError(NOT_STARTED)

@@ -9,7 +9,7 @@ from typing import Any
 from tqdm import tqdm
 
 from fedlib import files
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, unknown
 from fedlib.plans import Request, notebooks, planned, requests, task_key
 from fedlib.reproduction import draw
 from fedlib.reproduction.answers import RunGroup, answer
@@ -35,13 +35,12 @@ def plans(
         parts: only requests of these parts, and notebooks that have some; none: all.
 
     Raises:
-        Error: an unknown name, preset, parameter or part, or a bad seed.
+        Error: an unknown name, preset, parameter or part.
     """
     require_preset(preset)
-    require(seed >= 0, "seed", seed, "a whole number >= 0")
     chosen = named(names, planned(), "notebook with a plan")
-    for name in chosen if numbers else ():
-        check_parameters(notebooks()[name], numbers)
+    for name in chosen if numbers else ():  # of which each must have all
+        check_parameters([notebooks()[name]], numbers)
     asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
     known = dict.fromkeys(request.part for runs in asked.values() for request in runs)
     for part in parts:

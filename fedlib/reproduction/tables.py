@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from fedlib import papers
-from fedlib.errors import unknown
 from fedlib.paths import read_toml
 
 # Paper -> table -> its notebook, or those of its tasks; other tables of Delta-SGD: ABLATION.
@@ -22,19 +21,10 @@ def find(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
     Args:
         paper, item: for instance ``"fedopt"``, ``"Table 1"``.
         task: only this task's.
-
-    Raises:
-        Error: no such table, or it does not have the task.
     """
     cells = papers.cells()
     printed = cells[(cells["paper"] == paper) & (cells["item"] == item)]
-    if printed.empty:
-        known = (cells["paper"] + " " + cells["item"]).unique()
-        raise unknown("printed table", f"{paper} {item}", known)
-    chosen = printed if task is None else printed[printed["task"] == task]
-    if chosen.empty:
-        raise unknown(f"task of {paper}'s {item}", str(task), printed["task"].unique())
-    return chosen
+    return printed if task is None else printed[printed["task"] == task]
 
 
 def notebook(paper: str, item: str, task: str) -> str:

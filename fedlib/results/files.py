@@ -40,7 +40,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
@@ -84,23 +83,6 @@ class Damaged(Failure):
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"damaged runs {path}: {what}; delete it, then run or publish them again")
         self.place = str(path)
-
-
-class Meta(BaseModel):
-    """The part of a run's ``meta`` that is read later, whatever else is in it."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    created: str
-    diverged: int | None
-    parameters: list[str] = []
-    settings: dict[str, Any] = {}
-    hyperparameters: dict[str, Any] = {}
-    client_hyperparameters: dict[str, dict[str, Any]] = {}
-    seconds: float = 0.0
-    thinned: bool = False
-
-
-_METAS = TypeAdapter(list[Meta])
 
 
 @dataclass(frozen=True)
@@ -235,7 +217,6 @@ def _read(path: Path) -> tuple[pq.ParquetFile, list[dict[str, Any]]]:
 @lru_cache(maxsize=2**14)
 def _open(path: Path, *stamp: int) -> Mapping[str, Stored]:
     _, runs = _read(path)
-    _METAS.validate_python([run["meta"] for run in runs])
     return {run["digest"]: Stored(path, _config(run, path), run["meta"]) for run in runs}
 
 
@@ -271,9 +252,11 @@ class Columns:
             name: {text: code for code, text in enumerate(texts)}
             for name, texts in self.texts.items()
         }
-        self.rounds = table["round"].fill_null(-1).to_numpy()
-        self.values = table["value"].to_numpy()
-        self.examples = table["examples"].fill_null(0).to_numpy()
+        self.numbers = {
+            "round": table["round"].fill_null(-1).to_numpy(),
+            "value": table["value"].to_numpy(),
+            "examples": table["examples"].fill_null(0).to_numpy(),
+        }
         runs = table["run"].to_numpy()
         self.starts = np.searchsorted(runs, np.arange(len(self.digests) + 1))
         # Of each run: where its clients' values begin.
@@ -281,28 +264,22 @@ class Columns:
 
     def frame(self, digest: str) -> pd.DataFrame:
         """``History.frame`` of a run."""
-        rows, _ = self._slices(digest)
-        return pd.DataFrame(
-            {
-                "round": self.rounds[rows],
-                "split": self._text("split", rows),
-                "metric": self._text("metric", rows),
-                "value": self.values[rows],
-            }
-        )
+        return self._table(self._slices(digest)[0], "round", "split", "metric", "value")
 
     def clients(self, digest: str) -> pd.DataFrame:
         """``History.clients`` of a run."""
-        _, rows = self._slices(digest)
-        return pd.DataFrame(
-            {
-                "client": self._text("client", rows),
-                "split": self._text("split", rows),
-                "metric": self._text("metric", rows),
-                "value": self.values[rows],
-                "examples": self.examples[rows],
-            }
-        )
+        columns = ("client", "split", "metric", "value", "examples")
+        return self._table(self._slices(digest)[1], *columns)
+
+    def _table(self, rows: slice, *names: str) -> pd.DataFrame:
+        columns: dict[str, Any] = {}
+        for name in names:
+            if name in TEXTS:
+                texts = self.texts[name][self.codes[name][rows]]
+                columns[name] = pd.Series(texts, dtype="str")
+            else:
+                columns[name] = self.numbers[name][rows]
+        return pd.DataFrame(columns)
 
     def _slices(self, digest: str) -> tuple[slice, slice]:
         """The rows of a run's history, and of its clients' values."""
@@ -310,9 +287,6 @@ class Columns:
         start, end = self.starts[place], self.starts[place + 1]
         middle = start + int(np.argmax(np.append(self.of_clients[start:end], True)))
         return slice(start, middle), slice(middle, end)
-
-    def _text(self, name: str, rows: slice) -> pd.Series:
-        return pd.Series(self.texts[name][self.codes[name][rows]], dtype="str")
 
     def metrics(self, digest: str, split: str) -> list[str]:
         """The metrics of a run in a split, in the order of the file's texts."""
@@ -324,33 +298,14 @@ class Columns:
         """One metric's rounds and values in a run, in order; None if it has none."""
         rows, _ = self._slices(digest)
         chosen = self._chosen("metric", metric, rows) & self._chosen("split", split, rows)
-        return (self.rounds[rows][chosen], self.values[rows][chosen]) if chosen.any() else None
+        if not chosen.any():
+            return None
+        return self.numbers["round"][rows][chosen], self.numbers["value"][rows][chosen]
 
     def _chosen(self, name: str, text: str, rows: slice) -> np.ndarray:
         """Which of some rows have a text in a column."""
         code = self._codes[name].get(text, -2)  # -1 is missing
         return np.asarray(self.codes[name][rows] == code)
-
-    def ends(self) -> list[dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]]:
-        """Of each run its series, by split and metric: rounds and values, in order."""
-        splits, metrics = (self.codes[name].astype(np.int64) for name in ("split", "metric"))
-        series = splits * max(1, len(self.texts["metric"])) + metrics
-        ends = []
-        for start, end in zip(self.starts, self.starts[1:], strict=False):
-            rows = start + np.flatnonzero(~self.of_clients[start:end])
-            rows = rows[np.argsort(series[rows], kind="stable")]
-            kinds, first = np.unique(series[rows], return_index=True)
-            parts = np.split(rows, first[1:])
-            ends.append(
-                {
-                    (
-                        self.texts["split"][splits[part[0]]],
-                        self.texts["metric"][metrics[part[0]]],
-                    ): (self.rounds[part], self.values[part])
-                    for part in parts[: len(kinds)]
-                }
-            )
-        return ends
 
 
 @lru_cache(maxsize=16)

@@ -5,7 +5,8 @@ Figures and tables group histories by these instead of by the order in which the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,8 @@ from fedlib.engine.config import TRAINING_KEYS, RunConfig
 from fedlib.engine.history import History
 from fedlib.errors import Error, unknown
 from fedlib.results.files import Stored
+
+log = logging.getLogger("fedlib")
 
 # What tells runs apart: a key of :func:`value`, or a function of a run.
 Key = str | Callable[[History], Any]
@@ -129,10 +132,17 @@ def value(run: History | Stored | RunConfig, key: str) -> Any:
     return common[key] if key in common else hyperparameter(config, key)
 
 
+def read(runs: Iterable[Stored | History]) -> Iterator[History]:
+    """The numbers of runs, without parameters; a damaged one is logged and left out."""
+    for run in runs:
+        try:
+            yield run if isinstance(run, History) else run.history(params=False)
+        except Error as problem:
+            log.warning("%s", problem)
+
+
 def group(histories: Iterable[History], *keys: Key) -> dict[Any, list[History]]:
     """The histories by one key's value, or by a tuple of the values of several keys."""
-    if not keys:
-        raise Error("group: no keys; name at least one, for instance 'algorithm'")
     groups: dict[Any, list[History]] = {}
     for history in histories:
         values = tuple(key(history) if callable(key) else value(history, key) for key in keys)
@@ -149,8 +159,6 @@ def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
     Returns:
         the keys' columns, then round, split, metric, value, diverged (round or NaN).
     """
-    if not histories:
-        raise Error("no runs; give at least one history")
     names = [key.removeprefix("option.") for key in keys]
     frames = [
         history.frame.assign(

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fedlib.engine.config import RunConfig
 from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
 from fedlib.results.files import Stored
@@ -88,9 +87,7 @@ def held_out_score(history: History) -> float:
 
 
 def winners(
-    histories: Iterable[History],
-    *keys: Key,
-    score: Callable[[History], float] = training_score,
+    histories: Iterable[History], *keys: Key, score: Callable[[History], float] = training_score
 ) -> dict[Any, list[History]]:
     """Of each algorithm the setting whose mean score over its seeds is smallest: its runs by seed.
 
@@ -130,14 +127,7 @@ def settings(runs: Iterable[Run]) -> list[list[Run]]:
     """The runs grouped so that those of a group differ in their seeds only."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(shared(run.config), []).append(run)
+        plain = run.config.as_dict()
+        del plain["seeds"], plain["task"]["seed"]
+        groups.setdefault(json.dumps(plain, sort_keys=True), []).append(run)
     return list(groups.values())
-
-
-def shared(config: RunConfig, *without: str) -> str:
-    """What runs share that differ only in their seeds, and in these fields of a configuration."""
-    plain: dict[str, Any] = config.as_dict()
-    for name in ("seeds", *without):
-        plain.pop(name)
-    plain["task"].pop("seed")
-    return json.dumps(plain, sort_keys=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -18,17 +16,15 @@ import pandas as pd
 from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
-from fedlib.engine.checkpoint import file_stem, read_digests
+from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import TRAINING_KEYS, Configured, RunConfig, Settings, unnamed
-from fedlib.engine.history import History, mean_of_last
+from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, unknown
 from fedlib.results import reading
 from fedlib.results.files import (
     SINGLE,
     Stored,
-    cached,
-    columns,
     open_runs,
     provenance,
     refuse_old,
@@ -115,10 +111,7 @@ class Store:
 
     @checked
     def run(
-        self,
-        task: Task,
-        algorithm: str | Algorithm | type[Algorithm],
-        **keywords: Unpack[Keywords],
+        self, task: Task, algorithm: str | Algorithm | type[Algorithm], **keywords: Unpack[Keywords]
     ) -> History:
         """One run, from disk if it is there, else trained and stored.
 
@@ -156,9 +149,7 @@ class Store:
         """
         settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
         execution = {key: common.pop(key) for key in EXECUTION if key in common}
-        keep_params, refresh = common.pop("keep_params", True), common.pop("refresh", False)
-        for name, value in (("keep_params", keep_params), ("refresh", refresh)):
-            require(isinstance(value, bool), name, value, "true or false")
+        own = {key: common.pop(key) for key in ("keep_params", "refresh") if key in common}
         for key in common:
             raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
         configured = []
@@ -175,7 +166,7 @@ class Store:
                 settings.get("overrides"), request.get("overrides")
             )
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
-        return self.answer(configured, keep_params=keep_params, refresh=refresh, **execution)
+        return self.answer(configured, **own, **execution)
 
     @checked
     def answer(
@@ -199,16 +190,43 @@ class Store:
         Returns:
             one history per configuration, in order.
         """
-        asked = list(enumerate(configured))
-        stored = [position for position, run in asked if not unnamed(run)]
-        others = [position for position, run in asked if unnamed(run)]
-        made = self._answer([configured[i] for i in stored], keep_params, refresh, dict(execution))
-        for position in others:
-            _tell(configured[position])
-        if others:
-            made += engine.execute([configured[position] for position in others], **execution)
-        histories = dict(zip(stored + others, made, strict=True))
-        return [histories[position] for position, _ in asked]
+        alone = {place: run for place, run in enumerate(configured) if unnamed(run)}
+        unique = {
+            run.config.digest: run for place, run in enumerate(configured) if place not in alone
+        }
+        histories = {
+            digest: stored
+            for digest in unique
+            if not refresh and (stored := self.sound(digest)) is not None
+        }
+        wanted = [run for digest, run in unique.items() if digest not in histories]
+
+        def keep(made: Sequence[History]) -> None:
+            pairs = [(unique[history.config.digest].task, history) for history in made]
+            for stored in write_runs(self.root, pairs, keep_params):
+                histories[stored.config.digest] = stored
+
+        if wanted:
+            provenance()  # now: a checkout may be another one when the runs are stored
+        for folder in dict.fromkeys(self.folder(run.config) for run in wanted):
+            files.require_writable(folder)
+        device = execution.get("device", "auto")
+        kept: dict[str, Any] = {"checkpoint": self.checkpoints, "together": True, "keep": keep}
+        # One call per program: nothing is shared across programs, and what is finished is safe.
+        for positions in engine.programs(wanted, device):
+            engine.execute([wanted[position] for position in positions], **kept, **execution)
+        if self.checkpoints.is_dir():
+            asked = list(unique.values())
+            for positions in engine.programs(asked, device):
+                self.drop_checkpoint([asked[position].config.digest for position in positions])
+        for run in alone.values():
+            _tell(run)
+        made = engine.execute(list(alone.values()), **execution) if alone else []
+        fresh = dict(zip(alone, made, strict=True))
+        return [
+            fresh[place] if place in fresh else histories[run.config.digest]
+            for place, run in enumerate(configured)
+        ]
 
     @checked
     def grid(
@@ -234,44 +252,6 @@ class Store:
         common = {"keep_params": False, "algorithm": algorithm, **common}
         return grid_frame(cells, seed, self.runs(task, requests, **common))
 
-    def _answer(
-        self,
-        configured: Sequence[engine.Configured],
-        keep_params: bool,
-        refresh: bool,
-        execution: dict[str, Any],
-    ) -> list[History]:
-        histories: dict[str, History] = {}
-        missing: dict[str, engine.Configured] = {}
-        unique = {run.config.digest: run for run in configured}
-        for digest, run in unique.items():
-            stored = None if refresh else self.sound(digest)
-            if stored is None:
-                missing[digest] = run
-            else:
-                histories[digest] = stored
-
-        def keep(made: Sequence[History]) -> None:
-            pairs = [(unique[history.config.digest].task, history) for history in made]
-            for stored in write_runs(self.root, pairs, keep_params):
-                histories[stored.config.digest] = stored
-
-        execution = {**execution, "checkpoint": self.checkpoints, "together": True, "keep": keep}
-        device = execution.get("device", "auto")
-        # One call per program: nothing is shared across programs, and what is finished is safe.
-        wanted = list(missing.values())
-        if wanted:
-            provenance()  # now: a checkout may be another one when the runs are stored
-        for folder in dict.fromkeys(self.folder(run.config) for run in wanted):
-            files.require_writable(folder)
-        for positions in engine.programs(wanted, device):
-            engine.execute([wanted[position] for position in positions], **execution)
-        if self.checkpoints.is_dir():
-            asked = list(unique.values())
-            for positions in engine.programs(asked, device):
-                self.drop_checkpoint([asked[position].config.digest for position in positions])
-        return [histories[run.config.digest] for run in configured]
-
     def drop_checkpoint(self, digests: Sequence[str]) -> None:
         """Remove what is left of a program's training, whose runs are stored.
 
@@ -290,14 +270,6 @@ class Store:
         except Error as problem:
             log.warning("%s; it is trained again", problem)
             return None
-
-    def finished_checkpoints(self) -> list[Path]:
-        """Checkpoints that nobody needs: their runs are stored."""
-        return [
-            path
-            for path in sorted(self.checkpoints.glob("*.pt"))
-            if (digests := read_digests(path)) and all(self.has(digest) for digest in digests)
-        ]
 
     # ---------------------------------------------------------------- looking
 
@@ -333,7 +305,7 @@ class Store:
         published = [runs[digest] for runs in files_of_runs if digest in runs]
         if published:
             return max(published, key=_created).history(params)
-        raise Error(f"no run {digest} in {self.root}; see Store.table() or run its notebook")
+        raise Error(f"no run {digest} in {self.root}; see Store.frame() or run its notebook")
 
     @checked
     def stored(self, task: str | None = None, published: bool = False) -> list[Stored]:
@@ -369,7 +341,7 @@ class Store:
     def path(self, digest: str) -> Path | None:
         """The store's file that a run is in, maybe with others; None if it has none."""
         if not re.fullmatch("[0-9a-f]{16}", digest):
-            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.table()")
+            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
         with suppress(OSError):  # no such folder, or one that others are removing
             for entry in os.scandir(self.root):
                 if entry.is_dir() and entry.name[0] != ".":
@@ -403,52 +375,25 @@ class Store:
             except Error as problem:
                 log.warning("%s", problem)
 
-    def frame(self) -> pd.DataFrame:
-        """All stored and published runs, a row each, oldest first; damaged ones are left out.
+    def frame(self, published: bool = True) -> pd.DataFrame:
+        """All stored runs, a row each, oldest first; damaged ones are left out.
+
+        Args:
+            published: the published runs as well.
 
         Columns: ``digest``, ``task``, ``preset``, ``data`` (its fingerprint), ``stand_in``,
         ``task_seed``, ``algorithm``, ``client_optimizer``, ``rounds``, ``clients_per_round``,
         ``batch_size``, ``local_epochs``, ``local_steps``, ``eval_every``, ``dtype``, ``seed`` (of
         the run; missing where its three differ) and ``seed.init``, ``seed.sampling``,
-        ``seed.batches``, ``diverged`` (the round, or missing), ``seconds``, ``created``; each
-        hyperparameter (see :func:`fedlib.results.reading.hyperparameters`) and each task option
-        (``option.alpha``), missing where a run has none, lists as tuples; and of test metrics and
-        the training loss the mean at the end as :meth:`History.final` has it
+        ``seed.batches``, ``diverged`` (the round, or missing), ``seconds``, ``created``, ``path``
+        (of its file); each hyperparameter (see :func:`fedlib.results.reading.hyperparameters`) and
+        each task option (``option.alpha``), missing where a run has none, lists as tuples; and of
+        test metrics and the training loss the mean at the end as :meth:`History.final` has it
         (``final.accuracy``, ``final.train_loss``) and the last value (``last.accuracy``).
         """
-        runs = self.stored(published=True)
-        ends: dict[Path, dict[str, dict[str, float]]] = {}
-        rows = []
-        for run in runs:
-            if run.path not in ends:
-                try:
-                    ends[run.path] = cached(_ends, run.path)
-                except Error as problem:
-                    log.warning("%s", problem)
-                    ends[run.path] = {}
-            if run.config.digest in ends[run.path]:
-                rows.append(_row(run) | ends[run.path][run.config.digest])
-        frame = pd.DataFrame(rows)
-        return frame.astype({"diverged": "Int64", "seed": "Int64"}) if rows else frame
-
-    def table(self) -> pd.DataFrame:
-        """All stored runs, oldest first.
-
-        Columns: digest, task, preset, algorithm, rounds, seed, stand_in, diverged, created, path.
-        ``seed`` is one number, or text such as ``"init=0 sampling=1 batches=0"`` where they differ;
-        ``diverged`` is the round or missing; ``created`` is UTC.
-        """
-
-        def seed(seeds: Mapping[str, int]) -> int | str:
-            alike = len(set(seeds.values())) == 1
-            return seeds["init"] if alike else " ".join(f"{k}={v}" for k, v in seeds.items())
-
-        columns = "digest task preset algorithm rounds seed stand_in diverged created path".split()
-        rows = [
-            _row(run) | {"seed": seed(run.config.seeds), "path": str(run.path)}
-            for run in self.stored()
-        ]
-        return pd.DataFrame(rows, columns=columns).astype({"diverged": "Int64"})
+        runs = self.stored(published=published)
+        frame = pd.DataFrame([row for run in runs for row in _rows(run)])
+        return frame.astype({"diverged": "Int64", "seed": "Int64"}) if len(frame) else frame
 
 
 def _created(run: Stored) -> str:
@@ -469,12 +414,9 @@ def _sound_runs(path: Path) -> Mapping[str, Stored]:
         return {}
 
 
-def _row(run: Stored) -> dict[str, Any]:
-    """What :meth:`Store.frame` says of a run besides how it ended."""
-    config = run.config
-    task, seeds = config.task, config.seeds
-    method = reading.hyperparameters(config)
-    options = {f"option.{name}": value for name, value in task["options"].items()}
+def _rows(run: Stored) -> Iterator[dict[str, Any]]:
+    """A run's row of :meth:`Store.frame`; none if it is damaged."""
+    config, task, seeds = run.config, run.config.task, run.config.seeds
     row = {
         "digest": config.digest,
         "task": task["name"],
@@ -483,39 +425,25 @@ def _row(run: Stored) -> dict[str, Any]:
         "stand_in": bool(task["stand_in"]),
         "task_seed": task["seed"],
         "algorithm": config.algorithm,
-        "client_optimizer": method.pop("client_optimizer"),
+        "client_optimizer": reading.client_optimizer(config),
         **{name: getattr(config, name) for name in FIELDS},
         "seed": seeds["init"] if len(set(seeds.values())) == 1 else None,
         **{f"seed.{name}": value for name, value in seeds.items()},
         "diverged": run.meta["diverged"],
         "seconds": run.meta.get("seconds"),
         "created": run.meta["created"],
+        "path": str(run.path),
     }
-    values = {**method, **options, **row}
-    return {
-        **row,
-        **{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()},
-    }
-
-
-@lru_cache(maxsize=2**14)
-def _ends(path: Path, *stamp: int) -> dict[str, dict[str, float]]:
-    """How the runs in a file ended, by digest; see :meth:`Store.frame`."""
-    runs, numbers = open_runs(path), columns(path)
-    ends: dict[str, dict[str, float]] = {}
-    for digest, series in zip(numbers.digests, numbers.ends(), strict=True):
-        run = runs[digest]
-        row = ends[digest] = {}
-        for (split, metric), (rounds, values) in series.items():
-            if split == "test" or (split, metric) == ("train", "loss"):
-                name = metric if split == "test" else "train_loss"
-                row[f"last.{name}"] = float(values[-1])
-                row[f"final.{name}"] = (
-                    math.nan
-                    if run.meta["diverged"] is not None
-                    else mean_of_last(rounds, values, run.config.rounds)
-                )
-    return ends
+    options = {f"option.{name}": value for name, value in task["options"].items()}
+    row |= {**reading.hyperparameters(config), **options, **row}
+    for history in reading.read([run]):
+        for name in history.metrics():
+            row[f"last.{name}"] = history.points(name)[1][-1]
+            row[f"final.{name}"] = history.final(name)
+        if "loss" in history.metrics("train"):
+            row["last.train_loss"] = history.points("loss", "train")[1][-1]
+            row["final.train_loss"] = history.final("loss", "train")
+        yield {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
 
 
 def _tell(run: Configured) -> None:

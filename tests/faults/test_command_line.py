@@ -33,7 +33,7 @@ COMMANDS = [
     (["grid", *RUN[:2], "client_lr=1", *RUN[2:]], f"{TRAINING} |"),
     (
         ["sweep", "23", "--dry-run"],
-        "--preset --seed -p -p=rounds= --part --shard --executor --jobs --slurm",
+        "--preset --seed -p -p=rounds= --part --shard --executor --jobs",
     ),
     (["publish", "23"], "--preset --seed -p -p=rounds= --part --name"),
     (["reproduce", "23"], "--preset -p -p=rounds= -p=seed= --jobs"),

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -93,33 +92,6 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
             scene.write(place)
             assert scene.read(place) == wanted and not left_behind(place)
             shutil.rmtree(place)
-
-
-def test_doctor_counts_and_cleans_what_is_left(command: Command, own_folders: Path) -> None:
-    """Everything that kills can leave, beside something that a living process writes."""
-    place = own_folders / "data"
-    for scene in reversed(SCENES[:4]):
-        with operations(own_folders / "again") as names:
-            scene.write(own_folders / "again")
-        shutil.rmtree(own_folders / "again")
-        for at in (len(names) - 2, len(names) // 4, len(names) // 2):
-            with case(scene.name):
-                killed(lambda scene=scene: scene.write(place), place, at)  # type: ignore[misc]
-    alive = place / "prepared" / files.beside(Path("alive")).name
-    alive.mkdir(parents=True)
-    left = left_behind(place)
-    assert len(left) > 1
-    status, out, _ = command("doctor", "--json")
-    told = json.loads(out)["left behind by killed processes"]
-    assert status == 0 and told.endswith("--clean removes them") and int(told.split(":")[0]) >= 1
-    assert left_behind(place) == left
-    status, out, _ = command("doctor", "--clean", "--json")
-    assert status == 0 and len(json.loads(out)["removed"]) == int(told.split(":")[0])
-    unfinished = {f"prepared/{alive.name}", "runs/.checkpoints"}
-    assert {path for path in left_behind(place) if not path.endswith(".pt")} <= unfinished, (
-        "checkpoints of unfinished runs stay, and what a living process writes"
-    )
-    assert alive.is_dir()
 
 
 # Where nothing can be written: files, devices, the kernel's, a long name, a dangling link's.

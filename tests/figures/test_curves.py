@@ -5,13 +5,10 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import figures
 from fedlib.figures import style
-from fedlib.reproduction.fedopt.heat_maps import draw_cells
 from fedlib.results import reading
 
 ALGORITHMS = ("fedavg", "fedadam")
@@ -137,31 +134,6 @@ def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
     assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
     _, data = figures.client_density(runs, by=reading.client_label)
     assert list(data["algorithm"].unique()) == names
-
-
-def test_a_heat_map_hatches_what_diverged_and_is_bright_where_a_loss_is_small():
-    index, columns = pd.Index([0.1, 1.0], name="server_lr"), pd.Index([0.1, 1e30], name="client_lr")
-    grid = pd.DataFrame([[2.0, np.nan], [0.5, 9.0]], index=index, columns=columns)
-    ax = Figure().subplots()
-    draw_cells(ax, grid, grid.isna().to_numpy(), smaller=True)
-    image = ax.collections[0].get_array()
-    np.testing.assert_array_equal(np.ma.getmaskarray(image), [[False, True], [False, False]])
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "1e+30"]
-    assert ax.get_xlabel() == "client learning rate"
-    assert ax.get_ylim() == (0, 2)  # the smallest rate is below
-    assert [(p.get_x(), p.get_y()) for p in ax.patches if p.get_hatch()] == [(1, 0)]
-    colors = {text.get_text(): to_hex(text.get_color()) for text in ax.texts}
-    assert len(colors) == 3 and [colors[text] for text in ("0.50", "9.00")] == [
-        "#000000",
-        "#ffffff",
-    ]
-
-
-def test_a_heat_map_of_diverged_runs_alone_is_hatched_all_over():
-    index, columns = pd.Index([1.0], name="server_lr"), pd.Index([1.0, 10.0], name="client_lr")
-    grid, ax = pd.DataFrame(np.nan, index=index, columns=columns), Figure().subplots()
-    draw_cells(ax, grid, grid.isna().to_numpy())
-    assert not ax.texts and sum(bool(patch.get_hatch()) for patch in ax.patches) == 2
 
 
 def test_every_algorithm_has_its_own_look():

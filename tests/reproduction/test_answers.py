@@ -106,20 +106,3 @@ def test_a_refused_request_says_so_before_anything_trains(store, trained):
     with pytest.raises(fedlib.Error, match="unknown override for fedavg 'tau'"):
         answers.survey(store, bad, "quick")
     assert not trained
-
-
-PLAN = {"part": "solvers"}
-
-
-@pytest.fixture
-def labelled(store):
-    """Runs of two parts, from the store."""
-    one = Request("synthetic", "fedavg", "solvers", options=SMALL, rounds=2)
-    other = Request("synthetic", "fednova", "curves", options=SMALL, rounds=2)
-    return answers.answer(store, [one, other], "quick")
-
-
-def test_a_history_says_what_it_was_requested_for_and_the_store_does_not(store, labelled):
-    assert [history.meta["plan"] for history in labelled] == [PLAN, {"part": "curves"}]
-    for history in labelled:
-        assert "plan" not in store.load(history.config.digest).meta

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.plans import Request
 from fedlib.reproduction import answers, claims
-from fedlib.reproduction.adafedadam.claims import AVERAGE, OURS, SPREAD, WORST
+from fedlib.reproduction.adafedadam.claims import AVERAGE, OURS, SPREAD
 from fedlib.reproduction.evidence import (
     FAILS,
     HOLDS,
@@ -25,19 +26,17 @@ from fedlib.reproduction.evidence import (
     Missing,
     Statement,
     above,
-    best_of,
     finals,
     numbers,
     one,
     rounds_to,
     searched,
     unsettled,
-    winners,
 )
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.matching import Index
-from fedlib.results import Store, selection
+from fedlib.results import Store
 
 ROUNDS = 15
 
@@ -100,7 +99,7 @@ def races(reached, visits=2, rounds=40):
 
 
 def verdict(id, frame):
-    return claims.decided(id, "quick", list(claims.EVIDENCE[id].measure(frame)))
+    return claims.Verdict(id, "quick", tuple(claims.EVIDENCE[id].measure(frame)))
 
 
 # ------------------------------------------------------------------------- statements and numbers
@@ -129,12 +128,6 @@ def test_a_statement_is_not_resolved_where_its_spread_is_larger_than_its_margin(
     statement, expected
 ):
     assert statement.verdict == expected
-
-
-def test_one_seed_never_shows_a_spread_of_zero():
-    words = [Statement("", (0.5,), error).margin for error in (math.nan, 0.0, 0.1)]
-    unknown, alike = "+0.500, spread unknown", "+0.500, the same at every evaluation"
-    assert words == [unknown, alike, "+0.500 ± 0.100"]
 
 
 def test_the_error_of_one_seed_is_the_standard_error_of_paired_evaluations():
@@ -187,25 +180,6 @@ def test_numbers_are_the_winners_over_the_last_rounds(quadratic):
     assert finals(last, "accuracy")[0, MEAN]["fedavg"] == pytest.approx(0.9)
 
 
-@pytest.mark.parametrize(
-    ("rounds", "every", "window"),
-    [(80, 2, 26), (1500, 1, 100), (1500, 10, 100), (1000, 50, 300), (1000, 1000, 333)],
-)
-def test_a_run_is_judged_by_six_evaluations_or_more(quadratic, rounds, every, window):
-    config = configure(quadratic, "fedavg", rounds=rounds, eval_every=every).config
-    nothing = pd.DataFrame({name: [] for name in ("round", "split", "metric", "value")})
-    assert selection.late(History(nothing, pd.DataFrame(), {}, config, {})) == window
-
-
-def test_where_all_settings_diverged_the_one_that_got_furthest_is_shown(quadratic):
-    runs = [
-        run(quadratic, "scaffold", level(0.5), diverged=lost, client_lr=rate, server_lr=1.0)
-        for rate, lost in ((0.1, 3), (0.2, 7), (0.4, 5))
-    ]
-    assert winners(runs)["scaffold"] == [runs[1]] == best_of(runs)
-    assert searched(runs)["chosen"].tolist() == [False, True, False]
-
-
 def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_grid(quadratic):
     losses = {(0.1, 1.0): 3.0, (0.2, 1.0): 1.0, (0.4, 1.0): 2.0, (0.2, 0.5): 2.0, (0.2, 2.0): 2.0}
     runs = [
@@ -234,8 +208,6 @@ def test_a_winner_at_an_end_is_settled_only_if_a_setting_inside_is_as_good(inner
 # ------------------------------------------------------------------------- each claim's statements
 
 FIVE = ("fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi")
-BETAS = (0.05, 0.1, 0.5, 1.0)
-SOLVERS = ("SGD", "SGD+momentum", "SGD+Nesterov")
 LINES = {
     **{"mime": 8, "mimelite": 9, "loc_mime": 14, "mime_sgd": 24, "fedavg": 21, "fedavgm": 19},
     **{"scaffold": 25, "fedprox": 22, "mu 0.1": 22, "mu 0.5": 24, "mu 1": 28},
@@ -244,35 +216,6 @@ LINES = {
 
 def five(*values, **more):
     return dict(zip(FIVE, values, strict=True)) | more
-
-
-def six(value, ours, **changed):
-    names = ("fedavg", "fedadam", "qfedavg", "fednova", "fedprox")
-    return dict.fromkeys(names, value) | {OURS: ours} | changed
-
-
-def fair(average, worst):
-    return pd.concat([tidy(AVERAGE, "algorithm", average), tidy(WORST, "algorithm", worst)])
-
-
-def noniid(changed):
-    """AdaFedAdam leads everywhere, and rises with beta."""
-    level = {
-        (beta, name): 0.5 + 0.1 * beta + (0.1 if name == OURS else 0.0)
-        for beta in BETAS
-        for name in six(0, 0)
-        if name != "fedprox"
-    } | changed
-    return pd.concat([tidy(metric, "beta algorithm", level) for metric in (AVERAGE, WORST)])
-
-
-def momentum(changed):
-    level = {
-        (solver, name): value + (solver != "SGD") * 0.05
-        for solver in SOLVERS
-        for name, value in six(0.8, 0.85).items()
-    } | changed
-    return tidy(AVERAGE, "solver algorithm", level)
 
 
 def tradeoff(changed):
@@ -287,42 +230,6 @@ def tradeoff(changed):
         tidy(metric, "algorithm", {name: both[place] for name, both in level.items()})
         for place, metric in enumerate((AVERAGE, SPREAD))
     )
-
-
-def mime_table(changed):
-    level = {
-        (task, base, method): 0.8
-        for task in ("emnist_cr", "shakespeare")
-        for base in ("SGD", "Momentum", "Adam", "Adagrad")
-        for method in ("FedAvg", "MimeLite", "Mime")
-    } | {("shakespeare", "Adam", "FedAvg"): 0.3}
-    return tidy("accuracy", "task base method", level | changed)
-
-
-def columns(changed=None, cut=False):
-    """Six columns: SGD is best in three and far behind in the others, Delta-SGD is second."""
-    level = {}
-    for number in range(6):
-        near, far = (0.80, 0.70) if number % 2 else (0.70, 0.80)
-        for name, value in {"sgd": near, "adam": far, "sps": 0.6, "delta_sgd": 0.79}.items():
-            level[f"task {number // 3}", number % 3, name] = value
-    return tidy("accuracy", "task alpha algorithm", level | (changed or {})).assign(cut=cut)
-
-
-def variants(changed):
-    level = {
-        (part, task, 0.1, name): value
-        for part in ("fedprox", "moon", "fedadam")
-        for task in ("mnist", "fashion_mnist")
-        for name, value in {"sgd": 0.85, "sps": 0.6, "adam": 0.5, "delta_sgd": 0.8}.items()
-    }
-    return tidy("accuracy", "part task alpha algorithm", level | changed)
-
-
-def texts(**changed):
-    level = dict.fromkeys(("sgdm", "sgdm_decay", "adam", "adagrad"), 0.25)
-    level |= {"sgd": 0.89, "sgd_decay": 0.9, "sps": 0.91, "delta_sgd": 0.9} | changed
-    return tidy("accuracy", "algorithm", level).assign(task="ag_news")
 
 
 def epochs(two):
@@ -357,44 +264,16 @@ def taus(at, best, metric="accuracy", task="emnist_cr", adagrad=None):
     return tidy(metric, "algorithm tau", level).assign(task=task)
 
 
-def decays(gain, central=0.9, **changed):
-    level = {
-        (part, name, ""): 0.8 + (part == "decay") * changed.get(name, gain)
-        for part in ("constant", "decay")
-        for name in FIVE
-    }
-    level |= {("centralized", "centralized", base): central for base in ("sgd", "adam")}
-    return tidy("accuracy", "part algorithm base", level)
-
-
 RECALL, MSE, ACCURACY = (
     ("recall_at_5", "algorithm"),
     ("mse_x1000", "algorithm"),
     ("accuracy", "algorithm"),
 )
 CASES = [
-    ("fedopt-sparse-lr", tidy(*RECALL, five(0.30, 0.37, 0.67, 0.65, 0.66)), HOLDS),
-    ("fedopt-sparse-lr", tidy(*RECALL, five(0.30, 0.60, 0.67, 0.65, 0.66)), FAILS),
-    ("fedopt-sparse-lr", tidy(*RECALL, five(0.30, 0.37, 0.40, 0.65, 0.66)), FAILS),
     ("fedopt-sparse-nwp", tidy(*ACCURACY, five(0.195, 0.2, 0.2, 0.5, 0.5)), HOLDS),
     # Ahead, but not in half of the rounds; one of the two behind.
     ("fedopt-sparse-nwp", tidy(*ACCURACY, five(0.195, 0.2, 0.2, 0.24, 0.24)), FAILS),
     ("fedopt-sparse-nwp", tidy(*ACCURACY, five(0.195, 0.2, 0.5, 0.5, 0.21)), FAILS),
-    ("fedopt-cifar100", tidy(*ACCURACY, five(0.447, 0.524, 0.47, 0.525, 0.524)), HOLDS),
-    ("fedopt-cifar100", tidy(*ACCURACY, five(0.447, 0.46, 0.47, 0.525, 0.524)), FAILS),
-    ("fedopt-cifar10", tidy(*ACCURACY, five(0.728, 0.774, 0.721, 0.774, 0.78)), HOLDS),
-    ("fedopt-cifar10", tidy(*ACCURACY, five(0.728, 0.774, 0.6, 0.774, 0.78)), HOLDS),
-    ("fedopt-cifar10", tidy(*ACCURACY, five(0.728, 0.774, 0.76, 0.774, 0.78)), FAILS),
-    ("fedopt-cifar10", tidy(*ACCURACY, five(0.77, 0.774, 0.77, 0.774, 0.78)), FAILS),
-    *(
-        ("fedopt-dense-equal", tidy(*ACCURACY, five(*values, 0.86, 0.86, 0.86, **more)), expected)
-        for *values, more, expected in (
-            (0.85, 0.85, {"centralized": 0.88}, HOLDS),
-            (0.83, 0.85, {"centralized": 0.88}, FAILS),
-            (0.85, 0.85, {"centralized": 0.96}, FAILS),
-            (0.85, 0.85, {}, None),
-        )
-    ),
     ("fedopt-scaffold", tidy(*ACCURACY, {"fedavg": 0.85, "scaffold": 0.855}), HOLDS),
     ("fedopt-scaffold", tidy(*ACCURACY, {"fedavg": 0.85, "scaffold": 0.87}), FAILS),
     ("fedopt-scaffold", tidy(*MSE, {"fedavg": 10.0, "scaffold": 9.5}), HOLDS),
@@ -417,26 +296,6 @@ CASES = [
     ),
     ("fedopt-tau", taus(0.2, 0.3, task="stackoverflow_lr"), None),
     ("fedopt-tau", taus(0.59, 0.6).query("tau == 1e-3"), None),
-    ("fedopt-decay", decays(0.02), HOLDS),
-    ("fedopt-decay", decays(-0.02), FAILS),
-    ("fedopt-decay", decays(0.02, fedyogi=-0.01), FAILS),
-    ("fedopt-decay", decays(0.02, central=0.8), FAILS),  # past it, and away from it
-    ("fedopt-decay", decays(0.02).query("part != 'centralized'"), None),
-    ("ada-best", fair(six(0.7, 0.8), six(0.5, 0.6)), HOLDS),
-    ("ada-best", fair(six(0.7, 0.7), six(0.5, 0.6)), HOLDS),  # level on average
-    ("ada-best", fair(six(0.7, 0.69), six(0.5, 0.6)), FAILS),
-    ("ada-best", fair(six(0.7, 0.8), six(0.5, 0.49)), FAILS),
-    ("ada-best", fair({"fedavg": 0.7, OURS: 0.8}, {"fedavg": 0.5, OURS: 0.6}), None),
-    ("ada-resources", fair(six(0.7, 0.8), six(0.5, 0.6)), HOLDS),
-    ("ada-resources", fair(six(0.7, 0.8, fedprox=0.85), six(0.5, 0.6)), FAILS),
-    ("ada-resources", fair(six(0.7, 0.8), six(0.5, 0.6, fednova=0.7)), FAILS),
-    ("ada-noniid", noniid({}), HOLDS),
-    ("ada-noniid", noniid({(0.1, "fedadam"): 0.7}), FAILS),
-    ("ada-noniid", noniid({(1.0, OURS): 0.6005, (1.0, "fedavg"): 0.4}), FAILS),  # no rise
-    ("ada-momentum", momentum({}), HOLDS),
-    ("ada-momentum", momentum({("SGD+Nesterov", "fednova"): 0.91}), FAILS),
-    ("ada-momentum", momentum({("SGD", OURS): 0.91}), FAILS),
-    ("ada-momentum", momentum({}).query("solver == 'SGD'"), None),
     ("ada-tradeoff", tradeoff({}), HOLDS),
     ("ada-tradeoff", tradeoff({f"{OURS} 4": (0.85, 0.2)}), FAILS),  # RSD does not fall
     ("ada-tradeoff", tradeoff({f"{OURS} 4": (0.89, 0.05)}), FAILS),  # error does not rise
@@ -457,48 +316,10 @@ CASES = [
     ("mime-fixed-state", races({"fedavg": 20, "mime": 10}), None),
     ("mime-prox", races(LINES), HOLDS),
     ("mime-prox", races(LINES | {"mu 1": 12, "mu 0.5": 15}), FAILS),
-    ("mime-table", mime_table({}), HOLDS),
-    ("mime-table", mime_table({("emnist_cr", "SGD", "FedAvg"): 0.809}), HOLDS),
-    ("mime-table", mime_table({("emnist_cr", "SGD", "FedAvg"): 0.812}), FAILS),
-    ("mime-table", mime_table({("emnist_cr", "Adam", "FedAvg"): 0.809}), FAILS),
-    (
-        "mime-table",
-        mime_table({("emnist_cr", "Adam", "FedAvg"): 0.809, ("emnist_cr", "Adam", "Mime"): 0.81}),
-        HOLDS,
-    ),
-    ("mime-table", mime_table({("shakespeare", "Adam", "FedAvg"): 0.5}), FAILS),
-    ("mime-table", mime_table({}).query("base != 'Adagrad'"), None),
-    ("delta-robust", columns(), HOLDS),
-    ("delta-robust", columns({("task 0", 1, "delta_sgd"): 0.75}), FAILS),  # far behind once
-    ("delta-robust", columns().query("algorithm != 'adam' and algorithm != 'sps'"), None),
-    (
-        "delta-robust",  # third in every second column, close by
-        columns({(f"task {n // 3}", n % 3, "sps"): 0.795 for n in (0, 2, 4)}),
-        FAILS,
-    ),
-    ("delta-robust", columns().query("task == 'task 0'"), None),
-    ("delta-robust", columns(cut=True), None),
-    ("delta-robust", columns().query("algorithm != 'sgd' or task != 'task 0'"), None),
-    ("delta-text", texts(), HOLDS),
-    ("delta-text", texts(adam=0.5), FAILS),
-    ("delta-text", texts(delta_sgd=0.88), FAILS),
-    ("delta-text", texts().query("algorithm != 'sps'"), None),
     ("delta-delta", deltas(0.79), HOLDS),
     ("delta-delta", deltas(0.77), FAILS),
     ("delta-epochs", epochs(0.62), HOLDS),
     ("delta-epochs", epochs(0.64), FAILS),
-    ("delta-variants", variants({}), HOLDS),
-    (
-        "delta-variants",  # third once, first once: second by the mean
-        variants({("moon", "mnist", 0.1, "sps"): 0.9, ("moon", "fashion_mnist", 0.1, "sgd"): 0.5}),
-        HOLDS,
-    ),
-    (
-        "delta-variants",
-        variants({("moon", task, 0.1, "sps"): 0.9 for task in ("mnist", "fashion_mnist")}),
-        FAILS,
-    ),
-    ("delta-variants", variants({}).query("algorithm != 'adam' or part != 'moon'"), None),
 ]
 
 
@@ -510,7 +331,7 @@ def test_each_claim_holds_on_one_side_of_its_limit_and_not_on_the_other(id, fram
     except Missing:
         statements = []
     known = statements and all(statement.margins for statement in statements)
-    verdict = claims.decided(id, "quick", statements).verdict if known else None
+    verdict = claims.Verdict(id, "quick", tuple(statements)).verdict if known else None
     assert verdict == expected, [(each.text, each.margin) for each in statements]
 
 
@@ -531,10 +352,78 @@ def test_the_autoencoder_asks_for_half_of_the_error_and_an_earlier_start(ends, e
     )
 
 
+# Printed numbers by which a claim holds, changed by a factor; or left out (0), as runs may be.
+AVERAGE_OF_OURS = "algorithm == 'adafedadam' and metric == 'accuracy'"
+WORST_OF_OURS = "algorithm == 'adafedadam' and metric == 'accuracy_worst_30_weighted'"
+CHANGED = [
+    ("fedopt-sparse-lr", "algorithm == 'fedavgm'", 1.5, FAILS),
+    ("fedopt-sparse-lr", "algorithm == 'fedadagrad'", 0.6, FAILS),
+    ("fedopt-sparse-nwp", "algorithm == 'fedyogi'", 0.8, FAILS),
+    ("fedopt-autoencoder", "algorithm == 'fedavgm'", 3, FAILS),
+    ("fedopt-cifar100", "algorithm == 'fedavgm'", 0.87, FAILS),
+    ("fedopt-cifar10", "algorithm == 'fedadagrad'", 1.05, FAILS),
+    ("fedopt-cifar10", "algorithm == 'fedadagrad'", 0.8, HOLDS),
+    ("fedopt-cifar10", "algorithm == 'fedavg'", 1.05, FAILS),
+    ("fedopt-dense-equal", "algorithm == 'fedavg'", 0.97, FAILS),
+    ("fedopt-dense-equal", "algorithm == 'centralized'", 1.1, FAILS),
+    ("fedopt-decay", "part == 'decay' and algorithm == 'fedyogi'", 0.98, FAILS),
+    ("fedopt-decay", "part == 'centralized'", 0.95, FAILS),  # past it, and away from it
+    ("fedopt-decay", "part == 'centralized'", 0, None),
+    ("ada-best", AVERAGE_OF_OURS, 0.999, HOLDS),  # level
+    ("ada-best", AVERAGE_OF_OURS, 0.98, FAILS),
+    ("ada-best", WORST_OF_OURS, 0.9, FAILS),
+    ("ada-best", "algorithm == 'fedavg'", 0, None),
+    ("ada-resources", "algorithm == 'fednova'", 2.5, FAILS),
+    ("ada-noniid", "algorithm == 'fedadam' and beta == 0.1", 1.3, FAILS),
+    ("ada-noniid", "algorithm == 'adafedadam' and beta == 1", 0.8, FAILS),
+    ("ada-momentum", "solver == 'SGD+Nesterov' and algorithm == 'fednova'", 1.03, FAILS),
+    ("ada-momentum", "solver == 'SGD' and algorithm == 'adafedadam'", 1.05, FAILS),
+    ("ada-momentum", "solver != 'SGD'", 0, None),
+    ("mime-table", "task == 'EMNIST CNN' and base == 'SGD' and method == 'FedAvg'", 1.05, FAILS),
+    ("mime-table", "task == 'EMNIST CNN' and base == 'Adam' and method == 'FedAvg'", 1.05, FAILS),
+    ("mime-table", "task == 'Shakespeare' and base == 'Adam' and method == 'FedAvg'", 9, FAILS),
+    ("mime-table", "base == 'Adagrad'", 0, None),
+    ("delta-robust", "task == 'mnist' and alpha == 0.01 and algorithm == 'delta_sgd'", 0.9, FAILS),
+    ("delta-robust", "algorithm == 'sgd' and alpha != 0.01", 1.05, FAILS),
+    ("delta-robust", "task == 'mnist' and algorithm == 'adam'", 0, None),
+    ("delta-robust", "task != 'mnist'", 0, None),
+    ("delta-text", "algorithm == 'adam'", 2, FAILS),
+    ("delta-text", "algorithm == 'delta_sgd'", 0.95, FAILS),
+    ("delta-text", "algorithm == 'sps'", 0, None),
+    ("delta-variants", "part == 'moon' and algorithm == 'delta_sgd'", 0.9, FAILS),
+    ("delta-variants", "part == 'fedadam' and algorithm == 'adam'", 0, None),
+]
+
+
+@pytest.mark.parametrize(("id", "rows", "factor", "expected"), CHANGED)
+def test_a_printed_claim_fails_where_a_number_that_it_rests_on_is_another(
+    id, rows, factor, expected
+):
+    """None: what it compares is not there."""
+    evidence = claims.EVIDENCE[id]
+    frame = evidence.printed()
+    chosen = frame.eval(rows)
+    assert chosen.any()
+    if factor:
+        frame = frame.assign(value=frame["value"].where(~chosen, factor * frame["value"]))
+    else:
+        frame = frame[~chosen].drop(columns="sem")
+    statements = []
+    for _, part in frame.groupby(evidence.each or "paper", sort=False):
+        with suppress(Missing):
+            for statement in evidence.measure(part):
+                statements += [statement] if statement.margins or not factor else []
+    known = statements and all(statement.margins for statement in statements)
+    verdict = claims.Verdict(id, claims.PRINTED, tuple(statements)).verdict if known else None
+    assert verdict == expected, [(each.text, each.mean) for each in statements]
+
+
 def test_every_claim_is_tested_on_both_sides():
-    both = {id: {expected for name, _, expected in CASES if name == id} for id in claims.EVIDENCE}
-    elsewhere = {"fedopt-autoencoder", "fedopt-inverse-rates"}
-    assert {id for id, seen in both.items() if not seen >= {HOLDS, FAILS}} == elsewhere
+    seen = {id: {HOLDS} for id, evidence in claims.EVIDENCE.items() if evidence.printed}
+    for id, *_, expected in CASES + CHANGED:
+        seen.setdefault(id, set()).add(expected)
+    elsewhere = {"fedopt-inverse-rates"}
+    assert {id for id in claims.EVIDENCE if not seen.get(id, set()) >= {HOLDS, FAILS}} == elsewhere
 
 
 def test_slopes_of_the_best_server_rate():
@@ -668,16 +557,3 @@ def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_pat
     faster = [replace(asked[0], overrides={"client_lr": 0.5})]
     assert known.plan([*wide, *faster], "quick") == []
     assert known.plan(asked, "paper") == []
-
-
-def test_judging_takes_each_notebooks_runs_of_the_seeds_that_are_asked_for(monkeypatch, quadratic):
-    asked = []
-
-    def found(index, requests, preset):
-        asked.append({request.seed for request in requests})
-        return histories(quadratic, fedavg=0.7, scaffold=0.69)
-
-    monkeypatch.setattr(Index, "plan", found)
-    (judged,) = claims.judge(["fedopt-scaffold"], "quick", Store(), seed=3)
-    assert judged.verdict == HOLDS and len(asked) == len(judged.statements) >= 2
-    assert all(seeds == {3, 4, 5} for seeds in asked)

@@ -113,9 +113,7 @@ def test_a_kernel_whose_port_is_taken_is_started_again(
         monkeypatch.setattr(Robbed, "taken", other.getsockname()[1])
         monkeypatch.setattr(Robbed, "robberies", robberies)
         target = tmp_path / "executed.ipynb"
-        done = reproduce._execute(
-            path, target, {"preset": "quick"}, False, Robbed, threading.Event()
-        )
+        done = reproduce._execute(path, target, {"preset": "quick"}, Robbed, threading.Event())
     assert Robbed.robberies == 0
     assert (done.error is None) if error is None else done.error.startswith(error)
 

@@ -77,32 +77,6 @@ def test_runs_of_another_client_optimizer_do_not_count(made, takes):
     assert not takes(strange)
 
 
-def test_what_the_table_varies_must_be_the_cells(hand_made, task, made, ours):
-    narrow = made(accuracies=[0.25])
-    other = dataclasses.replace(task, options={**task.options, "alpha": 1.0})
-    wide = hand_made(other, accuracies=[0.75], rounds=10)
-    cell = {"options": {"alpha": 0.1}}
-    assert ours(cell, narrow, wide)["ours"] == 25.0 and ours(cell, wide)["seeds"] == 0
-    # Without it, another concentration is a departure that is told.
-    row = ours({"given": {"alpha": 0.1}}, wide)
-    assert row["seeds"] == 1 and "alpha 1.0 instead of 0.1" in row["note"]
-    either = {"given": {"alpha": [0.1, 0.2]}}
-    assert ours(either, wide)["note"].endswith("alpha 1.0")
-    assert "alpha" not in ours(either, narrow)["note"]
-
-
-def test_local_epochs_and_batches_must_be_the_cells_or_the_tasks_own(made, ours):
-    drawn = {"overrides": {"local_epochs": (1, 3)}}
-    one, three = made(accuracies=[0.25]), made(accuracies=[0.75], **drawn)
-    assert ours({}, one, three)["ours"] == 25.0 and ours(drawn, one, three)["ours"] == 75.0
-    assert "local epochs" not in ours(drawn, three)["note"]
-    steps = made(overrides={"local_steps": 2})
-    assert ours({}, steps)["seeds"] == 0 == ours({}, three)["seeds"]
-    large = dataclasses.replace(one, config=dataclasses.replace(one.config, batch_size=20))
-    large.meta["settings"]["batch_size"] = 20
-    assert "batch size 20 instead of 10" in ours({}, large)["note"]
-
-
 def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, ours, monkeypatch):
     """Whatever the option: of the cell, a default of the paper preset, or one that came later."""
 
@@ -186,13 +160,3 @@ def test_a_cell_says_by_which_score_it_is_tuned(made, ours):
     assert ours(held_out, *runs)["ours"] == pytest.approx(80.0)
     thinned = [dataclasses.replace(run, clients=run.clients[:0]) for run in runs[1:]]
     assert "values per client not kept" in ours(cell, *thinned)["note"]
-
-
-def test_the_cells_cohort_is_part_of_the_papers_settings(hand_made, task, ours):
-    options = {**task.options, "train_share": 0.6}
-    paper = dataclasses.replace(task, preset="paper", clients_per_round=2, options=options)
-    run = hand_made(paper, rounds=10)
-    own = {"given": {"clients": 3, "alpha": 0.1}}
-    assert ours({**own, "clients_per_round": 2}, run)["note"] == ""
-    assert ours({**own, "budget": 4}, run)["note"] == ""  # FedAvg sends and receives one
-    assert "clients per round 2 instead of 3" in ours(own, run)["note"]

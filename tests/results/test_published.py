@@ -10,7 +10,7 @@ import fedlib
 from fedlib.reproduction.compare import compare
 from fedlib.results import Store
 from fedlib.results.files import open_runs
-from fedlib.results.published import publish, rounded, thin
+from fedlib.results.published import publish, thin
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import training_score
 
@@ -93,26 +93,6 @@ def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every):
     kept = first | last | (full.frame["round"] % eval_every == 0)
     pd.testing.assert_frame_equal(thinned.frame, full.frame[kept].reset_index(drop=True))
     pd.testing.assert_frame_equal(thin(thinned).frame, thinned.frame)
-
-
-def test_numbers_are_rounded_to_what_float32_has_and_whole_ones_are_not():
-    history = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
-    values = [
-        1 / 3,
-        123456.789012,
-        -1.23456789e-12,
-        123456789012.0,
-        0.0,
-        float("nan"),
-        float("inf"),
-    ]
-    frame = pd.DataFrame({"round": 1, "split": "test", "metric": "m", "value": values})
-    published = rounded(dataclasses.replace(history, frame=frame))
-    expected = [0.3333333, 123456.8, -1.234568e-12, *values[3:]]
-    pd.testing.assert_series_equal(
-        published.frame["value"], pd.Series(expected, name="value"), check_exact=True
-    )
-    assert rounded(published).frame.equals(published.frame)
 
 
 def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch):

@@ -82,10 +82,6 @@ def test_what_a_run_does_not_have_is_refused(task):
         reading.hyperparameter(made(task), "tau")
     with pytest.raises(fedlib.Error, match="unknown option of task synthetic 'client'"):
         reading.option(made(task), "client")
-    with pytest.raises(fedlib.Error, match="no keys"):
-        reading.group([made(task)])
-    with pytest.raises(fedlib.Error, match="no runs"):
-        reading.frame([])
 
 
 def test_the_score_is_the_mean_training_loss_of_the_window(task):

@@ -161,7 +161,7 @@ def test_grid_equals_fedlib_grid_and_is_stored(store, quadratic, no_training, se
         frame = store.grid(quadratic, "fedavg", **common, **axes)
         pd.testing.assert_frame_equal(frame, expected, check_exact=True)
         no_training()
-    assert len(store.table()) == (8 if seed else 4)
+    assert len(store.frame()) == (8 if seed else 4)
     assert not list(store.root.rglob("*.safetensors"))
 
 
@@ -215,23 +215,18 @@ def test_the_runs_of_a_program_are_in_one_file_and_a_newer_one_counts(store, qua
     assert other.has(again.config.digest) and not other.has(runs[0].config.digest)
 
 
-def test_table_lists_sound_runs(store, quadratic, caplog):
+def test_a_frame_has_sound_runs(store, quadratic, caplog):
     store.run(quadratic, "fedavg", rounds=1, seed=4, overrides=STEPS)
     wild = {**STEPS, "client_lr": 1e30}
     store.run(quadratic, "fedavg", rounds=9, seed={"init": 1}, overrides=wild)
     bad = store.run(quadratic, "fedadam", rounds=1, overrides=STEPS)
     SPOIL["short"](store.path(bad.config.digest))
-    with caplog.at_level(logging.WARNING, logger="fedlib"):
-        table = store.table()
-    assert bad.config.digest in caplog.text
-    assert list(table["algorithm"]) == ["fedavg", "fedavg"]
-    by_rounds = table.set_index("rounds")
-    assert by_rounds.loc[1, "seed"] == 4
-    assert by_rounds.loc[9, "seed"] == "init=1 sampling=0 batches=0"
-    assert pd.isna(by_rounds.loc[1, "diverged"])
-    assert by_rounds.loc[9, "diverged"] >= 1
-    assert all(Path(path).is_file() for path in table["path"])
-    assert (table["task"] == "quadratic").all() and not table["stand_in"].any()
+    frame = store.frame().set_index("rounds")
+    assert bad.config.digest in caplog.text and list(frame["algorithm"]) == ["fedavg", "fedavg"]
+    assert frame.loc[1, "seed"] == 4 and pd.isna(frame.loc[9, "seed"])
+    assert frame.loc[9, ["seed.init", "seed.sampling"]].tolist() == [1, 0]
+    assert pd.isna(frame.loc[1, "diverged"]) and frame.loc[9, "diverged"] >= 1
+    assert all(Path(path).is_file() for path in frame["path"]) and not frame["stand_in"].any()
 
 
 def test_a_run_that_another_process_stores_or_removes_is_seen_at_once(store, quadratic, tmp_path):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.figures import style
-from fedlib.figures.curves import learning_curves
-from fedlib.figures.distributions import client_density
-from fedlib.figures.scale import scale
-from fedlib.reproduction import tables
-from fedlib.reproduction.printed import of_task, printed_curves
+from fedlib.figures.curves import client_density
+from fedlib.reproduction.printed import of_task, of_these, printed_curves
 from fedlib.results.selection import winners
 
 
@@ -34,11 +31,8 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     Average and worst 30 % weigh clients by their examples, as Table 5 does, whose values stand in
     brackets after runs of the paper preset; in the density clients count alike.
     """
-    there = {history.config.task["name"] for history in histories}
-    printed = tables.find("adafedadam", "Table 5")
-    shown = [cells for task, cells in printed.groupby("task", sort=False) if task in there]
-    if not shown:
-        raise Error("adafedadam/figure_2: none of these runs is of its tasks")
+    printed = of_these(histories, "adafedadam", "Table 5")
+    shown = [cells for _, cells in printed.groupby("task", sort=False)]
     frames = []
     with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
@@ -69,10 +63,8 @@ def _curves(
     cells: pd.DataFrame, runs: Sequence[History], metric: str, series: str, ax: Axes, word: str
 ) -> pd.DataFrame:
     """Learning curves; at the paper's scale with its printed values of a metric."""
-    printed = cells.iloc[0]
-    title = f"{style.name(printed['label'])}: {word}"
-    if all(run.config.task["preset"] == "paper" for run in runs):
-        return printed_curves(cells, runs, metric, series=series, title=title, window=1, ax=ax)
-    shown = scale(runs, printed["given"])
-    data = learning_curves(runs, series, title=title, window=1, shown=shown, ax=ax)[1]
-    return data.assign(printed=float("nan"), printed_rounds=None)
+    title = f"{style.name(cells.iloc[0]['label'])}: {word}"
+    whole = all(run.config.task["preset"] == "paper" for run in runs)
+    how: dict[str, Any] = {"series": series, "title": title, "window": 1, "beside": whole, "ax": ax}
+    data = printed_curves(cells, runs, metric, **how)
+    return data if whole else data.assign(printed_rounds=None)

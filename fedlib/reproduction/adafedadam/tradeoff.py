@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -53,52 +53,34 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         printed_error and printed_rsd of Table 5. Means over :meth:`History.window`, over all local
         data where all runs have them, see :func:`fedlib.results.reading.split_of`.
     """
-    if not histories:
-        raise Error("no runs to compare; give at least one history")
     split, rows = _split(histories), []
     for history in best_fedprox(histories):
-        weighted, alike = (
-            _measures(*(history.final(name, split) for name in names))
-            for names in (WEIGHTED, ALIKE)
+        mean, spread, mean_alike, spread_alike, worst = (
+            history.final(name, split) for name in (*WEIGHTED, *ALIKE, "accuracy_worst_30")
         )
-        rows.append(
-            {
-                "algorithm": history.config.algorithm,
-                "setting": _setting(history),
-                **weighted,
-                **{f"{name}_alike": value for name, value in alike.items()},
-                "worst30_alike": 100 * history.final("accuracy_worst_30", split),
-            }
-        )
-    frame = pd.DataFrame(rows)
-    groups = frame.groupby(["algorithm", "setting"], sort=False, dropna=False)
+        weighted = 100 * (1 - mean), spread / (1 - mean)
+        alike = 100 * (1 - mean_alike), spread_alike / (1 - mean_alike)
+        rows.append((history.config.algorithm, _setting(history), *weighted, *alike, 100 * worst))
+    names = ["algorithm", "setting", "error", "rsd", "error_alike", "rsd_alike", "worst30_alike"]
+    groups = pd.DataFrame(rows, columns=names).groupby(names[:2], sort=False, dropna=False)
     table = groups.mean().assign(seeds=groups.size()).reset_index()
-    front = table[table["algorithm"] == "adafedadam"]
-    table["dominated"] = [
-        bool(
-            (
-                (front["error"] <= row["error"])
-                & (front["rsd"] <= row["rsd"])
-                & ((front["error"] < row["error"]) | (front["rsd"] < row["rsd"]))
-            ).any()
-        )
-        for row in table.to_dict("records")
-    ]
-    printed = _printed()
-    of_table_5 = table["setting"].isin([1.0]) | table["setting"].isna()
-    for name in ("printed_error", "printed_rsd"):
-        table[name] = table["algorithm"].map(printed[name]).where(of_table_5)
+    error, rsd = table["error"].to_numpy(), table["rsd"].to_numpy()
+    front = (table["algorithm"] == "adafedadam").to_numpy()
+    no_worse = (error[front] <= error[:, None]) & (rsd[front] <= rsd[:, None])
+    better = (error[front] < error[:, None]) | (rsd[front] < rsd[:, None])
+    table["dominated"] = (no_worse & better).any(axis=1)
+    cells = tables.find("adafedadam", "Table 5", "synthetic")
+    printed = cells.pivot(index="algorithm", columns="metric", values="printed")
+    printed = printed.reindex(table["algorithm"]).reset_index(drop=True)
+    printed = printed[table["setting"].isin([1.0]) | table["setting"].isna()]
+    table["printed_error"] = 100 - printed["avg"]
+    table["printed_rsd"] = printed["std"] / table["printed_error"]
     return table
 
 
 def _split(histories: Sequence[History]) -> str:
     """What all of these runs were evaluated on: ``"local"``, or ``"test"``."""
     return "local" if all(split_of(history) == "local" for history in histories) else "test"
-
-
-def _measures(mean: Any, spread: Any) -> dict[str, Any]:
-    """Error (percent) and RSD from mean and standard deviation of the clients' accuracies."""
-    return {"error": 100 * (1 - mean), "rsd": spread / (1 - mean)}
 
 
 def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
@@ -110,7 +92,9 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     curves, table = _curves(adafedadam, split), tradeoff(histories)
     runs, whole = list(histories), all(h.config.task["preset"] == "paper" for h in histories)
     with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):
-        colors = _colors(curves["setting"].unique())
+        alphas = sorted(curves["setting"].unique())
+        shades = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(alphas)))
+        colors = dict(zip(alphas, map(tuple, shades), strict=True))
         titles = {"error": "mean error", "rsd": "relative spread (RSD)"}
         for ax, (name, title) in zip(axes, titles.items(), strict=False):
             for alpha, part in curves.groupby("setting"):
@@ -137,14 +121,6 @@ def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     return figure, data.astype({"round": "Int64", "seeds": "Int64"})
 
 
-def _printed() -> pd.DataFrame:
-    """Error and RSD that Table 5's averages and spreads give, by algorithm."""
-    cells = tables.find("adafedadam", "Table 5", "synthetic")
-    values = cells.pivot(index="algorithm", columns="metric", values="printed")
-    error = 100 - values["avg"]
-    return pd.DataFrame({"printed_error": error, "printed_rsd": values["std"] / error})
-
-
 def _setting(history: History) -> float:
     key = {"adafedadam": "alpha", "qfedavg": "q"}.get(history.config.algorithm)
     return float("nan") if key is None else float(hyperparameter(history, key))
@@ -154,16 +130,11 @@ def _curves(histories: Sequence[History], split: str) -> pd.DataFrame:
     """Error and RSD per alpha and round, means over the seeds."""
     frames = []
     for history in histories:
-        frame = pd.DataFrame(_measures(*(history.series(name, split) for name in WEIGHTED)))
+        mean, spread = (history.series(name, split) for name in WEIGHTED)
+        frame = pd.DataFrame({"error": 100 * (1 - mean), "rsd": spread / (1 - mean)})
         frames.append(frame.reset_index().assign(setting=_setting(history)))
     groups = pd.concat(frames).groupby(["setting", "round"])
     return groups.mean().reset_index().assign(algorithm="adafedadam", seeds=groups.size().max())
-
-
-def _colors(alphas: Sequence[float]) -> dict[float, tuple[float, float, float, float]]:
-    places = np.linspace(0.0, 0.85, len(alphas))
-    shades = matplotlib.colormaps["viridis"](places)
-    return {alpha: tuple(shade) for alpha, shade in zip(sorted(alphas), shades, strict=True)}
 
 
 def _around(values: pd.Series) -> tuple[float, float]:
@@ -173,10 +144,7 @@ def _around(values: pd.Series) -> tuple[float, float]:
 
 
 def _front(
-    ax: Axes,
-    table: pd.DataFrame,
-    colors: dict[float, tuple[float, float, float, float]],
-    whole: bool,
+    ax: Axes, table: pd.DataFrame, colors: Mapping[float, tuple[float, ...]], whole: bool
 ) -> None:
     """AdaFedAdam's points and what they dominate (shaded), and the other algorithms; at the paper's
     scale a thin line from each to what is printed.

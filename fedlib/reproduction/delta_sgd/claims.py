@@ -27,6 +27,7 @@ from fedlib.reproduction.evidence import (
     most,
     numbers,
     one,
+    part_of,
     printed,
 )
 from fedlib.reproduction.tables import ABLATION, IMAGES, TEXTS
@@ -141,10 +142,6 @@ def _cut(run: History) -> bool:
     return task["preset"] != "quick" and run.config.rounds < tasks.rounds(task["name"], "paper")
 
 
-def _part(run: History) -> str:
-    return str(run.meta["plan"]["part"])
-
-
 _COLUMNS: dict[str, Key] = {"algorithm": client_label, "alpha": "option.alpha"}
 
 
@@ -154,8 +151,8 @@ def _ours(histories: Sequence[History]) -> pd.DataFrame:
 
 
 def _variants(histories: Sequence[History]) -> pd.DataFrame:
-    shown = [run for run in histories if _part(run) in VARIANTS]
-    return numbers(shown, {**_COLUMNS, "part": _part})
+    shown = [run for run in histories if part_of(run) in VARIANTS]
+    return numbers(shown, {**_COLUMNS, "part": part_of})
 
 
 def _printed(item: str) -> pd.DataFrame:

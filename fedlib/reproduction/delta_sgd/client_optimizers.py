@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,7 +21,7 @@ from fedlib.reproduction.delta_sgd.tables import IMAGE_TASKS, STATED, TABLE_1, T
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, printed_curves
-from fedlib.results.reading import client_label, group, hyperparameter, option
+from fedlib.results.reading import client_label, group, hyperparameters, option
 from fedlib.results.selection import settings
 from fedlib.tasks.auto_tuned import SMALLER
 
@@ -50,6 +50,14 @@ FIGURE_3: Profiles = {
         ("ResNet-18", 0.01, {"CIFAR-10": "cifar10_resnet18", "CIFAR-100": "cifar100_resnet18"}),
     )
 }
+# Table 1's numbers in the columns of those that were run.
+PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
+    alpha=TABLE_1["options"].str["alpha"].astype(float),
+    algorithm=TABLE_1["row"].map(client_of),
+    source="printed",
+    std=NAN,
+    seeds=0,
+)
 # So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters.
 SPAN = 10.0
 ALPHAS = dict(zip((0.01, 0.1, 1.0), style.tints(3), strict=True))
@@ -94,11 +102,10 @@ def curves(
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}"
             options: dict[str, Any] = {"title": title, "by": client_label, "window": 1, "ax": ax}
-            if _whole(runs):
-                column = f"alpha {alpha:g}"
-                data = printed_curves(_of(task), runs, "avg", column=column, **options)
-            else:
-                data = learning_curves(runs, **options)[1]
+            options |= {"column": f"alpha {alpha:g}", "beside": _whole(runs)}
+            data = printed_curves(TABLE_1[TABLE_1["task"] == task], runs, "avg", **options)
+            if not _whole(runs):
+                data = data.drop(columns=["printed", "printed_rounds"])
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
             frames.append(data.assign(alpha=alpha))
     return figure, pd.concat(frames, ignore_index=True)
@@ -205,35 +212,44 @@ def _of_small(panels: Profiles, histories: Sequence[History]) -> Profiles:
 
 def _profile(places: Mapping[str, tuple[str, float]], histories: Sequence[History]) -> pd.DataFrame:
     """A panel's numbers: those of Table 1 that are legible, and those that were run."""
-    rows = []
+    frames = []
     for place, (label, (task, alpha)) in enumerate(places.items()):
-        where = (place, label, task, alpha)
-        for key, cell in _cells(task, alpha).items():
-            rows.append((*where, key, "printed", cell["printed"], NAN, 0, cell["unclear"]))
-        for runs in settings(_at(histories, task, alpha)):
-            rows.append((*where, client_label(runs[0]), "ours", *_final(runs), ""))
-    columns = ["place", "x", "task", "alpha", "algorithm", "source", "value", "std"]
-    frame = pd.DataFrame(rows, columns=[*columns, "seeds", "unclear"])
-    return frame.dropna(subset="value")
+        there = (PRINTED["task"] == task) & (PRINTED["alpha"] == alpha)
+        both = pd.concat([PRINTED[there], _ends(_at(histories, task, alpha))])
+        frames.append(both.assign(place=place, x=label))
+    columns = ["place", "x", "task", "alpha", "algorithm", "source", "value", "std", "seeds"]
+    return pd.concat(frames)[[*columns, "unclear"]].dropna(subset="value")
+
+
+def _ends(histories: Sequence[History]) -> pd.DataFrame:
+    """The last round's test accuracy in percent: mean and deviation over a setting's seeds."""
+    rows = []
+    for runs in settings(histories):
+        config, metric = runs[0].config, METRICS["avg"]
+        values = pd.Series([metric.factor * metric(run)[0] for run in runs], dtype=float)
+        row = {"task": config.task["name"], "alpha": option(config, "alpha")}
+        row |= {"algorithm": client_label(config), "source": "ours", "unclear": ""}
+        row |= {"value": values.mean(skipna=False), "std": values.std(skipna=False)}
+        row |= {"seeds": len(values), "delta": hyperparameters(config).get("delta")}
+        row |= {"preset": config.task["preset"], "rounds": config.rounds}
+        rows.append({**row, "data": "stand-in" if config.task["stand_in"] else "real"})
+    return pd.DataFrame(rows)
 
 
 def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
     """Delta-SGD's final accuracy over delta, a panel per task and a line per alpha."""
     by_task = group(histories, "task")
+    # The numbers of deltas other than Table 1's are printed as a drawing only.
+    printed = PRINTED[PRINTED["algorithm"] == "delta_sgd"].rename(columns={"value": "printed"})
+    printed = printed.assign(preset="paper", delta=STATED["delta_sgd"]["delta"])
+    keys, told = ["task", "alpha", "preset", "delta"], ["printed", "unclear"]
+    printed, columns = printed[keys + told], [*keys[:2], "delta", "mean", "std", "seeds", *told]
     frames = []
     with _panels(len(by_task), 2.7) as (figure, panels):
-        for ax, (task, of_task) in zip(panels, by_task.items(), strict=True):
-            rows, stated = [], {}
-            for runs in settings(of_task):
-                alpha, delta = option(runs[0], "alpha"), hyperparameter(runs[0], "delta")
-                cell = _cells(task, alpha).get("delta_sgd")
-                # The numbers of deltas other than Table 1's are printed as a drawing only.
-                legible = cell is not None and delta == STATED["delta_sgd"]["delta"]
-                legible = legible and _whole(runs)
-                printed = (cell["printed"], cell["unclear"]) if cell and legible else (NAN, "")
-                rows.append((task, alpha, delta, *_final(runs), *printed))
-            columns = ["task", "alpha", "delta", "mean", "std", "seeds", "printed", "unclear"]
-            frame = pd.DataFrame(rows, columns=columns).sort_values(["alpha", "delta"])
+        for ax, of_task in zip(panels, by_task.values(), strict=True):
+            stated: dict[str, float] = {}
+            ends = _ends(of_task).drop(columns="unclear").rename(columns={"value": "mean"})
+            frame = ends.merge(printed, how="left").sort_values(["alpha", "delta"])[columns]
             for alpha, part in frame.groupby("alpha"):
                 color, label = ALPHAS.get(float(str(alpha)), "0.4"), f"α = {alpha:g}"
                 stated[label] = part["printed"].max()
@@ -280,21 +296,9 @@ def _epochs(history: History) -> str:
 
 def delta_sgd_table_7(histories: Sequence[History]) -> Drawing:
     """Means and standard deviations over seeds; the paper's numbers are not in its text."""
-    rows = []
-    for runs in settings(histories):
-        config = runs[0].config
-        rows.append(
-            {
-                "task": config.task["name"],
-                "method": client_label(config),
-                **dict(zip(("mean", "std", "seeds"), _final(runs), strict=True)),
-                "preset": config.task["preset"],
-                "rounds": config.rounds,
-                "data": "stand-in" if config.task["stand_in"] else "real",
-                "note": "the paper's Table 7 is absent from its text",
-            }
-        )
-    return None, pd.DataFrame(rows)
+    frame = _ends(histories).rename(columns={"algorithm": "method", "value": "mean"})
+    frame = frame[["task", "method", "mean", "std", "seeds", "preset", "rounds", "data"]]
+    return None, frame.assign(note="the paper's Table 7 is absent from its text")
 
 
 def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, np.ndarray]]:
@@ -304,21 +308,3 @@ def _panels(count: int, height: float) -> AbstractContextManager[tuple[Figure, n
 def _at(histories: Sequence[History], task: str, alpha: float) -> list[History]:
     """The runs of a task at an alpha."""
     return [run for run in of_task(histories, task) if option(run, "alpha") == alpha]
-
-
-def _of(task: str) -> pd.DataFrame:
-    """Table 1's cells of a task."""
-    return TABLE_1[TABLE_1["task"] == task]
-
-
-def _cells(task: str, alpha: float) -> dict[str, dict[Hashable, Any]]:
-    """Table 1's cells of a task at an alpha, by client optimizer."""
-    cells = _of(task).to_dict("records")
-    return {client_of(cell["row"]): cell for cell in cells if cell["options"]["alpha"] == alpha}
-
-
-def _final(runs: Sequence[History]) -> tuple[float, float, int]:
-    """The last round's test accuracy in percent: mean and standard deviation over seeds, seeds."""
-    metric = METRICS["avg"]
-    values = pd.Series([metric.factor * metric(run)[0] for run in runs], dtype=float)
-    return values.mean(skipna=False), values.std(skipna=False), len(values)

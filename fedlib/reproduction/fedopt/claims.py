@@ -20,6 +20,7 @@ from fedlib.reproduction.evidence import (
     most,
     numbers,
     one,
+    part_of,
     printed,
     rounds_to,
 )
@@ -201,10 +202,6 @@ def _base(run: History) -> str:
     return str(hyperparameters(run).get("base", ""))
 
 
-def _part(run: History) -> str:
-    return str(run.meta["plan"]["part"])
-
-
 def _grid(*keys: str) -> partial[pd.DataFrame]:
     return partial(numbers, columns={key: key for key in keys})
 
@@ -273,7 +270,7 @@ EVIDENCE = (
         "fedopt-decay",
         {"33_lr_decay_and_centralized": ()},
         decay,
-        partial(numbers, columns={"part": _part, "base": _base}),
+        partial(numbers, columns={"part": part_of, "base": _base}),
         _table_11,
     ),
 )

@@ -42,10 +42,8 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         if not shown:
             raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
         frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
-        if frame.duplicated(["algorithm", *AXES]).any():
-            raise Error("heat maps: several runs for one pair of rates; choose one tau")
         frame["hatched"] = outcomes.useless(frame)
-        smaller = outcomes.smaller_is_better(frame, "performance")
+        smaller = outcomes.smaller_is_better(frame)
         useful = frame.loc[~frame["hatched"], "performance"]
         best = useful.min() if smaller else useful.max()
         limits = (best, DOUBLE * best) if smaller else (max(useful.min(), best - POINTS), best)
@@ -56,7 +54,7 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
             clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
             extend = "neither" if not clipped else "max" if smaller else "min"
             bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
-            bar.set_label(outcomes.label(frame, "performance"), fontsize=7)
+            bar.set_label(outcomes.label(frame), fontsize=7)
             if isinstance(image.norm, LogNorm):
                 plain_log_ticks(bar.ax)
             bar.ax.tick_params(labelsize=6)
@@ -70,61 +68,23 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
 def _map(
     ax: Axes, part: pd.DataFrame, smaller: bool, limits: tuple[float, float], panels: int
 ) -> ScalarMappable:
-    """One algorithm's map, its best cell framed."""
-    cells = part.pivot(index=AXES[0], columns=AXES[1])
-    values, gone = cells["performance"], cells["hatched"].to_numpy(bool)
-    size = 72 * 0.82 * WIDTH / panels / values.shape[1] / FOUR
-    numbers = bool(size >= LEAST)
-    image = draw_cells(ax, values, gone, numbers=numbers, smaller=smaller, limits=limits)
-    for text in ax.texts:
-        text.set_fontsize(min(6.5, size))
-    known = values.to_numpy(float)
-    useful = np.where(gone | ~np.isfinite(known), np.nan, known)
-    title = style.look(str(part["algorithm"].iloc[0])).label
-    if np.isfinite(useful).any():
-        place = np.nanargmin(useful) if smaller else np.nanargmax(useful)
-        row, column = map(int, np.unravel_index(int(place), useful.shape))
-        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor="#D55E00", linewidth=1.5))
-        title += f": {style.short(useful[row, column])}"
-    ax.set_title(title, fontsize=8, fontweight="bold")
-    ax.tick_params(labelsize=6, length=2)
-    ax.tick_params(axis="x", labelrotation=90 if values.shape[1] > 5 else 0)
-    return image
-
-
-def draw_cells(
-    ax: Axes,
-    grid: pd.DataFrame,
-    gone: np.ndarray,
-    *,
-    numbers: bool = True,
-    smaller: bool = False,
-    limits: tuple[float | None, float | None] = (None, None),
-) -> ScalarMappable:
-    """One heat map; bright is good. The caller adds title and colour bar.
-
-    Args:
-        ax: to draw into.
-        grid: values, rows and columns by two hyperparameters whose names its axes bear.
-        gone: bool, as ``grid``: hatched, without a colour.
-        numbers: write the values into the cells.
-        smaller: whether small values are the good ones; such are on a logarithmic scale, since
-            errors span orders of magnitude.
-        limits: of the colours; None: the smallest, the largest value.
-    """
+    """One algorithm's map, its best cell framed; the caller adds the colour bar."""
     import seaborn as sns  # here: it takes seconds, and most commands draw nothing
     from seaborn.utils import relative_luminance
 
-    values = grid.astype(float).where(np.isfinite(grid.to_numpy(float)) & ~gone)
-    seen = (0.0, 1.0) if values.isna().all(axis=None) else (np.nanmin(values), np.nanmax(values))
-    # A limit that is given may lie on the other side of all values.
-    low, high = sorted(b if a is None else a for a, b in zip(limits, seen, strict=True))
+    cells = part.pivot(index=AXES[0], columns=AXES[1])
+    gone = cells["hatched"].to_numpy(bool)
+    values = cells["performance"].astype(float).where(~gone)
+    size = 72 * 0.82 * WIDTH / panels / values.shape[1] / FOUR
+    # Errors span orders of magnitude. The best of all may lie on the other side of the limits.
+    low, high = sorted(limits)
     scale = LogNorm if smaller and low > 0 else Normalize
     colors = {"cmap": "cividis_r" if smaller else "cividis", "norm": scale(low, high)}
-    texts = {"annot": values.map(style.short) if numbers else None, "annot_kws": {"fontsize": 6}}
+    texts = {"annot": values.map(style.short) if size >= LEAST else None}
+    texts["annot_kws"] = {"fontsize": min(6.5, size)}
     bare = {"cbar": False, "xticklabels": False, "yticklabels": False}
     sns.heatmap(values, ax=ax, fmt="", **colors, **texts, **bare)
-    ax.set_ylim(0, len(grid))  # the smallest below
+    ax.set_ylim(0, len(values))  # the smallest below
     mesh = ax.collections[0]
     # A mesh without any value has one colour.
     colours = np.resize(np.asarray(mesh.get_facecolor()), (values.size, 4))
@@ -134,8 +94,15 @@ def draw_cells(
         text.set_color("black" if relative_luminance(background) > MIDDLE else "white")
     for i, j in np.argwhere(gone):
         ax.add_patch(Rectangle((j, i), 1, 1, hatch="////", fill=False, edgecolor="0.6", lw=0))
-    for axis, places in ((ax.xaxis, grid.columns), (ax.yaxis, grid.index)):
-        name = str(places.name)
-        axis.set_ticks(np.arange(len(places)) + 0.5, [style.readable(v) for v in places])
-        axis.set_label_text(name.replace("_lr", " learning rate"))
+    title, known = style.look(str(part["algorithm"].iloc[0])).label, values.to_numpy()
+    if np.isfinite(known).any():
+        place = np.nanargmin(known) if smaller else np.nanargmax(known)
+        row, column = map(int, np.unravel_index(int(place), known.shape))
+        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor="#D55E00", linewidth=1.5))
+        title += f": {style.short(known[row, column])}"
+    ax.set_title(title, fontsize=8, fontweight="bold")
+    ax.tick_params(labelsize=6, length=2)
+    for axis, rates in ((ax.xaxis, values.columns), (ax.yaxis, values.index)):
+        axis.set_ticks(np.arange(len(rates)) + 0.5, [style.readable(rate) for rate in rates])
+    ax.tick_params(axis="x", labelrotation=90 if values.shape[1] > 5 else 0)
     return mesh

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedlib.engine.history import History
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error
 from fedlib.figures.curves import axis_label
 from fedlib.reproduction.metrics import METRICS
 from fedlib.results.reading import hyperparameters
@@ -33,18 +33,11 @@ def collect(histories: Sequence[History]) -> pd.DataFrame:
         likewise), initial_loss, train_loss (what the papers' rule minimises; infinite if diverged),
         diverged (round or NaN).
         Performance and loss are NaN for a run that diverged.
-
-    Raises:
-        Error: no runs, or one without a printed metric.
     """
-    if not histories:
-        raise Error("no runs; give at least one history")
     rows = []
     for history in histories:
         recorded = history.metrics()
-        metric = next((name for name in PRINTED if name in recorded), None)
-        if metric is None:
-            raise unknown("printed metric of a run", "none", PRINTED)
+        metric = next(name for name in PRINTED if name in recorded)
         known = hyperparameters(history)
         rows.append(
             {
@@ -90,17 +83,15 @@ def useless(frame: pd.DataFrame) -> pd.Series:
     return frame["diverged"].notna() | ~(frame["loss"] <= frame["initial_loss"])
 
 
-def label(frame: pd.DataFrame, column: str) -> str:
-    """What an axis says of ``"performance"`` or ``"loss"``, for the runs of one task."""
+def label(frame: pd.DataFrame) -> str:
+    """What an axis says of the performance of one task's runs."""
     metric = frame["metric"].iloc[0]
-    if column == "loss":
-        return axis_label("loss", "test", percent=False)
     return axis_label(metric, "test", percent=METRICS[metric].factor == 100)
 
 
-def smaller_is_better(frame: pd.DataFrame, column: str) -> bool:
-    """Whether the small values of a column of :func:`collect` are the good ones."""
-    return column != "performance" or METRICS[frame["metric"].iloc[0]].smaller
+def smaller_is_better(frame: pd.DataFrame) -> bool:
+    """Whether one task's small performances are the good ones."""
+    return METRICS[frame["metric"].iloc[0]].smaller
 
 
 def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
@@ -111,13 +102,10 @@ def best(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
         column: ``"train_loss"`` (FedOpt, section 4), ``"performance"`` or ``"loss"``.
         keys: columns.
     """
-    rows = []
-    for _, part in frame.groupby(list(keys), sort=False, dropna=False):
-        values = part[column].where(part["diverged"].isna())
-        if values.notna().any():
-            small = smaller_is_better(part, column)
-            rows.append(values.idxmin() if small else values.idxmax())
-    return frame.loc[rows].reset_index(drop=True)
+    more = [column == "performance" and not METRICS[name].smaller for name in frame["metric"]]
+    values = (np.where(more, -1, 1) * frame[column]).where(frame["diverged"].isna()).dropna()
+    groups = values.groupby([frame[key] for key in keys], sort=False, dropna=False)
+    return frame.loc[groups.idxmin()].reset_index(drop=True)
 
 
 def tuned(frame: pd.DataFrame, column: str, *keys: str) -> pd.DataFrame:
@@ -136,7 +124,7 @@ def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
     """FedOpt's two readings of which runs of Figure 12 trained at all, for each row.
 
     Args:
-        frame: from :func:`collect`, of one task.
+        frame: from :func:`collect`.
         rule: ``"caption"``: the test loss fell by more than 10 % of the untrained model's (the
             figure's caption says "change"; a loss that rises is no training). ``"text"`` (appendix
             E.4): it is not within 10 % of the worst that was recorded, which one run that nearly
@@ -144,13 +132,9 @@ def trained(frame: pd.DataFrame, rule: str = "caption") -> pd.Series:
 
     Returns:
         bool, False for runs that diverged.
-
-    Raises:
-        Error: unknown rule.
     """
-    if rule not in ("caption", "text"):
-        raise unknown("rule", rule, ("caption", "text"))
-    bad = frame["initial_loss"] if rule == "caption" else frame["loss"].max()
+    worst = frame.groupby("task")["loss"].transform("max")
+    bad = frame["initial_loss"] if rule == "caption" else worst
     return frame["diverged"].isna() & (frame["loss"] < (1 - TRAINED) * bad)
 
 
@@ -163,24 +147,19 @@ def best_server_rates(frame: pd.DataFrame, rule: str = "caption") -> pd.DataFram
         frame: from :func:`collect`.
         rule: see :func:`trained`.
     """
-    parts = []
-    for _, part in frame.groupby("task", sort=False):
-        kept = part[trained(part, rule)]
-        if len(kept):
-            parts.append(best(kept, "performance", "task", "algorithm", "client_lr"))
-    return pd.concat(parts, ignore_index=True) if parts else frame[:0]
+    kept = frame[trained(frame, rule)]
+    return best(kept, "performance", "task", "algorithm", "client_lr")
 
 
-def good_share(frame: pd.DataFrame, within: float = 0.1) -> pd.Series:
+def good_share(frame: pd.DataFrame) -> pd.Series:
     """The share of each optimizer's cells that are within 10 % of the best one, by seed.
 
     Args:
         frame: from :func:`collect`, of one task, of whose metric more is better. Cells that
-            diverged count among all cells.
-        within: of the best cell of the same seed, whichever optimizer's it is.
+            diverged count among all cells. The best is of the same seed, whichever optimizer's.
     """
     best = frame.groupby("seed")["performance"].transform("max")
-    good = frame["performance"] >= (1 - within) * best
+    good = frame["performance"] >= 0.9 * best
     return good.groupby([frame["seed"], frame["algorithm"]], sort=False).mean()
 
 

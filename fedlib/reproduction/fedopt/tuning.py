@@ -59,10 +59,10 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
                         ax.fill_between(low.index, low, high, color=look.color, alpha=0.15, lw=0)
                         chosen.append(line)
                 taus = sorted(part["tau"].unique())
-                ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part, "performance"))
+                ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part))
                 ax.set_xticks(taus, [f"$10^{{{math.log10(tau):g}}}$" for tau in taus])
                 ax.set_xticks([], minor=True)
-                if outcomes.smaller_is_better(part, "performance"):
+                if outcomes.smaller_is_better(part):
                     ax.invert_yaxis()  # above is good in every panel
                 label_ends(ax)
         return figure, pd.concat(chosen, ignore_index=True)
@@ -106,7 +106,7 @@ def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, floa
     """The smallest and the largest server rate that are as good as the best at its client rate."""
     same = runs[(runs["client_lr"] == best["client_lr"]) & outcomes.trained(runs)]
     top = best["performance"]
-    near = SHARE * top if outcomes.smaller_is_better(runs, "performance") else POINTS
+    near = SHARE * top if outcomes.smaller_is_better(runs) else POINTS
     rates = same.loc[(same["performance"] - top).abs() <= near, "server_lr"]
     return rates.min(), rates.max()
 

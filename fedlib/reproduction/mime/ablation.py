@@ -40,15 +40,8 @@ def line_of(history: History) -> str:
 
 
 def lines(histories: Sequence[History]) -> dict[str, list[History]]:
-    """Of each line the best setting, all its seeds: rates, beta and mu are tuned.
-
-    Raises:
-        Error: a run that is none of the lines'.
-    """
+    """Of each line the best setting, all its seeds: rates, beta and mu are tuned."""
     best = winners(histories, line_of)
-    for name in best:
-        if name not in LINES:
-            raise Error(f"a run of {name} is no line of Mime's Figure 1; its lines: {LINES}")
     return {name: best[name] for name in LINES if name in best}
 
 
@@ -107,24 +100,19 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     Returns:
         the figure, and metric, task, algorithm ("fedavg", or for instance "mu 0.1"), round, mean,
             std, seeds, client_lr, momentum, mu (0 for FedAvg).
-
-    Raises:
-        Error: no FedAvg.
     """
     by_mu = winners(histories, mu_of)
-    if 0.0 not in by_mu:
-        raise Error("Mime's Figure 5: no runs of fedavg, which is FedProx with mu = 0")
     best: dict[str, list[History]] = {}
     looks: dict[str, style.Look] = {}
     for number, mu in enumerate(sorted(by_mu)):
-        name, label = _mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
+        name, label = mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
         shade = style.tints(len(by_mu))[number] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
     frames = {}
     with style.panels(1, 2, (6.6, 2.8)) as (figure, panels):
         for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
-            frames[metric] = _draw(ax, best, _mu_line, looks, f"test {metric}", metric)
+            frames[metric] = _draw(ax, best, mu_line, looks, f"test {metric}", metric)
     return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
 
 
@@ -133,7 +121,8 @@ def mu_of(history: History) -> float:
     return float(hyperparameters(history).get("mu") or 0.0)
 
 
-def _mu_line(history: History) -> str:
+def mu_line(history: History) -> str:
+    """``"mu 0.1"``, or ``"fedavg"`` where there is none."""
     return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
 
 

@@ -25,7 +25,7 @@ from fedlib.reproduction.evidence import (
     printed,
     rounds_to,
 )
-from fedlib.reproduction.mime.ablation import line_of, mu_of
+from fedlib.reproduction.mime.ablation import line_of, mu_line, mu_of
 from fedlib.reproduction.mime.table_2 import BASES, row_of
 from fedlib.results.selection import late
 
@@ -115,12 +115,8 @@ def lines(histories: Sequence[History]) -> pd.DataFrame:
     proximal = [run for run in histories if mu_of(run)]
     if not proximal:
         return chosen
-    by_mu = made(proximal, {"algorithm": _mu_line, "visits": _visits})
+    by_mu = made(proximal, {"algorithm": mu_line, "visits": _visits})
     return pd.concat([chosen, by_mu], ignore_index=True)
-
-
-def _mu_line(run: History) -> str:
-    return f"mu {mu_of(run):g}"
 
 
 def _visits(run: History) -> float:

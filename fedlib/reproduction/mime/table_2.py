@@ -12,11 +12,10 @@ from fedlib.engine.history import History
 from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.figures.curves import learning_curves, shared_legend
-from fedlib.reproduction import tables
 from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing
 from fedlib.reproduction.mime.tables import BASES
-from fedlib.reproduction.printed import of_task
+from fedlib.reproduction.printed import of_task, of_these
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, winners
 
@@ -104,13 +103,8 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
             model_sizes (what all clients of a round receive and send; NaN without FedAvgSGD, whose
             clients receive one) and log10_client_lr added.
     """
-    printed = tables.find("mime", "Table 2")
-    there = {history.config.task["name"] for history in histories}
-    shown = printed[printed["task"].isin(there)]
-    if shown.empty:
-        raise Error("Mime's Table 2: none of these runs is of its tasks")
-    frame = cells(histories, shown)
-    parameters = {task: _parameters(of_task(histories, task)) for task in there}
+    frame = cells(histories, of_these(histories, "mime", "Table 2"))
+    parameters = {task: _parameters(of_task(histories, task)) for task in frame["task"].unique()}
     by_digest = {history.config.digest: history for history in histories}
     costs = []
     for task, runs in zip(frame["task"], frame["runs"], strict=True):

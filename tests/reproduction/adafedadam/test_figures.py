@@ -13,7 +13,7 @@ from fedlib.reproduction.adafedadam.fairness import (
     best_fedprox,
     client_density,
 )
-from fedlib.reproduction.adafedadam.setups import table_4
+from fedlib.reproduction.adafedadam.figures import table_4
 from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
@@ -40,10 +40,6 @@ def histories(synthetic):
 def as_stored(history, task):
     """With what the store notes of a run's task."""
     return dataclasses.replace(history, meta={**history.meta, **describe(task, history)})
-
-
-def lines(ax):
-    return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
 
 
 def of(histories, algorithm):
@@ -106,23 +102,6 @@ def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
     chosen = best_fedprox(histories)
     assert [hyperparameter(run, "mu") for run in of(chosen, "fedprox")] == [best, best]
     assert len(losses) == 2 and len(chosen) == len(histories) - 2
-
-
-def test_figure_2_draws_average_worst_and_density(histories):
-    figure, data = adafedadam_figure_2(histories)
-    assert [ax.get_title("left") for ax in figure.axes] == [
-        "Synthetic: average",
-        "Synthetic: worst 30 %",
-        "all clients",
-    ]
-    left, middle, _ = figure.axes
-    for ax, metric in ((left, "accuracy"), (middle, "accuracy_worst_30_weighted")):
-        expected = np.mean([h.series(metric) for h in of(histories, "fednova")], axis=0)
-        np.testing.assert_allclose(lines(ax)["FedNova"].get_ydata(), 100 * expected)
-    assert not any("[" in text.get_text() for ax in (left, middle) for text in ax.texts)
-    assert set(data["panel"]) == {"average", "worst 30 %", "clients"}
-    assert set(data["algorithm"]) == set(SIX)
-    assert np.isfinite(data[data["panel"] != "clients"]["mean"]).all()
 
 
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):

@@ -10,7 +10,6 @@ import torch
 import fedlib
 from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.figures import style
 from fedlib.models import Softmax
 from fedlib.reproduction import draw
@@ -81,43 +80,6 @@ def test_figure_1_has_the_panels_that_were_run_and_table_1s_numbers(made):
     assert one["printed"].item() == 80.8 and one["mean"].item() == pytest.approx(54)
 
 
-def test_figure_2_is_table_1_beside_ours(made):
-    ends = {0.01: 0.2, 0.1: 0.5, 1.0: 0.8}
-    runs = [made("fashion_mnist", a, "delta_sgd", [0.1] * 4 + [end]) for a, end in ends.items()]
-    runs += [made("fashion_mnist", 0.1, "sgd_decay", [0.1] * 4 + [0.6])]
-    figure, data = drawn("figure_2", runs)
-    above, below = figure.axes
-    look = style.look("delta_sgd").label
-    assert np.allclose(line(above, look).get_ydata(), [80.2, 86.4, 87.3])
-    assert np.allclose(line(below, look).get_ydata(), [20, 50, 80])
-    assert [tick.get_text() for tick in below.get_xticklabels()] == ["0.01", "0.1", "1"]
-    assert above.get_ylim() == below.get_ylim()
-    # One cell is lost in the text: the printed line of SGD with decay has two points.
-    decay = data[data["algorithm"] == "sgd_decay"]
-    assert decay["source"].tolist() == ["printed", "ours", "printed"]
-    assert data["value"].notna().all() and len(data) == 23 + 4
-
-
-def test_runs_on_cut_data_have_the_papers_panels_and_no_printed_ends(made):
-    """What is printed is the accuracy after all rounds; a panel of its own may stand beside it."""
-    runs = [
-        made(task, 0.01, label, [0.1, 0.2, 0.3, 0.4, 0.5], preset="laptop")
-        for task in ("mnist", "fashion_mnist")
-        for label in ("sgd", "delta_sgd")
-    ]
-    figure, data = drawn("figure_1", runs)
-    assert [ax.get_title("left") for ax in figure.axes] == ["MNIST, α = 0.01"]
-    assert "printed" not in data
-    figure, data = drawn("figure_3", runs)
-    above, below = figure.axes
-    assert above.get_title("left") == "CNN, α = 0.01"
-    assert above.get_ylabel() == "final test accuracy (%)"
-    told = [next(t.get_text() for t in ax.texts if "rounds" in t.get_text()) for ax in figure.axes]
-    assert told[0] == "printed in Table 1, 500 rounds" and told[1].count("rounds") == 2
-    assert np.allclose(line(above, "Δ-SGD").get_ydata(), [97.5, 80.2])
-    assert np.allclose(line(below, "Δ-SGD").get_ydata(), [50, 50])
-
-
 def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     runs = [
         made("fashion_mnist", alpha, label, [0.1, 0.5, 0.6, 0.7, 0.8], small="mlp")
@@ -135,61 +97,6 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
     assert np.allclose(line(figure.axes[1], "Δ-SGD").get_ydata(), [90, 80])
-
-
-def test_figure_3_pairs_tasks_and_others_refuse_its_runs(made):
-    runs = [
-        made("cifar100_resnet18", 0.1, "adam", [0.3]),
-        made("cifar100_resnet50", 0.1, "adam", [0.4]),
-        made("cifar10_resnet18", 0.1, "adam", [0.9]),
-    ]
-    figure, data = drawn("figure_3", runs)
-    above, below = figure.axes
-    assert np.allclose(line(above, "Adam").get_ydata(), [55.4, 58.2])
-    assert np.allclose(line(below, "Adam").get_ydata(), [30, 40])
-    assert "cifar10_resnet18" not in set(data["task"]), "alpha 0.1 is not in the figure"
-    assert len(above.get_lines()) == len(CLIENTS), "printed, whether it was run or not"
-    for name in ("figure_1", "figure_2"):
-        with pytest.raises(Error, match="none of these runs"):
-            drawn(name, runs[:1])
-
-
-def test_figure_4_is_final_accuracy_over_delta(made):
-    runs = [
-        made("cifar10_resnet18", alpha, "delta_sgd", [0.1, alpha / 2 + delta / 10], delta=delta)
-        for alpha in (0.01, 1.0)
-        for delta in (0.01, 0.1, 1.0)
-    ]
-    figure, data = drawn("figure_4", runs)
-    (ax,) = figure.axes
-    points = line(ax, "α = 1").get_xydata()
-    assert np.allclose(points, [(0.01, 50.1), (0.1, 51), (1.0, 60)])
-    said = [text.get_text() for text in ax.texts]
-    assert {"α = 0.01 [31.6]", "α = 1 [89.8]", "50.1", "60.0"} <= set(said)
-    assert data["printed"].notna().sum() == 2
-
-
-def test_figure_6_and_table_7_are_means_and_deviations_over_seeds(made):
-    ends = [0.50, 0.56, 0.62]
-    runs = [
-        made("fashion_mnist", 0.1, "adam", [0.1, 0.2, 0.3, 0.4, end], seed=seed)
-        for seed, end in enumerate(ends)
-    ]
-    runs += [made("fashion_mnist", 0.1, "sps", [0.1] * 5, seed=seed) for seed in range(2)]
-    figure, data = drawn("figure_6", runs)
-    axes = figure.axes
-    assert [ax.get_title("left") for ax in axes] == ["Adam", "SPS"]
-    assert [ax.texts[0].get_text() for ax in axes] == ["56.0 ± 6.0", "10.0 ± 0.0"]
-    last = data[(data["algorithm"] == "adam") & (data["round"] == 4)].squeeze()
-    assert last["mean"] == pytest.approx(56) and last["std"] == pytest.approx(6)
-    assert all(len(ax.collections) == 1 and len(ax.get_lines()) == 3 for ax in axes)
-    none, table = drawn("table_7", runs)
-    assert none is None
-    rows = table.set_index("method")
-    assert rows.loc["adam", "mean"] == pytest.approx(100 * np.mean(ends))
-    assert rows.loc["adam", "std"] == pytest.approx(100 * np.std(ends, ddof=1))
-    assert rows["seeds"].to_dict() == {"adam": 3, "sps": 2}
-    assert table["note"].str.contains("absent").all() and "printed" not in table
 
 
 def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 import fedlib
-from fedlib.figures import style
-from fedlib.reproduction import draw
 from fedlib.reproduction.mime import ablation, base_optimizers, table_2, tables
 from fedlib.results import Store
-from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, on_half
 
 RATES = (0.01, 0.05)
@@ -61,43 +58,6 @@ def test_lines_are_tuned_and_mimes_base_tells_two_of_them_apart(made):
         assert score(run) == min(score(other) for other in of(histories, line))
         if "base" in overrides:
             assert run.config.method["base"]["type"].lower() == overrides["base"]
-
-
-def test_figure_1_draws_its_three_panels_from_the_chosen_runs(made):
-    store, histories = made
-    drawn = draw.draw("mime/figure_1", histories, store=store)
-    assert [ax.get_title("left") for ax in drawn.figure.axes] == list(ablation.PANELS)
-    best = ablation.lines(histories)
-    for ax, (title, names) in zip(drawn.figure.axes, ablation.PANELS.items(), strict=True):
-        shown = {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
-        looks = {name: ablation.LOOKS.get(name, style.look(name)) for name in names}
-        assert set(shown) == {look.label for look in looks.values()}
-        for name, look in looks.items():
-            expected = 100 * best[name][0].series()
-            assert shown[look.label].get_color() == look.color
-            assert shown[look.label].get_ydata()[-1] == pytest.approx(100 * best[name][0].final())
-            part = drawn.data[(drawn.data["panel"] == title) & (drawn.data["algorithm"] == name)]
-            np.testing.assert_allclose(part["mean"], expected)
-            assert set(part["client_lr"]) == {hyperparameter(best[name][0], "client_lr")}
-    momentum = drawn.data.groupby("algorithm")["momentum"].first()
-    assert momentum["mime"] == 0.9 and momentum["mime_sgd"] == momentum["fedavg"] == 0
-    assert drawn.data.notna()[["round", "mean", "client_lr"]].all(axis=None)
-
-
-def test_figure_5_has_each_mu_at_its_own_best_rate(made):
-    store, histories = made
-    runs = [h for h in histories if h.config.algorithm in ("fedavg", "fedprox")]
-    drawn = draw.draw("mime/figure_5", runs, store=store)
-    left, right = drawn.figure.axes
-    for ax in (left, right):
-        assert sum(line.get_label()[0] != "_" for line in ax.get_lines()) == 3
-    for name, mu in {"fedavg": 0.0, "mu 0.5": 0.5, "mu 1": 1.0}.items():
-        best = min((run for run in runs if ablation.mu_of(run) == mu), key=score)
-        part = drawn.data[(drawn.data["metric"] == "loss") & (drawn.data["algorithm"] == name)]
-        np.testing.assert_allclose(part["mean"], best.series("loss"))
-        assert set(part["client_lr"]) == {hyperparameter(best, "client_lr")}
-    with pytest.raises(fedlib.Error, match="no runs of fedavg"):
-        ablation.mime_figure_5(of(histories, "fedprox"))
 
 
 @pytest.fixture(scope="module")

@@ -1,28 +1,23 @@
-"""FedOpt's printed tables, and what its notebooks' plans ask for beside what the paper prints."""
+"""What tasks, tables and plans say of the papers' settings, beside what the papers print."""
 
 import dataclasses
-from collections import Counter
 
-import pandas as pd
 import pytest
 import torch
 
 import fedlib
 from fedlib import papers, plans, tasks
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
-from fedlib.reproduction import tables
-from fedlib.reproduction.compare import cells
-from fedlib.reproduction.fedopt.tables import ADAPTIVE, OPTIMIZERS, TASKS
-from fedlib.reproduction.matching import belongs, printed_settings
+from fedlib.engine import configure
+from fedlib.reproduction import matching, tables
+from fedlib.reproduction.adafedadam.claims import solver_of
+from fedlib.reproduction.adafedadam.tables import SIX
+from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
+from fedlib.reproduction.matching import printed_settings
 from fedlib.results import Store
 from fedlib.tasks import settings
 
-DECAY = "exp_decay_thirds"
-
 STATED = papers.settings("fedopt")
 RATES = papers.table("fedopt", "table8_learning_rates")
-MAPS, TAU = "30_learning_rate_grids", "31_tau"
 POSTS = ("stackoverflow_nwp", "stackoverflow_lr")
 
 
@@ -70,32 +65,6 @@ def test_the_paper_trains_the_printed_rates_and_tunes_scaffold(task):
         assert again == dataclasses.replace(one, **changed)
 
 
-def test_the_grids_are_the_printed_ones_and_have_the_printed_winners():
-    maps, taus = plans.requests(MAPS, "paper"), plans.requests(TAU, "paper")
-    assert maps == plans.requests("32_client_server_lr", "paper")
-    for task in TASKS:
-        for name in OPTIMIZERS:
-            runs = [one for one in maps if (one.task, one.algorithm) == (task, name)]
-            assert pairs(runs) == printed_pairs(task) and best(task, name) in pairs(runs)
-            tau = 1e-3 if name in ADAPTIVE else None
-            assert {one.overrides.get("tau") for one in runs} == {tau}
-    counts = Counter((one.task, one.algorithm, one.overrides["tau"]) for one in taus)
-    assert len(counts) == 7 * 3 * 5
-    for (task, name, _), count in counts.items():
-        assert count == len(printed_pairs(task)) and name in ADAPTIVE
-    winners = {
-        (task, row.algorithm.lower(), *best(task, row.algorithm.lower()), 10.0**row.log10_tau)
-        for task, label in TASKS.items()
-        for row in papers.table("fedopt", "table9_tau").query("task == @label").itertuples()
-    }
-    keys = ("client_lr", "server_lr", "tau")
-    asked = {(one.task, one.algorithm, *map(one.overrides.get, keys)) for one in taus}
-    assert winners <= asked and len(winners) == 21
-    # Evaluations inside the window of the last 100 rounds, and no thousands of parameters.
-    for one in (*maps, *taus):
-        assert 1 <= one.eval_every <= 50 and not one.keeps and one.rounds is None
-
-
 # --- Tables
 
 
@@ -132,11 +101,6 @@ def tested(tmp_path_factory):
     ]
 
 
-def compared(runs, item):
-    frame = cells(runs, tables.find("fedopt", item, "stackoverflow_lr"))
-    return frame.set_index("algorithm").loc["fedavg"]
-
-
 def test_the_test_posts_do_not_change_what_is_trained(tested):
     sample, every = tested
     for key, value in sample.params.items():
@@ -144,36 +108,46 @@ def test_the_test_posts_do_not_change_what_is_trained(tested):
     assert sample.final("recall_at_5") != every.final("recall_at_5")
 
 
-def test_table_10_takes_the_last_model_on_all_posts(tested):
-    sample, every = tested
-    row = compared(tested, "Table 10")
-    assert row["runs"] == (every.config.digest,)
-    assert row["ours"] == pytest.approx(100 * every.series("recall_at_5").iloc[-1])
-    assert row["printed"] == 40.6
-    assert "clients 6 instead of 342477" in row["note"] and "validation" not in row["note"]
-    # A run on a sample of the posts is not the table's.
-    assert compared([sample], "Table 10")["seeds"] == 0
+@pytest.mark.parametrize("algorithm", SIX)
+def test_each_solver_is_what_the_clients_do(algorithm):
+    task = fedlib.load_task("synthetic", clients=2)
+    cells = tables.find("adafedadam", "Table 7").query("algorithm == @algorithm")
+    overrides = dict(zip(cells["column"], cells["overrides"], strict=True))
+    for solver, (momentum, nesterov) in {
+        "SGD": (None, None),
+        "SGD+momentum": (0.9, False),
+        "SGD+Nesterov": (0.9, True),
+    }.items():
+        config = configure(task, algorithm, overrides=overrides[solver]).config
+        assert solver_of(config) == solver
+        clients = config.method if algorithm == "fednova" else config.method["client"]
+        if solver == "SGD":
+            assert not clients.get("momentum")
+        else:
+            assert (clients["momentum"], clients["nesterov"]) == (momentum, nesterov)
+            anew = algorithm == "fednova"
+            assert clients.get("momentum_state", "round") == ("round" if anew else "client")
 
 
-def test_runs_of_table_11_find_their_cells():
-    plain, values = fedlib.load_task("quadratic"), settings.fedopt("EMNIST CR")
-    task = dataclasses.replace(plain, name="emnist_cr", hyperparameters=values, batch_size=20)
+@pytest.mark.parametrize(("task", "batch"), [("stackoverflow_nwp", 16), ("shakespeare", 4)])
+def test_cohorts_follow_from_what_a_round_may_send(task, batch):
+    cells = tables.find("mime", "Table 2", task).set_index("row")
+    known = {row: matching.printed_settings(cell) for row, cell in cells.iterrows()}
+    budget = 100 if task == "stackoverflow_nwp" else 40
+    cohorts = {row: own["clients_per_round"] for row, own in known.items()}
+    assert cohorts["FedAvgSGD"] == cohorts["FedAvgAdam"] == budget / 2
+    assert cohorts["MimeAdam"] == budget // 5
+    for own in known.values():
+        assert (own["rounds"], own["local_epochs"], own["batch_size"]) == (1000, 1, batch)
 
-    def places(algorithm, **overrides):
-        config = configure(task, algorithm, rounds=1, overrides=overrides).config
-        meta = {"hyperparameters": values.get(algorithm, {})}
-        run = History(pd.DataFrame(), pd.DataFrame(), {}, config, meta)
-        return [
-            (cell["row"], cell["column"])
-            for cell in tables.find("fedopt", "Table 11").to_dict("records")
-            if cell["algorithm"] == algorithm and belongs(cell, run)
-        ]
 
-    assert places("centralized", base="momentum", client_lr=0.3) == [("SGDM", "centralized")]
-    assert places("centralized", base="yogi", client_lr=0.01) == [("Yogi", "centralized")]
-    assert places("fedadam") == [("FedAdam", "constant")]
-    # ExpDecay's rates are tuned and not printed: any belong.
-    rates = {"client_lr": 0.5, "server_lr": 0.125, "tau": 0.1}
-    assert places("fedadam", client_schedule=DECAY, **rates) == [("FedAdam", "ExpDecay")]
-    assert places("fedavg", client_schedule=DECAY) == [("FedAvg", "ExpDecay")]
-    assert places("fedadam", client_lr=0.5) == []  # a constant rate that is not Table 8's
+def test_the_grids_are_the_printed_ones_on_the_one_tuned_task():
+    rates = {}
+    for request in plans.select(plans.requests("26_autotuned_images", "paper"), "tuning"):
+        assert (request.task, request.options["alpha"]) == ("cifar10_resnet18", 0.1)
+        optimizer = request.overrides["client_optimizer"]
+        rates.setdefault(optimizer, []).append(request.overrides["client_lr"])
+    stated = papers.settings("delta_sgd")["tuning"]
+    assert rates == {name: stated[f"{name}_lr_grid"] for name in ("sgd", "sgdm", "adam", "adagrad")}
+    for optimizer, values in settings.delta_sgd_clients().items():
+        assert values.get("client_lr") in rates.get(optimizer, [None])
