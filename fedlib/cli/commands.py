@@ -40,6 +40,7 @@ HERE = "or MODULE:NAME of yours in this folder"
 TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {HERE}.")]
 AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
 Names = Annotated[Several, typer.Argument(help="Notebooks, e.g. 10; default all.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values, all columns.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataRoot = Annotated[Path | None, typer.Option(help="Data; default $FEDLIB_DATA, else data/.")]
 Preset = Annotated[str, typer.Option(help="quick (small problems), laptop (real, cut) or paper.")]
@@ -508,7 +509,7 @@ def sweep(
     --executor slurm the script of an array is printed, each job of which does: pipe it to sbatch.
     """
     from fedlib.reproduction import executors, sweep
-    from fedlib.reproduction.answers import survey
+    from fedlib.reproduction.answers import dealt, survey
 
     number, of = _shard(shard)
     if executor not in ("local", "slurm"):
@@ -533,12 +534,11 @@ def sweep(
     failed: list[str] = []
     ended_well = True
     if not dry_run and shards > 1:
-        shares = [groups[place::shards] for place in range(shards)]
-        ended_well = executors.local(words, shares, gpus, store, as_json)
+        ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
-        how = {"device": device, "backend": backend}
-        failed = sweep.train(store, groups[number - 1 :: of], preset, data_root, as_json, **how)
-    counts = _counts(survey(store, requests, preset, data_root)[number - 1 :: of])
+        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
+        failed = sweep.train(store, share, preset, data_root, as_json, **execution)
+    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
     facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
@@ -702,6 +702,7 @@ def figures(
 def compare(
     paper: Annotated[str | None, typer.Argument(help="E.g. fedopt; default all.")] = None,
     as_json: Json = False,
+    as_csv: Csv = False,
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
@@ -726,6 +727,8 @@ def compare(
         shown = tables.in_text(part.rename(columns={"row": "method"}))
         blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
     text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
+    if as_csv:
+        text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     show(json.loads(frame.to_json(orient="records")), as_json, text)
     damage.tell()
 

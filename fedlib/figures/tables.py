@@ -55,7 +55,7 @@ _HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, " (lower is bett
 _TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", " ↓", lambda number: "?", (" ≠", " ="))
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
-    "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json"
+    "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json, --csv"
 )
 
 

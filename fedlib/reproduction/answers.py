@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
+
 from fedlib import engine
 from fedlib.engine.history import History
 from fedlib.plans import Request, task_key
@@ -50,7 +52,7 @@ def answer(
     """The histories of some requests, in order: from the store, or trained.
 
     Each task is loaded once. The runs of a task and seed that are missing are trained together. The
-    parameters of grids are not stored; see :class:`Request`. Each history's ``meta["plan"]["part"]``
+    parameters of grids are not stored; see :class:`Request`. ``meta["plan"]["part"]`` of a history
     says what it was requested for; the store does not keep that.
 
     Args:
@@ -83,11 +85,13 @@ class RunGroup:
         requests: one per run.
         digests: of the runs.
         stored: which of them the store has.
+        cost: rounds x rows (runs x clients of a round) x parameters.
     """
 
     requests: tuple[Request, ...]
     digests: tuple[str, ...]
     stored: tuple[bool, ...]
+    cost: int = 1
 
     @property
     def missing(self) -> int:
@@ -116,12 +120,36 @@ def survey(
             run = configured(task, requests[position])
             unique.setdefault(run.config.digest, (requests[position], run))
         chosen, runs = zip(*unique.values(), strict=True)
+        with torch.random.fork_rng(devices=[]):
+            parameters = runs[0].task.new_model().parameters()
+        size = sum(parameter.numel() for parameter in parameters)
         for members in engine.programs(runs):
             digests = tuple(runs[member].config.digest for member in members)
             stored = tuple(store.has(digest) for digest in digests)
+            first = runs[members[0]].config
+            cost = first.rounds * first.clients_per_round * len(members) * size
             wanted = tuple(chosen[member] for member in members)
-            groups.append(RunGroup(wanted, digests, stored))
+            groups.append(RunGroup(wanted, digests, stored, cost))
     return groups
+
+
+def dealt(groups: Sequence[RunGroup], shards: int) -> list[list[RunGroup]]:
+    """Groups by shard: the costliest first, each to the shard that has least; then in their order.
+
+    It depends on the groups alone, so that every process deals alike.
+
+    Example:
+        >>> costs = (1, 5, 3, 3)
+        >>> groups = [RunGroup((), (str(cost),), (), cost) for cost in costs]
+        >>> [[group.cost for group in shard] for shard in dealt(groups, 2)]
+        [[1, 5], [3, 3]]
+    """
+    loads, places = [0] * shards, [list[int]() for _ in range(shards)]
+    for place in sorted(range(len(groups)), key=lambda place: (-groups[place].cost, place)):
+        least = loads.index(min(loads))
+        loads[least] += groups[place].cost
+        places[least].append(place)
+    return [[groups[place] for place in sorted(shard)] for shard in places]
 
 
 def configured(task: Task, request: Request) -> engine.Configured:
