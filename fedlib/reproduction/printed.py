@@ -38,6 +38,7 @@ def printed_curves(
     metric: str,
     *,
     series: str = "accuracy",
+    split: str = "test",
     title: str = "",
     column: str = "",
     by: Callable[[History], str] = algorithm,
@@ -50,7 +51,7 @@ def printed_curves(
     Args:
         cells: a printed table's of the task, that the values come from.
         metric: of these, a key of :data:`fedlib.reproduction.metrics.METRICS`.
-        series: the test metric that is drawn.
+        series, split: what is drawn.
         column: the table's printed column.
         by: what a line stands for; the values are those of the cells whose runs these are.
         window: see :func:`fedlib.figures.learning_curves`.
@@ -71,6 +72,7 @@ def printed_curves(
     _, data = learning_curves(
         histories,
         series,
+        split,
         printed=printed,
         title=title or paper["label"],
         percent=percent,
