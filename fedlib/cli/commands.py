@@ -50,10 +50,19 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
 Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
-Set = Annotated[Several, typer.Option("--set", metavar=PAIRS, help="Repeatable: client_lr=0.03.")]
-TaskOptions = Annotated[Several, typer.Option("--option", metavar=PAIRS, help="E.g. width=0.5.")]
+Set = Annotated[
+    Several,
+    typer.Option("--set", metavar=PAIRS, help="Hyperparameter, e.g. client_lr=0.03. Repeatable."),
+]
+TaskOptions = Annotated[
+    Several,
+    typer.Option("--option", metavar=PAIRS, help="Of the task, e.g. width=0.5. Repeatable."),
+]
 Parameters = Annotated[
-    Several, typer.Option("-p", "--parameter", metavar=PAIRS, help="Repeatable: rounds=9.")
+    Several,
+    typer.Option(
+        "-p", "--parameter", metavar=PAIRS, help="Notebook parameter, e.g. rounds=9. Repeatable."
+    ),
 ]
 Parts = Annotated[Several, typer.Option("--part", help="Only this part of the plans. Repeatable.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
@@ -621,7 +630,9 @@ def publish(
 @app.command(cls=_Command)
 def restore(
     names: Annotated[Several, typer.Argument(help="Files, e.g. 24; default all.")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Folder; default data/results.")
+    ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -654,7 +665,9 @@ def reproduce(
     preset: Preset = "quick",
     parameter: Parameters = None,
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="At once, then of one thread each.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Notebooks at once, then of one thread each.")
+    ] = 1,
 ) -> None:
     """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner
@@ -677,7 +690,10 @@ def reproduce(
 @app.command(cls=_Command)
 def figures(
     ids: Annotated[Several, typer.Argument(help="E.g. fedopt/figure_1; default all.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Default the best that a figure has.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Of the runs; default: see above."),
+    ] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -746,7 +762,9 @@ def claims(
     stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
     device: Device = "auto",
-    on_print: Annotated[bool, typer.Option("--printed", help="Judge the printed numbers.")] = False,
+    on_print: Annotated[
+        bool, typer.Option("--printed", help="Judge the papers' printed numbers, not runs.")
+    ] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
