@@ -107,7 +107,7 @@ def test_all_local_data_are_a_split_of_their_own() -> None:
     """A client's accuracy on all it holds is that of its two parts, weighted by their sizes; the
     run reports their spread.
     """
-    task = fedlib.load_task("synthetic", preset="paper", clients=12)
+    task = fedlib.load_task("synthetic", preset="paper", clients=12, train_share=0.8)
     history = fedlib.run(task, "fedavg", rounds=3, dtype="float64")
     trained = dataclasses.replace(task, test=task.train, evaluated={})
     other = fedlib.run(trained, "fedavg", rounds=3, dtype="float64")

@@ -53,8 +53,11 @@ def test_the_paper_trains_the_printed_rates_and_tunes_scaffold(task):
     requests = plans.requests(tables.FEDOPT[task], "paper")
     split = {part: plans.select(requests, part) for part in {one.part for one in requests}}
     assert set(split) == {"curves", "scaffold"} | ({"full_test"} if task in POSTS else set())
-    assert [one.algorithm for one in split["curves"]] == list(OPTIMIZERS)
-    assert pairs(split["curves"]) == [pytest.approx(best(task, name)) for name in OPTIMIZERS]
+    asked = OPTIMIZERS
+    if task == "emnist_ae":  # with the beta2 of the authors' record, too
+        asked = [name for name in OPTIMIZERS for _ in range(1 + (name in ("fedadam", "fedyogi")))]
+    assert [one.algorithm for one in split["curves"]] == list(asked)
+    assert pairs(split["curves"]) == [pytest.approx(best(task, name)) for name in asked]
     assert pairs(split["scaffold"]) == printed_pairs(task)
     assert {one.algorithm for one in split["scaffold"]} == {"scaffold"}
     for one in split["curves"] + split["scaffold"]:
