@@ -386,13 +386,30 @@ CHANGED = [
     ("delta-robust", "task == 'mnist' and alpha == 0.01 and algorithm == 'delta_sgd'", 0.9, FAILS),
     ("delta-robust", "algorithm == 'sgd' and alpha != 0.01", 1.05, FAILS),
     ("delta-robust", "task == 'mnist' and algorithm == 'adam'", 0, None),
-    ("delta-robust", "task != 'mnist'", 0, None),
+    ("delta-robust", "task != 'mnist'", 0, HOLDS),
     ("delta-text", "algorithm == 'adam'", 2, FAILS),
     ("delta-text", "algorithm == 'delta_sgd'", 0.95, FAILS),
     ("delta-text", "algorithm == 'sps'", 0, None),
     ("delta-variants", "part == 'moon' and algorithm == 'delta_sgd'", 0.9, FAILS),
     ("delta-variants", "part == 'fedadam' and algorithm == 'adam'", 0, None),
 ]
+
+
+def test_robustness_is_judged_on_whole_columns_with_all_rounds():
+    evidence = claims.EVIDENCE["delta-robust"]
+    frame = evidence.printed().drop(columns="sem").query("task in ('mnist', 'fashion_mnist')")
+    frame = frame.assign(cut=frame["task"] == "fashion_mnist")
+    worse = frame["value"].mask(frame["algorithm"] == "delta_sgd", 0.5)
+
+    def verdict(runs):
+        return claims.Verdict("delta-robust", claims.PRINTED, tuple(evidence.measure(runs))).verdict
+
+    assert verdict(frame) == verdict(frame.assign(value=worse.where(frame["cut"], frame["value"])))
+    assert verdict(frame) == HOLDS != verdict(frame.assign(value=worse))
+    lone = (frame["alpha"] == 1) & (frame["algorithm"] == "sgd")
+    assert verdict(frame[~lone]) == HOLDS
+    with pytest.raises(Missing):
+        verdict(frame.assign(cut=True))
 
 
 @pytest.mark.parametrize(("id", "rows", "factor", "expected"), CHANGED)
