@@ -722,26 +722,28 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
+    from fedlib import papers
     from fedlib.figures import tables
     from fedlib.reproduction.compare import cells
 
+    printed = papers.cells()
+    if paper is not None:
+        printed = printed[printed["paper"] == paper]
+        if printed.empty:
+            raise unknown("paper", paper, papers.papers())
     store = open_store(data_root)
     with Damage() as damage:
         runs = store.stored(published=True)
-        frame = cells(runs)
-    if paper is not None:
-        if paper not in set(frame["paper"]):
-            raise unknown("paper", paper, frame["paper"].unique())
-        frame = frame[frame["paper"] == paper]
+        frame = cells(runs, printed)
     if not runs and not damage.places:
         raise Error(
             f"no runs are stored in {store.root}, and the published ones are not here: they come "
             "with a checkout of fedlib; run this in one"
         )
     blocks = [tables.LEGEND]
-    for (paper, item), part in frame.groupby(["paper", "item"], sort=False):
+    for (source, item), part in frame.groupby(["paper", "item"], sort=False):
         shown = tables.in_text(part.rename(columns={"row": "method"}))
-        blocks.append(f"{paper}, {item}: {_agreement(part)}\n{shown}")
+        blocks.append(f"{source}, {item}: {_agreement(part)}\n{shown}")
     text = "\n\n".join([*blocks, f"All: {_agreement(frame)}"])
     if as_csv:
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()

@@ -159,9 +159,10 @@ def cells() -> pd.DataFrame:
         options without which a run is not the number's), given (options that the paper has, over
         the defaults of the task's paper preset; a list: any of these), metric (ours), printed and
         printed_spread (its ±, in the printed unit; NaN without), unclear (what is uncertain about
-        it), tuned (override keys with any value, of which ``chosen_by`` is to be best), seeds,
-        rounds, clients_per_round and budget (model sizes a round, which pay for the cohort): None
-        where they are the task's own.
+        it), tuned and either (override keys with any value, of which ``chosen_by`` is to be best:
+        the paper tunes the one, and of the other prints another value than its authors' record),
+        seeds, rounds, clients_per_round and budget (model sizes a round, which pay for the
+        cohort): None where they are the task's own.
 
     Example:
         >>> from fedlib import papers
@@ -210,8 +211,7 @@ def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) 
     }
     options = {**known["needed"].get(task, {}), **stated.get("options", {})}
     given = {**known["given"].get(task, {}), **stated.get("given", {})}
-    tuned = method.get("tuned", stated.get("tuned", []))
-    budget = stated.get("budget", {})
+    tuned, budget = stated.get("tuned", []), stated.get("budget", {})
     number = next(name for name in _VALUES if name in entry)
     return {
         "paper": stated["paper"],
@@ -230,6 +230,7 @@ def _cell(entry: dict[Any, Any], stated: dict[str, Any], known: dict[str, Any]) 
         "printed_spread": float(entry["std"]) if number == "mean" else math.nan,
         "unclear": _unclear(entry),
         "tuned": tuple(tuned.get(algorithm, []) if isinstance(tuned, dict) else tuned),
+        "either": tuple(method.get("either", ())),
         "chosen_by": stated.get("chosen_by", "training_loss"),
         "seeds": stated.get("seeds", 1),
         "rounds": stated.get("rounds"),

@@ -78,9 +78,9 @@ class Verdict:
         """``"holds"`` if all statements do, ``"does not hold"`` if one of them does not, else
         ``"not resolved"``; without statements ``"not run"`` or ``"not printed"``.
         """
-        found = set(map(self.verdict_of, self.statements))
+        judged = set(map(self.verdict_of, self.statements))
         none = NOT_PRINTED if self.preset == PRINTED else NOT_RUN
-        return next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in found), none)
+        return next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in judged), none)
 
     def verdict_of(self, statement: Statement) -> str:
         """A statement's verdict: printed numbers are taken as they stand."""

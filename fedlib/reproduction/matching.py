@@ -217,8 +217,7 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]
         notes.append(f"{len(seeds)} of {cell['seeds']} seeds")
     if cell["seeds"] > 1 and len({run.config.task["seed"] for run in chosen}) > 1:
         notes.append("a split of its own for each seed")
-    # FedOpt prints a beta2, its authors' record has another one: to take one of them is no tuning.
-    for key in (key for key in cell["tuned"] if key != "beta2"):
+    for key in cell["tuned"]:
         known = [hyperparameters(group[0]) for group in tried]
         values = {json.dumps(values[key]) for values in known if key in values}
         if len(values) == 1:
@@ -253,14 +252,14 @@ def _trained_as(run: Run, overrides: Mapping[str, Any]) -> bool:
 
 def same_method(cell: Cell, run: Run) -> bool:
     """Whether a run's method is the cell's with the task's own hyperparameters, any values of those
-    that the cell tunes; not for a run that does not know the task's own.
+    that the cell tunes or leaves open; not for a run that does not know the task's own.
     """
     if "hyperparameters" not in run.meta:
         return False
     overrides = _method(cell["overrides"])
-    if cell["tuned"]:
+    if free := (*cell["tuned"], *cell["either"]):
         values = hyperparameters(run)
-        overrides |= {key: values[key] for key in cell["tuned"] if key in values}
+        overrides |= {key: values[key] for key in free if key in values}
     described = _described(run.config.algorithm, _text(overrides), _task_values(run))
     return described == _number_text(run.config.method)
 
@@ -298,7 +297,7 @@ def best_runs(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
     """The best runs for a cell among those of :func:`nearest`: one configuration, all its seeds."""
     if not tried:
         return []
-    if cell["tuned"] and len(tried) > 1:
+    if (cell["tuned"] or cell["either"]) and len(tried) > 1:
         score = SCORES[cell["chosen_by"]]
         return _of_one_split(min(tried, key=lambda group: merit(list(read(group)), score)))
     return _of_one_split(

@@ -109,8 +109,8 @@ def reproduce(
     check_parameters(chosen, given)
     work = []
     for notebook in chosen:
-        own = parameters(notebook)
-        values = {"preset": preset, **{name: given[name] for name in given if name in own}}
+        names_here = parameters(notebook)
+        values = {"preset": preset, **{name: given[name] for name in given if name in names_here}}
         work.append((notebook, output / notebook.name, values))
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")

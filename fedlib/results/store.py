@@ -149,7 +149,7 @@ class Store:
         """
         settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
         execution = {key: common.pop(key) for key in EXECUTION if key in common}
-        own = {key: common.pop(key) for key in ("keep_params", "refresh") if key in common}
+        keeping = {key: common.pop(key) for key in ("keep_params", "refresh") if key in common}
         for key in common:
             raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
         configured = []
@@ -166,7 +166,7 @@ class Store:
                 settings.get("overrides"), request.get("overrides")
             )
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
-        return self.answer(configured, **own, **execution)
+        return self.answer(configured, **keeping, **execution)
 
     @checked
     def answer(

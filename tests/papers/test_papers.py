@@ -34,7 +34,7 @@ def test_the_transcribed_files_are_those_that_were_checked():
     files.append(root / "cells.toml")
     assert len(files) == 32
     found = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    assert found == "3b48a0df2ecb038843a800e0c6f48bff4ff0b9e913b46bce1fd11840bbb2170b"
+    assert found == "990c4485ffc6ec1980381084e700ea1819bba3b483674b09322f85f52977fcea"
 
 
 # ---------------------------------------------------------------- looking numbers up

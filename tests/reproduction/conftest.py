@@ -15,7 +15,14 @@ CELL = {
     **{"paper": "own", "item": "Table 9", "task": "synthetic", "label": "Synthetic"},
     **{"row": "a", "column": "", "algorithm": "fedavg", "overrides": {}, "options": {}},
     **{"given": {}, "metric": "accuracy", "printed": 50.0, "printed_spread": math.nan},
-    **{"unclear": "", "tuned": (), "chosen_by": "training_loss", "seeds": 1, "rounds": 1},
+    **{
+        "unclear": "",
+        "tuned": (),
+        "either": (),
+        "chosen_by": "training_loss",
+        "seeds": 1,
+        "rounds": 1,
+    },
     **{"clients_per_round": None, "budget": None},
 }
 

@@ -13,6 +13,7 @@ import fedlib
 from fedlib import papers, plans
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
+from fedlib.paths import project_root
 from fedlib.plans import Request
 from fedlib.reproduction import answers, claims
 from fedlib.reproduction.adafedadam.claims import AVERAGE, OURS, SPREAD
@@ -393,6 +394,16 @@ CHANGED = [
     ("delta-variants", "part == 'moon' and algorithm == 'delta_sgd'", 0.9, FAILS),
     ("delta-variants", "part == 'fedadam' and algorithm == 'adam'", 0, None),
 ]
+
+
+def test_a_reason_stands_by_every_published_verdict_but_holds(tmp_path):
+    """Notebooks assert at their declared settings that a claim holds where no reason is stated."""
+    store = Store(tmp_path / "runs", published=[project_root() / "data" / "results"])
+    verdicts = claims.judge(preset="laptop", store=store, train=False)
+    verdicts = [each for each in verdicts if each.statements]
+    assert len(verdicts) > 15
+    for each in verdicts:
+        assert bool(each.reason) == (each.verdict != HOLDS), each.id
 
 
 def test_robustness_is_judged_on_whole_columns_with_all_rounds():
