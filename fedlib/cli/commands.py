@@ -722,15 +722,10 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
-    from fedlib import papers
     from fedlib.figures import tables
-    from fedlib.reproduction.compare import cells
+    from fedlib.reproduction.compare import cells, printed_cells
 
-    printed = papers.cells()
-    if paper is not None:
-        printed = printed[printed["paper"] == paper]
-        if printed.empty:
-            raise unknown("paper", paper, papers.papers())
+    printed = printed_cells(paper)
     store = open_store(data_root)
     with Damage() as damage:
         runs = store.stored(published=True)

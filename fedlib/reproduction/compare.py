@@ -18,6 +18,7 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.engine.history import History
+from fedlib.errors import unknown
 from fedlib.reproduction import tables
 from fedlib.reproduction.matching import (
     Cell,
@@ -63,6 +64,20 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     """
     store = Store() if store is None else store
     return cells(store.stored(published=True))
+
+
+def printed_cells(paper: str | None = None) -> pd.DataFrame:
+    """Rows of :func:`fedlib.papers.cells`, of one paper or of all.
+
+    Raises:
+        Error: unknown paper.
+    """
+    printed = papers.cells()
+    if paper is None:
+        return printed
+    if paper not in papers.papers():
+        raise unknown("paper", paper, papers.papers())
+    return printed[printed["paper"] == paper]
 
 
 def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
