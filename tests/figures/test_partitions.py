@@ -22,7 +22,7 @@ def test_client_labels_of_any_partition():
         [2, 0, 1, pytest.approx(1 / 3)],
         [2, 2, 2, pytest.approx(2 / 3)],
     ]
-    assert figure.axes[0].get_title() == "Own" and len(figure.legends) == 1
+    assert figure.axes[0].get_title("left") == "Own" and len(figure.legends) == 1
     with pytest.raises(fedlib.Error, match="no examples"):
         figures.client_labels(LABELS, [np.array([], dtype=int)])
 
@@ -83,7 +83,7 @@ def test_layers_follow_the_calls_of_a_forward_pass() -> None:
     assert model.training and not any(module._forward_hooks for module in model.modules())
     figure = figures.draw_layers(frame, "Small")
     boxes = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    assert len(boxes) == len(frame) and figure.axes[0].get_title() == "Small"
+    assert len(boxes) == len(frame) and figure.axes[0].get_title("left") == "Small"
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert "2×2×2" in texts and any("45" in text and "ReLU" in text for text in texts)
     assert any("18 frozen" in text for text in texts)

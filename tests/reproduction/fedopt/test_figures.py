@@ -166,7 +166,7 @@ def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
         np.testing.assert_array_equal(colours, wanted)
         (frame,) = [patch for patch in ax.patches if not patch.get_hatch()]
         best = wanted.to_numpy()[int(frame.get_y()), int(frame.get_x())]
-        assert best == np.nanmax(wanted) and ax.get_title().endswith(f": {style.short(best)}")
+        assert best == np.nanmax(wanted) and ax.get_title("left").endswith(f": {style.short(best)}")
         assert len(ax.texts) == wanted.notna().to_numpy().sum()  # the numbers fit
     hatched = [[p for p in ax.patches if p.get_hatch()] for ax in figure.axes[:2]]
     # The one that diverged, and the one whose loss rose from 2.0 to 2.6.
