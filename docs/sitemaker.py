@@ -92,6 +92,11 @@ def badged(words: str) -> str:
     return VERDICT.sub(badge, words, count=1)
 
 
+ESCAPED = re.compile(r"([\\*_<>$\[\]{}`#|])")
+TEMPLATES = Environment(loader=FileSystemLoader(ROOT / "docs" / "site" / "gallery"))
+TEMPLATES.filters |= {"badged": badged, "text": lambda words: ESCAPED.sub(r"\\\1", words)}
+
+
 def counted(claims: pd.DataFrame, runs: str) -> list[str]:
     """The verdicts of runs ("quick" or "real data") on claims as badges, each with its number."""
     words = claims[runs].str.extract(VERDICT, expand=False)
@@ -133,12 +138,9 @@ def gallery(figures: Path, pages: Path) -> None:
     listed: dict[str, list[dict[str, Any]]] = {paper: [] for paper in TITLES}
     for id in ids():
         listed[id.split("/")[0]].append(shown(id, claims, figures))
-    templates = Environment(loader=FileSystemLoader(ROOT / "docs" / "site" / "gallery"))
-    escape = re.compile(r"([\\*_<>$\[\]{}`#|])")
-    templates.filters |= {"badged": badged, "text": lambda words: escape.sub(r"\\\1", words)}
     given = {"titles": TITLES, "listed": listed}
     for page, template in {"index": "index.md.j2", **dict.fromkeys(TITLES, "paper.md.j2")}.items():
-        text = templates.get_template(template).render(given, paper=page)
+        text = TEMPLATES.get_template(template).render(given, paper=page)
         (pages / f"{page}.md").write_text(text, encoding="utf-8")
 
 

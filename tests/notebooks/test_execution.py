@@ -124,7 +124,7 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
         for entry in entries:
             path = picture(place, entry)
             made_since(path, started)
-            if entry.draw is not None:
+            if entry.needs_runs:
                 record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
                 its_tasks = {t for t, maker in entry.notebooks.items() if maker == done.name}
                 assert its_tasks & set(record["tasks"]), f"{done.name} draws {entry.id} without any"
@@ -179,7 +179,7 @@ def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, stat
             assert np.isfinite(drawn).any(), name
         record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         assert record["caption"]
-        assert bool(record["runs"]) == (draw.entry(name).draw is not None), name
+        assert bool(record["runs"]) == draw.entry(name).needs_runs, name
 
 
 def other(history):
@@ -195,7 +195,7 @@ def test_every_figure_changes_with_the_stored_values(place, state):
         pytest.skip("the series did not run")
     store = Store()
     for entry in draw.entries():
-        if entry.draw is None:
+        if not entry.needs_runs:
             continue
         record = picture(place, entry).with_suffix(".json").read_text(encoding="utf-8")
         runs = [store.load(digest, params=False) for digest in json.loads(record)["runs"]]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedlib.engine.history import History
@@ -25,6 +25,11 @@ def best_fedprox(histories: Sequence[History]) -> list[History]:
     return [h for h in histories if h.config.algorithm != "fedprox" or h in best]
 
 
+def common_split(histories: Sequence[History]) -> str:
+    """What all of these runs were evaluated on: ``"local"``, or ``"test"``."""
+    return "local" if all(split_of(history) == "local" for history in histories) else "test"
+
+
 def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """A row per setup that was run: average, worst 30 %, density of the final local accuracies,
     over all local data where all runs have them, see :func:`fedlib.results.reading.split_of`.
@@ -38,51 +43,25 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
     with style.panels(len(shown), 3, (7.5, 2.1 * len(shown))) as (figure, panels):
         for (left, middle, right), cells in zip(panels.reshape(-1, 3), shown, strict=True):
             runs = best_fedprox(of_task(histories, cells.iloc[0]["task"]))
-            split = "local" if all(split_of(run) == "local" for run in runs) else "test"
-            drawn = {"average": _curves(cells, runs, "avg", "accuracy", split, left, "average")}
-            series = "accuracy_worst_30_weighted"
-            # Runs that an earlier version stored do not have this series.
-            recorded = [run for run in runs if (run.frame["metric"] == series).any()]
-            if recorded:
-                drawn["worst 30 %"] = _curves(
-                    cells, recorded, "worst30", series, split, middle, "worst 30 %"
-                )
-            else:
-                middle.text(0.5, 0.5, "not recorded", transform=middle.transAxes, ha="center")
-            drawn["clients"] = client_density(runs, split=split, legend=False, ax=right)[1]
-            style.titled(right, "all clients", "density of their final accuracies")
-            for ax in (left, middle):
+            split, label = common_split(runs), style.name(cells.iloc[0]["label"])
+            whole = all(run.config.task["preset"] == "paper" for run in runs)
+            for ax, word, metric, series in (
+                (left, "average", "avg", "accuracy"),
+                (middle, "worst 30 %", "worst30", "accuracy_worst_30_weighted"),
+            ):
+                how: dict[str, Any] = {"series": series, "split": split, "beside": whole}
+                how |= {"title": f"{label}: {word}", "window": 1}
+                data = printed_curves(cells, runs, metric, **how, ax=ax)
+                frames.append(data.assign(panel=word))
+                if not whole:
+                    frames[-1]["printed_rounds"] = None
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
+            _, data = client_density(runs, split=split, legend=False, ax=right)
+            frames.append(data.assign(panel="clients"))
+            style.titled(right, "all clients", "density of their final accuracies")
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
-            frames += [frame.assign(panel=panel) for panel, frame in drawn.items()]
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]
     data = data[first + [name for name in data.columns if name not in first]]
     return figure, data.astype({"round": "Int64", "seeds": "Int64", "printed_rounds": "Int64"})
-
-
-def _curves(
-    cells: pd.DataFrame,
-    runs: Sequence[History],
-    metric: str,
-    series: str,
-    split: str,
-    ax: Axes,
-    word: str,
-) -> pd.DataFrame:
-    """Learning curves; at the paper's scale with its printed values of a metric."""
-    title = f"{style.name(cells.iloc[0]['label'])}: {word}"
-    whole = all(run.config.task["preset"] == "paper" for run in runs)
-    data = printed_curves(
-        cells,
-        runs,
-        metric,
-        series=series,
-        split=split,
-        title=title,
-        window=1,
-        beside=whole,
-        ax=ax,
-    )
-    return data if whole else data.assign(printed_rounds=None)

@@ -123,14 +123,14 @@ def _variant(number: int, setting: str, *parts: str) -> Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("adafedadam/figure_1", _METHOD, make=lambda _: adafedadam_figure_1()),
+    Entry("adafedadam/figure_1", _METHOD, lambda _: adafedadam_figure_1()),
     Entry("adafedadam/figure_2", tables.ADAFEDADAM, adafedadam_figure_2, **_TUNED),
     Entry("adafedadam/figure_3", {"synthetic": "34_fairness_tradeoff"}, adafedadam_figure_3),
-    Entry("adafedadam/table_4", _METHOD, make=table_4),
+    Entry("adafedadam/table_4", _METHOD, table_4),
     printed_entry("adafedadam", "Table 5", **_TUNED),
-    Entry("adafedadam/figure_6", _PARTITIONS, make=lambda _: figure_6()),
-    Entry("adafedadam/figure_4", _MODELS, make=lambda _: figure_4()),
-    Entry("adafedadam/figure_5", _MODELS, make=lambda _: figure_5()),
+    Entry("adafedadam/figure_6", _PARTITIONS, lambda _: figure_6()),
+    Entry("adafedadam/figure_4", _MODELS, lambda _: figure_4()),
+    Entry("adafedadam/figure_5", _MODELS, lambda _: figure_5()),
     _variant(1, "setting", "epochs", "mu"),
     _variant(2, "partition", "levels"),
     _variant(3, "local solver"),

@@ -19,8 +19,8 @@ from fedlib.figures import style
 from fedlib.figures.curves import label_ends
 from fedlib.figures.scale import scale, small
 from fedlib.reproduction import tables
-from fedlib.reproduction.adafedadam.fairness import best_fedprox
-from fedlib.results.reading import hyperparameter, split_of
+from fedlib.reproduction.adafedadam.fairness import best_fedprox, common_split
+from fedlib.results.reading import hyperparameter
 
 # The curves are drawn for what comes after this share of the rounds.
 LATE = 0.05
@@ -53,7 +53,7 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
         printed_error and printed_rsd of Table 5. Means over :meth:`History.window`, over all local
         data where all runs have them, see :func:`fedlib.results.reading.split_of`.
     """
-    split, rows = _split(histories), []
+    split, rows = common_split(histories), []
     for history in best_fedprox(histories):
         mean, spread, mean_alike, spread_alike, worst = (
             history.final(name, split) for name in (*WEIGHTED, *ALIKE, "accuracy_worst_30")
@@ -78,17 +78,12 @@ def tradeoff(histories: Sequence[History]) -> pd.DataFrame:
     return table
 
 
-def _split(histories: Sequence[History]) -> str:
-    """What all of these runs were evaluated on: ``"local"``, or ``"test"``."""
-    return "local" if all(split_of(history) == "local" for history in histories) else "test"
-
-
 def adafedadam_figure_3(histories: Sequence[History]) -> tuple[Figure, pd.DataFrame]:
     """Mean error and relative standard deviation over rounds per alpha, and against each other."""
     adafedadam = [history for history in histories if history.config.algorithm == "adafedadam"]
     if not adafedadam:
         raise Error("adafedadam/figure_3: no runs of adafedadam among these")
-    split = _split(histories)
+    split = common_split(histories)
     curves, table = _curves(adafedadam, split), tradeoff(histories)
     runs, whole = list(histories), all(h.config.task["preset"] == "paper" for h in histories)
     with style.panels(1, 3, (8.5, 2.9), width_ratios=(1, 1, 1.3)) as (figure, axes):

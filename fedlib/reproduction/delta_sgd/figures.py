@@ -78,8 +78,8 @@ ENTRIES: tuple[Entry, ...] = (
         partial(clients.curves, clients.FIGURE_6, apart=True),
         parts=("seeds",),
     ),
-    Entry("delta_sgd/figure_7", {"": "05_auto_tuned_clients"}, make=lambda _: delta_sgd_figure_7()),
-    Entry("delta_sgd/figure_8", {"": "06_partitions"}, make=lambda _: class_distributions()),
+    Entry("delta_sgd/figure_7", {"": "05_auto_tuned_clients"}, lambda _: delta_sgd_figure_7()),
+    Entry("delta_sgd/figure_8", {"": "06_partitions"}, lambda _: class_distributions()),
     *(printed_entry("delta_sgd", name, parts=(part,)) for name, part in _PRINTED.items()),
     Entry(
         "delta_sgd/table_7",

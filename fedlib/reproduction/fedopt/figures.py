@@ -172,7 +172,7 @@ _TUNED: dict[str, Any] = {"parts": ("curves", "scaffold"), "choose": best_of}
 
 def _layers(number: int, label: str) -> Entry:
     id, notebooks = f"fedopt/table_{number}", {"": "07_models"}
-    return Entry(id, notebooks, make=lambda _: network(label))
+    return Entry(id, notebooks, lambda _: network(label))
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
@@ -193,9 +193,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     printed_entry("fedopt", "Table 1", **_TUNED),
     Entry("fedopt/figure_4", {ALONE: tables.FEDOPT[ALONE]}, convergence, **_TUNED),
-    Entry("fedopt/table_7", {"": tables.FEDOPT["emnist_ae"]}, make=lambda _: batch_sizes()),
-    Entry("fedopt/table_2", _PARTITIONS, make=data_sets),
-    Entry("fedopt/figure_14", _PARTITIONS, make=lambda _: labels_of_cifar100_clients()),
+    Entry("fedopt/table_7", {"": tables.FEDOPT["emnist_ae"]}, lambda _: batch_sizes()),
+    Entry("fedopt/table_2", _PARTITIONS, data_sets),
+    Entry("fedopt/figure_14", _PARTITIONS, lambda _: labels_of_cifar100_clients()),
     *(_layers(number, label) for number, label in enumerate(MODELS, 3)),
     _map(2, "stackoverflow_nwp", "fedadam", "fedyogi", "fedavgm"),
     Entry("fedopt/figure_3", _TAUS, tuning.against_tau("train_loss")),

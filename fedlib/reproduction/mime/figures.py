@@ -66,9 +66,9 @@ def mime_table_1() -> tuple[None, pd.DataFrame]:
 _ABLATION = {"emnist_mlp": "38_mime_ablation"}
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("mime/table_1", {"": "04_mimicking_centralized"}, make=lambda _: mime_table_1()),
+    Entry("mime/table_1", {"": "04_mimicking_centralized"}, lambda _: mime_table_1()),
     Entry("mime/table_2", tables.notebooks("mime", "Table 2"), mime_table_2, clients=True),
-    Entry("mime/table_5", {"": "24_mime_emnist"}, make=lambda _: mime_table_5()),
+    Entry("mime/table_5", {"": "24_mime_emnist"}, lambda _: mime_table_5()),
     Entry("mime/figure_1", _ABLATION, mime_figure_1, parts=("curves",)),
     Entry("mime/figure_5", _ABLATION, mime_figure_5, parts=("prox",)),
 )
