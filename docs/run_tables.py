@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import isnan, nan
 
@@ -69,9 +69,12 @@ def mime_table() -> str:
     """
     frame = compared()
     frame = frame[(frame["paper"] == "mime") & (frame["task"] == "emnist_logistic")]
+    stated = papers.table("mime", "table2_accuracy").drop_duplicates("printed_name")
+    names = stated.set_index("printed_name")[["base_optimizer", "method"]]
+    cells = frame.join(names, on="row").set_index([*names]).to_dict("index")
     rows = []
     for base in BASES:
-        part = [frame[frame["row"] == row].iloc[0] for row in _rows_of(base)]
+        part = [cells[base, method] for method in LOOKS]
         rates = ["–" if isnan(row["ours"]) else _rate(row["runs"]) for row in part]
         numbers = [[number(row[name]) for row in part] for name in ("printed", "ours")]
         rows.append((base, *map(", ".join, (*numbers, rates))))
@@ -97,43 +100,28 @@ def ablation_table() -> str:
     return markdown(head, [row for _, row in sorted(rows)])
 
 
-def levels_table() -> str:
-    """AdaFedAdam's label skews on CIFAR-10, the published runs of the preset laptop: a row a
-    concentration, a column a method, average and worst 30 % of the clients in percent.
+def silos_table(notebook: str, head: str, setting: Callable[[History], str]) -> str:
+    """AdaFedAdam's cut of CIFAR-10, the published runs of the preset laptop: a row a setting, a
+    column a method; average and worst 30 % of the clients over the last rounds, in percent.
     """
-    ends: dict[float, dict[str, str]] = {}
-    for history in laptop_runs("36_noniid_levels"):
-        row = ends.setdefault(reading.option(history, "beta"), {})
-        row[history.config.algorithm] = _average_and_worst(history)
-    rows = [
-        (f"{beta:g}", *(row.get(name, "–") for name in FIVE)) for beta, row in sorted(ends.items())
-    ]
-    return markdown(("concentration", *(style.look(name).label for name in FIVE)), rows)
+    ends: dict[str, dict[str, str]] = {}
+    for run in laptop_runs(notebook):
+        numbers = [100 * run.final(name, window=late(run)) for name in (AVERAGE, WORST)]
+        text = "diverged" if run.diverged is not None else " / ".join(map(number, numbers))
+        ends.setdefault(setting(run), {})[run.config.algorithm] = text
+    rows = [(text, *(row.get(name, "–") for name in FIVE)) for text, row in ends.items()]
+    return markdown((head, *(style.look(name).label for name in FIVE)), rows)
 
 
-def work_table() -> str:
-    """AdaFedAdam's unequal work on CIFAR-10, the published runs of the preset laptop: a row for
-    even and one for drawn work, a column a method, average and worst 30 % in percent.
-    """
-    runs = winners(laptop_runs("35_resource_heterogeneity"), _drawn_epochs, "algorithm")
-    words = {False: "two for all", True: "one to three, drawn"}
-    rows = [
-        (text, *(_average_and_worst(runs[drawn, name][0]) for name in FIVE))
-        for drawn, text in words.items()
-    ]
-    return markdown(("local epochs", *(style.look(name).label for name in FIVE)), rows)
+def level_of(run: History) -> str:
+    """The concentration of a run's label skew."""
+    return f"{reading.option(run, 'beta'):g}"
 
 
-def _drawn_epochs(run: History) -> bool:
-    return tuple(np.atleast_1d(run.config.local_epochs)) == DRAWN_EPOCHS
-
-
-def _average_and_worst(history: History) -> str:
-    """The accuracies over the last rounds, ``"34.3 / 17.4"``."""
-    if history.diverged is not None:
-        return "diverged"
-    numbers = [100 * history.final(name, window=late(history)) for name in (AVERAGE, WORST)]
-    return " / ".join(map(number, numbers))
+def work_of(run: History) -> str:
+    """How many local epochs a run's clients do."""
+    drawn = tuple(np.atleast_1d(run.config.local_epochs)) == DRAWN_EPOCHS
+    return "one to three, drawn" if drawn else "two for all"
 
 
 def ends_table() -> str:
@@ -210,13 +198,6 @@ def known() -> Index:
 def laptop_runs(notebook: str) -> Sequence[History]:
     """The published runs of a notebook's plan at the preset laptop, without parameters."""
     return known().plan(plans.requests(notebook, "laptop"), "laptop")
-
-
-def _rows_of(base: str) -> list[str]:
-    """The printed labels of a base optimizer's rows, in the order of the methods."""
-    printed = papers.table("mime", "table2_accuracy").query("base_optimizer == @base")
-    labels = printed.drop_duplicates("method").set_index("method")["printed_name"]
-    return [str(labels[method]) for method in LOOKS]
 
 
 def _rate(digests: Sequence[str]) -> str:

@@ -23,7 +23,6 @@ from fedlib.paths import project_root
 from fedlib.plans import Request
 from fedlib.reproduction.claims import NOT_PRINTED, in_words, overview
 from fedlib.reproduction.draw import entries
-from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.evidence import NOT_RUN
 from fedlib.reproduction.listing import task_table
 from fedlib.reproduction.reproduce import notebooks
@@ -86,28 +85,16 @@ def agreement_table() -> str:
     """What ``fedlib compare`` counts of the published runs, a row per paper."""
     frame = compared()
     frame = frame[frame["repeats"] == ""]
-    counts = pd.DataFrame(
-        {
-            "paper": frame["paper"],
-            "with": frame["seeds"] > 0,
-            "real": frame["data"] == "real",
-            "fair": frame["fair"],
-            "agree": frame["agrees"],
-        }
-    )
-    rows = []
-    for paper, part in counts.groupby("paper", sort=False):
-        numbers = part.drop(columns="paper").sum()
-        rows.append((PAPERS[str(paper)], str(len(part)), *(str(int(n)) for n in numbers)))
-    head = (
-        "paper",
-        "different printed numbers",
-        "with a run",
-        "not on a stand-in",
-        "comparable, and without a note",
-        "agree",
-    )
-    return markdown(head, rows)
+    counts = {
+        "different printed numbers": True,
+        "with a run": frame["seeds"] > 0,
+        "not on a stand-in": frame["data"] == "real",
+        "comparable, and without a note": frame["fair"],
+        "agree": frame["agrees"],
+    }
+    by = frame.assign(**counts).groupby("paper", sort=False)[[*counts]].sum()
+    rows = [(PAPERS[str(paper)], *map(str, row)) for paper, *row in by.itertuples(name=None)]
+    return markdown(("paper", *counts), rows)
 
 
 def scale_table(paper: str) -> str:
@@ -184,7 +171,9 @@ def measured() -> dict[str, str]:
 
 def laptop_table(paper: str) -> str:
     """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
-    makers = {maker for entry in entries() if entry.paper == paper for maker in _makers(entry)}
+    makers = {
+        maker for entry in entries() if entry.paper == paper for maker in entry.notebooks.values()
+    }
     rows = []
     for name, wanted in plans((), "laptop", 0, {}).items():
         if name in makers:
@@ -207,10 +196,6 @@ def laptop_table(paper: str) -> str:
 def _runs(requests: Sequence[Request]) -> int:
     """How many runs a plan has: parts may ask for the same one."""
     return len({repr(replace(request, part="")) for request in requests})
-
-
-def _makers(entry: Entry) -> set[str]:
-    return set(entry.notebooks.values())
 
 
 def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
@@ -254,7 +239,14 @@ PAGES["results/mime.md"] |= {
     "table 2": run_tables.mime_table,
     "ablation": run_tables.ablation_table,
 }
-PAGES["results/adafedadam.md"] |= {"levels": run_tables.levels_table, "work": run_tables.work_table}
+PAGES["results/adafedadam.md"] |= {
+    "levels": partial(
+        run_tables.silos_table, "36_noniid_levels", "concentration", run_tables.level_of
+    ),
+    "work": partial(
+        run_tables.silos_table, "35_resource_heterogeneity", "local epochs", run_tables.work_of
+    ),
+}
 PAGES["results/fedopt.md"]["ends"] = run_tables.ends_table
 PAGES["results/delta_sgd.md"]["fashion"] = run_tables.fashion_table
 
