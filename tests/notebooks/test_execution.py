@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import papers
+from docs.sitemaker import ids
 from fedlib.reproduction import draw, reproduce
 from fedlib.results import Store
 
@@ -140,33 +140,11 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
     state["runs"] = stored(place)
 
 
-def test_every_entry_belongs_to_a_notebook_or_says_how_its_runs_are_made():
-    stems = {path.stem for path in reproduce.notebooks()}
-    for entry in draw.entries():
-        makers = set(entry.notebooks.values())
-        assert makers & stems, f"no notebook makes {entry.id}"
-        assert all(maker.startswith("fedlib run ") for maker in makers - stems), entry.id
-
-
-def paper_ids():
-    every = papers.figures()
-    return [
-        f"{paper}/{name.lower().replace(' ', '_')}"
-        for paper, name in zip(every["paper"], every["id"], strict=True)
-    ]
-
-
-def numbers(frame):
-    return frame.select_dtypes("number")
-
-
 def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, state):
     """As notebook 90 has drawn them, which trains nothing."""
     if "runs" not in state:
         pytest.skip("the series did not run")
-    ids = paper_ids()
-    assert len(ids) == 59
-    for name in ids:
+    for name in ids():
         path = place / "figures" / name
         suffixes = (".png", ".pdf") if path.with_suffix(".png").is_file() else (".html",)
         for suffix in (*suffixes, ".csv", ".json"):
@@ -174,7 +152,7 @@ def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, stat
             assert file.stat().st_size > 50, file
         data = pd.read_csv(path.with_suffix(".csv"))
         assert len(data), name
-        drawn = numbers(data).to_numpy(float)
+        drawn = data.select_dtypes("number").to_numpy(float)
         if drawn.size:
             assert np.isfinite(drawn).any(), name
         record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))

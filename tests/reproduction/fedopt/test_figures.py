@@ -17,7 +17,6 @@ from fedlib.reproduction import draw
 from fedlib.reproduction.fedopt import heat_maps, outcomes, tuning
 from fedlib.reproduction.fedopt.tables import ADAPTIVE
 from fedlib.reproduction.tables import find
-from fedlib.results import selection
 
 METRICS = find("fedopt", "Table 1").drop_duplicates("task").set_index("task")["metric"].to_dict()
 RATES = (0.01, 0.1, 1.0)
@@ -49,34 +48,7 @@ def made(
     )
 
 
-# --- Curves and tables beside printed numbers
-
-
 # --- Outcomes of grids, and which are best
-
-
-def test_outcomes_are_the_histories_own_numbers():
-    noise = np.random.default_rng(0).random(61)
-    rates = {"client_lr": 0.5, "server_lr": 1.0, "tau": 1e-4}
-    runs = [
-        made("emnist_cr", "fedadam", test=noise, train=noise[1:], **rates),
-        made("emnist_cr", "fedavg", test=noise[:2], client_lr=0.1, server_lr=0.25),
-        made("emnist_cr", "fedavg", diverged=1, client_lr=0.1, server_lr=1.0),
-    ]
-    frame = outcomes.collect(runs)
-    for run, row in zip(runs[:2], frame.itertuples(), strict=False):
-        third = max(1, run.config.rounds // 3)
-        assert row.loss == pytest.approx(run.final("loss", window=third), rel=1e-12)
-        accuracy = run.final("accuracy", window=third)
-        assert row.performance == pytest.approx(100 * accuracy, rel=1e-12)
-        assert row.train_loss == pytest.approx(selection.training_score(run), rel=1e-12)
-        assert row.initial_loss == run.series("loss").iloc[0]
-    assert frame["tau"].tolist()[0] == 1e-4 and frame["tau"].isna().tolist() == [False, True, True]
-    assert frame["client_lr"][0] == 0.5 and frame["server_lr"][1] == 0.25
-    assert frame["metric"].unique().tolist() == ["accuracy"]
-    last = frame.iloc[2]
-    assert last["train_loss"] == math.inf == selection.training_score(runs[2])
-    assert math.isnan(last["loss"]) and math.isnan(last["performance"]) and last["diverged"] == 1
 
 
 def outcomes_of(losses, seed=0):
