@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -230,23 +231,20 @@ def judge(
     """
     store = Store() if store is None else store
     known = Index(() if train else store.stored(published=True))
-    read: dict[tuple[str, tuple[str, ...]], list[History]] = {}
+
+    @cache
+    def runs_of(notebook: str, parts: tuple[str, ...]) -> list[History]:
+        # A preset's plan need not have all parts: what is missing is found when measuring.
+        requests = plans.requests(notebook, preset, seed)
+        requests = [request for request in requests if not parts or request.part in parts]
+        if train:
+            return answers.answer(store, requests, preset, **execution)
+        return known.plan(requests, preset)
+
     verdicts = []
     for claim in chosen(ids, preset):
         evidence = EVIDENCE[claim["id"]]
-        runs: dict[str, list[History]] = {}
-        for notebook, parts in evidence.sources.items():
-            key = notebook, tuple(parts)
-            if key not in read:
-                # A preset's plan need not have all parts: what is missing is found when measuring.
-                requests = plans.requests(notebook, preset, seed)
-                requests = [request for request in requests if not parts or request.part in parts]
-                read[key] = (
-                    answers.answer(store, requests, preset, **execution)
-                    if train
-                    else known.plan(requests, preset)
-                )
-            runs[notebook] = read[key]
+        runs = {name: runs_of(name, tuple(parts)) for name, parts in evidence.sources.items()}
         verdicts.append(judged(evidence, preset, runs))
     return verdicts
 
