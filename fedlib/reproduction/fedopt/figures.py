@@ -18,7 +18,7 @@ from fedlib.figures import layers, style, unique_labels
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.evidence import best_of
-from fedlib.reproduction.fedopt import heat_maps, tuning
+from fedlib.reproduction.fedopt import tuning
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
@@ -176,7 +176,7 @@ def _layers(number: int, label: str) -> Entry:
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
-    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, heat_maps.grids(*algorithms))
+    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, tuning.grids(*algorithms))
 
 
 def _on_all_posts(histories: Sequence[History]) -> list[History]:

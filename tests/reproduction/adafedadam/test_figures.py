@@ -8,13 +8,14 @@ import pytest
 
 import fedlib
 from fedlib.reproduction.adafedadam import method
-from fedlib.reproduction.adafedadam.fairness import (
+from fedlib.reproduction.adafedadam.figures import (
     adafedadam_figure_2,
+    adafedadam_figure_3,
     best_fedprox,
     client_density,
+    table_4,
+    tradeoff,
 )
-from fedlib.reproduction.adafedadam.figures import table_4
-from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
 
