@@ -33,12 +33,8 @@ def lines(figure: Figure) -> dict[str, Any]:
     return {label: line for label, line in every.items() if not label.startswith("_")}
 
 
-def values(*runs: fedlib.History, metric: str = "accuracy", split: str = "test") -> np.ndarray:
-    """[runs, rounds], read from the frames."""
-    chosen = [
-        run.frame[(run.frame["metric"] == metric) & (run.frame["split"] == split)] for run in runs
-    ]
-    return np.array([frame.sort_values("round")["value"].to_numpy() for frame in chosen])
+def mean(*runs: fedlib.History, metric: str = "accuracy", split: str = "test") -> np.ndarray:
+    return np.mean([run.series(metric, split) for run in runs], axis=0)
 
 
 def test_runs_that_differ_in_their_seeds_are_one_line(seeds: list[fedlib.History]) -> None:
@@ -49,8 +45,7 @@ def test_runs_that_differ_in_their_seeds_are_one_line(seeds: list[fedlib.History
     assert lines(figure)["FedAvg"].get_color() == style.LOOKS["fedavg"].color
     assert list(lines(figure)) == ["FedAvg", "FedAdam"] and len(figure.axes[0].collections) == 2
     for line, first in zip(lines(figure).values(), (0, 3), strict=True):
-        every = 100 * values(*seeds[first : first + 3])
-        np.testing.assert_allclose(line.get_ydata(), every.mean(0))
+        np.testing.assert_allclose(line.get_ydata(), 100 * mean(*seeds[first : first + 3]))
 
 
 def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
@@ -61,9 +56,8 @@ def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
     figure = fedlib.plot(runs, "loss", "train")
     assert list(lines(figure)) == ["FedAvg, client_lr=0.01", "FedAvg, client_lr=0.1", "FedAdam"]
     line = lines(figure)["FedAvg, client_lr=0.1"]
-    np.testing.assert_allclose(
-        line.get_ydata(), values(*runs[2:4], metric="loss", split="train").mean(0)
-    )
+    wanted = mean(*runs[2:4], metric="loss", split="train")
+    np.testing.assert_allclose(line.get_ydata(), wanted)
     assert figure.axes[0].get_ylabel() == "train loss"
     assert len({line.get_color() for line in lines(figure).values()}) == 3
 
@@ -71,8 +65,8 @@ def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
 def test_a_dict_names_the_lines(seeds: list[fedlib.History]) -> None:
     figure = fedlib.plot({"one": seeds[0], "three": seeds[:3]}, percent=False)
     assert list(lines(figure)) == ["one", "three"]
-    np.testing.assert_allclose(lines(figure)["one"].get_ydata(), values(seeds[0])[0])
-    np.testing.assert_allclose(lines(figure)["three"].get_ydata(), values(*seeds[:3]).mean(0))
+    np.testing.assert_allclose(lines(figure)["one"].get_ydata(), mean(seeds[0]))
+    np.testing.assert_allclose(lines(figure)["three"].get_ydata(), mean(*seeds[:3]))
     assert len(figure.axes[0].collections) == 1
     assert figure.axes[0].get_ylabel() == "test accuracy"
 
