@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,14 +52,10 @@ def execute(jobs: int) -> None:
     missing = [path.stem for path in reproduce.notebooks() if executed(path) is None]
     if not missing:
         return
-    print(f"Executing {len(missing)} notebooks, {jobs} at once ...", flush=True)
-    os.environ |= {"FEDLIB_DATA": str(WORK / "data"), "FEDLIB_FIGURES": str(WORK / "figures")}
-    failed = []
-    for done in reproduce.reproduce(missing, jobs=jobs):
-        print(f"  {done.name}  {done.seconds:.0f} s  {done.error or 'ok'}", flush=True)
-        failed += [f"{done.name}: {done.error}"] if done.error else []
-    if failed:
-        raise Failure(f"{len(failed)} of {len(missing)} notebooks failed: {'; '.join(failed)}")
+    own = {"FEDLIB_DATA": str(WORK / "data"), "FEDLIB_FIGURES": str(WORK / "figures")}
+    command = [sys.executable, "-m", "fedlib", "reproduce", *missing, f"--jobs={jobs}"]
+    if subprocess.run(command, env=os.environ | own).returncode:
+        raise Failure("notebooks failed, see above")
 
 
 def ids() -> list[str]:

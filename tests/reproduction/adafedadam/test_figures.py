@@ -69,7 +69,7 @@ def server(algorithm, rounds, **values):
     ("algorithm", "values"), [("adafedadam", {"alpha": 0.0}), ("fedadam", {"tau": 1e-8})]
 )
 def test_the_drawn_servers_are_the_librarys(algorithm, values):
-    walked = method.server_paths()[algorithm]
+    walked = method.server_path(algorithm)
     for rounds in (1, 25):
         np.testing.assert_allclose(walked[rounds], server(algorithm, rounds, **values), atol=1e-6)
 
