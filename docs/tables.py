@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from fedlib.plans import Request
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import DRAWN_EPOCHS, FIVE
-from fedlib.reproduction.claims import NOT_PRINTED, in_words, overview
+from fedlib.reproduction.claims import NOT_PRINTED, overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.delta_sgd.tables import CLIENTS, client_of
 from fedlib.reproduction.draw import entries
@@ -310,15 +309,15 @@ def verdicts() -> pd.DataFrame:
     """A row per claim, by its id: source (the paper), where, claim (its words, and what is judged),
     and the verdicts: quick, in print, real data.
     """
-    known = overview("laptop", "paper", store=published()).set_index("id")
-    frame, small = known[["source", "where"]].copy(), measured()
+    known = overview(store=published()).set_index("id")
+    frame = known[["source", "where"]].copy()
     for claim in papers.claims():
         id, said = claim["id"], claim["in_print"]
         words = f"“{claim['quote']}” Judged: {claim['shows']}."
         frame.loc[id, "claim"] = words + (
             f" Except: {claim['except']}." if "except" in claim else ""
         )
-        frame.loc[id, "quick"] = small.get(id, NOT_CLAIMED)
+        frame.loc[id, "quick"] = known.loc[id, "quick"]
         verdict, whole, cut = known.loc[id, ["print", "paper", "laptop"]]
         frame.loc[id, "in print"] = said if said.startswith(verdict) else f"{verdict}: {said}"
         if whole.startswith(NOT_RUN):
@@ -351,12 +350,6 @@ NOT_CLAIMED = "not claimed"
 # Before verdicts on runs of the laptop preset.
 CUT = "cut: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
-
-
-def measured() -> dict[str, str]:
-    """Claim -> its verdict on the published runs of the quick preset, in words."""
-    path = project_root() / "data" / "results" / "claims_quick.json"
-    return {claim["id"]: in_words(claim) for claim in json.loads(path.read_text(encoding="utf-8"))}
 
 
 def laptop_table(paper: str) -> str:

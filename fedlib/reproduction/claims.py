@@ -265,22 +265,15 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
     frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)
     frame["print"] = [printed(id).verdict for id in frame["id"]]
     for preset in presets or PRESETS:
-        judged = {verdict.id: in_words(verdict.as_dict()) for verdict in judge((), preset, store)}
+        judged = {verdict.id: in_words(verdict) for verdict in judge((), preset, store)}
         frame[preset] = [judged.get(id, "not claimed") for id in frame["id"]]
     return frame
 
 
-def in_words(known: Mapping[str, Any]) -> str:
-    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict with its smallest margin, and the reason.
-
-    Args:
-        known: of :meth:`Verdict.as_dict`.
-    """
-    if not known["numbers"]:
-        return "; ".join(filter(None, (known["verdict"], known["reason"])))
-    closest = min(known["numbers"], key=lambda number: number["mean"])
-    spread = math.nan if closest["spread"] is None else closest["spread"]
-    statement = Statement(closest["statement"], tuple(closest["margins"]), spread)
-    seeds = f"{known['seeds']} seed{'s' * (known['seeds'] > 1)}"
-    text = f"{known['verdict']}, {seeds} ({statement.margin})"
-    return f"{text}; {known['reason']}" if known["reason"] and known["verdict"] != HOLDS else text
+def in_words(verdict: Verdict) -> str:
+    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict with its smallest margin, and the reason."""
+    words = verdict.verdict
+    if verdict.statements:
+        closest = min(verdict.statements, key=lambda statement: statement.mean)
+        words += f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)} ({closest.margin})"
+    return f"{words}; {verdict.reason}" if verdict.reason and verdict.verdict != HOLDS else words

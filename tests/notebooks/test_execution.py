@@ -1,7 +1,7 @@
 """The whole series runs headlessly, from an empty store: with one seed and without searching rates.
 
 What the claims need is trained by ``make reproduce`` and published; see
-tests/reproduction/test_published.py. One folder serves all tests of this module, in order:
+tests/reproduction/test_claims.py. One folder serves all tests of this module, in order:
 papermill runs the notebooks with their exercises solved and fills the store (90 draws all figures
 from it and checks them), nbval then finds every run of the unsolved ones in it. What a notebook
 must draw is what the catalogue says.
