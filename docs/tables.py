@@ -217,7 +217,6 @@ def _rate(digests: Sequence[str]) -> str:
     return f"{reading.hyperparameter(run, 'client_lr'):.2g}"
 
 
-METRIC_WORDS = {"avg": "average", "std": "spread", "worst30": "worst 30 %"}
 PAPERS = {"fedopt": "FedOpt", "mime": "Mime", "adafedadam": "AdaFedAdam", "delta_sgd": "Δ-SGD"}
 
 # The first notebook of a group -> its title, and the first one of the next group.
@@ -298,7 +297,7 @@ def scale_table(paper: str) -> str:
         printed, ours = (number(row[key]) for key in ("printed", "ours"))
         spread = "" if isnan(row["ours_std"]) else f" ± {row['ours_std']:.1f}"
         where = f"{row['item']}, `{row['task']}`"
-        metric = METRIC_WORDS[row["metric"]]
+        metric = style.name(row["metric"])
         rows.append((where, name, metric, printed, ours + spread, str(row["seeds"]), row["note"]))
     head = ("table, task", "row", "number", "printed", "ours", "seeds", "departs from the paper by")
     return markdown(head, rows)
