@@ -14,17 +14,6 @@ from fedlib.results import reading
 ALGORITHMS = ("fedavg", "fedadam")
 
 
-@pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=10)
-
-
-@pytest.fixture(scope="module")
-def histories(synthetic):
-    pairs = [(name, seed) for name in ALGORITHMS for seed in (0, 1)]
-    return [fedlib.run(synthetic, name, rounds=4, seed=seed) for name, seed in pairs]
-
-
 def lines(ax):
     return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
 
