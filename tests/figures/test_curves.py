@@ -121,8 +121,6 @@ def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
     assert list(data["algorithm"].unique()) == names
     labels = [style.CLIENT_LOOKS[name].label for name in names]
     assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
-    _, data = figures.client_density(runs, by=reading.client_label)
-    assert list(data["algorithm"].unique()) == names
 
 
 def test_every_algorithm_has_its_own_look():

@@ -81,7 +81,7 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                     frames[-1]["printed_rounds"] = None
                 of_what = "accuracy, all data (%)" if split == "local" else "test accuracy (%)"
                 ax.set_ylabel(of_what if ax is left else "")
-            _, data = client_density(runs, split=split, legend=False, ax=right)
+            _, data = client_density(runs, split=split, ax=right)
             frames.append(data.assign(panel="clients"))
             style.titled(right, "all clients", "density of their final accuracies")
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
