@@ -208,12 +208,12 @@ def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None 
     return str(exporter.from_notebook_node(book, resources=given)[0])
 
 
-def decks(folder: Path, wanted: Iterable[int], copies: Path) -> None:
+def decks(folder: Path, wanted: Iterable[int]) -> None:
     """Write the sessions' decks; says what must be executed first for those that cannot be."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in wanted:
         title, names = sessions()[number]
-        found = {path.stem: executed(path, copies) for path in reproduce.notebooks(names)}
+        found = {path.stem: executed(path) for path in reproduce.notebooks(names)}
         books = {name: book for name, book in found.items() if book is not None}
         if missing := [name for name in names if name not in books]:
             print(f"session {number}: no slides, these must be executed first (make reproduce):")
@@ -227,11 +227,10 @@ def decks(folder: Path, wanted: Iterable[int], copies: Path) -> None:
 
 def main() -> None:
     """Make what is asked for."""
-    build = project_root() / "build"
     parser = argparse.ArgumentParser(prog="make course", description=__doc__)
     add = parser.add_argument
-    add("--to", type=Path, default=build / "course", help="the course's folder (build/course)")
-    add("--executed", type=Path, default=build / "executed", help="notebooks of make reproduce")
+    default = project_root() / "build" / "course"
+    add("--to", type=Path, default=default, help="the course's folder (build/course)")
     add("--only", choices=("assignments", "slides"), help="one of the two")
     known = list(sessions())
     add("--session", type=int, action="append", choices=known, help="one; may be repeated")
@@ -241,7 +240,7 @@ def main() -> None:
         if given.only != "slides":
             assignments(folder, wanted)
         if given.only != "assignments":
-            decks(folder / "slides", wanted, given.executed)
+            decks(folder / "slides", wanted)
     except ModuleNotFoundError as missing:
         sys.exit(f"make course: {missing.name} is not installed; make course installs it")
     except (Error, OSError) as problem:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,14 +52,10 @@ def execute(jobs: int) -> None:
     missing = [path.stem for path in reproduce.notebooks() if executed(path) is None]
     if not missing:
         return
-    print(f"Executing {len(missing)} notebooks, {jobs} at once ...", flush=True)
-    os.environ |= {"FEDLIB_DATA": str(WORK / "data"), "FEDLIB_FIGURES": str(WORK / "figures")}
-    failed = []
-    for done in reproduce.reproduce(missing, jobs=jobs):
-        print(f"  {done.name}  {done.seconds:.0f} s  {done.error or 'ok'}", flush=True)
-        failed += [f"{done.name}: {done.error}"] if done.error else []
-    if failed:
-        raise Failure(f"{len(failed)} of {len(missing)} notebooks failed: {'; '.join(failed)}")
+    own = {"FEDLIB_DATA": str(WORK / "data"), "FEDLIB_FIGURES": str(WORK / "figures")}
+    command = [sys.executable, "-m", "fedlib", "reproduce", *missing, f"--jobs={jobs}"]
+    if subprocess.run(command, env=os.environ | own).returncode:
+        raise Failure("notebooks failed, see above")
 
 
 def ids() -> list[str]:
@@ -90,6 +87,11 @@ def badged(words: str) -> str:
     """What is said of a claim, with its verdict as a badge."""
     badge = lambda match: f"[{match[1]}]{{.verdict .{match[1].replace(' ', '-')}}}"  # noqa: E731
     return VERDICT.sub(badge, words, count=1)
+
+
+ESCAPED = re.compile(r"([\\*_<>$\[\]{}`#|])")
+TEMPLATES = Environment(loader=FileSystemLoader(ROOT / "docs" / "site" / "gallery"))
+TEMPLATES.filters |= {"badged": badged, "text": lambda words: ESCAPED.sub(r"\\\1", words)}
 
 
 def counted(claims: pd.DataFrame, runs: str) -> list[str]:
@@ -133,12 +135,9 @@ def gallery(figures: Path, pages: Path) -> None:
     listed: dict[str, list[dict[str, Any]]] = {paper: [] for paper in TITLES}
     for id in ids():
         listed[id.split("/")[0]].append(shown(id, claims, figures))
-    templates = Environment(loader=FileSystemLoader(ROOT / "docs" / "site" / "gallery"))
-    escape = re.compile(r"([\\*_<>$\[\]{}`#|])")
-    templates.filters |= {"badged": badged, "text": lambda words: escape.sub(r"\\\1", words)}
     given = {"titles": TITLES, "listed": listed}
     for page, template in {"index": "index.md.j2", **dict.fromkeys(TITLES, "paper.md.j2")}.items():
-        text = templates.get_template(template).render(given, paper=page)
+        text = TEMPLATES.get_template(template).render(given, paper=page)
         (pages / f"{page}.md").write_text(text, encoding="utf-8")
 
 

@@ -314,9 +314,6 @@ def client_density(
     metric: str = "accuracy",
     split: str = "test",
     *,
-    title: str = "",
-    legend: bool = True,
-    by: Callable[[History], str] = algorithm,
     ax: Axes | None = None,
 ) -> Drawing:
     """The density of the clients' final values, a line per algorithm (seeds pooled).
@@ -337,23 +334,19 @@ def client_density(
     at = np.linspace(0.0, 100.0, 201)
     frames = []
     with style.axes(ax) as ax:
-        for key, values in _client_values(histories, metric, split, by).items():
+        for key, values in _client_values(histories, metric, split).items():
             density = _density(100.0 * values, at)
             look = style.look(key)
             ax.plot(at, density, look.linestyle, color=look.color, label=look.label)
             frames.append(pd.DataFrame({"algorithm": key, "value": at, "density": density}))
-        ax.set(xlabel=f"client {axis_label(metric, split, True)}", ylabel="density", title=title)
+        ax.set(xlabel=f"client {axis_label(metric, split, True)}", ylabel="density")
         ax.set_ylim(bottom=0)
-        if legend:
-            ax.legend()
     data = pd.concat(frames, ignore_index=True)
     data.insert(0, "task", histories[0].config.task["name"])
     return figure_of(ax), data
 
 
-def _client_values(
-    histories: Sequence[History], metric: str, split: str, by: Callable[[History], str]
-) -> dict[str, np.ndarray]:
+def _client_values(histories: Sequence[History], metric: str, split: str) -> dict[str, np.ndarray]:
     """The clients' final values by line, those of several seeds one after the other."""
     if not histories:
         raise Error("no runs to draw; give at least one history")
@@ -365,7 +358,7 @@ def _client_values(
             raise Error(
                 f"{history!r} has no {split} {metric} per client; draw runs of another task"
             )
-        parts.setdefault(line_of(history, by), []).append(chosen.to_numpy(float))
+        parts.setdefault(algorithm(history), []).append(chosen.to_numpy(float))
     return {key: np.concatenate(values) for key, values in parts.items()}
 
 

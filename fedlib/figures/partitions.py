@@ -124,11 +124,7 @@ def label_legend(ax: Axes, classes: int) -> None:
 
 @checked
 def unique_labels(
-    labels: ArrayLike,
-    partitions: Sequence[Sequence[ArrayLike]],
-    *,
-    title: str = "",
-    ax: Axes | None = None,
+    labels: ArrayLike, partitions: Sequence[Sequence[ArrayLike]], *, ax: Axes | None = None
 ) -> Drawing:
     """A histogram over clients of the number of different labels that a client has.
 
@@ -136,7 +132,6 @@ def unique_labels(
         labels: ``[N]`` integers, 0 or more.
         partitions: one partition or several (of several seeds): bars are their mean, thin lines
             reach from the smallest to the largest.
-        title: of the panel.
         ax: draw into these axes; default a new figure.
 
     Returns:
@@ -159,7 +154,7 @@ def unique_labels(
         lines = {"errorbar": spread, "err_kws": {"color": "0.3", "linewidth": 0.6}}
         bars = {"color": "C0", "saturation": 1, "width": 0.9, "native_scale": True}
         sns.barplot(counted, x="unique_labels", y="clients", ax=ax, **bars, **lines)
-        ax.set(xlabel="different labels of a client", ylabel="clients", title=title)
+        ax.set(xlabel="different labels of a client", ylabel="clients")
     groups = counted.groupby("unique_labels")["clients"]
     data = groups.agg(clients="mean", smallest="min", largest="max").reset_index()
     return figure_of(ax), data

@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -230,23 +231,20 @@ def judge(
     """
     store = Store() if store is None else store
     known = Index(() if train else store.stored(published=True))
-    read: dict[tuple[str, tuple[str, ...]], list[History]] = {}
+
+    @cache
+    def runs_of(notebook: str, parts: tuple[str, ...]) -> list[History]:
+        # A preset's plan need not have all parts: what is missing is found when measuring.
+        requests = plans.requests(notebook, preset, seed)
+        requests = [request for request in requests if not parts or request.part in parts]
+        if train:
+            return answers.answer(store, requests, preset, **execution)
+        return known.plan(requests, preset)
+
     verdicts = []
     for claim in chosen(ids, preset):
         evidence = EVIDENCE[claim["id"]]
-        runs: dict[str, list[History]] = {}
-        for notebook, parts in evidence.sources.items():
-            key = notebook, tuple(parts)
-            if key not in read:
-                # A preset's plan need not have all parts: what is missing is found when measuring.
-                requests = plans.requests(notebook, preset, seed)
-                requests = [request for request in requests if not parts or request.part in parts]
-                read[key] = (
-                    answers.answer(store, requests, preset, **execution)
-                    if train
-                    else known.plan(requests, preset)
-                )
-            runs[notebook] = read[key]
+        runs = {name: runs_of(name, tuple(parts)) for name, parts in evidence.sources.items()}
         verdicts.append(judged(evidence, preset, runs))
     return verdicts
 
@@ -267,22 +265,15 @@ def overview(*presets: str, store: Store | None = None) -> pd.DataFrame:
     frame = frame.set_axis(["id", "source", "where", "claim"], axis=1)
     frame["print"] = [printed(id).verdict for id in frame["id"]]
     for preset in presets or PRESETS:
-        judged = {verdict.id: in_words(verdict.as_dict()) for verdict in judge((), preset, store)}
+        judged = {verdict.id: in_words(verdict) for verdict in judge((), preset, store)}
         frame[preset] = [judged.get(id, "not claimed") for id in frame["id"]]
     return frame
 
 
-def in_words(known: Mapping[str, Any]) -> str:
-    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict with its smallest margin, and the reason.
-
-    Args:
-        known: of :meth:`Verdict.as_dict`.
-    """
-    if not known["numbers"]:
-        return "; ".join(filter(None, (known["verdict"], known["reason"])))
-    closest = min(known["numbers"], key=lambda number: number["mean"])
-    spread = math.nan if closest["spread"] is None else closest["spread"]
-    statement = Statement(closest["statement"], tuple(closest["margins"]), spread)
-    seeds = f"{known['seeds']} seed{'s' * (known['seeds'] > 1)}"
-    text = f"{known['verdict']}, {seeds} ({statement.margin})"
-    return f"{text}; {known['reason']}" if known["reason"] and known["verdict"] != HOLDS else text
+def in_words(verdict: Verdict) -> str:
+    """``"holds, 3 seeds (+0.038 ± 0.020)"``: a verdict with its smallest margin, and the reason."""
+    words = verdict.verdict
+    if verdict.statements:
+        closest = min(verdict.statements, key=lambda statement: statement.mean)
+        words += f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)} ({closest.margin})"
+    return f"{words}; {verdict.reason}" if verdict.reason and verdict.verdict != HOLDS else words

@@ -175,43 +175,6 @@ def _notes(
 
 
 def how_to_make(notebook: str, preset: str = "quick") -> str:
-    """The sentence that says how missing runs are made: by a notebook, or by a command."""
-    if not notebook[0].isdigit():
-        return f"run: {notebook}"
+    """The sentence that says how missing runs are made: by a notebook or a command."""
     switch = "" if preset == "quick" else f" --preset {preset}"
     return f"run notebooks/{notebook}.ipynb or: fedlib reproduce {notebook}{switch}"
-
-
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Totals of :func:`compare`'s frame.
-
-    Args:
-        frame: from :func:`compare`.
-
-    Returns:
-        one row per paper, item, task and printed column: cells (printed numbers), repeated (of
-        them, printed in a table before), run (of all cells), fair (of those run, the ones that
-        count), agree (of the fair ones), unclear (of
-        all cells, printed numbers that are not plainly legible), paper_best and our_best (row
-        labels; among those run, by the column's first metric that ranks), same_best (None unless
-        two rows or more were run).
-    """
-    told = frame.assign(cells=1, run=frame["seeds"] > 0, agree=frame["agrees"])
-    told = told.assign(repeated=frame["repeats"] != "", unclear=frame["unclear"] != "")
-    by = told.groupby(["paper", "item", "task", "column"], sort=False)
-    totals = by[["cells", "repeated", "run", "fair", "agree", "unclear"]].sum()
-    names = ["paper_best", "our_best", "same_best"]
-    best = pd.DataFrame([_best(part) for _, part in by], index=totals.index, columns=names)
-    return totals.join(best).reset_index()
-
-
-def _best(part: pd.DataFrame) -> tuple[str, str, bool | None]:
-    """The rows that are first in print and here by a column's first metric that ranks."""
-    legible = part[part["comparable"] & part["ours"].notna()]
-    ranking = [name for name in legible["metric"].unique() if METRICS[name].ranks]
-    ranked = legible[legible["metric"].isin(ranking[:1])]
-    if len(ranked) < 2:
-        return "", "", None
-    sign = -1 if METRICS[ranking[0]].smaller else 1
-    paper, ours = (ranked.loc[(sign * ranked[n]).idxmax(), "row"] for n in ("printed", "ours"))
-    return paper, ours, paper == ours

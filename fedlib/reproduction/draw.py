@@ -8,7 +8,7 @@ small problems beside the papers' tasks. Nothing here can train.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,13 @@ from fedlib.figures.save import save
 from fedlib.reproduction.adafedadam import figures as adafedadam
 from fedlib.reproduction.compare import how_to_make
 from fedlib.reproduction.delta_sgd import figures as delta_sgd
-from fedlib.reproduction.entry import Drawing, Drawn, Entry
+from fedlib.reproduction.entry import Drawn, Entry
 from fedlib.reproduction.fedopt import figures as fedopt
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.mime import figures as mime
 from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 from fedlib.tasks.presets import require_preset
-
-__all__ = ["ENTRIES", "Drawing", "Drawn", "Entry", "draw", "entries", "entry", "redraw"]
 
 ENTRIES: dict[str, Entry] = {
     entry.id: entry for module in (fedopt, adafedadam, mime, delta_sgd) for entry in module.ENTRIES
@@ -74,11 +72,10 @@ def draw(
     """
     chosen = entry(id)
     store = Store() if store is None else store
-    if chosen.make is not None:
+    if not chosen.needs_runs:
         if histories:
             raise Error(f"figure {id} is drawn without runs; it takes none")
         return _draw(chosen, (), root, data_root=store.root.parent)
-    _drawable(chosen)
     if not histories:
         raise Error(f"figure {id}: no runs; {how_to_make(next(iter(chosen.notebooks.values())))}")
     for history in histories:
@@ -128,7 +125,7 @@ def redraw(
     """Draw figures again from stored or published runs; never trains.
 
     Args:
-        ids: see :func:`entries`; default all but those that a notebook draws itself.
+        ids: see :func:`entries`; default all.
         store: default the standard one.
         root: of the figures; default ``FEDLIB_FIGURES``, else ``figures/``.
         preset: of the runs; default for each figure the one that has runs of most of its tasks
@@ -142,18 +139,17 @@ def redraw(
             make them. All other figures are drawn before it is raised.
     """
     store = Store() if store is None else store
-    drawable = [entry for entry in entries() if entry.draw or entry.make]
     if preset is not None:
         require_preset(preset)
-    wanted = drawable if ids is None else [entry(id) for id in ids]
+    wanted = entries() if ids is None else [entry(id) for id in ids]
     files.require_writable(paths.figures_root(root), "FEDLIB_FIGURES")
-    tasks = [task for chosen in wanted if chosen.draw for task in chosen.notebooks]
+    tasks = [task for chosen in wanted if chosen.needs_runs for task in chosen.notebooks]
     stored = _stored(store, list(dict.fromkeys(tasks)))
     made: list[Path] = []
     problems: list[Error] = []
     for chosen in wanted:
         try:
-            scale, runs = ("", []) if chosen.make else drawn_from(chosen, stored, preset)
+            scale, runs = drawn_from(chosen, stored, preset) if chosen.needs_runs else ("", [])
             made.append(_draw(chosen, runs, root, scale, store.root.parent).path)
         except Error as problem:
             problems.append(problem)
@@ -179,7 +175,6 @@ def drawn_from(
     Raises:
         Error: there are none.
     """
-    _drawable(chosen)
     presets = [preset] if preset else list(reversed(PRESETS))
     runs = {name: _runs(chosen, stored, name) for name in presets}
     tasks = {name: len({run.config.task["name"] for run in runs[name]}) for name in presets}
@@ -200,22 +195,15 @@ def _draw(
     data_root: Path = Path(),
 ) -> Drawn:
     missing: list[str] = []
-    if chosen.make is not None:
-        figure, data = chosen.make(data_root)
+    if not chosen.needs_runs:
+        figure, data = chosen.draw(data_root)
     else:
         # The order of the entry's tasks, then as given: the same whichever notebook ran last.
         order = list(chosen.notebooks)
         histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
-        figure, data = _drawable(chosen)(histories)
+        figure, data = chosen.draw(histories)
         if preset != PRESETS[0]:  # small problems need not stand for all tasks
             there = {history.config.task["name"] for history in histories}
             missing = [task for task in order if task not in there]
     about: dict[str, Any] = {"caption": chosen.caption, "histories": histories, "missing": missing}
     return Drawn(figure, data, save(figure, chosen.id, data, root=root, **about))
-
-
-def _drawable(chosen: Entry) -> Callable[[Sequence[History]], Drawing]:
-    if chosen.draw is None:
-        way = how_to_make(chosen.notebook)
-        raise Error(f"figure {chosen.id} is drawn by its notebook itself; {way}")
-    return chosen.draw

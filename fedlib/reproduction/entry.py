@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -35,9 +36,8 @@ class Entry:
         id: ``<paper>/<name>``.
         notebooks: task -> the notebook that makes its runs. A figure of several tasks shows those
             that were run. A figure that needs no runs has the one task "".
-        draw: from histories, chosen ones, to a figure (None for a table) and its data.
-        make: of a figure that needs no runs, from the data root to the same. Without ``draw`` and
-            ``make`` the notebook draws the figure itself.
+        draw: from histories, chosen ones, to a figure (None for a table) and its data; of a figure
+            that needs no runs, from the data root.
         clients: whether it is drawn from the clients' values; published runs keep them then.
         parts: of the notebooks' plans, whose runs these are; none: all.
         cells: whether it shows printed cells, each of which has runs of its own; else a method's
@@ -47,8 +47,7 @@ class Entry:
 
     id: str
     notebooks: Mapping[str, str]
-    draw: Callable[[Sequence[History]], Drawing] | None = None
-    make: Callable[[Path], Drawing] | None = None
+    draw: Callable[[Any], Drawing]
     clients: bool = False
     parts: tuple[str, ...] = ()
     cells: bool = False
@@ -58,6 +57,11 @@ class Entry:
     def paper(self) -> str:
         """The first part of the id."""
         return self.id.split("/")[0]
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether it is drawn from runs."""
+        return "" not in self.notebooks
 
     @property
     def caption(self) -> str:

@@ -24,7 +24,6 @@ class Metric:
     Attributes:
         measure: from a history to (weighted by examples, clients counted alike; NaN if unknown).
         factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
-        ranks: whether the best method is the one that is best by it.
         smaller: whether smaller is better.
         local: whether the paper's is taken to be measured on all local data of the clients.
         series: the metric of a history that says it after each evaluation; default its name.
@@ -32,7 +31,6 @@ class Metric:
 
     measure: Callable[[History], tuple[float, float]]
     factor: float = 100.0
-    ranks: bool = True
     smaller: bool = False
     local: bool = False
     series: str = ""
@@ -94,8 +92,8 @@ METRICS: dict[str, Metric] = {
     "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
     # AdaFedAdam, Delta-SGD: after the last round.
     "avg": Metric(averaged("accuracy", 1, split_of), series="accuracy"),
-    "std": Metric(_spread, ranks=False, smaller=True, local=True, series="accuracy_std_weighted"),
-    "worst30": Metric(_worst, ranks=False, local=True, series="accuracy_worst_30_weighted"),
+    "std": Metric(_spread, smaller=True, local=True, series="accuracy_std_weighted"),
+    "worst30": Metric(_worst, local=True, series="accuracy_worst_30_weighted"),
     # Mime: after the last round, on the half of the clients on which no rate was chosen.
     "reported": Metric(on_half, series="accuracy"),
 }

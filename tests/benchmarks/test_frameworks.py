@@ -50,39 +50,26 @@ def start(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> tuple:
     return load, task, network
 
 
+@pytest.mark.parametrize("framework", bench.FRAMEWORKS)
 @pytest.mark.parametrize("name", RATES)
-def test_two_rounds_of_pfl_are_two_of_the_plain_loop(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_two_rounds_of_a_framework_are_two_of_the_plain_loop(
+    name: str, framework: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("pfl")
-    load, task, network = start(name, "with_pfl", monkeypatch)
-    plain, theirs = copy.deepcopy(network), copy.deepcopy(network)
-    rounds = (
-        bench._plain(load, plain, task, CPU),
-        bench._framework("pfl")(load, theirs, bench._clients(task), CPU),
-    )
-    for step in rounds * 2:
-        step()
-    assert_same(*([*each.parameters()] for each in (network, plain, theirs)))
-
-
-@pytest.mark.parametrize("name", RATES)
-def test_two_rounds_of_fedjax_are_two_of_the_plain_loop(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fedjax = pytest.importorskip("fedjax")
-    jax = pytest.importorskip("jax")
-    in_order = functools.partial(fedjax.ShuffleRepeatBatchHParams, skip_shuffle=True)
-    monkeypatch.setattr(fedjax, "ShuffleRepeatBatchHParams", in_order)
-    load, task, network = start(name, "with_fedjax", monkeypatch)
-    plain, clients = copy.deepcopy(network), bench._clients(task)
+    pytest.importorskip(framework)
+    load, task, network = start(name, f"with_{framework}", monkeypatch)
+    plain, theirs, clients = copy.deepcopy(network), copy.deepcopy(network), bench._clients(task)
+    if framework == "fedjax":
+        fedjax, jax = map(importlib.import_module, ("fedjax", "jax"))
+        in_order = functools.partial(fedjax.ShuffleRepeatBatchHParams, skip_shuffle=True)
+        monkeypatch.setattr(fedjax, "ShuffleRepeatBatchHParams", in_order)
     loop = bench._plain(load, plain, task, CPU)
-    step = bench._framework("fedjax")(load, network, clients, CPU)
+    step = bench._framework(framework)(load, theirs, clients, CPU)
     for _ in range(2):
         loop()
         found = step()
-
-    haiku = importlib.import_module("benchmarks." + "with_fedjax")
+    if framework == "pfl":
+        return assert_same(*([*each.parameters()] for each in (network, plain, theirs)))
+    haiku = importlib.import_module("benchmarks.with_fedjax")
     examples = {"x": haiku._array(clients[0][0]), "y": haiku._array(clients[0][1])}
     before, expected = (
         haiku.model_of(load, each, examples).init(jax.random.PRNGKey(0))

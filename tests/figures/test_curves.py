@@ -14,17 +14,6 @@ from fedlib.results import reading
 ALGORITHMS = ("fedavg", "fedadam")
 
 
-@pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=10)
-
-
-@pytest.fixture(scope="module")
-def histories(synthetic):
-    pairs = [(name, seed) for name in ALGORITHMS for seed in (0, 1)]
-    return [fedlib.run(synthetic, name, rounds=4, seed=seed) for name, seed in pairs]
-
-
 def lines(ax):
     return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
 
@@ -132,8 +121,6 @@ def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
     assert list(data["algorithm"].unique()) == names
     labels = [style.CLIENT_LOOKS[name].label for name in names]
     assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
-    _, data = figures.client_density(runs, by=reading.client_label)
-    assert list(data["algorithm"].unique()) == names
 
 
 def test_every_algorithm_has_its_own_look():

@@ -16,10 +16,9 @@ from fedlib.figures.scale import note, scale, small
 module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 
 
-@pytest.fixture(scope="module")
-def histories():
-    task = fedlib.load_task("synthetic", clients=10)
-    return [fedlib.run(task, "fedavg", rounds=4, seed=seed) for seed in (0, 1)]
+@pytest.fixture
+def fedavg(histories):
+    return histories[:2]
 
 
 def as_task(history, **changes):
@@ -49,9 +48,9 @@ def test_what_cannot_be_saved(tmp_path):
         figures.save(Figure(), "a/b", pd.DataFrame(), caption="", histories=[])
 
 
-def test_missing_tasks_are_named_in_the_corner(tmp_path, histories):
+def test_missing_tasks_are_named_in_the_corner(tmp_path, fedavg):
     data, figure = pd.DataFrame({"x": [1.0]}), Figure(figsize=(2, 1))
-    common = {"caption": "", "histories": histories, "missing": ["mnist", "cifar10"]}
+    common = {"caption": "", "histories": fedavg, "missing": ["mnist", "cifar10"]}
     path = figures.save(figure, "a/b", data, root=tmp_path, **common)
     said = [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
     assert said[0].split("runs:")[1].split() == ["MNIST;", "CIFAR-10"]
@@ -62,14 +61,12 @@ def test_missing_tasks_are_named_in_the_corner(tmp_path, histories):
         assert said == ([text] if text else [])
 
 
-def test_the_scale_tells_data_clients_rounds_and_seeds(histories):
+def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
     """In words for under a title: of the paper's numbers too, where a run has others."""
-    assert scale(histories) == "small problem, 10 of 100 clients, 4 rounds, 2 seeds" and small(
-        histories
-    )
-    fake = [as_task(run, stand_in=True) for run in histories]
+    assert scale(fedavg) == "small problem, 10 of 100 clients, 4 rounds, 2 seeds" and small(fedavg)
+    fake = [as_task(run, stand_in=True) for run in fedavg]
     assert scale(fake[:1]).startswith("small problem on stand-in data, 10 of 100")
-    paper = [as_task(run, preset="paper") for run in histories]
+    paper = [as_task(run, preset="paper") for run in fedavg]
     assert scale(paper) == "10 of 100 clients, 4 of 1,000 rounds, 2 seeds" and not small(paper)
     whole = {"clients": 10, "rounds": 4}
     assert scale(paper, whole) == "10 clients, 4 rounds, 2 seeds"
@@ -78,12 +75,12 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(histories):
         "FEMNIST for EMNIST, 9,000 of 10,000 examples, 0.125 of the width, 4 rounds, 1 seed"
     )
     assert scale([as_task(paper[0], stand_in=True), paper[1]]).startswith("partly stand-in data")
-    other = dataclasses.replace(histories[0].config, algorithm="fedadam")
-    uneven = [*histories, dataclasses.replace(histories[0], config=other)]
+    other = dataclasses.replace(fedavg[0].config, algorithm="fedadam")
+    uneven = [*fedavg, dataclasses.replace(fedavg[0], config=other)]
     assert scale(uneven).endswith("1 to 2 seeds")
-    own = as_task(histories[0], name="digits:task")
+    own = as_task(fedavg[0], name="digits:task")
     assert scale([own]) == "4 rounds, 1 seed" and not small([own])
-    assert note(histories) == scale(histories)
+    assert note(fedavg) == scale(fedavg)
     assert note([*paper, as_task(paper[0], name="mnist", options={"data": "mnist"})]) == (
         "Synthetic: 10 of 100 clients, 4 of 1,000 rounds, 2 seeds; MNIST, 4 of 500 rounds, 1 seed"
     )

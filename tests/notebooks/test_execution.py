@@ -1,12 +1,12 @@
 """The whole series runs headlessly, from an empty store: with one seed and without searching rates.
 
 What the claims need is trained by ``make reproduce`` and published; see
-tests/reproduction/test_published.py. One folder serves all tests of this module, in order:
-papermill runs the notebooks with their exercises solved and fills the store, nbval then finds every
-run of the unsolved ones in it. What a notebook must draw is what the catalogue says.
+tests/reproduction/test_claims.py. One folder serves all tests of this module, in order:
+papermill runs the notebooks with their exercises solved and fills the store (90 draws all figures
+from it and checks them), nbval then finds every run of the unsolved ones in it. What a notebook
+must draw is what the catalogue says.
 """
 
-import dataclasses
 import json
 import os
 import re
@@ -16,15 +16,11 @@ import time
 from functools import partial
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import nbformat
-import numpy as np
 import pandas as pd
 import pytest
 
-from fedlib import papers
 from fedlib.reproduction import draw, reproduce
-from fedlib.results import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = 2
@@ -124,7 +120,7 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
         for entry in entries:
             path = picture(place, entry)
             made_since(path, started)
-            if entry.draw is not None:
+            if entry.needs_runs:
                 record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
                 its_tasks = {t for t, maker in entry.notebooks.items() if maker == done.name}
                 assert its_tasks & set(record["tasks"]), f"{done.name} draws {entry.id} without any"
@@ -138,71 +134,6 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
     assert seen == [path.stem for path in reproduce.notebooks()]
     assert stored(place)
     state["runs"] = stored(place)
-
-
-def test_every_entry_belongs_to_a_notebook_or_says_how_its_runs_are_made():
-    stems = {path.stem for path in reproduce.notebooks()}
-    for entry in draw.entries():
-        makers = set(entry.notebooks.values())
-        assert makers & stems, f"no notebook makes {entry.id}"
-        assert all(maker.startswith("fedlib run ") for maker in makers - stems), entry.id
-
-
-def paper_ids():
-    every = papers.figures()
-    return [
-        f"{paper}/{name.lower().replace(' ', '_')}"
-        for paper, name in zip(every["paper"], every["id"], strict=True)
-    ]
-
-
-def numbers(frame):
-    return frame.select_dtypes("number")
-
-
-def test_every_figure_and_table_of_the_papers_follows_from_the_store(place, state):
-    """As notebook 90 has drawn them, which trains nothing."""
-    if "runs" not in state:
-        pytest.skip("the series did not run")
-    ids = paper_ids()
-    assert len(ids) == 59
-    for name in ids:
-        path = place / "figures" / name
-        suffixes = (".png", ".pdf") if path.with_suffix(".png").is_file() else (".html",)
-        for suffix in (*suffixes, ".csv", ".json"):
-            file = path.with_suffix(suffix)
-            assert file.stat().st_size > 50, file
-        data = pd.read_csv(path.with_suffix(".csv"))
-        assert len(data), name
-        drawn = numbers(data).to_numpy(float)
-        if drawn.size:
-            assert np.isfinite(drawn).any(), name
-        record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        assert record["caption"]
-        assert bool(record["runs"]) == (draw.entry(name).draw is not None), name
-
-
-def other(history):
-    """The run with all of its values changed, so that the best of several is another."""
-    frame, clients = history.frame.copy(), history.clients.copy()
-    for own in (frame, clients):
-        own["value"] = 1 - 1.03 * own["value"]
-    return dataclasses.replace(history, frame=frame, clients=clients)
-
-
-def test_every_figure_changes_with_the_stored_values(place, state):
-    if "runs" not in state:
-        pytest.skip("the series did not run")
-    store = Store()
-    for entry in draw.entries():
-        if entry.draw is None:
-            continue
-        record = picture(place, entry).with_suffix(".json").read_text(encoding="utf-8")
-        runs = [store.load(digest, params=False) for digest in json.loads(record)["runs"]]
-        _, before = entry.draw(runs)
-        _, after = entry.draw([other(run) for run in runs])
-        plt.close("all")
-        assert not before.equals(after), entry.id
 
 
 def test_nbval_finds_every_run_in_the_store(place, state):

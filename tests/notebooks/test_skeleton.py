@@ -10,7 +10,6 @@ import pytest
 
 from fedlib import plans
 from fedlib.reproduction import reproduce
-from fedlib.reproduction.draw import entries
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -53,14 +52,6 @@ def markdown(book):
 
 def tree(book):
     return ast.parse("\n".join(cell.source for cell in code(book)))
-
-
-def test_the_series_is_there():
-    stems = [path.stem for path in NOTEBOOKS]
-    assert {"00_start_here", "10_cifar10", "90_figures", "91_paper_against_ours"} <= set(stems)
-    assert all(re.fullmatch(r"\d\d_[a-z0-9_]+", stem) for stem in stems)
-    made = {name for entry in entries() for name in entry.notebooks.values()}
-    assert made & set(stems) >= {"10_cifar10", "23_fair_synthetic", "06_partitions"}
 
 
 def test_title_question_and_headings(path, book):

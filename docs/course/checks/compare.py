@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+import fedlib
+from fedlib.engine import run
+
 
 class Wrong(AssertionError):
     """A function does not do what it should; the message is one line."""
@@ -37,6 +40,12 @@ def same(what: str, given: Any, wanted: Any, hint: str = "") -> None:
     expect(shapes, f"{what} has shape {numbers.shape}, not {right.shape}{ending}")
     agree = np.allclose(numbers, right, rtol=1e-8, atol=1e-10, equal_nan=True)
     expect(agree, f"{what} is {_line(numbers)}, not {_line(right)}{ending}")
+
+
+def right(task: fedlib.Task, method: Any, rounds: int = 1, **values: Any) -> np.ndarray:
+    """fedlib's x of a quadratic task after some rounds of a method with these overrides."""
+    history = run(task, method, rounds=rounds, device="cpu", dtype="float64", overrides=values)
+    return np.asarray(history.params["x"])
 
 
 def results(what: str, given: Any, names: str) -> tuple[Any, ...]:

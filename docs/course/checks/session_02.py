@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 import fedlib
-from fedlib.engine import run
 
-from .compare import results, same
+from .compare import results, right, same
 
 
 def _quadratics(seed: int, clients: int, dimension: int) -> tuple[np.ndarray, ...]:
@@ -36,9 +35,7 @@ def _gradients(A: np.ndarray, b: np.ndarray) -> list[Callable[[np.ndarray], np.n
 def _right(problem: tuple[np.ndarray, ...], name: str, rounds: int, **values: Any) -> np.ndarray:
     """fedlib's x after some rounds."""
     A, b, p, start = problem
-    task = fedlib.quadratic_task(A, b, p, start)
-    history = run(task, name, rounds=rounds, device="cpu", dtype="float64", overrides=values)
-    return np.asarray(history.params["x"])
+    return right(fedlib.quadratic_task(A, b, p, start), name, rounds, **values)
 
 
 def fedavg_round(function: Callable[..., Any], seed: int = 0, *, clients: int = 3) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 import fedlib
-from fedlib.engine import run
 
-from .compare import same
+from .compare import right, same
 
 
 def accumulated(function: Callable[..., Any], momentum: float, most: int = 6) -> None:
@@ -22,9 +21,7 @@ def accumulated(function: Callable[..., Any], momentum: float, most: int = 6) ->
     slope = fedlib.quadratic_task(np.zeros((1, 1, 1)), [[-1.0]])
     method = fedlib.FedOpt(client=fedlib.client.SGDM(lr=1.0, momentum=momentum))
     for steps in range(1, most + 1):
-        values = {"local_steps": steps}
-        history = run(slope, method, rounds=1, device="cpu", dtype="float64", overrides=values)
-        wanted = -float(history.params["x"])
+        wanted = -right(slope, method, local_steps=steps).item()
         hint = "momentum sums n <- momentum n + 1 over the steps" if momentum else "plain steps"
         same(f"accumulated({steps}, {momentum:g})", function(steps, momentum), wanted, hint)
     same(f"accumulated(0, {momentum:g})", function(0, momentum), 0.0, "no step, nothing")
@@ -48,9 +45,9 @@ def fednova_round(
     for t in range(1, 4):
         ends, a = _local(x, curvature, centres, steps, momentum)
         x = np.asarray(function(x.copy(), ends, a, p.copy()))
-        history = run(task, "fednova", rounds=t, device="cpu", dtype="float64", overrides=values)
+        wanted = right(task, "fednova", t, **values)
         hint = "x moves by sum(p a) times the weighted mean of the normalised updates"
-        same(f"x after round {t}", x, np.asarray(history.params["x"]), hint)
+        same(f"x after round {t}", x, wanted, hint)
 
 
 def idle_client(function: Callable[..., Any]) -> None:

@@ -72,14 +72,10 @@ def one_round(x: np.ndarray) -> Round:
     )
 
 
-def server_paths() -> dict[str, np.ndarray]:
-    """The server's models of FedAdam and AdaFedAdam, ``[ROUNDS + 1, 2]`` each, of one rate."""
-    return {name: _server_path(name == "adafedadam") for name in ("fedadam", "adafedadam")}
-
-
 def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's way to the optimum beside FedAdam's."""
-    first, best, walked = one_round(START), optimum(), server_paths()
+    first, best = one_round(START), optimum()
+    walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
     with style.panels(1, 2, (5.5, 2.9)) as (figure, (left, right)):
         for ax in (left, right):
             _landscape(ax, best)
@@ -106,15 +102,17 @@ def _gradients(points: np.ndarray) -> np.ndarray:
     return np.einsum("kij,kj->ki", CURVATURES, points - MINIMISERS)
 
 
-def _server_path(adapted: bool) -> np.ndarray:
-    """Algorithm 1, or FedAdam: the mean update as gradient, and C = 1."""
+def server_path(name: str) -> np.ndarray:
+    """The server's models ``[ROUNDS + 1, 2]`` of AdaFedAdam's Algorithm 1, or of FedAdam: the mean
+    update as gradient, and C = 1.
+    """
     x, m, v = START, np.zeros(2), np.zeros(2)
     c_m = c_v = 1.0
     path = [x]
     for _ in range(ROUNDS):
         made = one_round(x)
         g, C = SHARES @ (x - made.paths[:, -1]), 1.0
-        if adapted:
+        if name == "adafedadam":
             g, C = made.pseudo_gradient, max(made.certainty, 0.1)
         b1, b2 = BETAS[0] ** C, BETAS[1] ** C
         c_m, c_v = c_m * b1, c_v * b2

@@ -18,7 +18,7 @@ from fedlib.figures import layers, style, unique_labels
 from fedlib.reproduction import tables
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.evidence import best_of
-from fedlib.reproduction.fedopt import heat_maps, tuning
+from fedlib.reproduction.fedopt import tuning
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS, TASKS
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
@@ -172,11 +172,11 @@ _TUNED: dict[str, Any] = {"parts": ("curves", "scaffold"), "choose": best_of}
 
 def _layers(number: int, label: str) -> Entry:
     id, notebooks = f"fedopt/table_{number}", {"": "07_models"}
-    return Entry(id, notebooks, make=lambda _: network(label))
+    return Entry(id, notebooks, lambda _: network(label))
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
-    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, heat_maps.grids(*algorithms))
+    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, tuning.grids(*algorithms))
 
 
 def _on_all_posts(histories: Sequence[History]) -> list[History]:
@@ -193,9 +193,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     printed_entry("fedopt", "Table 1", **_TUNED),
     Entry("fedopt/figure_4", {ALONE: tables.FEDOPT[ALONE]}, convergence, **_TUNED),
-    Entry("fedopt/table_7", {"": tables.FEDOPT["emnist_ae"]}, make=lambda _: batch_sizes()),
-    Entry("fedopt/table_2", _PARTITIONS, make=data_sets),
-    Entry("fedopt/figure_14", _PARTITIONS, make=lambda _: labels_of_cifar100_clients()),
+    Entry("fedopt/table_7", {"": tables.FEDOPT["emnist_ae"]}, lambda _: batch_sizes()),
+    Entry("fedopt/table_2", _PARTITIONS, data_sets),
+    Entry("fedopt/figure_14", _PARTITIONS, lambda _: labels_of_cifar100_clients()),
     *(_layers(number, label) for number, label in enumerate(MODELS, 3)),
     _map(2, "stackoverflow_nwp", "fedadam", "fedyogi", "fedavgm"),
     Entry("fedopt/figure_3", _TAUS, tuning.against_tau("train_loss")),

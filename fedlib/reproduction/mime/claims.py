@@ -25,7 +25,7 @@ from fedlib.reproduction.evidence import (
     printed,
     rounds_to,
 )
-from fedlib.reproduction.mime.ablation import line_of, mu_line, mu_of
+from fedlib.reproduction.mime.figures import line_of, mu_line, mu_of
 from fedlib.reproduction.mime.table_2 import BASES, row_of
 from fedlib.results.selection import late
 

@@ -1,17 +1,160 @@
-"""The figures and tables of Mime; Table 1, the rounds that theory promises, is written here."""
+"""Mime's figures and tables: the rounds that theory promises, and the ablation with FedProx's
+regularizer; Table 2 and Table 5 have files of their own.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from fedlib import papers
+from fedlib.engine.history import History
+from fedlib.errors import Error
+from fedlib.figures import style
+from fedlib.figures.curves import learning_curves
 from fedlib.reproduction import tables
-from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.mime.ablation import mime_figure_1, mime_figure_5
+from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.mime.base_optimizers import mime_table_5
 from fedlib.reproduction.mime.table_2 import mime_table_2
+from fedlib.results.reading import hyperparameter, hyperparameters
+from fedlib.results.selection import winners
+
+# Figure 1's panels and lines: algorithms, and two that differ from theirs in the base alone.
+PANELS: dict[str, tuple[str, ...]] = {
+    "all methods": ("mime", "mimelite", "fedavgm", "scaffold", "fedprox"),
+    "with and without momentum": ("mime", "mime_sgd", "fedavgm", "fedavg"),
+    "fixed and local state": ("mime", "loc_mime"),
+}
+LINES = (*PANELS["all methods"], "fedavg", "mime_sgd", "loc_mime")
+_FEDAVG = style.look("fedavg")
+# Lines that do not look like their algorithm.
+LOOKS: dict[str, style.Look] = {
+    "fedavgm": style.Look("FedAvg, momentum", style.look("fedavgm").color, "v", "-"),
+    "mime_sgd": style.Look("Mime, no momentum", style.look("mime").color, "v", ":"),
+    "fedavg": style.Look("FedAvg, no momentum", _FEDAVG.color, "v", ":"),
+}
+PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
+
+
+def line_of(history: History) -> str:
+    """Which line of Figure 1 a run belongs to, one of :data:`LINES`."""
+    name = history.config.algorithm
+    momentum = name != "mime" or hyperparameter(history, "base") == "momentum"
+    return name if momentum else "mime_sgd"
+
+
+def lines(histories: Sequence[History]) -> dict[str, list[History]]:
+    """Of each line the best setting, all its seeds: rates, beta and mu are tuned."""
+    best = winners(histories, line_of)
+    return {name: best[name] for name in LINES if name in best}
+
+
+def mime_figure_1(histories: Sequence[History]) -> Drawing:
+    """Test accuracy over rounds: all methods, momentum, and where the state is updated.
+
+    Only panels whose lines were all run are drawn.
+
+    Returns:
+        the figure, and panel, task, algorithm (the line), round, mean, std, seeds, client_lr,
+            momentum and mu (of the setting that was chosen).
+
+    Raises:
+        Error: no panel has all its lines.
+    """
+    best = lines(histories)
+    shown = {title: names for title, names in PANELS.items() if set(names) <= set(best)}
+    if not shown:
+        missing = sorted(set(PANELS["all methods"]) - set(best))
+        raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
+    frames = {}
+    size = (5.5 if len(shown) == 1 else 3.1 * len(shown), 2.9)
+    with style.panels(1, len(shown), size) as (figure, panels):
+        for ax, (title, names) in zip(panels, shown.items(), strict=True):
+            part = {name: best[name] for name in names}
+            frames[title] = _draw(ax, part, line_of, LOOKS, title)
+    return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
+
+
+def search(histories: Sequence[History]) -> pd.DataFrame:
+    """What each line of Figure 1 was tuned over, and what it chose.
+
+    Returns:
+        by line: client_lr, beta (0 without momentum), mu (NaN but for FedProx), smallest and
+            largest (of the rates that were tried), and edge: whether the chosen rate is one of
+            these.
+    """
+    rows = {}
+    for name, runs in lines(histories).items():
+        known = hyperparameters(runs[0])
+        tried = [hyperparameter(run, "client_lr") for run in histories if line_of(run) == name]
+        rows[name] = {
+            "client_lr": known["client_lr"],
+            "beta": known.get("momentum", 0.0) if name not in PLAIN else 0.0,
+            "mu": known.get("mu"),
+            "smallest": min(tried),
+            "largest": max(tried),
+            "edge": known["client_lr"] in (min(tried), max(tried)),
+        }
+    return pd.DataFrame(rows).T
+
+
+def mime_figure_5(histories: Sequence[History]) -> Drawing:
+    """Test accuracy and loss over rounds: FedAvg, and FedProx, each mu at its own best rate.
+
+    Returns:
+        the figure, and metric, task, algorithm ("fedavg", or for instance "mu 0.1"), round, mean,
+            std, seeds, client_lr, momentum, mu (0 for FedAvg).
+    """
+    by_mu = winners(histories, mu_of)
+    best: dict[str, list[History]] = {}
+    looks: dict[str, style.Look] = {}
+    for number, mu in enumerate(sorted(by_mu)):
+        name, label = mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
+        best[name] = by_mu[mu]
+        shade = style.tints(len(by_mu))[number] if mu else _FEDAVG.color
+        looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
+    frames = {}
+    with style.panels(1, 2, (6.6, 2.8)) as (figure, panels):
+        for ax, metric in zip(panels, ("accuracy", "loss"), strict=True):
+            frames[metric] = _draw(ax, best, mu_line, looks, f"test {metric}", metric)
+    return figure, pd.concat(frames, names=["metric"]).droplevel(1).reset_index()
+
+
+def mu_of(history: History) -> float:
+    """FedProx' mu; 0 for other methods."""
+    return float(hyperparameters(history).get("mu") or 0.0)
+
+
+def mu_line(history: History) -> str:
+    """``"mu 0.1"``, or ``"fedavg"`` where there is none."""
+    return f"mu {mu:g}" if (mu := mu_of(history)) else "fedavg"
+
+
+def _draw(
+    ax: Axes,
+    best: Mapping[str, Sequence[History]],
+    by: Callable[[History], str],
+    looks: Mapping[str, style.Look],
+    title: str,
+    metric: str = "accuracy",
+) -> pd.DataFrame:
+    """Lines into some axes; what is drawn, with the settings."""
+    shown = [history for runs in best.values() for history in runs]
+    percent = metric == "accuracy"
+    _, data = learning_curves(
+        shown, metric, title=title, percent=percent, by=by, looks=looks, ax=ax
+    )
+    chosen = {name: hyperparameters(runs[0]) for name, runs in best.items()}
+    for name in PLAIN & set(chosen):
+        chosen[name]["momentum"] = 0.0
+    for key in ("client_lr", "momentum", "mu"):
+        values = {name: settings.get(key) for name, settings in chosen.items()}
+        data[key] = data["algorithm"].map(values).astype(float)
+    return data
+
 
 SYMBOLS = {
     r"\epsilon": "ε",
@@ -66,9 +209,9 @@ def mime_table_1() -> tuple[None, pd.DataFrame]:
 _ABLATION = {"emnist_mlp": "38_mime_ablation"}
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("mime/table_1", {"": "04_mimicking_centralized"}, make=lambda _: mime_table_1()),
+    Entry("mime/table_1", {"": "04_mimicking_centralized"}, lambda _: mime_table_1()),
     Entry("mime/table_2", tables.notebooks("mime", "Table 2"), mime_table_2, clients=True),
-    Entry("mime/table_5", {"": "24_mime_emnist"}, make=lambda _: mime_table_5()),
+    Entry("mime/table_5", {"": "24_mime_emnist"}, lambda _: mime_table_5()),
     Entry("mime/figure_1", _ABLATION, mime_figure_1, parts=("curves",)),
     Entry("mime/figure_5", _ABLATION, mime_figure_5, parts=("prox",)),
 )

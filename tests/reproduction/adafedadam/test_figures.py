@@ -8,13 +8,14 @@ import pytest
 
 import fedlib
 from fedlib.reproduction.adafedadam import method
-from fedlib.reproduction.adafedadam.fairness import (
+from fedlib.reproduction.adafedadam.figures import (
     adafedadam_figure_2,
+    adafedadam_figure_3,
     best_fedprox,
     client_density,
+    table_4,
+    tradeoff,
 )
-from fedlib.reproduction.adafedadam.figures import table_4
-from fedlib.reproduction.adafedadam.tradeoff import adafedadam_figure_3, tradeoff
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
 
@@ -68,7 +69,7 @@ def server(algorithm, rounds, **values):
     ("algorithm", "values"), [("adafedadam", {"alpha": 0.0}), ("fedadam", {"tau": 1e-8})]
 )
 def test_the_drawn_servers_are_the_librarys(algorithm, values):
-    walked = method.server_paths()[algorithm]
+    walked = method.server_path(algorithm)
     for rounds in (1, 25):
         np.testing.assert_allclose(walked[rounds], server(algorithm, rounds, **values), atol=1e-6)
 

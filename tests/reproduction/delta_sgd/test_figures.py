@@ -13,7 +13,7 @@ from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.models import Softmax
 from fedlib.reproduction import draw
-from fedlib.reproduction.delta_sgd import client_optimizers, step_size_paths
+from fedlib.reproduction.delta_sgd import figures, step_size_paths
 from fedlib.reproduction.delta_sgd.tables import CLIENTS
 from fedlib.results import Store
 from fedlib.tasks import settings
@@ -108,7 +108,7 @@ def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():
         wide = rows.pivot(index="alpha", columns="optimizer", values="accuracy")
         return wide[method] - wide[other]
 
-    alphas = dict(client_optimizers.FIGURE_1)
+    alphas = dict(figures.FIGURE_1)
     poor = gap("MNIST", "CNN", "SGD", "SGDM")
     assert poor.idxmax() == alphas["mnist"] and (poor > 10).sum() == 1
     better = gap("CIFAR-100", "ResNet-50", "SGDM", "SGD") > 0

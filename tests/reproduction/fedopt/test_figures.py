@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 
 import fedlib
+from fedlib import datasets
 from fedlib.engine.config import configure
 from fedlib.engine.history import History
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
-from fedlib.reproduction.fedopt import heat_maps, outcomes, tuning
+from fedlib.reproduction.fedopt import outcomes, tuning
 from fedlib.reproduction.fedopt.tables import ADAPTIVE
 from fedlib.reproduction.tables import find
-from fedlib.results import selection
+from fedlib.results import Store
 
 METRICS = find("fedopt", "Table 1").drop_duplicates("task").set_index("task")["metric"].to_dict()
 RATES = (0.01, 0.1, 1.0)
@@ -49,34 +50,7 @@ def made(
     )
 
 
-# --- Curves and tables beside printed numbers
-
-
 # --- Outcomes of grids, and which are best
-
-
-def test_outcomes_are_the_histories_own_numbers():
-    noise = np.random.default_rng(0).random(61)
-    rates = {"client_lr": 0.5, "server_lr": 1.0, "tau": 1e-4}
-    runs = [
-        made("emnist_cr", "fedadam", test=noise, train=noise[1:], **rates),
-        made("emnist_cr", "fedavg", test=noise[:2], client_lr=0.1, server_lr=0.25),
-        made("emnist_cr", "fedavg", diverged=1, client_lr=0.1, server_lr=1.0),
-    ]
-    frame = outcomes.collect(runs)
-    for run, row in zip(runs[:2], frame.itertuples(), strict=False):
-        third = max(1, run.config.rounds // 3)
-        assert row.loss == pytest.approx(run.final("loss", window=third), rel=1e-12)
-        accuracy = run.final("accuracy", window=third)
-        assert row.performance == pytest.approx(100 * accuracy, rel=1e-12)
-        assert row.train_loss == pytest.approx(selection.training_score(run), rel=1e-12)
-        assert row.initial_loss == run.series("loss").iloc[0]
-    assert frame["tau"].tolist()[0] == 1e-4 and frame["tau"].isna().tolist() == [False, True, True]
-    assert frame["client_lr"][0] == 0.5 and frame["server_lr"][1] == 0.25
-    assert frame["metric"].unique().tolist() == ["accuracy"]
-    last = frame.iloc[2]
-    assert last["train_loss"] == math.inf == selection.training_score(runs[2])
-    assert math.isnan(last["loss"]) and math.isnan(last["performance"]) and last["diverged"] == 1
 
 
 def outcomes_of(losses, seed=0):
@@ -142,12 +116,6 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
     return runs
 
 
-def last(run, split, value):
-    """Give a planted run another last loss."""
-    rows = (run.frame["split"] == split) & (run.frame["metric"] == "loss")
-    run.frame.loc[rows[rows].index[-1], "value"] = value
-
-
 def images(figure):
     """The colours of each panel; those of the colour bars last."""
     drawn = [[*ax.get_images(), *ax.collections] for ax in figure.axes]
@@ -156,7 +124,7 @@ def images(figure):
 
 def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     runs = planted(gone=("fedavg", 1.0, 1.0))
-    figure, data = heat_maps.grids("fedavg", "fedadam")(runs)
+    figure, data = tuning.grids("fedavg", "fedadam")(runs)
     shown = images(figure)[:2]  # then the colour bar
     for image, ax, algorithm in zip(shown, figure.axes, ("fedavg", "fedadam"), strict=False):
         part = data[data["algorithm"] == algorithm]
@@ -194,7 +162,7 @@ def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
         for run in runs
     ]
     again[4] = dataclasses.replace(again[4], meta={**again[4].meta, "diverged": 1})
-    _, data = heat_maps.grids("fedavg")([*runs, *again])
+    _, data = tuning.grids("fedavg")([*runs, *again])
     once = outcomes.collect(runs)
     assert len(data) == 9 and set(data["seed"]) == {2}
     assert data["hatched"].tolist() == [place in (0, 4) for place in range(9)]
@@ -213,15 +181,8 @@ def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
     assert set(lines) == {"FedAdam", "FedAvg"}
     assert lines["FedAvg"].get_ydata() == pytest.approx([1, 1, 0.1])
     assert lines["FedAvg"].get_xdata() == pytest.approx(RATES, rel=tuning.APART**2 - 1)
-    # At 0.01 FedAvg's best loss is 1.2; with 1.9 instead the point goes.
-    runs = planted()
-    for run in runs:
-        if run.config.algorithm == "fedavg" and run.config.method["client"]["lr"] == 0.01:
-            last(run, "test", 1.9)
-    _, data = figure_12(runs)
-    assert set(data[data["algorithm"] == "fedavg"]["client_lr"]) == {0.1, 1.0}
     nothing = [made("cifar10", "fedavg", (2.0, 1.95), client_lr=c, server_lr=1.0) for c in RATES]
-    figure, _ = figure_12([*nothing, *runs])
+    figure, _ = figure_12([*nothing, *planted()])
     assert "nothing trained" in {text.get_text() for text in figure.axes[0].texts}
     with pytest.raises(fedlib.Error, match="lowered the test loss"):
         figure_12(nothing)
@@ -243,3 +204,23 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
     assert data["server_lr"].tolist() == [0.1]
     bars = [line for line in figure.axes[0].lines if line.get_linewidth() == 3]
     assert [list(bar.get_ydata()) for bar in bars] == [[0.1, 1.0]]
+
+
+# --- Table 2
+
+
+def test_fedopt_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path):
+    store = Store(tmp_path / "data" / "runs", published=[])
+    y = {"train_y": np.arange(300) % 10, "test_y": np.arange(100) % 10}
+    clients = {"train_client": np.arange(300) % 7, "test_client": np.arange(100) % 5}
+    for name, shape, more in (("cifar10", (32, 32, 3), {}), ("femnist", (28, 28), clients)):
+        x = {f"{k[:-1]}x": np.full((len(own), *shape), 255, np.uint8) for k, own in y.items()}
+        np.savez(tmp_path / f"{name}.npz", **x, **y, **more)
+        datasets.import_file(name, tmp_path / f"{name}.npz", tmp_path / "data")
+    drawn = draw.draw("fedopt/table_2", store=store)
+    frame = drawn.data.set_index(["data set", "sizes"])
+    assert frame.loc[("CIFAR-10", "cifar10")].tolist() == [3, 300, 1, 100]
+    assert frame.loc[("EMNIST-62", "femnist")].tolist() == [7, 300, 5, 100]
+    assert frame.loc["Shakespeare"].index.tolist() == ["printed"]  # nothing is prepared
+    assert frame.loc[("EMNIST-62", "printed"), "train examples"] == 671585
+    assert len(frame) == 7 and "671585" in (text := drawn.path.read_text()) and "femnist" in text

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from fedlib.reproduction.mime import ablation, base_optimizers, table_2, tables
+from fedlib.reproduction.mime import base_optimizers, figures, table_2, tables
 from fedlib.results import Store
 from fedlib.results.selection import held_out_score, on_half
 
@@ -41,7 +41,7 @@ def made(tmp_path_factory):
 
 
 def of(histories, line):
-    return [history for history in histories if ablation.line_of(history) == line]
+    return [history for history in histories if figures.line_of(history) == line]
 
 
 def score(history):
@@ -50,7 +50,7 @@ def score(history):
 
 def test_lines_are_tuned_and_mimes_base_tells_two_of_them_apart(made):
     _, histories = made
-    best = ablation.lines(histories)
+    best = figures.lines(histories)
     assert set(best) == set(LINES)
     for line, (algorithm, overrides) in LINES.items():
         (run,) = best[line]
