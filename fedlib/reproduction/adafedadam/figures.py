@@ -105,6 +105,8 @@ PLACES = {
     "FedAdam": (0, -10, "center"),
     "q-FedAvg, q = 1": (5, 6, "left"),
     "q = 2": (-5, -7, "right"),
+    "α = 0": (5, -2, "left"),
+    "α = 1": (-5, 2, "right"),
 }
 
 
@@ -215,7 +217,6 @@ def _front(
     """
     ours = table[table["algorithm"] == "adafedadam"].sort_values("setting")
     ax.plot(ours["error"], ours["rsd"], color=style.look("adafedadam").color, lw=0.6, zorder=1)
-    by_error = ours.sort_values("error")["setting"].tolist()
     for row in table.to_dict("records"):
         look, point = style.look(row["algorithm"]), (row["error"], row["rsd"])
         color = colors.get(row["setting"], look.color) if look.marker == "*" else look.color
@@ -227,9 +228,7 @@ def _front(
         setting = {"adafedadam": "α", "qfedavg": "q"}.get(row["algorithm"])
         name = f"{setting} = {row['setting']:g}" if setting else look.label
         name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name
-        # AdaFedAdam's points lie close together: their names stand left and right in turn.
-        left = setting == "α" and by_error.index(row["setting"]) % 2 == 0
-        dx, dy, side = PLACES.get(name, (-5, -2, "right") if left else (5, -2, "left"))
+        dx, dy, side = PLACES.get(name, (-5, -4, "right") if setting == "α" else (5, -2, "left"))
         text: dict[str, Any] = {"ha": side, "fontsize": 5.5, "color": color}
         ax.annotate(name, point, (dx, dy), textcoords="offset points", **text)
     ax.margins(0.16)

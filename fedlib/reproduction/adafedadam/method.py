@@ -77,8 +77,8 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
     with style.panels(1, 2, (5.5, 2.9)) as (figure, (left, right)):
-        for ax in (left, right):
-            _landscape(ax, best)
+        _landscape(left, best, (3, -12))
+        _landscape(right, best, (-13, -4))
         for k, color in enumerate(COLORS):
             left.plot(*first.paths[k].T, ".-", color=color, label=f"client {k + 1}")
             end, place = first.paths[k, -1], ((-11, 4), (4, 2))[k]
@@ -88,11 +88,11 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
         _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, -2))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
         values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
-        left.set_title(f"one round: {values}, $C$ = {first.certainty:.2f}")
+        style.titled(left, "one round", f"{values}; $C$ = {first.certainty:.2f}")
         for name, path in walked.items():
             look = style.look(name)
             right.plot(*path.T, label=look.label, **{**look.line(), "markevery": 20})
-        right.set_title(f"{ROUNDS} rounds of the server")
+        style.titled(right, "the server", f"{ROUNDS} rounds, a mark every 20")
         shared_legend(figure)
     return figure, _data(first, best, walked)
 
@@ -122,8 +122,10 @@ def server_path(name: str) -> np.ndarray:
     return np.stack(path)
 
 
-def _landscape(ax: Axes, best: np.ndarray) -> None:
-    """Level lines and minimisers of both clients, the optimum, and the server's model."""
+def _landscape(ax: Axes, best: np.ndarray, name: tuple[float, float]) -> None:
+    """Level lines and minimisers of both clients, the server's model, and the optimum, its name so
+    many points beside it.
+    """
     x, y = np.linspace(-2, 3.6, 80), np.linspace(-2, 2.7, 80)
     for k, color in enumerate(COLORS):
         away = np.stack(np.meshgrid(x, y), -1) - MINIMISERS[k]
@@ -133,7 +135,7 @@ def _landscape(ax: Axes, best: np.ndarray) -> None:
         ax.plot(*MINIMISERS[k], "x", color=color)
         ax.annotate(f"$x_{k + 1}^*$", tuple(MINIMISERS[k]), (4, 4), textcoords="offset points")
     ax.plot(*best, "*", color="0.3", markersize=8)
-    ax.annotate("$x^*$", tuple(best), (3, -12), textcoords="offset points")
+    ax.annotate("$x^*$", tuple(best), name, textcoords="offset points")
     ax.plot(*START, "o", color="black", zorder=3)
     ax.set(xlim=(-1.9, 3.5), ylim=(-1.7, 2.5), aspect="equal", xticks=[], yticks=[])
     ax.grid(False)

@@ -70,7 +70,10 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
                 plain_log_ticks(bar.ax)
             bar.ax.tick_params(labelsize=6)
             figure.supxlabel("client learning rate", fontsize=8)
-            figure.suptitle(scale(histories), fontsize=7, color="0.4", x=0.01, ha="left")
+            shown_as = scale(histories)
+            if frame["hatched"].any():
+                shown_as += "; hatched: diverged, or worse than untrained"
+            figure.suptitle(shown_as, fontsize=7, color="0.4", x=0.01, ha="left")
         return figure, frame
 
     return draw
