@@ -210,8 +210,6 @@ class FlatModel:
         require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
         self.dtype = dtype
-        # Opened around every forward pass; see fedlib.engine.precision.
-        self.forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
         self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
@@ -456,8 +454,7 @@ class FlatModel:
         self._put(leaves)
         self._statistics.put(rows)
         try:
-            with self.forward_context():
-                outputs = self._drawn(function, x)
+            outputs = self._drawn(function, x)
             if self.model.training:
                 self._statistics.take()
         finally:

@@ -29,9 +29,6 @@ from fedlib.errors import Error, require
 from fedlib.models import convolution
 
 Size = int | tuple[int, int]
-# From so many examples and weights on a dense layer is faster in bfloat16. Measured on two cores
-# with AMX.
-BFLOAT16_EXAMPLES, BFLOAT16_WEIGHTS = 64, 2**17
 
 
 def scaled(count: int, width: float, multiple: int = 1) -> int:
@@ -120,25 +117,11 @@ def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
 
 
-def _casting_costs_more(x: Tensor, weight: Tensor) -> bool:
-    """Whether a dense layer is slower in autocast's bfloat16 than in float32, on a CPU.
-
-    Every step casts the weights, which with few examples takes longer than the product.
-    """
-    if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
-        return False
-    examples, weights = x.shape[weight.dim() - 2 : -1].numel(), weight.shape[-2:].numel()
-    return examples < BFLOAT16_EXAMPLES or weights < BFLOAT16_WEIGHTS
-
-
 def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x W' + b`` with weight ``[out, in]``, or ``[R, out, in]`` and input ``[G, ..., in]``.
 
     ``layer`` is whose weights they are, for the message of an error.
     """
-    if _casting_costs_more(x, weight):
-        with torch.autocast("cpu", enabled=False):
-            return linear(layer, x.to(weight.dtype), weight, bias)
     if weight.dim() == 2 and (bias is None or bias.dim() == 1):
         return F.linear(x, weight, bias)
     if weight.dim() == 2:  # frozen, its bias is not
@@ -150,7 +133,7 @@ def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = No
     if rows == 1:
         # With few examples the CPU adds a bias faster after the product than within it.
         y = F.linear(x, weight.squeeze(0))
-        return y if bias is None else y + bias.squeeze(0).to(y.dtype)
+        return y if bias is None else y + bias.squeeze(0)
     middle = x.shape[1:-1]
     if x.dim() > 3:
         x = x.flatten(1, -2)

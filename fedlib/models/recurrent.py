@@ -118,9 +118,6 @@ class LSTM(nn.Module):
             mask: bool ``[..., B, T]``, of G or R rows; False where a step is skipped: the state and
                 the output of the step before are carried on, as in Keras.
         """
-        if torch.is_autocast_enabled(x.device.type):  # the recurrence stays in the weights' type
-            with torch.autocast(x.device.type, enabled=False):
-                return self.forward(x.to(self.weight_hh.dtype), mask)
         if self.weight_hh.dim() == 3:
             _groups(self, self.weight_hh, x, 4)
             if mask is not None:
