@@ -161,7 +161,7 @@ class Vectorized:
     def _upload(
         self, work: Work, plan: Plan, weights: Tensor, training: bool = True
     ) -> dict[str, Tensor]:
-        """What the device needs to know for the clients of a plan, in one transfer.
+        """What the device needs to know for the clients of a plan.
 
         Args:
             weights: ``[T, B]``, what each example's loss counts.
