@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.component import decay, non_negative
+from fedlib.optimizers.client import check_momentum_state
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
-from fedlib.optimizers.sgd import check_momentum_state
 
 
 @dataclass(frozen=True)

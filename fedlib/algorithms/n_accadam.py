@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
 from fedlib.component import decay, non_negative, positive
-from fedlib.optimizers.adam import adam_state, adam_step
+from fedlib.optimizers.client import adam_state, adam_step
 
 
 @dataclass(frozen=True)

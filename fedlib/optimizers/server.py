@@ -29,7 +29,7 @@ from torch import Tensor
 
 from fedlib.component import Component, decay, non_negative, positive
 from fedlib.errors import unknown
-from fedlib.optimizers.adam import adam_state
+from fedlib.optimizers.client import adam_state
 
 State = dict[str, Any]
 
