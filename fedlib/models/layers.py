@@ -37,11 +37,6 @@ def scaled(count: int, width: float, multiple: int = 1) -> int:
     return max(multiple, round(count * width / multiple) * multiple)
 
 
-def glorot_uniform_(tensor: Tensor) -> Tensor:
-    """Fill a weight ``[out, in, ...]`` as Keras does: U(-a, a), a^2 = 6 / (fan_in + fan_out)."""
-    return nn.init.xavier_uniform_(tensor)
-
-
 def he_normal_(tensor: Tensor) -> Tensor:
     """Fill a weight ``[out, in, ...]`` as Keras' he_normal: standard deviation sqrt(2 / fan_in).
 
@@ -53,16 +48,18 @@ def he_normal_(tensor: Tensor) -> Tensor:
     return nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std)
 
 
-def start_dense(layer: nn.Linear, init: str) -> None:
-    """Give a dense layer that torch has just made the initial values of a framework.
+def start(layer: nn.Linear | nn.Conv2d, init: str = "keras") -> None:
+    """Give a layer with a bias that torch has just made the initial values of a framework.
 
     Args:
         init: ``"torch"``: as they are, weight and bias from U(-a, a), a^2 = 1 / fan_in; or
-            ``"keras"``: a Glorot-uniform weight and a zero bias.
+            ``"keras"``: a Glorot-uniform weight, U(-a, a) with a^2 = 6 / (fan_in + fan_out), and a
+            zero bias.
     """
     require(init in ("keras", "torch"), "init", init, "'keras' or 'torch'")
     if init == "keras":
-        glorot_uniform_(layer.weight)
+        nn.init.xavier_uniform_(layer.weight)
+        assert layer.bias is not None
         nn.init.zeros_(layer.bias)
 
 
