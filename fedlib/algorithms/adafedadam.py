@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.algorithms.objectives import Objective
 from fedlib.component import decay, non_negative, positive
 from fedlib.errors import Error, unknown
-from fedlib.optimizers import client as clients
 
 FORMS = ("code", "printed")
 # The least certainty of a pseudo-gradient: beta^C must stay below 1.
@@ -69,9 +67,6 @@ class AdaFedAdam(LocalTraining):
     alpha: float = 1.0
     form: str = "code"
     relative_loss: bool = True
-    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
-    objective: Objective = field(default_factory=Objective)
-    client_schedule: str = "constant"
 
     def validate(self) -> None:
         super().validate()

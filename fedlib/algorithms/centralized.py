@@ -74,6 +74,3 @@ class Centralized(Algorithm):
 
     def server_update(self, server: State, mean: State) -> State:
         return mean
-
-    def communication(self, size: int) -> tuple[int, int]:
-        return 0, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,10 +15,9 @@ from fedlib.optimizers import client as clients
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
+@dataclass(frozen=True)
 class LocalTraining(Algorithm):
     """Base of methods whose clients start at x_t and train with an optimizer of their own.
-
-    A method is a dataclass that declares these fields, besides its own.
 
     Attributes:
         client: the client optimizer.
@@ -26,9 +26,9 @@ class LocalTraining(Algorithm):
             ``"exp_decay"`` or ``"step_decay"``.
     """
 
-    client: clients.ClientOptimizer
-    objective: Objective
-    client_schedule: str
+    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
+    objective: Objective = field(default_factory=Objective)
+    client_schedule: str = "constant"
 
     def validate(self) -> None:
         check_schedule(self.client_schedule)

@@ -81,6 +81,3 @@ class NAccAdam(Algorithm):
             self.eps,
         )
         return {"x": x, "adam": adam}
-
-    def communication(self, size: int) -> tuple[int, int]:
-        return 0, 0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.algorithms.objectives import Objective
 from fedlib.component import non_negative, positive
 from fedlib.errors import Error
-from fedlib.optimizers import client as clients
 
 # Added to the losses before they are raised to a power, as in the authors' code.
 TINY = 1e-10
@@ -54,9 +52,6 @@ class QFedAvg(LocalTraining):
 
     q: float = 1.0
     L: float | None = None
-    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
-    objective: Objective = field(default_factory=Objective)
-    client_schedule: str = "constant"
 
     def validate(self) -> None:
         super().validate()

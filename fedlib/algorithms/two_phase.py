@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State
+from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
 from fedlib.component import non_negative
 from fedlib.errors import require
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
@@ -70,6 +70,13 @@ class TwoPhase(Algorithm):
     def rate(self, client: Client) -> float:
         """The step size of this round; a tensor where ``client_lr`` is one."""
         return SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr
+
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        """y <- y - scale (g_i - g_i(x_t)) - shift, the gradients on one batch with one mask."""
+        loss, g = value_and_grad(state["x"], batch)
+        _, at_anchor = value_and_grad(state["anchor"], batch)
+        x = state["x"] - state["scale"] * (g - at_anchor) - state["shift"]
+        return {**state, "x": x, "loss": loss}
 
     def client_final(self, server: State, state: State) -> State:
         return {"delta": state["x"] - server["x"]}

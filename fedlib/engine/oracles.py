@@ -34,7 +34,7 @@ class Batch:
     x: Tensor
     y: Tensor
     weights: Tensor
-    keys: Tensor | None
+    keys: Tensor | None = None
     mask: Tensor | None = None
 
 
@@ -53,10 +53,6 @@ class RowsOracle:
         known = task.loss is cross_entropy and CLOSED_FORM in vars(type(model.model))
         known = known and all(p.requires_grad for p in model.model.parameters())
         self.closed_form = getattr(model.model, CLOSED_FORM) if known else None
-        self.losses: Callable[[list[Tensor], Tensor, Tensor], Tensor] = self._losses
-
-    def _losses(self, leaves: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return self.task.loss(self.model.rows(leaves, x), y)
 
     def __call__(
         self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
@@ -93,7 +89,7 @@ class RowsOracle:
         leaves = self.model.leaves(rows)
         with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
             if extra is None:
-                losses = total = self.losses(leaves, batch.x, y)
+                losses = total = self.task.loss(self.model.rows(leaves, batch.x), y)
             else:
                 outputs, z = self.model.rows(leaves, batch.x, features=True)
                 losses = self.task.loss(outputs, y)
@@ -112,7 +108,7 @@ class RowsOracle:
         y, weights = self._targets(batch, configurations)
         views = self.model.views(x.reshape(clients * configurations, -1))
         with torch.no_grad(), self.model.real(batch.mask):
-            losses = self._losses(views, batch.x, y)
+            losses = self.task.loss(self.model.rows(views, batch.x), y)
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:

@@ -25,13 +25,10 @@ from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
 from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
-from fedlib.engine.vectorized import Backend, Parallel, Vectorized
+from fedlib.engine.vectorized import Parallel, Vectorized
 from fedlib.errors import Error, Failure
 
-BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
-    "vectorized": Vectorized,
-    "parallel": Parallel,
-}
+BACKENDS: dict[str, type[Vectorized | Parallel]] = {"vectorized": Vectorized, "parallel": Parallel}
 Keep = Callable[[list[History]], None]
 Callback = Callable[[History], Any]
 # Bytes of a block that the C library hands back to the system when it is freed.

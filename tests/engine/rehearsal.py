@@ -154,9 +154,9 @@ def as_on_cuda() -> Iterator[None]:
 
     Small data are transformed in the round, as large ones are.
     """
-    limits = {DEVICE.type: strategy.LIMITS["cuda"]}
+    limits = {DEVICE.type: strategy.CHUNK_NUMBERS["cuda"]}
     with (
-        mock.patch.dict(strategy.LIMITS, limits),
+        mock.patch.dict(strategy.CHUNK_NUMBERS, limits),
         mock.patch.object(strategy, "free_bytes", lambda device: None),
         mock.patch.object(feed, "KEPT_BYTES", 0),
         mock.patch.object(torch, "is_autocast_enabled", lambda device: False),
