@@ -1,4 +1,4 @@
-"""Local training as most methods do it: a client optimizer on a local objective."""
+"""Local training: by a client optimizer on a local objective, or by steps of a method's own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
+from fedlib.component import non_negative
 from fedlib.errors import Error
 from fedlib.optimizers import client as clients
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
@@ -96,3 +97,24 @@ class LocalTraining(Algorithm):
         if self.client.remembers:
             memory["optimizer"] = state["optimizer"]
         return memory
+
+
+@dataclass(frozen=True)
+class OwnSteps(Algorithm):
+    """Base of methods that define the clients' steps themselves.
+
+    Attributes:
+        client_lr: learning rate of the clients, eta_l.
+        client_schedule: factor on it per round, see :class:`fedlib.FedOpt`.
+    """
+
+    client_lr: float = 0.1
+    client_schedule: str = "constant"
+
+    def validate(self) -> None:
+        non_negative(self.client_lr, "client_lr")
+        check_schedule(self.client_schedule)
+
+    def rate(self, client: Client) -> float:
+        """The clients' learning rate in this round; a tensor where ``client_lr`` is one."""
+        return SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.local import OwnSteps
 from fedlib.component import non_negative
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm):
+class Scaffold(OwnSteps):
     """Local steps along g - c_i + c, which removes the clients' drift once the c_i are good.
 
     Client i takes K_i steps y <- y - client_lr (grad F_i(y; b) - c_i + c) from y = x_t, then::
@@ -49,14 +49,11 @@ class Scaffold(Algorithm):
         True
     """
 
-    client_lr: float = 0.1
     server_lr: float = 1.0
-    client_schedule: str = "constant"
 
     def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
+        super().validate()
         non_negative(self.server_lr, "server_lr")
-        check_schedule(self.client_schedule)
 
     @property
     def remembers(self) -> bool:
@@ -74,7 +71,7 @@ class Scaffold(Algorithm):
             "x": server["x"],
             "c_i": c_i,
             "correction": server["c"] - c_i,
-            "lr": SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr,
+            "lr": self.rate(client),
             "steps": client.steps,
             "share": 0 * client.steps + client.cohort / client.population,
         }
