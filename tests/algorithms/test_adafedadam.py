@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import fedlib
 from tests.algorithms.quadratics import cohort, end, positive_problem, step_decay
@@ -89,22 +88,6 @@ def test_equals_numpy(settings: dict[str, Any], size: int) -> None:
     expected = numpy_adafedadam(problem, size, 4, **settings)
     assert np.abs(x - expected).max() < 1e-8
     assert np.abs(expected - problem.x0).max() > 0.1
-
-
-def test_one_full_batch_step_is_adam() -> None:
-    """Then C = 1 and U_k = grad F_k (remark below Theorem 2)."""
-    problem = Problem(1)
-    keys = {"client_lr": 0.03, "server_lr": 0.1, "alpha": 0, "local_steps": 1}
-    ours = end(problem.task(), "adafedadam", ROUNDS, **keys)
-    p = problem.weights / problem.weights.sum()
-    A, b = torch.tensor(np.tensordot(p, problem.A, 1)), torch.tensor(p @ problem.b)
-    x = torch.tensor(problem.x0, requires_grad=True)
-    adam = torch.optim.Adam([x], lr=0.1)
-    for _ in range(ROUNDS):
-        adam.zero_grad()
-        (0.5 * x @ A @ x - b @ x).backward()
-        adam.step()
-    assert np.abs(ours - x.detach().numpy()).max() < 1e-9
 
 
 def test_the_certainty_is_kept_above_a_tenth() -> None:

@@ -61,3 +61,27 @@ def test_schedules_and_grids() -> None:
     frame = fedlib.grid(task, "centralized", rounds=3, dtype="float64", **grid)
     ends = frame[(frame["round"] == 3) & (frame["metric"] == "loss") & (frame["split"] == "test")]
     assert ends["value"].nunique() == 4
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
+)
+def test_n_accadam_equals_numpy(settings: dict[str, Any]) -> None:
+    A, b, weights, x = problem(6)
+    task = fedlib.quadratic_task(A, b, weights, x)
+    keys = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 4, **settings}
+    ours = end(task, "n_accadam", 30, **keys)
+    p = weights / weights.sum()
+    A, b = np.tensordot(p, A, 1), p @ b
+    h = {"client_lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **settings}
+    m = v = np.zeros(D)
+    for t in range(1, 31):
+        y = x
+        for _ in range(4):
+            y = y - h["client_lr"] * (A @ y - b)
+        delta = (x - y) / h["client_lr"]
+        m = (1 - h["beta1"]) * delta + h["beta1"] * m
+        v = (1 - h["beta2"]) * delta**2 + h["beta2"] * v
+        m_hat, v_hat = m / (1 - h["beta1"] ** t), v / (1 - h["beta2"] ** t)
+        x = x - 0.05 * m_hat / (np.sqrt(v_hat) + h["eps"])
+    assert np.abs(ours - x).max() < 1e-9

@@ -76,8 +76,3 @@ def test_a_learning_rate_of_zero_moves_nothing() -> None:
     A, b, weights, x0 = problem(0)
     task = fedlib.quadratic_task(A, b, weights, x0)
     assert np.allclose(end(task, "scaffold", 3, client_lr=0, local_steps=2), x0)
-
-
-def test_sends_the_control_variates_too() -> None:
-    assert fedlib.Scaffold().communication(100) == (200, 200)
-    assert fedlib.clients_for_budget(fedlib.Scaffold(), 40) == 10
