@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
-from fedlib.component import non_negative, positive
+from fedlib.component import NonNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,9 @@ class AdaAlter(OwnSteps):
         True
     """
 
-    server_lr: float = 1.0
-    eps: float = 1.0
-    v0: float = 1.0
-
-    def validate(self) -> None:
-        super().validate()
-        non_negative(self.server_lr, "server_lr")
-        positive(self.eps, "eps")
-        non_negative(self.v0, "v0")
+    server_lr: NonNegative = 1.0
+    eps: Positive = 1.0
+    v0: NonNegative = 1.0
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "B": torch.zeros_like(params) + self.v0}

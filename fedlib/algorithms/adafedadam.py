@@ -9,8 +9,8 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.component import decay, non_negative, positive
-from fedlib.errors import Error, unknown
+from fedlib.component import Decay, NonNegative, Positive
+from fedlib.errors import Error, require, unknown
 
 FORMS = ("code", "printed")
 # The least certainty of a pseudo-gradient: beta^C must stay below 1.
@@ -60,21 +60,16 @@ class AdaFedAdam(LocalTraining):
         True
     """
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    alpha: float = 1.0
+    lr: NonNegative = 1e-3
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: Positive = 1e-8
+    alpha: NonNegative = 1.0
     form: str = "code"
     relative_loss: bool = True
 
     def validate(self) -> None:
         super().validate()
-        non_negative(self.lr, "server_lr")
-        decay(self.beta1, "beta1")
-        decay(self.beta2, "beta2")
-        positive(self.eps, "eps")
-        non_negative(self.alpha, "alpha")
         if self.form not in FORMS:
             raise unknown("form", self.form, FORMS)
         if not self.client.takes_lr:
@@ -82,7 +77,7 @@ class AdaFedAdam(LocalTraining):
                 "AdaFedAdam compares the clients' updates with their learning rate, but "
                 f"{type(self.client).__name__} has none; use one that has, such as SGD"
             )
-        positive(self.client.lr, "client_lr")
+        require(self.client.lr > 0, "client_lr", self.client.lr, "a finite number > 0")
 
     @property
     def remembers(self) -> bool:

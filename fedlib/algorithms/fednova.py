@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
-from fedlib.component import decay, non_negative
+from fedlib.component import Decay, NonNegative
 from fedlib.optimizers.client import check_momentum_state
 
 
@@ -62,17 +62,14 @@ class FedNova(OwnSteps):
 
     HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}
 
-    server_lr: float = 1.0
-    momentum: float = 0.0
-    mu: float = 0.0
+    server_lr: NonNegative = 1.0
+    momentum: Decay = 0.0
+    mu: NonNegative = 0.0
     nesterov: bool = False
     momentum_state: str = "round"
 
     def validate(self) -> None:
         super().validate()
-        non_negative(self.server_lr, "server_lr")
-        decay(self.momentum, "momentum")
-        non_negative(self.mu, "mu")
         check_momentum_state(self.momentum_state)
 
     @property

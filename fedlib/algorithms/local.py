@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
-from fedlib.component import non_negative
+from fedlib.component import NonNegative
 from fedlib.errors import Error
 from fedlib.optimizers import client as clients
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
@@ -108,11 +108,10 @@ class OwnSteps(Algorithm):
         client_schedule: factor on it per round, see :class:`fedlib.FedOpt`.
     """
 
-    client_lr: float = 0.1
+    client_lr: NonNegative = 0.1
     client_schedule: str = "constant"
 
     def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
         check_schedule(self.client_schedule)
 
     def rate(self, client: Client) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.two_phase import TwoPhase
-from fedlib.component import decay
+from fedlib.component import Decay
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,9 @@ class MimeMVR(TwoPhase):
         True
     """
 
-    momentum: float = 0.9
+    momentum: Decay = 0.9
 
     gradients: ClassVar[int] = 2
-
-    def validate(self) -> None:
-        super().validate()
-        decay(self.momentum, "momentum")
 
     @property
     def state_vectors(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
-from fedlib.component import decay, non_negative, positive
+from fedlib.component import Decay, NonNegative, Positive
 from fedlib.optimizers.client import adam_state, adam_step
 
 
@@ -40,18 +40,11 @@ class NAccAdam(Algorithm):
         True
     """
 
-    client_lr: float = 0.1
-    server_lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-
-    def validate(self) -> None:
-        positive(self.client_lr, "client_lr")
-        non_negative(self.server_lr, "server_lr")
-        decay(self.beta1, "beta1")
-        decay(self.beta2, "beta2")
-        positive(self.eps, "eps")
+    client_lr: Positive = 0.1
+    server_lr: NonNegative = 1e-3
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: Positive = 1e-8
 
     @property
     def pooled(self) -> bool:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.component import non_negative, positive
-from fedlib.errors import Error
+from fedlib.component import NonNegative, Positive
+from fedlib.errors import Error, require
 
 # Added to the losses before they are raised to a power, as in the authors' code.
 TINY = 1e-10
@@ -50,21 +50,20 @@ class QFedAvg(LocalTraining):
         True
     """
 
-    q: float = 1.0
-    L: float | None = None
+    q: NonNegative = 1.0
+    L: Positive | None = None
 
     def validate(self) -> None:
         super().validate()
-        non_negative(self.q, "q")
         if self.L is not None:
-            positive(self.L, "L")
-        elif not self.client.takes_lr:
+            return
+        if not self.client.takes_lr:
             raise Error(
                 f"L is None, which stands for 1 / client learning rate, but "
                 f"{type(self.client).__name__} has none; allowed: a number > 0"
             )
-        else:
-            positive(self.client.lr, "client_lr (of q-FedAvg without L)")
+        rate = self.client.lr
+        require(rate > 0, "client_lr (of q-FedAvg without L)", rate, "a finite number > 0")
 
     @property
     def measures(self) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
-from fedlib.component import non_negative
+from fedlib.component import NonNegative
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,7 @@ class Scaffold(OwnSteps):
         True
     """
 
-    server_lr: float = 1.0
-
-    def validate(self) -> None:
-        super().validate()
-        non_negative(self.server_lr, "server_lr")
+    server_lr: NonNegative = 1.0
 
     @property
     def remembers(self) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
-from fedlib.component import non_negative
+from fedlib.component import NonNegative
 from fedlib.errors import require
 
 
@@ -42,7 +42,7 @@ class TwoPhase(OwnSteps):
         split, lean: see above.
     """
 
-    server_lr: float = 1.0
+    server_lr: NonNegative = 1.0
     split: bool = False
     lean: bool = False
 
@@ -53,7 +53,6 @@ class TwoPhase(OwnSteps):
 
     def validate(self) -> None:
         super().validate()
-        non_negative(self.server_lr, "server_lr")
         require(self.split or not self.lean, "lean", self.lean, "true only with split")
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, decay, non_negative, positive
+from fedlib.component import Component, Decay, NonNegative, Positive
 from fedlib.errors import require, unknown
 
 State = dict[str, Any]
@@ -92,10 +92,7 @@ class RatedOptimizer(ClientOptimizer):
 
     takes_lr: ClassVar[bool] = True
 
-    lr: float = 0.1
-
-    def validate(self) -> None:
-        non_negative(self.lr, "client_lr")
+    lr: NonNegative = 0.1
 
 
 def check_momentum_state(value: str) -> None:
@@ -144,13 +141,11 @@ class SGDM(RatedOptimizer):
     HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}
     rate_of_sgd: ClassVar[bool] = True
 
-    momentum: float = 0.9
+    momentum: Decay = 0.9
     nesterov: bool = False
     momentum_state: str = "round"
 
     def validate(self) -> None:
-        super().validate()
-        decay(self.momentum, "client momentum")
         check_momentum_state(self.momentum_state)
 
     @property
@@ -223,16 +218,10 @@ class Adam(RatedOptimizer):
         True
     """
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-
-    def validate(self) -> None:
-        super().validate()
-        decay(self.beta1, "client beta1")
-        decay(self.beta2, "client beta2")
-        positive(self.eps, "client eps")
+    lr: NonNegative = 1e-3
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: Positive = 1e-8
 
     def init(self, x: Tensor) -> State:
         return adam_state(x)
@@ -261,12 +250,8 @@ class Adagrad(RatedOptimizer):
         True
     """
 
-    lr: float = 1e-2
-    eps: float = 1e-10
-
-    def validate(self) -> None:
-        super().validate()
-        positive(self.eps, "client eps")
+    lr: NonNegative = 1e-2
+    eps: Positive = 1e-10
 
     def init(self, x: Tensor) -> State:
         return {"v": torch.zeros_like(x)}
@@ -306,16 +291,12 @@ class SPS(ClientOptimizer):
     """
 
     f_star: float = 0.0
-    c: float = 0.5
-    eta_max: float | None = None
-    eps: float = 1e-8
+    c: Positive = 0.5
+    eta_max: Positive | None = None
+    eps: NonNegative = 1e-8
 
     def validate(self) -> None:
         require(abs(self.f_star) < float("inf"), "f_star", self.f_star, "a finite number")
-        positive(self.c, "c")
-        non_negative(self.eps, "client eps")
-        if self.eta_max is not None:
-            positive(self.eta_max, "eta_max")
 
     def step_size(self, value: Tensor, square: Tensor) -> Tensor:
         """eta from the objective's value and its gradient's squared norm, all ``[..., 1]``."""
@@ -365,21 +346,16 @@ class DeltaSGD(ClientOptimizer):
         True
     """
 
-    delta: float = 0.1
-    gamma: float = 2.0
-    eta0: float = 0.2
-    theta0: float = 1.0
-    eps: float = 1e-8
+    delta: NonNegative = 0.1
+    gamma: Positive = 2.0
+    eta0: Positive = 0.2
+    theta0: NonNegative = 1.0
+    eps: NonNegative = 1e-8
     first_step: str = "grown"
     reuse_gradient: bool = False
     shared_masks: bool = False
 
     def validate(self) -> None:
-        non_negative(self.delta, "delta")
-        positive(self.gamma, "gamma")
-        positive(self.eta0, "eta0")
-        non_negative(self.theta0, "theta0")
-        non_negative(self.eps, "client eps")
         if self.first_step not in FIRST_STEPS:
             raise unknown("first_step", self.first_step, FIRST_STEPS)
 

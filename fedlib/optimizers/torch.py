@@ -31,13 +31,14 @@ What an optimizer keeps for a parameter group lies in the state of the group's f
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, non_negative
+from fedlib.component import Component
 from fedlib.errors import Error, first_line, require, unknown
 from fedlib.optimizers import client
 
@@ -73,8 +74,8 @@ class _Backed(torch.optim.Optimizer):
         super().add_param_group(param_group)
         lr = self.param_groups[-1]["lr"]
         number = lr.numel() == 1 if isinstance(lr, Tensor) else isinstance(lr, (int, float))
-        require(number and not isinstance(lr, bool), "lr", lr, "a finite number >= 0")
-        non_negative(float(lr), "lr")
+        good = number and not isinstance(lr, bool) and 0 <= float(lr) < math.inf
+        require(good, "lr", lr, "a finite number >= 0")
         self._rule(self.param_groups[-1])
 
     def _rule(self, group: Group) -> Any:

@@ -69,12 +69,12 @@ def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name: str
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
 def test_overrides_have_the_types_of_their_fields(name: str) -> None:
     for key, default in algorithms.hyperparameters(name).items():
-        if key == "client_optimizer":
+        if key in ("client_optimizer", "base"):
             continue
-        allowed = {bool: "true or false", str: "a word"}.get(
-            type(default), "a number|true or false"
+        words = {bool: "true or false", str: "str"}.get(
+            type(default), "true|a finite number|0 <= v"
         )
-        with pytest.raises(fedlib.Error, match=f"override {key} is \\[1\\]; allowed: ({allowed})"):
+        with pytest.raises(fedlib.Error, match=f"override {key} is \\[1\\]; allowed: ({words})"):
             algorithms.build(name, **{key: [1]})
 
 
@@ -145,10 +145,10 @@ def test_clients_that_a_budget_pays_for(
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
-    (lambda: fedlib.SGD(lr=-0.1), r"client_lr is -0\.1"),
-    (lambda: fedlib.client.Adam(lr=-0.1), r"client_lr is -0\.1"),
-    (lambda: fedlib.Centralized(client_lr=-0.1), r"client_lr is -0\.1"),
-    (lambda: fedlib.Scaffold(client_lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.SGD(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.client.Adam(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.Scaffold(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.Scaffold(server_lr=-1), "server_lr is -1"),
     (lambda: fedlib.Moon(temperature=0), "temperature is 0"),
     (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
