@@ -183,10 +183,8 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
             raise unknown("base", kind, bases.BASES)
         if kind == places["base"].default:
             numbers = vars(getattr(method, "base", None)) | numbers
-        takes = bases.BASES[kind]
-        direct["base"] = takes(
-            **{key: numbers[key] for key in field_types(takes) if key in numbers}
-        )
+        made = bases.BASES[kind]
+        direct["base"] = made(**{key: numbers[key] for key in field_types(made) if key in numbers})
     for part, fields in changes.items():
         direct[part] = dataclasses.replace(getattr(method, part), **fields)
     return dataclasses.replace(method, **direct) if direct else method
