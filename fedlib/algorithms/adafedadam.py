@@ -60,6 +60,9 @@ class AdaFedAdam(LocalTraining):
         True
     """
 
+    remembers = True
+    measures = True
+
     lr: NonNegative = 1e-3
     beta1: Decay = 0.9
     beta2: Decay = 0.999
@@ -78,14 +81,6 @@ class AdaFedAdam(LocalTraining):
                 f"{type(self.client).__name__} has none; use one that has, such as SGD"
             )
         require(self.client.lr > 0, "client_lr", self.client.lr, "a finite number > 0")
-
-    @property
-    def remembers(self) -> bool:
-        return True
-
-    @property
-    def measures(self) -> bool:
-        return True
 
     def server_init(self, params: Tensor) -> State:
         ones = torch.ones_like(params[..., :1])

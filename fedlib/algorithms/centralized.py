@@ -39,15 +39,10 @@ class Centralized(OwnSteps):
         True
     """
 
+    pooled = True
+    uniform = True
+
     base: bases.Base = field(default_factory=bases.SGD)
-
-    @property
-    def pooled(self) -> bool:
-        return True
-
-    @property
-    def uniform(self) -> bool:
-        return True
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "base": self.base.init(params)}

@@ -51,10 +51,7 @@ class MimeMVR(TwoPhase):
     momentum: Decay = 0.9
 
     gradients: ClassVar[int] = 2
-
-    @property
-    def state_vectors(self) -> int:
-        return 2
+    state_vectors = 2
 
     def communication(self, size: int) -> tuple[int, int]:
         down, up = super().communication(size)

@@ -40,15 +40,13 @@ class NAccAdam(Algorithm):
         True
     """
 
+    pooled = True
+
     client_lr: Positive = 0.1
     server_lr: NonNegative = 1e-3
     beta1: Decay = 0.9
     beta2: Decay = 0.999
     eps: Positive = 1e-8
-
-    @property
-    def pooled(self) -> bool:
-        return True
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "adam": adam_state(params)}

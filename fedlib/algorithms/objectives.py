@@ -112,16 +112,11 @@ class Moon(Objective):
         True
     """
 
+    remembers = True
+    needs_features = True
+
     mu: NonNegative = 1.0
     temperature: Positive = 0.5
-
-    @property
-    def remembers(self) -> bool:
-        return True
-
-    @property
-    def needs_features(self) -> bool:
-        return True
 
     def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
         memory = state["memory"]

@@ -50,6 +50,9 @@ class QFedAvg(LocalTraining):
         True
     """
 
+    measures = True
+    uniform = True
+
     q: NonNegative = 1.0
     L: Positive | None = None
 
@@ -64,14 +67,6 @@ class QFedAvg(LocalTraining):
             )
         rate = self.client.lr
         require(rate > 0, "client_lr (of q-FedAvg without L)", rate, "a finite number > 0")
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def uniform(self) -> bool:
-        return True
 
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
         return {"loss": full.loss(server["x"])}, {}

@@ -49,11 +49,9 @@ class Scaffold(OwnSteps):
         True
     """
 
-    server_lr: NonNegative = 1.0
+    remembers = True
 
-    @property
-    def remembers(self) -> bool:
-        return True
+    server_lr: NonNegative = 1.0
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "c": torch.zeros_like(params)}

@@ -32,10 +32,9 @@ def numpy_steps(seed: int, base: str, lr: float, **h: float) -> np.ndarray:
 @pytest.mark.parametrize("base", ["sgd", "momentum", "adam", "adagrad", "yogi"])
 def test_equals_numpy_however_the_steps_are_cut_into_rounds(base: str, rounds: int) -> None:
     """The optimizer's state lives on from step to step and from round to round."""
-    A, b, weights, x0 = problem(2)
     numbers = {"eps": 0.01, "beta1": 0.8, "beta2": 0.95, "momentum": 0.8}
     keys = {"client_lr": 0.05, "base": base, **numbers, "local_steps": STEPS // rounds}
-    x = end(fedlib.quadratic_task(A, b, weights, x0), "centralized", rounds, **keys)
+    x = end(fedlib.quadratic_task(*problem(2)), "centralized", rounds, **keys)
     assert np.abs(x - numpy_steps(2, base, 0.05, **numbers)).max() < 1e-10
 
 

@@ -66,10 +66,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("base", "settings"), CASES)
 @pytest.mark.parametrize("name", ["mime", "mimelite", "loc_mime"])
 def test_equals_numpy(name: str, base: str, settings: dict[str, Any]) -> None:
-    A, b, weights, x0 = problem(3)
     rate = 0.02 if base in ("adam", "adagrad", "yogi") else 0.05
     settings = {"client_lr": rate, "server_lr": 1.0, **settings}
-    task, how = fedlib.quadratic_task(A, b, weights, x0), {"seed": 3, "size": SIZE}
+    task, how = fedlib.quadratic_task(*problem(3)), {"seed": 3, "size": SIZE}
     keys = {**settings, "base": base, "local_steps": STEPS}
     x = end(task, name, ROUNDS, **how, **keys)
     numbers = {key: value for key, value in settings.items() if key != "lean"}
@@ -106,9 +105,8 @@ def numpy_mvr(name: str, seed: int, beta: float, lr: float, server_lr: float, sp
 def test_with_variance_reduction_equals_numpy(
     name: str, beta: float, server_lr: float, split: bool
 ) -> None:
-    A, b, weights, x0 = problem(5)
     settings = {"client_lr": 0.05, "server_lr": server_lr, "momentum": beta, "split": split}
-    task, how = fedlib.quadratic_task(A, b, weights, x0), {"seed": 5, "size": SIZE}
+    task, how = fedlib.quadratic_task(*problem(5)), {"seed": 5, "size": SIZE}
     x = end(task, name, ROUNDS, **how, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_mvr(name, 5, beta, 0.05, server_lr, split)).max() < 1e-9
 
@@ -124,8 +122,7 @@ ONE_STEP = [
 
 @pytest.mark.parametrize("settings", ONE_STEP)
 def test_one_full_batch_step_is_the_centralised_base_optimizer(settings: dict[str, Any]) -> None:
-    A, b, weights, x0 = problem(1)
-    quadratic = fedlib.quadratic_task(A, b, weights, x0)
+    quadratic = fedlib.quadratic_task(*problem(1))
     synthetic = fedlib.load_task("synthetic", clients=5)
     for task, tolerance in ((quadratic, 1e-12), (synthetic, 1e-11)):
         common: dict[str, Any] = {"rounds": 6, "dtype": "float64", "eval_every": 6}
