@@ -24,16 +24,9 @@ class Visits(fedlib.Algorithm):
     """Steps along the mean whole-data gradient, scaled by how often the client has taken part."""
 
     lr: float = 0.1
-    version = "1"
     split: bool = False
-
-    @property
-    def remembers(self) -> bool:
-        return True
-
-    @property
-    def measures(self) -> bool:
-        return True
+    version = "1"
+    remembers = measures = True
 
     @property
     def halves(self) -> bool:

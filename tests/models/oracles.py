@@ -153,8 +153,7 @@ def lstm(w: Weights, name: str, x: Tensor) -> Tensor:
     own = {f"weight_{part}_l0": w[f"{name}.weight_{part}"] for part in ("ih", "hh")}
     own["bias_ih_l0"] = w[name + ".bias"]
     own["bias_hh_l0"] = w.get(name + ".bias_hh", torch.zeros_like(w[name + ".bias"]))
-    y: Tensor = torch.func.functional_call(module, own, (x,))[0]
-    return y
+    return torch.func.functional_call(module, own, (x,))[0]
 
 
 def text_by_text(w: Weights, names: list[str], x: Tensor) -> Tensor:
@@ -334,6 +333,5 @@ def compare(got: Tensor, expected: Tensor, leaves: list[Tensor]) -> None:
     direction = torch.randn_like(expected)
     wanted = torch.autograd.grad((expected * direction).sum(), leaves)
     gradients = torch.autograd.grad((got * direction).sum(), leaves)
-    for one, other in zip(gradients, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients, wanted, rtol=0, atol=1e-10)
     assert all((one != 0).any() for one in gradients)
