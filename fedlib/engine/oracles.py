@@ -14,6 +14,7 @@ from fedlib import randomness
 from fedlib.algorithms.base import Extra
 from fedlib.engine.rows import FlatModel
 from fedlib.losses import cross_entropy
+from fedlib.models.layers import real_examples
 from fedlib.task import Task
 
 # What a model calls its own gradient; see :class:`fedlib.models.Softmax`.
@@ -87,7 +88,7 @@ class RowsOracle:
             losses, exact = self.closed_form(views, batch.x, y, weights)
             return (losses * weights).sum(-1).view(clients, configurations, 1), views, exact
         leaves = self.model.leaves(rows)
-        with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
+        with torch.enable_grad(), masks(batch.keys, draw), real_examples(batch.mask):
             if extra is None:
                 losses = total = self.task.loss(self.model.rows(leaves, batch.x), y)
             else:
@@ -107,7 +108,7 @@ class RowsOracle:
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
         views = self.model.views(x.reshape(clients * configurations, -1))
-        with torch.no_grad(), self.model.real(batch.mask):
+        with torch.no_grad(), real_examples(batch.mask):
             losses = self.task.loss(self.model.rows(views, batch.x), y)
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
@@ -115,7 +116,7 @@ class RowsOracle:
         """The features ``[n, C, B, F]`` without dropout."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
-        with torch.no_grad(), self.model.evaluating(running=False), self.model.real(batch.mask):
+        with torch.no_grad(), self.model.evaluating(running=False), real_examples(batch.mask):
             _, z = self.model.rows(views, batch.x, features=True)
         return z.reshape(*x.shape[:2], *z.shape[1:])
 
