@@ -182,10 +182,8 @@ class Conv2d(nn.Conv2d):
             kernel = (self.kernel_size[0], self.kernel_size[1])
             height = same_amounts(x.shape[-2], kernel[0], stride[0])
             width = same_amounts(x.shape[-1], kernel[1], stride[1])
-            if (
-                height[0] == height[1] and width[0] == width[1]
-            ):  # the convolution itself pads for less
-                padding = (height[0], width[0])
+            if height[0] == height[1] and width[0] == width[1]:
+                padding = height[0], width[0]  # the convolution itself pads for less
             else:
                 x = same_padding(x, kernel, stride)
         if groups == 1 and x.device.type == "cpu":
@@ -247,15 +245,13 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(size, eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
+        weight, bias, size = self.weight, self.bias, self.normalized_shape
         if weight.dim() == 1:
-            return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
+            return F.layer_norm(x, size, weight, bias, self.eps)
         groups, rows = _groups(self, weight, x, 3), weight.shape[0]
         if rows == 1:
-            return F.layer_norm(
-                x, self.normalized_shape, weight.squeeze(0), bias.squeeze(0), self.eps
-            )
-        y = F.layer_norm(x, self.normalized_shape, eps=self.eps).unsqueeze(1)
+            return F.layer_norm(x, size, weight.squeeze(0), bias.squeeze(0), self.eps)
+        y = F.layer_norm(x, size, eps=self.eps).unsqueeze(1)
         shape = (groups, rows // groups, *(1,) * (x.dim() - 2), -1)
         return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
 

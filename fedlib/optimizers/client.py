@@ -17,6 +17,8 @@ from fedlib.component import Component, Decay, NonNegative, Positive
 from fedlib.errors import require, unknown
 
 State = dict[str, Any]
+# The objective's value [..., 1] where the step began, the new x and the new state.
+Stepped = tuple[Tensor, Tensor, State]
 FIRST_STEPS = ("grown", "eta0")  # of Delta-SGD
 
 
@@ -69,9 +71,7 @@ class ClientOptimizer(Component):
         """The optimizer's state at its start, at ``x [..., P]``: a dict of tensors."""
         return {}
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         """One local step with the scheduled learning rate ``lr``.
 
         Returns:
@@ -113,9 +113,7 @@ class SGD(RatedOptimizer):
     rate_of_sgd: ClassVar[bool] = True
     descends: ClassVar[bool] = True
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)
         return value, torch.addcmul(x, g, lr, value=-1), state  # x - lr g
 
@@ -155,9 +153,7 @@ class SGDM(RatedOptimizer):
     def init(self, x: Tensor) -> State:
         return {"u": torch.zeros_like(x)}
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)
         u = self.momentum * state["u"] + g
         direction = g + self.momentum * u if self.nesterov else u
@@ -226,9 +222,7 @@ class Adam(RatedOptimizer):
     def init(self, x: Tensor) -> State:
         return adam_state(x)
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)
         return value, *adam_step(x, g, state, lr, self.beta1, self.beta2, self.eps)
 
@@ -256,9 +250,7 @@ class Adagrad(RatedOptimizer):
     def init(self, x: Tensor) -> State:
         return {"v": torch.zeros_like(x)}
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)
         v = state["v"] + g**2
         return value, x - lr * g / (v.sqrt() + self.eps), {"v": v}
@@ -303,9 +295,7 @@ class SPS(ClientOptimizer):
         eta = (value - self.f_star).clamp(min=0) / (self.c * square + self.eps)
         return eta if self.eta_max is None else eta.clamp(max=self.eta_max)
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)
         eta = self.step_size(value, g.square().sum(-1, keepdim=True))
         return value, x - eta * g, state
@@ -392,9 +382,7 @@ class DeltaSGD(ClientOptimizer):
             new["gradient"] = g
         return x - eta * g, {**new, "eta": eta, "theta": theta}
 
-    def step(
-        self, x: Tensor, state: State, oracle: Oracle, lr: Tensor
-    ) -> tuple[Tensor, Tensor, State]:
+    def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)
         if self.reuse_gradient:
             before = state["gradient"]

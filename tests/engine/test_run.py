@@ -196,7 +196,7 @@ def test_grid_frame_has_a_row_per_cell_and_metric() -> None:
         task, "fedadam", rounds=2, client_lr=[0.1, 0.2], server_lr=[1, 2, 3], overrides={"tau": 0.1}
     )
     columns = ["client_lr", "server_lr", "round", "split", "metric", "value", "diverged"]
-    assert list(frame.columns) == columns
+    assert list(frame.columns) == columns and frame.index.is_unique
     ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
     assert len(ends) == 6 and len(ends[["client_lr", "server_lr"]].drop_duplicates()) == 6
     assert isinstance(frame, pd.DataFrame)
