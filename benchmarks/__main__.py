@@ -26,10 +26,8 @@ def main() -> int:
         ("configurations", "client learning rates that train at once"),
     ):
         parser.add_argument(f"--{name}", type=int, nargs="+", help=f"{what}; several to compare")
-    parser.add_argument("--dtype", help="time fedlib in this number format, too, e.g. bfloat16")
     parser.add_argument("--no-rivals", action="store_true", help="time fedlib alone")
     given = parser.parse_args()
-    how = {"repeats": given.repeats, "device": given.device, "dtype": given.dtype}
     axes = product(
         given.workloads or ["W1", "W2", "W3", "W4", "W5"],
         given.clients or [None],
@@ -44,7 +42,8 @@ def main() -> int:
                 population=population,
                 configurations=configurations,
                 rivals=not given.no_rivals,
-                **how,
+                repeats=given.repeats,
+                device=given.device,
             )
             for workload, clients, population, configurations in axes
         ]

@@ -51,7 +51,6 @@ def bench(
     population: int | None = None,
     configurations: int = 1,
     width: float = 1.0,
-    dtype: str | None = None,
     rivals: bool = True,
 ) -> dict[str, Any]:
     """Time one workload.
@@ -65,7 +64,6 @@ def bench(
             share the examples of as many as take part. Default: all take part.
         configurations: how many client learning rates train at once (fedlib only).
         width: factor on the network's hidden sizes.
-        dtype: a number format besides float32, in which fedlib is timed, too: the way of that name.
         rivals: whether to time the other ways too.
 
     Returns:
@@ -89,8 +87,6 @@ def bench(
     task = _task(load, lambda: load.model(width), cohort, everyone)
     program = _program(task, configurations, where)
     ways: dict[str, Callable[[], object]] = {"fedlib": program.stepper()}
-    if dtype is not None:
-        ways[dtype] = _program(task, configurations, where, dtype).stepper()
     if rivals:
         theirs = _task(load, lambda: load.plain(width), cohort, everyone)
         ways["module"] = _program(theirs, configurations, where).stepper()
@@ -140,11 +136,9 @@ def _framework(name: str) -> Callable[..., Callable[[], object] | None]:
     return make
 
 
-def _program(
-    task: Task, configurations: int, where: torch.device, dtype: str = "float32"
-) -> Program:
+def _program(task: Task, configurations: int, where: torch.device) -> Program:
     rates = [RATE * 0.9**place for place in range(configurations)]
-    settings: dict[str, Any] = {"rounds": 10**6, "eval_every": 10**6, "dtype": dtype}
+    settings: dict[str, Any] = {"rounds": 10**6, "eval_every": 10**6}
     runs = [configure(task, "fedavg", overrides={"client_lr": rate}, **settings) for rate in rates]
     return Program(runs, where)
 

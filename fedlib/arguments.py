@@ -50,6 +50,10 @@ Numbers = Annotated[Any, _numbers]
 # How an error says what is allowed, where the annotation itself does not.
 WORDS = {
     "Seed": "a whole number >= 0",
+    "Positive": "a finite number > 0",
+    "NonNegative": "a finite number >= 0",
+    "Decay": "0 <= value < 1",
+    "bool": "true or false",
     "ArrayLike": "an array",
     "Numbers": "an array of real numbers",
     "Root": "a folder",
@@ -88,7 +92,7 @@ def checked(function: Function) -> Function:
             kind = signature.parameters[argument].kind
             many = value if kind is inspect.Parameter.VAR_KEYWORD else {argument: value}
             for key, item in many.items():
-                _check(function, argument, item, f"{name}: {key}")
+                check(function, argument, item, f"{name}: {key}")
         return function(*args, **keywords)
 
     return typing.cast(Function, call)
@@ -156,10 +160,15 @@ def check_fields(instance: Any) -> None:
     for field in fields(kind):
         if field.init:
             value = getattr(instance, field.name)
-            _check(kind, field.name, value, f"{kind.__name__}: {field.name}")
+            check(kind, field.name, value, f"{kind.__name__}: {field.name}")
 
 
-def _check(owner: Any, argument: str, value: Any, label: str) -> None:
+def check(owner: Any, argument: str, value: Any, label: str) -> None:
+    """Require that a value fits what a function or dataclass says of an argument or field.
+
+    Args:
+        label: what the error calls it.
+    """
     known = _hints(owner).get(argument)
     if known is not None and not _fits(value, known[0]):
         raise Error(f"{label} is {shown(value)}; allowed: {known[1]}")

@@ -8,17 +8,22 @@ fields are structure: configurations that differ in them run as separate program
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, Self, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedlib.arguments import check_fields
-from fedlib.errors import require
+
+# The ranges of floating-point fields, which errors name as :data:`fedlib.arguments.WORDS` has them.
+Positive = Annotated[float, lambda value: 0 < value < math.inf]
+NonNegative = Annotated[float, lambda value: 0 <= value < math.inf]
+Decay = Annotated[float, lambda value: 0 <= value < 1]
 
 
 def field_types(component: type[Component]) -> dict[str, tuple[type, ...]]:
@@ -60,7 +65,7 @@ class Component:
         self.validate()
 
     def validate(self) -> None:
-        """Raise :class:`fedlib.Error` for a value out of its range."""
+        """Raise :class:`fedlib.Error` for fields that do not fit, beyond their types and ranges."""
 
     def describe(self) -> dict[str, Any]:
         """This component and its parts as a JSON-able dict."""
@@ -121,18 +126,3 @@ class Component:
             return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
 
         return parts[0]._replace_floats(column, parts)
-
-
-def positive(value: float, name: str) -> None:
-    """Require ``value > 0`` and finite."""
-    require(0 < value < float("inf"), name, value, "a finite number > 0")
-
-
-def non_negative(value: float, name: str) -> None:
-    """Require ``value >= 0`` and finite."""
-    require(0 <= value < float("inf"), name, value, "a finite number >= 0")
-
-
-def decay(value: float, name: str) -> None:
-    """Require ``0 <= value < 1``."""
-    require(0 <= value < 1, name, value, "0 <= value < 1")

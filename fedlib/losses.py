@@ -163,8 +163,7 @@ class _ShortCrossEntropy(torch.autograd.Function):
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropies ``[R, B]`` of ``outputs [R, B, classes]`` at whole ``targets [R, B]``."""
     if outputs.device.type == "cpu" and outputs.shape[-1] < SHORT:
-        losses: Tensor = _ShortCrossEntropy.apply(outputs, targets)
-        return losses
+        return _ShortCrossEntropy.apply(outputs, targets)
     flat = F.cross_entropy(outputs.flatten(0, 1), targets.long().flatten(), reduction="none")
     return flat.view(targets.shape)
 

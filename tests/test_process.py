@@ -130,6 +130,13 @@ def test_what_the_process_has_set_decides_nothing_and_stays(name: str) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
+def test_products_are_computed_without_tf32_inside_alone() -> None:
+    before = torch.backends.cudnn.allow_tf32
+    with process.alone():
+        assert not (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32)
+    assert torch.backends.cudnn.allow_tf32 == before
+
+
 def test_runs_in_threads_are_those_of_one() -> None:
     """Of two backends, with dropout; each thread's first operation falls into others' runs."""
 

@@ -72,7 +72,6 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!fedlib\.).*")]
 # Named by docstrings, but no part of the interface.
 nitpick_ignore = [
     ("py:func", "fedlib.randomness.dropout"),
-    ("py:func", "fedlib.processor.bfloat16_arithmetic"),
     ("py:data", "fedlib.figures.style.LOOKS"),
 ]
 

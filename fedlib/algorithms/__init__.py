@@ -37,7 +37,7 @@ from fedlib.algorithms.n_accadam import NAccAdam
 from fedlib.algorithms.objectives import Moon, Objective, Proximal
 from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
-from fedlib.arguments import brought, called, checked, shown
+from fedlib.arguments import brought, called, check, checked, shown
 from fedlib.component import Component, field_types
 from fedlib.errors import Error, unknown
 from fedlib.optimizers import client as clients
@@ -171,16 +171,20 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
         if key not in places:
             raise unknown(f"override for {name}", key, places)
         value = value.item() if isinstance(value, np.generic) else value
-        places[key].check(key, value)
+        check(places[key].owner, places[key].field, value, f"override {key}")
         changes.setdefault(places[key].part, {})[places[key].field] = value
     direct = changes.pop("", {})
     if optimizer is not None and hasattr(method, "client"):
         direct["client"] = CLIENT_OPTIMIZERS[optimizer](**changes.pop("client", {}))
     if "base" in changes:
         numbers = changes.pop("base")
-        kind = numbers.pop("type", places["base"].default)
-        kept = vars(getattr(method, "base", None)) if kind == places["base"].default else {}
-        direct["base"] = bases.make(kind, **{**kept, **numbers})
+        kind = str(numbers.pop("type", places["base"].default))
+        if kind not in bases.BASES:
+            raise unknown("base", kind, bases.BASES)
+        if kind == places["base"].default:
+            numbers = vars(getattr(method, "base", None)) | numbers
+        made = bases.BASES[kind]
+        direct["base"] = made(**{key: numbers[key] for key in field_types(made) if key in numbers})
     for part, fields in changes.items():
         direct[part] = dataclasses.replace(getattr(method, part), **fields)
     return dataclasses.replace(method, **direct) if direct else method
@@ -192,22 +196,8 @@ class _Place:
 
     part: str
     field: str
-    types: tuple[type, ...]
+    owner: type[Component]
     default: Any
-
-    def check(self, key: str, value: Any) -> None:
-        """Require a value of the field's type; the part itself checks its range."""
-        if value is None and self.default is None:
-            return
-        if bool in self.types:
-            good, allowed = isinstance(value, bool), "true or false"
-        elif str in self.types:
-            good, allowed = isinstance(value, str), "a word"
-        else:
-            good = isinstance(value, (int, float)) and not isinstance(value, bool)
-            allowed = "a number"
-        if not good:
-            raise Error(f"override {key} is {shown(value)}; allowed: {allowed}")
 
 
 def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[str, _Place]:
@@ -222,7 +212,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
     places: dict[str, _Place] = {}
 
     def add(part: str, owner: Component) -> None:
-        for field, types in field_types(type(owner)).items():
+        for field in field_types(type(owner)):
             default = getattr(owner, field)
             if isinstance(default, Component) or field in getattr(owner, "unused", ()):
                 continue
@@ -231,7 +221,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
                 key = "client_lr" if part == "client" else "server_lr"
             elif part == "client" and field in places:
                 key = f"client_{field}"
-            places.setdefault(key, _Place(part, field, types, default))
+            places.setdefault(key, _Place(part, field, type(owner), default))
 
     add("", method)
     for part in ("server", "objective"):
@@ -240,7 +230,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
     if hasattr(method, "base"):
         kinds = {kind: base for base, kind in bases.BASES.items()}
         base = kinds.get(type(method.base), type(method.base).__name__)
-        places["base"] = _Place("base", "type", (str,), base)
+        places["base"] = _Place("base", "type", Component, base)
         for each in (method.base, *(kind() for kind in kinds)):
             add("base", each)
     if hasattr(method, "client"):
@@ -248,7 +238,7 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
         add("client", optimizer)
         names = {kind: known for known, kind in CLIENT_OPTIMIZERS.items()}
         usual = names.get(type(optimizer), type(optimizer).__name__)
-        places["client_optimizer"] = _Place("", "client", (str,), usual)
+        places["client_optimizer"] = _Place("", "client", Component, usual)
     elif client_optimizer not in (None, "sgd"):
         raise Error(
             f"client_optimizer is {client_optimizer!r}, but {name} defines the clients' steps "

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
-from fedlib.component import non_negative, positive
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+from fedlib.algorithms.base import Client, State, ValueAndGrad
+from fedlib.algorithms.local import OwnSteps
+from fedlib.component import NonNegative, Positive
 
 
 @dataclass(frozen=True)
-class AdaAlter(Algorithm):
+class AdaAlter(OwnSteps):
     """Local AdaAlter (Xie et al., 2019): the accumulator is frozen while it grows.
 
     A client starts at y = x_t and a = B_t; its step k = 1, 2, ... is::
@@ -45,30 +45,20 @@ class AdaAlter(Algorithm):
         True
     """
 
-    client_lr: float = 0.1
-    server_lr: float = 1.0
-    eps: float = 1.0
-    v0: float = 1.0
-    client_schedule: str = "constant"
-
-    def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
-        non_negative(self.server_lr, "server_lr")
-        positive(self.eps, "eps")
-        non_negative(self.v0, "v0")
-        check_schedule(self.client_schedule)
+    server_lr: NonNegative = 1.0
+    eps: Positive = 1.0
+    v0: NonNegative = 1.0
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "B": torch.zeros_like(params) + self.v0}
 
     def client_init(self, server: State, client: Client) -> State:
-        factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
         return {
             "x": server["x"],
             "B": server["B"],
             "a": server["B"],
             "k": torch.zeros_like(server["x"][..., :1]),
-            "lr": factor * self.client_lr,
+            "lr": self.rate(client),
         }
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.algorithms.objectives import Objective
-from fedlib.component import decay, non_negative, positive
-from fedlib.errors import Error, unknown
-from fedlib.optimizers import client as clients
+from fedlib.component import Decay, NonNegative, Positive
+from fedlib.errors import Error, require, unknown
 
 FORMS = ("code", "printed")
 # The least certainty of a pseudo-gradient: beta^C must stay below 1.
@@ -62,24 +60,19 @@ class AdaFedAdam(LocalTraining):
         True
     """
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    alpha: float = 1.0
+    remembers = True
+    measures = True
+
+    lr: NonNegative = 1e-3
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: Positive = 1e-8
+    alpha: NonNegative = 1.0
     form: str = "code"
     relative_loss: bool = True
-    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
-    objective: Objective = field(default_factory=Objective)
-    client_schedule: str = "constant"
 
     def validate(self) -> None:
         super().validate()
-        non_negative(self.lr, "server_lr")
-        decay(self.beta1, "beta1")
-        decay(self.beta2, "beta2")
-        positive(self.eps, "eps")
-        non_negative(self.alpha, "alpha")
         if self.form not in FORMS:
             raise unknown("form", self.form, FORMS)
         if not self.client.takes_lr:
@@ -87,15 +80,7 @@ class AdaFedAdam(LocalTraining):
                 "AdaFedAdam compares the clients' updates with their learning rate, but "
                 f"{type(self.client).__name__} has none; use one that has, such as SGD"
             )
-        positive(self.client.lr, "client_lr")
-
-    @property
-    def remembers(self) -> bool:
-        return True
-
-    @property
-    def measures(self) -> bool:
-        return True
+        require(self.client.lr > 0, "client_lr", self.client.lr, "a finite number > 0")
 
     def server_init(self, params: Tensor) -> State:
         ones = torch.ones_like(params[..., :1])

@@ -186,9 +186,9 @@ class Algorithm(Component):
         """Floats that one training client receives and sends in a round, for ``size`` parameters.
 
         What is sent in any case counts; numbers per client that do not grow with the model (a
-        loss, a norm) do not.
+        loss, a norm) do not. Of all examples in one place nothing is sent.
         """
-        return size, size
+        return (0, 0) if self.pooled else (size, size)
 
     def measure_communication(self, size: int) -> tuple[int, int]:
         """The same for a client that only measures (:attr:`halves`)."""

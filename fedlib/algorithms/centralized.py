@@ -7,14 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
-from fedlib.component import non_negative
+from fedlib.algorithms.base import Client, State, ValueAndGrad
+from fedlib.algorithms.local import OwnSteps
 from fedlib.optimizers import mime as bases
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
 @dataclass(frozen=True)
-class Centralized(Algorithm):
+class Centralized(OwnSteps):
     """x <- x - client_lr U(g, s), s <- V(g, s), g on one batch of all clients' data.
 
     One client holds everything (:meth:`fedlib.Task.centralized`). A round is its
@@ -40,28 +39,16 @@ class Centralized(Algorithm):
         True
     """
 
+    pooled = True
+    uniform = True
+
     base: bases.Base = field(default_factory=bases.SGD)
-    client_lr: float = 0.1
-    client_schedule: str = "constant"
-
-    def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
-        check_schedule(self.client_schedule)
-
-    @property
-    def pooled(self) -> bool:
-        return True
-
-    @property
-    def uniform(self) -> bool:
-        return True
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "base": self.base.init(params)}
 
     def client_init(self, server: State, client: Client) -> State:
-        factor = SCHEDULES[self.client_schedule](client.round, client.rounds)
-        return {**server, "lr": factor * self.client_lr}
+        return {**server, "lr": self.rate(client)}
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         loss, g = value_and_grad(state["x"], batch)
@@ -74,6 +61,3 @@ class Centralized(Algorithm):
 
     def server_update(self, server: State, mean: State) -> State:
         return mean
-
-    def communication(self, size: int) -> tuple[int, int]:
-        return 0, 0

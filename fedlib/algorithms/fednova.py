@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
-from fedlib.component import decay, non_negative
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
-from fedlib.optimizers.sgd import check_momentum_state
+from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.local import OwnSteps
+from fedlib.component import Decay, NonNegative
+from fedlib.optimizers.client import check_momentum_state
 
 
 @dataclass(frozen=True)
-class FedNova(Algorithm):
+class FedNova(OwnSteps):
     """FedNova with SGD clients, optionally with momentum and a proximal term.
 
     Client i takes tau_i local steps x <- x - client_lr d with u <- momentum u + g + mu (x - x_t)
@@ -62,20 +62,14 @@ class FedNova(Algorithm):
 
     HISTORICAL: ClassVar[dict[str, Any]] = {"momentum_state": "round"}
 
-    client_lr: float = 0.1
-    server_lr: float = 1.0
-    momentum: float = 0.0
-    mu: float = 0.0
+    server_lr: NonNegative = 1.0
+    momentum: Decay = 0.0
+    mu: NonNegative = 0.0
     nesterov: bool = False
-    client_schedule: str = "constant"
     momentum_state: str = "round"
 
     def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
-        non_negative(self.server_lr, "server_lr")
-        decay(self.momentum, "momentum")
-        non_negative(self.mu, "mu")
-        check_schedule(self.client_schedule)
+        super().validate()
         check_momentum_state(self.momentum_state)
 
     @property
@@ -88,7 +82,7 @@ class FedNova(Algorithm):
     def client_init(self, server: State, client: Client) -> State:
         x = server["x"]
         zero = torch.zeros_like(x[..., :1])
-        lr = SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr + zero
+        lr = self.rate(client) + zero
         pull = torch.cat([lr * self.mu, zero], dim=-1)
         return {
             "x": x,

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from fedlib.algorithms.base import State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.algorithms.objectives import Objective
-from fedlib.optimizers import client as clients
 from fedlib.optimizers import server as servers
 
 
@@ -40,10 +38,7 @@ class FedOpt(LocalTraining):
         0.001
     """
 
-    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
     server: servers.ServerOptimizer = field(default_factory=servers.SGD)
-    objective: Objective = field(default_factory=Objective)
-    client_schedule: str = "constant"
 
     def program(self) -> str:
         """The structure without the server's: servers may differ where the clients' work is one."""

@@ -1,7 +1,8 @@
-"""Local training as most methods do it: a client optimizer on a local objective."""
+"""Local training: by a client optimizer on a local objective, or by steps of a method's own."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -9,15 +10,15 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
+from fedlib.component import NonNegative
 from fedlib.errors import Error
 from fedlib.optimizers import client as clients
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
+@dataclass(frozen=True)
 class LocalTraining(Algorithm):
     """Base of methods whose clients start at x_t and train with an optimizer of their own.
-
-    A method is a dataclass that declares these fields, besides its own.
 
     Attributes:
         client: the client optimizer.
@@ -26,9 +27,9 @@ class LocalTraining(Algorithm):
             ``"exp_decay"`` or ``"step_decay"``.
     """
 
-    client: clients.ClientOptimizer
-    objective: Objective
-    client_schedule: str
+    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
+    objective: Objective = field(default_factory=Objective)
+    client_schedule: str = "constant"
 
     def validate(self) -> None:
         check_schedule(self.client_schedule)
@@ -96,3 +97,23 @@ class LocalTraining(Algorithm):
         if self.client.remembers:
             memory["optimizer"] = state["optimizer"]
         return memory
+
+
+@dataclass(frozen=True)
+class OwnSteps(Algorithm):
+    """Base of methods that define the clients' steps themselves.
+
+    Attributes:
+        client_lr: learning rate of the clients, eta_l.
+        client_schedule: factor on it per round, see :class:`fedlib.FedOpt`.
+    """
+
+    client_lr: NonNegative = 0.1
+    client_schedule: str = "constant"
+
+    def validate(self) -> None:
+        check_schedule(self.client_schedule)
+
+    def rate(self, client: Client) -> float:
+        """The clients' learning rate in this round; a tensor where ``client_lr`` is one."""
+        return SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr

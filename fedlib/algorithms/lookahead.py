@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,13 +70,9 @@ class Lookahead(FedOpt):
 
     def communication(self, size: int) -> tuple[int, int]:
         """The model and the inner optimizer's vectors, both ways."""
-        vectors = 0 if self.reset else count_vectors(self.client.init(torch.zeros(2)))
-        return (1 + vectors) * size, (1 + vectors) * size
-
-
-def count_vectors(state: dict[str, Any]) -> int:
-    """How many tensors of an optimizer's state for 2 parameters are of their size."""
-    return sum(leaf.shape[-1] == 2 for leaf in state.values())
+        state = {} if self.reset else self.client.init(torch.zeros(2))
+        vectors = 1 + sum(leaf.shape[-1] == 2 for leaf in state.values())
+        return vectors * size, vectors * size
 
 
 def lookahead() -> Lookahead:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.two_phase import TwoPhase
 from fedlib.optimizers import mime as bases
 
@@ -67,12 +66,6 @@ class Mime(TwoPhase):
         lr, (a, _) = self.rate(client), self.base.linear(server["base"])
         shift = lr * self.base.step(server["c"], server["base"])
         return {"x": server["x"], "anchor": server["x"], "scale": lr * a, "shift": shift}
-
-    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
-        loss, g = value_and_grad(state["x"], batch)
-        _, at_anchor = value_and_grad(state["anchor"], batch)
-        x = state["x"] - state["scale"] * (g - at_anchor) - state["shift"]
-        return {**state, "x": x, "loss": loss}
 
     def server_update(self, server: State, mean: State) -> State:
         new = self.base.advance(server["c"], server["base"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.two_phase import TwoPhase
-from fedlib.component import decay
+from fedlib.component import Decay
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,10 @@ class MimeMVR(TwoPhase):
         True
     """
 
-    momentum: float = 0.9
+    momentum: Decay = 0.9
 
     gradients: ClassVar[int] = 2
-
-    def validate(self) -> None:
-        super().validate()
-        decay(self.momentum, "momentum")
-
-    @property
-    def state_vectors(self) -> int:
-        return 2
+    state_vectors = 2
 
     def communication(self, size: int) -> tuple[int, int]:
         down, up = super().communication(size)
@@ -90,13 +83,7 @@ class MimeMVR(TwoPhase):
     def client_init(self, server: State, client: Client) -> State:
         lr = self.rate(client)
         shift = lr * ((1 - self.momentum) * server["c"] + self.momentum * server["m"])
-        return {"x": server["x"], "anchor": server["x"], "lr": lr, "shift": shift}
-
-    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
-        loss, g = value_and_grad(state["x"], batch)
-        _, at_anchor = value_and_grad(state["anchor"], batch)
-        x = state["x"] - state["lr"] * (g - at_anchor) - state["shift"]
-        return {**state, "x": x, "loss": loss}
+        return {"x": server["x"], "anchor": server["x"], "scale": lr, "shift": shift}
 
     def server_update(self, server: State, mean: State) -> State:
         return {**server, "x": self.moved(server, mean)}

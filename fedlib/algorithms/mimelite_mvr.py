@@ -31,10 +31,10 @@ class MimeLiteMVR(MimeMVR):
     def client_init(self, server: State, client: Client) -> State:
         lr = self.rate(client)
         shift = lr * self.momentum * server["m"]
-        return {"x": server["x"], "anchor": server["x"], "lr": lr, "shift": shift}
+        return {"x": server["x"], "anchor": server["x"], "scale": lr, "shift": shift}
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         loss, g = value_and_grad(state["x"], batch)
         _, at_anchor = value_and_grad(state["anchor"], batch)
-        x = state["x"] - state["lr"] * (g - self.momentum * at_anchor) - state["shift"]
+        x = state["x"] - state["scale"] * (g - self.momentum * at_anchor) - state["shift"]
         return {**state, "x": x, "loss": loss}

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State, ValueAndGrad
-from fedlib.component import decay, non_negative, positive
-from fedlib.optimizers.adam import adam_state, adam_step
+from fedlib.component import Decay, NonNegative, Positive
+from fedlib.optimizers.client import adam_state, adam_step
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,13 @@ class NAccAdam(Algorithm):
         True
     """
 
-    client_lr: float = 0.1
-    server_lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
+    pooled = True
 
-    def validate(self) -> None:
-        positive(self.client_lr, "client_lr")
-        non_negative(self.server_lr, "server_lr")
-        decay(self.beta1, "beta1")
-        decay(self.beta2, "beta2")
-        positive(self.eps, "eps")
-
-    @property
-    def pooled(self) -> bool:
-        return True
+    client_lr: Positive = 0.1
+    server_lr: NonNegative = 1e-3
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: Positive = 1e-8
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "adam": adam_state(params)}
@@ -81,6 +72,3 @@ class NAccAdam(Algorithm):
             self.eps,
         )
         return {"x": x, "adam": adam}
-
-    def communication(self, size: int) -> tuple[int, int]:
-        return 0, 0

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib.algorithms.base import State, ValueAndGrad
-from fedlib.component import Component, non_negative, positive
+from fedlib.component import Component, NonNegative, Positive
 
 
 class At(Protocol):
@@ -78,10 +78,7 @@ class Proximal(Objective):
         True
     """
 
-    mu: float = 0.01
-
-    def validate(self) -> None:
-        non_negative(self.mu, "mu")
+    mu: NonNegative = 0.01
 
     def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
         def at(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,20 +112,11 @@ class Moon(Objective):
         True
     """
 
-    mu: float = 1.0
-    temperature: float = 0.5
+    remembers = True
+    needs_features = True
 
-    def validate(self) -> None:
-        non_negative(self.mu, "mu")
-        positive(self.temperature, "temperature")
-
-    @property
-    def remembers(self) -> bool:
-        return True
-
-    @property
-    def needs_features(self) -> bool:
-        return True
+    mu: NonNegative = 1.0
+    temperature: Positive = 0.5
 
     def on(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> At:
         memory = state["memory"]

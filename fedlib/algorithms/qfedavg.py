@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
-from fedlib.algorithms.objectives import Objective
-from fedlib.component import non_negative, positive
-from fedlib.errors import Error
-from fedlib.optimizers import client as clients
+from fedlib.component import NonNegative, Positive
+from fedlib.errors import Error, require
 
 # Added to the losses before they are raised to a power, as in the authors' code.
 TINY = 1e-10
@@ -52,32 +50,23 @@ class QFedAvg(LocalTraining):
         True
     """
 
-    q: float = 1.0
-    L: float | None = None
-    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
-    objective: Objective = field(default_factory=Objective)
-    client_schedule: str = "constant"
+    measures = True
+    uniform = True
+
+    q: NonNegative = 1.0
+    L: Positive | None = None
 
     def validate(self) -> None:
         super().validate()
-        non_negative(self.q, "q")
         if self.L is not None:
-            positive(self.L, "L")
-        elif not self.client.takes_lr:
+            return
+        if not self.client.takes_lr:
             raise Error(
                 f"L is None, which stands for 1 / client learning rate, but "
                 f"{type(self.client).__name__} has none; allowed: a number > 0"
             )
-        else:
-            positive(self.client.lr, "client_lr (of q-FedAvg without L)")
-
-    @property
-    def measures(self) -> bool:
-        return True
-
-    @property
-    def uniform(self) -> bool:
-        return True
+        rate = self.client.lr
+        require(rate > 0, "client_lr (of q-FedAvg without L)", rate, "a finite number > 0")
 
     def client_measure(self, server: State, client: Client, full: FullBatch) -> tuple[State, State]:
         return {"loss": full.loss(server["x"])}, {}

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
-from fedlib.component import non_negative
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.algorithms.local import OwnSteps
+from fedlib.component import NonNegative
 
 
 @dataclass(frozen=True)
-class Scaffold(Algorithm):
+class Scaffold(OwnSteps):
     """Local steps along g - c_i + c, which removes the clients' drift once the c_i are good.
 
     Client i takes K_i steps y <- y - client_lr (grad F_i(y; b) - c_i + c) from y = x_t, then::
@@ -49,18 +49,9 @@ class Scaffold(Algorithm):
         True
     """
 
-    client_lr: float = 0.1
-    server_lr: float = 1.0
-    client_schedule: str = "constant"
+    remembers = True
 
-    def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
-        non_negative(self.server_lr, "server_lr")
-        check_schedule(self.client_schedule)
-
-    @property
-    def remembers(self) -> bool:
-        return True
+    server_lr: NonNegative = 1.0
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "c": torch.zeros_like(params)}
@@ -74,7 +65,7 @@ class Scaffold(Algorithm):
             "x": server["x"],
             "c_i": c_i,
             "correction": server["c"] - c_i,
-            "lr": SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr,
+            "lr": self.rate(client),
             "steps": client.steps,
             "share": 0 * client.steps + client.cohort / client.population,
         }

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, State
-from fedlib.component import non_negative
+from fedlib.algorithms.base import State, ValueAndGrad
+from fedlib.algorithms.local import OwnSteps
+from fedlib.component import NonNegative
 from fedlib.errors import require
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
 @dataclass(frozen=True)
-class TwoPhase(Algorithm):
+class TwoPhase(OwnSteps):
     """Clients send whole-data gradients, the server makes c and its state of them, clients train.
 
     The mean gradient c = sum_i p_i grad F_i(x_t), without dropout and augmentation, and the new
@@ -42,9 +42,7 @@ class TwoPhase(Algorithm):
         split, lean: see above.
     """
 
-    client_lr: float = 0.1
-    server_lr: float = 1.0
-    client_schedule: str = "constant"
+    server_lr: NonNegative = 1.0
     split: bool = False
     lean: bool = False
 
@@ -54,9 +52,7 @@ class TwoPhase(Algorithm):
     gradients: ClassVar[int] = 1
 
     def validate(self) -> None:
-        non_negative(self.client_lr, "client_lr")
-        non_negative(self.server_lr, "server_lr")
-        check_schedule(self.client_schedule)
+        super().validate()
         require(self.split or not self.lean, "lean", self.lean, "true only with split")
 
     @property
@@ -67,9 +63,12 @@ class TwoPhase(Algorithm):
     def halves(self) -> bool:
         return bool(self.split) and self.measures
 
-    def rate(self, client: Client) -> float:
-        """The step size of this round; a tensor where ``client_lr`` is one."""
-        return SCHEDULES[self.client_schedule](client.round, client.rounds) * self.client_lr
+    def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
+        """y <- y - scale (g_i - g_i(x_t)) - shift, the gradients on one batch with one mask."""
+        loss, g = value_and_grad(state["x"], batch)
+        _, at_anchor = value_and_grad(state["anchor"], batch)
+        x = state["x"] - state["scale"] * (g - at_anchor) - state["shift"]
+        return {**state, "x": x, "loss": loss}
 
     def client_final(self, server: State, state: State) -> State:
         return {"delta": state["x"] - server["x"]}

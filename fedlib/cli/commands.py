@@ -48,7 +48,7 @@ Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default 
 Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
-Dtype = Annotated[str, typer.Option(help="float32, float64, tf32 (CUDA) or bfloat16.")]
+Dtype = Annotated[str, typer.Option(help="float32 or float64.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
 Set = Annotated[
     Several,
@@ -806,7 +806,6 @@ def doctor(
 
     from fedlib import datasets
     from fedlib.engine.device import resolve_device
-    from fedlib.processor import bfloat16_arithmetic
     from fedlib.results.files import installed
 
     resolve_device(device)
@@ -821,7 +820,6 @@ def doctor(
         "cuda": gpu,
         "threads": torch.get_num_threads(),
         "processors": os.cpu_count(),
-        "products in bfloat16 by": bfloat16_arithmetic(),
         "data root": str(paths.data_root(data_root)),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),

@@ -215,43 +215,14 @@ def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray
     return np.array_split(clients[order], max(1, math.ceil(len(clients) / size)))
 
 
-# Bytes of a buffer; each tensor begins at a multiple, as tensors of their own do for every type.
-ALIGNED = 16
-
-
 def upload(tensors: Mapping[str, Tensor | None], device: torch.device) -> dict[str, Tensor]:
-    """Tensors on a device, without those that are None; all of them share one block of memory.
-
-    On the CPU they are what they were.
-    """
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    if device.type == "cpu":
-        return given
-    parts = list(given.values())
-    buffer = packed(parts, pinned=device.type == "cuda").to(device, non_blocking=True)
-    return dict(zip(given, unpacked(buffer, parts), strict=True))
-
-
-def packed(parts: Sequence[Tensor], pinned: bool = False) -> Tensor:
-    """The tensors' bytes one after the other, uint8; pinned: in page-locked memory."""
-    size = sum(map(_room, parts))
-    buffer = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-    for place, part in zip(unpacked(buffer, parts), parts, strict=True):
-        place.copy_(part)
-    return buffer
-
-
-def unpacked(buffer: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Views of a packed buffer with the types and shapes of the tensors that are packed."""
-    pieces = buffer.split([_room(part) for part in like])
-    return [
-        piece[: part.numel() * part.element_size()].view(part.dtype).view(part.shape)
-        for piece, part in zip(pieces, like, strict=True)
-    ]
-
-
-def _room(part: Tensor) -> int:
-    return -(-part.numel() * part.element_size() // ALIGNED) * ALIGNED
+    """Tensors on a device, without those that are None; the host does not wait for CUDA."""
+    sent = {}
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            host = tensor.contiguous().pin_memory() if device.type == "cuda" else tensor
+            sent[name] = host.to(device, non_blocking=True)
+    return sent
 
 
 # Gather a round's inputs at once up to this many bytes; above it, batch by batch.
@@ -276,11 +247,6 @@ class Round:
     config: RunConfig
     cohort: np.ndarray
     steps: np.ndarray
-
-    @property
-    def batch_size(self) -> int | None:
-        """Examples of a local step; None: all of the client's."""
-        return self.config.batch_size
 
     def steps_of(self, clients: np.ndarray) -> np.ndarray:
         """The local steps of some clients of the cohort."""
@@ -355,7 +321,7 @@ class Feed:
         """The batches of ``clients`` in this round."""
         keys = client_keys(self.seeds["batches"], round.number, clients)
         steps = round.steps_of(clients)
-        return make_plan(self.data, clients, steps, keys, batch_size=round.batch_size)
+        return make_plan(self.data, clients, steps, keys, batch_size=round.config.batch_size)
 
     def whole_plan(self, clients: np.ndarray) -> Plan:
         """All examples of ``clients`` once, in their own order."""
@@ -387,34 +353,26 @@ class Feed:
                 augmentation and dropout.
         """
         index, keys = sent["index"], sent.get("keys")
+        parts = {"y": self.y[index], "weights": sent["weights"]}
+        parts |= {name: sent[name] for name in ("keys", "mask") if name in sent}
         at_once = index.numel() * self.bytes_each <= GATHER_BYTES
-        parts = [self.y[index], sent["weights"]]
         if reads(self.transform):
             index = plan.index
-        parts += [self.inputs(index, keys)] if at_once else []
-        parts += [] if keys is None else [keys]
-        parts += [] if plan.mask is None else [sent["mask"]]
+        if at_once:
+            parts["x"] = self.inputs(index, keys)
         # Steps follow each other in all of these: one split per array instead of one slice a step.
-        columns = [part.split(plan.active) for part in parts]
-        full = index.shape[1]
+        columns = [part.split(plan.active) for part in parts.values()]
         for step, arrays in enumerate(zip(*columns, strict=True)):
-            rows = slice(plan.offsets[step], plan.offsets[step] + plan.active[step])
-            left = list(arrays)
-            mask = left.pop() if plan.mask is not None else None
-            dropout = left.pop() if keys is not None else None
-            width = plan.widths[step]
+            now, width = dict(zip(parts, arrays, strict=True)), plan.widths[step]
+            if width < index.shape[1]:
+                now = {n: part if n == "keys" else part[:, :width] for n, part in now.items()}
             if not at_once:
-                some = index[rows, :width]
-                left.append(self.inputs(some, None if keys is None else keys[rows]))
-            if width < full:
-                left = [part[:, :width] for part in left]
-            yield Batch(
-                x=left[2],
-                y=left[0],
-                weights=left[1],
-                keys=dropout,
-                mask=mask[:, :width] if mask is not None and plan.ragged[step] else None,
-            )
+                first = plan.offsets[step]
+                some = index[first : first + plan.active[step], :width]
+                now["x"] = self.inputs(some, now.get("keys"))
+            if not plan.ragged[step]:
+                now.pop("mask", None)
+            yield Batch(**now)
 
     def example_weights(self, plan: Plan) -> Tensor:
         """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""

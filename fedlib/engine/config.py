@@ -16,12 +16,12 @@ import torch
 from fedlib import algorithms, process
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked, whole
-from fedlib.engine.precision import DTYPES, stored
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
 
@@ -202,10 +202,10 @@ def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> N
         if isinstance(value, Mapping):
             _require_held(value, dtype, f"{part}{name}.")
         elif isinstance(value, float):
-            held = torch.tensor(value, dtype=stored(dtype)).item()
+            held = torch.tensor(value, dtype=DTYPES[dtype]).item()
             if any((held == edge) != (value == edge) for edge in (0, 1, math.inf, -math.inf)):
                 raise Error(
-                    f"{part}{name} is {value!r}, which {stored(dtype)} holds as {held:g}; "
+                    f"{part}{name} is {value!r}, which {dtype} holds as {held:g}; "
                     "use dtype='float64' or another value"
                 )
 

@@ -93,19 +93,17 @@ class Evaluator:
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Evaluated:
         """Evaluate ``x [C, P]``."""
-        self.model.model.eval()
-        views = self.model.views(x)
-        configurations = len(x)
+        views, configurations = self.model.views(x), len(x)
         sums: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.functions}
-        size = BATCH if self.model.mixes else self._chunk(views, configurations)
-        for start in range(0, len(self.index), size):
-            part = slice(start, start + size)
-            y = self.y[self.index[part].to(self.device)]
-            y = y.expand(configurations, *y.shape)
-            outputs = self.model.rows(views, self.inputs(part))
-            for name, function in self.functions.items():
-                sums[name].append(_pair(function(outputs, y)))
-        self.model.model.train()
+        with self.model.evaluating():
+            size = BATCH if self.model.mixes else self._chunk(views, configurations)
+            for start in range(0, len(self.index), size):
+                part = slice(start, start + size)
+                y = self.y[self.index[part].to(self.device)]
+                y = y.expand(configurations, *y.shape)
+                outputs = self.model.rows(views, self.inputs(part))
+                for name, function in self.functions.items():
+                    sums[name].append(_pair(function(outputs, y)))
         mean, clients = {}, {}
         for name, parts in sums.items():
             above, below = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))

@@ -14,6 +14,7 @@ from fedlib import randomness
 from fedlib.algorithms.base import Extra
 from fedlib.engine.rows import FlatModel
 from fedlib.losses import cross_entropy
+from fedlib.models.layers import real_examples
 from fedlib.task import Task
 
 # What a model calls its own gradient; see :class:`fedlib.models.Softmax`.
@@ -34,7 +35,7 @@ class Batch:
     x: Tensor
     y: Tensor
     weights: Tensor
-    keys: Tensor | None
+    keys: Tensor | None = None
     mask: Tensor | None = None
 
 
@@ -53,10 +54,6 @@ class RowsOracle:
         known = task.loss is cross_entropy and CLOSED_FORM in vars(type(model.model))
         known = known and all(p.requires_grad for p in model.model.parameters())
         self.closed_form = getattr(model.model, CLOSED_FORM) if known else None
-        self.losses: Callable[[list[Tensor], Tensor, Tensor], Tensor] = self._losses
-
-    def _losses(self, leaves: list[Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return self.task.loss(self.model.rows(leaves, x), y)
 
     def __call__(
         self, x: Tensor, batch: Batch, *, draw: int = 0, extra: Extra | None = None
@@ -91,9 +88,9 @@ class RowsOracle:
             losses, exact = self.closed_form(views, batch.x, y, weights)
             return (losses * weights).sum(-1).view(clients, configurations, 1), views, exact
         leaves = self.model.leaves(rows)
-        with torch.enable_grad(), masks(batch.keys, draw), self.model.real(batch.mask):
+        with torch.enable_grad(), masks(batch.keys, draw), real_examples(batch.mask):
             if extra is None:
-                losses = total = self.losses(leaves, batch.x, y)
+                losses = total = self.task.loss(self.model.rows(leaves, batch.x), y)
             else:
                 outputs, z = self.model.rows(leaves, batch.x, features=True)
                 losses = self.task.loss(outputs, y)
@@ -111,15 +108,15 @@ class RowsOracle:
         clients, configurations = x.shape[:2]
         y, weights = self._targets(batch, configurations)
         views = self.model.views(x.reshape(clients * configurations, -1))
-        with torch.no_grad(), self.model.real(batch.mask):
-            losses = self._losses(views, batch.x, y)
+        with torch.no_grad(), real_examples(batch.mask):
+            losses = self.task.loss(self.model.rows(views, batch.x), y)
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:
         """The features ``[n, C, B, F]`` without dropout."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
-        with torch.no_grad(), self.model.evaluating(running=False), self.model.real(batch.mask):
+        with torch.no_grad(), self.model.evaluating(running=False), real_examples(batch.mask):
             _, z = self.model.rows(views, batch.x, features=True)
         return z.reshape(*x.shape[:2], *z.shape[1:])
 

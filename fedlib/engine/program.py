@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,23 +15,20 @@ from tqdm.auto import tqdm
 
 from fedlib import files, process, randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine import fitting, precision, strategy
+from fedlib.engine import fitting, strategy
 from fedlib.engine.batches import Feed
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
-from fedlib.engine.config import Configured
+from fedlib.engine.config import DTYPES, Configured
 from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import Progress, map_state, where
 from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
-from fedlib.engine.vectorized import Backend, Parallel, Vectorized
+from fedlib.engine.vectorized import Parallel, Vectorized
 from fedlib.errors import Error, Failure
 
-BACKENDS: dict[str, Callable[[Feed, FlatModel], Backend]] = {
-    "vectorized": Vectorized,
-    "parallel": Parallel,
-}
+BACKENDS: dict[str, type[Vectorized | Parallel]] = {"vectorized": Vectorized, "parallel": Parallel}
 Keep = Callable[[list[History]], None]
 Callback = Callable[[History], Any]
 # Bytes of a block that the C library hands back to the system when it is freed.
@@ -61,8 +57,7 @@ class Program:
         config = self.config
         self.task = task.centralized() if method.pooled else task
         self.device = device
-        precision.check(config.dtype, device)
-        self.dtype = precision.stored(config.dtype)
+        self.dtype = DTYPES[config.dtype]
         process.seed(randomness.key(config.seeds["init"], "init"))
         model = self.task.new_model()
         _check_features(model, method)
@@ -70,7 +65,6 @@ class Program:
         self.model = FlatModel(model, self.dtype, device)
         if fitting.require_fit(self.task, trial, self.dtype):
             self.model.see_real_examples_only()
-        self.model.forward_context = partial(precision.computing, config.dtype, device)
         self.strategy = strategy.pick(
             self.model.size,
             len(configured),
@@ -133,7 +127,7 @@ class Program:
     def _settings(self, others: bool = True) -> Iterator[None]:
         """torch's settings for this program, inside."""
         count = self.strategy.threads
-        with process.alone(self.config.dtype == "tf32"), process.threads(count, others):
+        with process.alone(), process.threads(count, others):
             yield
 
     def _run_safely(

@@ -210,8 +210,6 @@ class FlatModel:
         require_trainable(model)
         self.model = _with_keyed_dropout(model).to(device=device, dtype=dtype)
         self.dtype = dtype
-        # Opened around every forward pass; see fedlib.engine.precision.
-        self.forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
         self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
@@ -405,7 +403,7 @@ class FlatModel:
         real, outputs, moved = layers.real_examples.active(), [], []
         for row in range(rows):
             mask = None if real is None else real[row // (rows // len(real))]
-            with self.real(mask), self._statistics.of_row(row) as statistics:
+            with layers.real_examples(mask), self._statistics.of_row(row) as statistics:
                 outputs.append(
                     call([leaf[row] for leaf in leaves], *(tensor[row] for tensor in given))
                 )
@@ -435,17 +433,13 @@ class FlatModel:
         finally:
             self.model.train(before)
 
-    def real(self, mask: Tensor | None) -> AbstractContextManager[Any]:
-        """While open, layers that look across a batch count only its real examples."""
-        return nullcontext() if mask is None else layers.real_examples(mask)
-
     def _single(
         self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor
     ) -> Any:
         """Rows of one model, whose layers see neither a row axis nor its cost."""
         keyed, real = randomness.masks.active(), layers.real_examples.active()
         with nullcontext() if keyed is None else randomness.masks(keyed.keys.squeeze(0)):
-            with self.real(None if real is None else real.squeeze(0)):
+            with layers.real_examples(None if real is None else real.squeeze(0)):
                 outputs = self._call(function, leaves, x)
         if isinstance(outputs, tuple):
             return tuple(output.unsqueeze(0) for output in outputs)
@@ -456,8 +450,7 @@ class FlatModel:
         self._put(leaves)
         self._statistics.put(rows)
         try:
-            with self.forward_context():
-                outputs = self._drawn(function, x)
+            outputs = self._drawn(function, x)
             if self.model.training:
                 self._statistics.take()
         finally:

@@ -96,8 +96,7 @@ def run(
         backend: ``"vectorized"`` (clients and configurations as rows of one program),
             ``"parallel"`` (a part of the cohort per CPU core), or ``"auto"``: rows for small models
             and on a GPU, else one part per core; see :mod:`fedlib.engine.strategy`.
-        dtype: ``"float32"``, ``"float64"``, or, explicitly, faster and coarser: ``"tf32"`` (CUDA)
-            and ``"bfloat16"`` (autocast); see :mod:`fedlib.engine.precision`.
+        dtype: ``"float32"`` (on CUDA without TF32) or ``"float64"``.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.
         clients_per_round: default the task's; sampled without replacement.
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and

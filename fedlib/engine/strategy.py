@@ -54,28 +54,14 @@ def keep_freed_memory() -> bool:
 VECTORS = 10
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Where one way of executing becomes better than another.
-
-    Attributes:
-        chunk_numbers: parameter numbers (rows x P) that train as one program. On a CPU more do not
-            stay in its cache, and convolutions run faster one client at a time; on a GPU it bounds
-            memory.
-        one_thread_numbers: below this many a step is too short for a second thread to pay; where
-            another process is busy, waiting for that thread costs many times the step. CPU only.
-    """
-
-    chunk_numbers: int
-    one_thread_numbers: int = 0
-
-
+# Parameter numbers (rows x P) that train as one program. On a CPU more do not stay in its cache,
+# and convolutions run faster one client at a time; on a GPU it bounds memory.
+CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**29}
+# On a CPU, below this many a step is too short for a second thread to pay; where another process is
+# busy, waiting for that thread costs many times the step.
+ONE_THREAD_NUMBERS = 2**18
 # The largest model, in parameters, whose rows are batched products on a CPU.
 STACKED_SIZE = 2**19
-LIMITS = {
-    "cpu": Limits(chunk_numbers=2**20, one_thread_numbers=2**18),
-    "cuda": Limits(chunk_numbers=2**29),
-}
 
 
 @dataclass(frozen=True)
@@ -107,12 +93,12 @@ def pick(
         backend, chunk_clients: what the caller fixed.
         stacked: what :func:`stacks` says of the model.
     """
-    limit, many = LIMITS[device.type], process.usual_threads()
+    many = process.usual_threads()
     fitting = chunk_clients or max(1, chunk_numbers(device) // (size * configurations))
 
     def small() -> bool:
         numbers = configurations * min(fitting, cohort) * size
-        return device.type == "cpu" and numbers <= limit.one_thread_numbers
+        return device.type == "cpu" and numbers <= ONE_THREAD_NUMBERS
 
     if backend == "auto":
         alone = device.type != "cpu" or many == 1 or cohort == 1 or small() or stacked
@@ -135,5 +121,5 @@ def stacks(model: nn.Module) -> bool:
 
 def chunk_numbers(device: torch.device) -> int:
     """How many parameter numbers (rows x P) train at once: the usual number, or what fits."""
-    usual, free = LIMITS[device.type].chunk_numbers, free_bytes(device)
+    usual, free = CHUNK_NUMBERS[device.type], free_bytes(device)
     return usual if free is None else max(1, min(usual, int(SHARE * free / VECTORS / 4)))

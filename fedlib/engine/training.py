@@ -13,7 +13,7 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.vectorized import Backend, Sums, Work
+from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
 
 
 class Training:
@@ -36,7 +36,7 @@ class Training:
         config: RunConfig,
         methods: Sequence[Algorithm],
         feed: Feed,
-        backend: Backend,
+        backend: Vectorized | Parallel,
         size: int,
         tracked: int,
         chunk_clients: int,

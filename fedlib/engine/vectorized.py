@@ -6,7 +6,6 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -76,17 +75,6 @@ class Work:
     measured: ClientStates
 
 
-class Backend(Protocol):
-    """How clients' work is executed."""
-
-    def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
-
-        Args:
-            chunks: numbers of clients that have examples.
-        """
-
-
 class Vectorized:
     """Clients and configurations as rows of one program; client states are ``[M, C, .]``."""
 
@@ -95,7 +83,11 @@ class Vectorized:
         self.oracle = RowsOracle(feed.task, model)
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """See :meth:`Backend.total`."""
+        """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
+
+        Args:
+            chunks: numbers of clients that have examples.
+        """
         first, *others = chunks
         sums: Sums = getattr(self, phase)(work, first)
         for clients in others:
@@ -161,7 +153,7 @@ class Vectorized:
     def _upload(
         self, work: Work, plan: Plan, weights: Tensor, training: bool = True
     ) -> dict[str, Tensor]:
-        """What the device needs to know for the clients of a plan, in one transfer.
+        """What the device needs to know for the clients of a plan.
 
         Args:
             weights: ``[T, B]``, what each example's loss counts.
@@ -197,7 +189,7 @@ class Vectorized:
     def _whole(self, clients: np.ndarray, work: Work) -> tuple[dict[str, Tensor], RowsFullBatch]:
         """What the device knows of the clients, and their whole data."""
         feed, plan = self.feed, self.feed.whole_plan(clients)
-        weights = feed.whole_weights(plan, work.round.batch_size)
+        weights = feed.whole_weights(plan, work.round.config.batch_size)
         sent = self._upload(work, plan, weights, training=False)
         batches = partial(feed.batches, plan, sent)
         return sent, RowsFullBatch(self.oracle, batches, len(clients))
@@ -237,7 +229,7 @@ class Parallel:
         self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
-        """See :meth:`Backend.total`; each core does a share of the chunks."""
+        """See :meth:`Vectorized.total`; each core does a share of the chunks."""
         shares = [chunks[number :: len(self.workers)] for number in range(len(self.workers))]
         pool = one_core_each(len(self.workers))
         jobs = [

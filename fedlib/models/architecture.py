@@ -21,8 +21,7 @@ class Architecture(nn.Module):
 
     def head(self, features: Tensor) -> Tensor:
         """The output from :meth:`features`."""
-        output: Tensor = self.dense(features)
-        return output
+        return self.dense(features)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x))

@@ -57,8 +57,7 @@ class SelfAttention(nn.Module):
         else:
             y = F.scaled_dot_product_attention(q, k, v, bias)
         y = y.transpose(1, 2).flatten(-2).unflatten(0, leading)
-        mixed: Tensor = self.output(y)
-        return mixed
+        return self.output(y)
 
     def _split(self, x: Tensor) -> Tensor:
         """``[..., T, D]`` to ``[..., heads, T, D / heads]``."""

@@ -90,7 +90,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         unbiased = variance * (count / (count - 1).clamp(min=1))
         for name, batch in (("running_mean", mean), ("running_var", unbiased)):
             old: Tensor = getattr(self, name)
-            batch = batch.to(old.dtype) if old.dim() == 2 else batch.to(old.dtype).squeeze(0)
+            batch = batch if old.dim() == 2 else batch.squeeze(0)
             setattr(self, name, torch.lerp(old, batch, self.momentum or 0.0))
 
 

@@ -15,12 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from fedlib.processor import AMX, bfloat16_arithmetic
-
 Pair = tuple[int, int]
-# What makes a layer a late one: so many weights, and so many for each output point of the batch, in
-# bfloat16 fewer. Measured on two cores with AMX; see docs/speed.md.
-WEIGHTS, WEIGHTS_A_POINT, BFLOAT16_WEIGHTS_A_POINT = 2**16, 400, 100
+# What makes a layer a late one: so many weights, and so many for each output point of the batch.
+# Measured on two cores with AMX; see docs/speed.md.
+WEIGHTS, WEIGHTS_A_POINT = 2**16, 400
 # Grouped convolutions are slow unless a group's channels, in and out, are whole blocks of these. A
 # row then runs faster by itself, from so many products of an input and a weight on; with fewer,
 # starting it takes longer. Measured on a two-core AMD EPYC with AVX-512.
@@ -29,14 +27,13 @@ BLOCK, PRODUCTS = 8, 2**20
 
 def on_cpu(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair) -> Tensor:
     """``torch.nn.functional.conv2d`` of images ``[B, in, H, W]`` with ``[out, in, h, w]``."""
-    if torch.is_autocast_enabled("cpu"):
-        x = x.to(torch.get_autocast_dtype("cpu"))
     late = _late(x, weight, stride, padding)
-    x = _channels_last(x) if _pixels(x.dtype) and not late else x.contiguous()
+    # Kernels, and the pooling and norms after them, run faster on whole pixels.
+    x = _channels_last(x) if x.dtype == torch.float32 and not late else x.contiguous()
     if not (late and torch.is_grad_enabled() and weight.requires_grad):
         return F.conv2d(x, weight, bias, stride, padding)
     y: Tensor = _Late.apply(x, weight, stride, padding)
-    return y if bias is None else y + bias.to(y.dtype)[:, None, None]
+    return y if bias is None else y + bias[:, None, None]
 
 
 def better_apart(x: Tensor, weight: Tensor) -> bool:
@@ -55,15 +52,7 @@ def _late(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> bool:
     """Whether the weights are many beside the outputs' points."""
     sizes = zip(x.shape[-2:], weight.shape[-2:], stride, padding, strict=True)
     high, wide = ((size + 2 * more - kernel) // step + 1 for size, kernel, step, more in sizes)
-    least = BFLOAT16_WEIGHTS_A_POINT if x.dtype == torch.bfloat16 else WEIGHTS_A_POINT
-    return weight.numel() >= max(WEIGHTS, least * len(x) * high * wide)
-
-
-def _pixels(dtype: torch.dtype) -> bool:
-    """Whether kernels, and the pooling and norms after them, run faster on whole pixels."""
-    if dtype == torch.bfloat16:
-        return AMX in bfloat16_arithmetic()
-    return dtype == torch.float32
+    return weight.numel() >= max(WEIGHTS, WEIGHTS_A_POINT * len(x) * high * wide)
 
 
 class _Late(torch.autograd.Function):
@@ -71,10 +60,9 @@ class _Late(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
-        cast = weight.to(x.dtype)  # autocast, if there is one
-        ctx.save_for_backward(x, cast)
-        ctx.stride, ctx.padding, ctx.dtype = stride, padding, weight.dtype
-        return F.conv2d(x, cast, None, stride, padding)
+        ctx.save_for_backward(x, weight)
+        ctx.stride, ctx.padding = stride, padding
+        return F.conv2d(x, weight, None, stride, padding)
 
     @staticmethod
     @once_differentiable
@@ -84,9 +72,8 @@ class _Late(torch.autograd.Function):
         by_x = torch.ops.aten.convolution_backward(*given, [of_x, False, False])[0]
         if not of_weight:
             return by_x, None, None, None
-        by_weight = torch.empty(weight.shape, dtype=ctx.dtype, device=weight.device)
-        by_weight.copy_(_of_weight(grad, x, weight.shape, ctx.stride, ctx.padding))
-        return by_x, by_weight, None, None
+        by_weight = _of_weight(grad, x, weight.shape, ctx.stride, ctx.padding)
+        return by_x, by_weight.contiguous(), None, None
 
 
 def _of_weight(grad: Tensor, x: Tensor, shape: torch.Size, stride: Pair, padding: Pair) -> Tensor:

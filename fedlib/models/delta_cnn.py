@@ -45,5 +45,4 @@ class DeltaCNN(Architecture):
 
     def head(self, features: Tensor) -> Tensor:
         """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.dense2(self.dropout2(features))
-        return logits
+        return self.dense2(self.dropout2(features))

@@ -47,8 +47,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.norm1(self.attention(x, mask) + x)
-        y: Tensor = self.norm2(self.dropout(self.dense2(F.gelu(self.dense1(x)))) + x)
-        return y
+        return self.norm2(self.dropout(self.dense2(F.gelu(self.dense1(x)))) + x)
 
 
 class DistilBERT(Architecture):
@@ -116,8 +115,7 @@ class DistilBERT(Architecture):
 
     def head(self, features: Tensor) -> Tensor:
         """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.classifier(self.head_dropout(features))
-        return logits
+        return self.classifier(self.head_dropout(features))
 
     def load_pretrained(self, name: str = "distilbert-base-uncased") -> DistilBERT:
         """Take published weights for everything but the classification head; returns itself.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import Linear, glorot_uniform_, scaled
+from fedlib.models.layers import Linear, scaled, start
 
 
 class EMNISTAutoencoder(Architecture):
@@ -38,8 +38,7 @@ class EMNISTAutoencoder(Architecture):
         units = [*half, *half[-2::-1]]
         layers = [Linear(inputs, outputs) for inputs, outputs in pairwise(units)]
         for layer in layers:
-            glorot_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
+            start(layer)
         self.encoder = nn.ModuleList(layers[: len(hidden)])
         self.decoder = nn.ModuleList(layers[len(hidden) :])
 
@@ -48,8 +47,7 @@ class EMNISTAutoencoder(Architecture):
         *hidden, last = self.encoder
         for layer in hidden:
             x = torch.sigmoid(layer(x))
-        code: Tensor = last(x)
-        return code
+        return last(x)
 
     def head(self, features: Tensor) -> Tensor:
         """Pixels ``[..., pixels]`` from the code."""

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import (
-    Conv2d,
-    Dropout,
-    Flatten,
-    Linear,
-    MaxPool2d,
-    glorot_uniform_,
-    scaled,
-)
+from fedlib.models.layers import Conv2d, Dropout, Flatten, Linear, MaxPool2d, scaled, start
 
 
 class EMNISTCNN(Architecture):
@@ -44,9 +36,7 @@ class EMNISTCNN(Architecture):
         self.dropout2 = Dropout(0.5)
         self.dense2 = Linear(hidden, classes)
         for layer in (self.conv1, self.conv2, self.dense1, self.dense2):
-            glorot_uniform_(layer.weight)
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)
+            start(layer)
 
     def features(self, x: Tensor) -> Tensor:
         """The hidden layer's activations before their dropout, ``[..., 128]`` at full width."""
@@ -58,5 +48,4 @@ class EMNISTCNN(Architecture):
 
     def head(self, features: Tensor) -> Tensor:
         """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.dense2(self.dropout2(features))
-        return logits
+        return self.dense2(self.dropout2(features))

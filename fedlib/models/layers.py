@@ -29,20 +29,12 @@ from fedlib.errors import Error, require
 from fedlib.models import convolution
 
 Size = int | tuple[int, int]
-# From so many examples and weights on a dense layer is faster in bfloat16. Measured on two cores
-# with AMX.
-BFLOAT16_EXAMPLES, BFLOAT16_WEIGHTS = 64, 2**17
 
 
 def scaled(count: int, width: float, multiple: int = 1) -> int:
     """``count * width`` channels, rounded to a multiple of ``multiple`` and at least that."""
     require(0 < width < math.inf, "width", width, "a finite number > 0")
     return max(multiple, round(count * width / multiple) * multiple)
-
-
-def glorot_uniform_(tensor: Tensor) -> Tensor:
-    """Fill a weight ``[out, in, ...]`` as Keras does: U(-a, a), a^2 = 6 / (fan_in + fan_out)."""
-    return nn.init.xavier_uniform_(tensor)
 
 
 def he_normal_(tensor: Tensor) -> Tensor:
@@ -56,16 +48,18 @@ def he_normal_(tensor: Tensor) -> Tensor:
     return nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std)
 
 
-def start_dense(layer: nn.Linear, init: str) -> None:
-    """Give a dense layer that torch has just made the initial values of a framework.
+def start(layer: nn.Linear | nn.Conv2d, init: str = "keras") -> None:
+    """Give a layer with a bias that torch has just made the initial values of a framework.
 
     Args:
         init: ``"torch"``: as they are, weight and bias from U(-a, a), a^2 = 1 / fan_in; or
-            ``"keras"``: a Glorot-uniform weight and a zero bias.
+            ``"keras"``: a Glorot-uniform weight, U(-a, a) with a^2 = 6 / (fan_in + fan_out), and a
+            zero bias.
     """
     require(init in ("keras", "torch"), "init", init, "'keras' or 'torch'")
     if init == "keras":
-        glorot_uniform_(layer.weight)
+        nn.init.xavier_uniform_(layer.weight)
+        assert layer.bias is not None
         nn.init.zeros_(layer.bias)
 
 
@@ -120,25 +114,11 @@ def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(left, right) if bias is None else torch.baddbmm(bias, left, right)
 
 
-def _casting_costs_more(x: Tensor, weight: Tensor) -> bool:
-    """Whether a dense layer is slower in autocast's bfloat16 than in float32, on a CPU.
-
-    Every step casts the weights, which with few examples takes longer than the product.
-    """
-    if x.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
-        return False
-    examples, weights = x.shape[weight.dim() - 2 : -1].numel(), weight.shape[-2:].numel()
-    return examples < BFLOAT16_EXAMPLES or weights < BFLOAT16_WEIGHTS
-
-
 def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x W' + b`` with weight ``[out, in]``, or ``[R, out, in]`` and input ``[G, ..., in]``.
 
     ``layer`` is whose weights they are, for the message of an error.
     """
-    if _casting_costs_more(x, weight):
-        with torch.autocast("cpu", enabled=False):
-            return linear(layer, x.to(weight.dtype), weight, bias)
     if weight.dim() == 2 and (bias is None or bias.dim() == 1):
         return F.linear(x, weight, bias)
     if weight.dim() == 2:  # frozen, its bias is not
@@ -150,7 +130,7 @@ def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = No
     if rows == 1:
         # With few examples the CPU adds a bias faster after the product than within it.
         y = F.linear(x, weight.squeeze(0))
-        return y if bias is None else y + bias.squeeze(0).to(y.dtype)
+        return y if bias is None else y + bias.squeeze(0)
     middle = x.shape[1:-1]
     if x.dim() > 3:
         x = x.flatten(1, -2)
@@ -202,10 +182,8 @@ class Conv2d(nn.Conv2d):
             kernel = (self.kernel_size[0], self.kernel_size[1])
             height = same_amounts(x.shape[-2], kernel[0], stride[0])
             width = same_amounts(x.shape[-1], kernel[1], stride[1])
-            if (
-                height[0] == height[1] and width[0] == width[1]
-            ):  # the convolution itself pads for less
-                padding = (height[0], width[0])
+            if height[0] == height[1] and width[0] == width[1]:
+                padding = height[0], width[0]  # the convolution itself pads for less
             else:
                 x = same_padding(x, kernel, stride)
         if groups == 1 and x.device.type == "cpu":
@@ -267,15 +245,13 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(size, eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
+        weight, bias, size = self.weight, self.bias, self.normalized_shape
         if weight.dim() == 1:
-            return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
+            return F.layer_norm(x, size, weight, bias, self.eps)
         groups, rows = _groups(self, weight, x, 3), weight.shape[0]
         if rows == 1:
-            return F.layer_norm(
-                x, self.normalized_shape, weight.squeeze(0), bias.squeeze(0), self.eps
-            )
-        y = F.layer_norm(x, self.normalized_shape, eps=self.eps).unsqueeze(1)
+            return F.layer_norm(x, size, weight.squeeze(0), bias.squeeze(0), self.eps)
+        y = F.layer_norm(x, size, eps=self.eps).unsqueeze(1)
         shape = (groups, rows // groups, *(1,) * (x.dim() - 2), -1)
         return torch.addcmul(bias.reshape(shape), y, weight.reshape(shape)).flatten(0, 1)
 

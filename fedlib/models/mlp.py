@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedlib.losses import short_cross_entropy
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import Linear, scaled, start_dense
+from fedlib.models.layers import Linear, scaled, start
 
 
 class MLP(Architecture):
@@ -28,7 +28,7 @@ class MLP(Architecture):
         classes: numbers in an output.
         width: multiplies the hidden units.
         init: where weights and biases start, ``"keras"`` or ``"torch"``; see
-            :func:`fedlib.models.layers.start_dense`.
+            :func:`fedlib.models.layers.start`.
 
     Input ``[..., features]``, output logits ``[..., classes]``.
     """
@@ -46,7 +46,7 @@ class MLP(Architecture):
         self.hidden = nn.ModuleList(Linear(inputs, outputs) for inputs, outputs in pairwise(units))
         self.output = Linear(units[-1], classes)
         for layer in (*self.hidden, self.output):
-            start_dense(layer, init)
+            start(layer, init)
 
     def features(self, x: Tensor) -> Tensor:
         """The last hidden layer's activations, ``[..., F]``."""
@@ -56,8 +56,7 @@ class MLP(Architecture):
 
     def head(self, features: Tensor) -> Tensor:
         """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.output(features)
-        return logits
+        return self.output(features)
 
     @staticmethod
     def cross_entropy_and_grad(

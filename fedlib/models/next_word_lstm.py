@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import Linear, glorot_uniform_, scaled
+from fedlib.models.layers import Linear, scaled, start
 from fedlib.models.recurrent import LSTM, Embedding
 
 SPECIAL = 4  # padding (0), unknown words, and a sentence's beginning and end
@@ -33,15 +33,12 @@ class NextWordLSTM(Architecture):
         self.dense1 = Linear(units, size)
         self.dense2 = Linear(size, words + SPECIAL)
         for layer in (self.dense1, self.dense2):
-            glorot_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
+            start(layer)
 
     def features(self, x: Tensor) -> Tensor:
         """The linear layer's outputs, ``[..., T, 96]`` at full width."""
-        h: Tensor = self.dense1(self.lstm(self.embedding(x), x != 0))
-        return h
+        return self.dense1(self.lstm(self.embedding(x), x != 0))
 
     def head(self, features: Tensor) -> Tensor:
         """Logits ``[..., T, words + 4]`` from :meth:`features`."""
-        logits: Tensor = self.dense2(features)
-        return logits
+        return self.dense2(features)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from fedlib.errors import require
-from fedlib.models.layers import _groups, glorot_uniform_, he_normal_, linear
+from fedlib.models.layers import _groups, he_normal_, linear
 from fedlib.process import one_core_each
 
 Result = TypeVar("Result")
@@ -106,7 +106,7 @@ class LSTM(nn.Module):
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -bound, bound)
         else:
-            (he_normal_ if kernel == "he_normal" else glorot_uniform_)(self.weight_ih)
+            (he_normal_ if kernel == "he_normal" else nn.init.xavier_uniform_)(self.weight_ih)
             nn.init.orthogonal_(self.weight_hh)
             nn.init.ones_(self.bias[units : 2 * units])
 
@@ -118,9 +118,6 @@ class LSTM(nn.Module):
             mask: bool ``[..., B, T]``, of G or R rows; False where a step is skipped: the state and
                 the output of the step before are carried on, as in Keras.
         """
-        if torch.is_autocast_enabled(x.device.type):  # the recurrence stays in the weights' type
-            with torch.autocast(x.device.type, enabled=False):
-                return self.forward(x.to(self.weight_hh.dtype), mask)
         if self.weight_hh.dim() == 3:
             _groups(self, self.weight_hh, x, 4)
             if mask is not None:
@@ -150,11 +147,8 @@ class LSTM(nn.Module):
 
 def _one_by_one(x: Tensor, weight_hh: Tensor, mask: Tensor | None) -> bool:
     """Whether torch's kernel, row by row, is possible and the faster program."""
-    if (
-        x.device.type != "cpu"
-        or x.dtype != torch.float32
-        or not torch.backends.mkldnn.is_available()
-    ):
+    there = x.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    if not there or x.dtype != torch.float32:
         return False
     (rows, _, units), (_, batch, steps, _) = weight_hh.shape, x.shape
     alone = ROW * rows / torch.get_num_threads()
@@ -189,8 +183,7 @@ def _each_row(work: Callable[[int], Result], rows: int) -> list[Result]:
 def _one_row(x: Tensor, *weights: Tensor) -> Tensor:
     """``[B, T, D]`` to ``[B, T, H]``, from a start at zero."""
     start = x.new_zeros(1, len(x), weights[1].shape[-1])
-    y: Tensor = torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
-    return y
+    return torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, True)[0]
 
 
 class _TorchKernel(torch.autograd.Function):
@@ -236,8 +229,7 @@ def torch_kernel(x: Tensor, *weights: Tensor) -> Tensor:
     """
     if len(weights[0]) == 1:
         return _one_row(x.squeeze(0), *(weight.squeeze(0) for weight in weights)).unsqueeze(0)
-    y: Tensor = _TorchKernel.apply(x, torch.is_grad_enabled(), *weights)
-    return y
+    return _TorchKernel.apply(x, torch.is_grad_enabled(), *weights)
 
 
 class _BatchedSteps(torch.autograd.Function):

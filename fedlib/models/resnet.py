@@ -132,5 +132,4 @@ class ResNet(Architecture):
 
     def features(self, x: Tensor) -> Tensor:
         """The pooled features, ``[..., 512]`` (ResNet-50: 2048) at full width."""
-        pooled: Tensor = self.average(self.blocks(F.relu(self.norm(self.conv(x)))))
-        return pooled
+        return self.average(self.blocks(F.relu(self.norm(self.conv(x)))))

@@ -44,8 +44,7 @@ class BasicBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = x if self.norm1 is None else F.relu(self.norm1(x))
         y = self.conv2(F.relu(self.norm2(self.conv1(y))))
-        total: Tensor = y + (x if self.shortcut is None else self.shortcut(x))
-        return total
+        return y + (x if self.shortcut is None else self.shortcut(x))
 
 
 class ResNet18GN(Architecture):
@@ -94,5 +93,4 @@ class ResNet18GN(Architecture):
     def features(self, x: Tensor) -> Tensor:
         """The pooled features, ``[..., 512]`` at full width."""
         x = self.pool(F.relu(self.norm1(self.conv(x))))
-        pooled: Tensor = self.average(F.relu(self.norm2(self.blocks(x))))
-        return pooled
+        return self.average(F.relu(self.norm2(self.blocks(x))))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import Linear, glorot_uniform_, scaled
+from fedlib.models.layers import Linear, scaled, start
 from fedlib.models.recurrent import LSTM, Embedding
 
 
@@ -30,11 +30,9 @@ class ShakespeareLSTM(Architecture):
         self.lstm1 = LSTM(size, units, kernel="he_normal")
         self.lstm2 = LSTM(units, units, kernel="he_normal")
         self.dense = Linear(units, vocab)
-        glorot_uniform_(self.dense.weight)
-        nn.init.zeros_(self.dense.bias)
+        start(self.dense)
 
     def features(self, x: Tensor) -> Tensor:
         """The second LSTM's outputs, ``[..., T, 256]`` at full width."""
         mask = x != 0
-        h: Tensor = self.lstm2(self.lstm1(self.embedding(x), mask), mask)
-        return h
+        return self.lstm2(self.lstm1(self.embedding(x), mask), mask)

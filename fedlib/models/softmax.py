@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib.losses import short_cross_entropy
-from fedlib.models.layers import Linear, start_dense
+from fedlib.models.layers import Linear, start
 
 
 class Softmax(nn.Module):
@@ -17,7 +17,7 @@ class Softmax(nn.Module):
     Args:
         features, classes: numbers in an input and in an output.
         init: where weights and biases start, ``"keras"`` or ``"torch"``; see
-            :func:`fedlib.models.layers.start_dense`.
+            :func:`fedlib.models.layers.start`.
     """
 
     carries_rows = True
@@ -25,11 +25,10 @@ class Softmax(nn.Module):
     def __init__(self, features: int = 60, classes: int = 10, init: str = "keras") -> None:
         super().__init__()
         self.linear = Linear(features, classes)
-        start_dense(self.linear, init)
+        start(self.linear, init)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.linear(x)
-        return logits
+        return self.linear(x)
 
     @staticmethod
     def cross_entropy_and_grad(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from fedlib.models.layers import Linear, glorot_uniform_
+from fedlib.models.layers import Linear, start
 
 
 class TagModel(nn.Module):
@@ -21,9 +21,7 @@ class TagModel(nn.Module):
     def __init__(self, words: int = 10_000, tags: int = 500) -> None:
         super().__init__()
         self.linear = Linear(words, tags)
-        glorot_uniform_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
+        start(self.linear)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.linear(x)
-        return logits
+        return self.linear(x)

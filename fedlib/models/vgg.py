@@ -67,5 +67,4 @@ class VGG11(Architecture):
 
     def head(self, features: Tensor) -> Tensor:
         """Logits ``[..., classes]`` from :meth:`features`."""
-        logits: Tensor = self.dense3(features)
-        return logits
+        return self.dense3(features)

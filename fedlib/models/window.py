@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib.models.architecture import Architecture
-from fedlib.models.layers import Linear, start_dense
+from fedlib.models.layers import Linear, start
 from fedlib.models.recurrent import Embedding
 
 
@@ -31,7 +31,7 @@ class WindowModel(Architecture):
         self.context = context
         self.embedding = Embedding(tokens, size)
         self.dense = Linear(context * size, tokens)
-        start_dense(self.dense, "keras")
+        start(self.dense)
 
     def features(self, x: Tensor) -> Tensor:
         """The vectors beside each other, the oldest first, ``[..., T, context * size]``."""

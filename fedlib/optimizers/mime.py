@@ -34,9 +34,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedlib.arguments import checked
-from fedlib.component import Component, decay, field_types, non_negative, positive
-from fedlib.errors import Error, unknown
+from fedlib.component import Component, Decay, NonNegative, Positive
+from fedlib.errors import Error
 
 State = dict[str, Any]
 
@@ -106,10 +105,7 @@ class Momentum(Base):
     """
 
     vectors: ClassVar[int] = 1
-    momentum: float = 0.9
-
-    def validate(self) -> None:
-        decay(self.momentum, "momentum")
+    momentum: Decay = 0.9
 
     def init(self, x: Tensor) -> State:
         return {"m": torch.zeros_like(x)}
@@ -125,13 +121,8 @@ class Momentum(Base):
 class Adaptive(Base):
     """What Adagrad, Adam and Yogi share: a v, and how it begins; ``passes`` counts the Vs."""
 
-    eps: float = 1e-3
-    v0: float | None = None
-
-    def validate(self) -> None:
-        positive(self.eps, "eps")
-        if self.v0 is not None:
-            non_negative(self.v0, "v0")
+    eps: Positive = 1e-3
+    v0: NonNegative | None = None
 
     def init(self, x: Tensor) -> State:
         v = torch.zeros_like(x) + (0.0 if self.v0 is None else self.v0)
@@ -177,14 +168,11 @@ class Adam(Adaptive):
     """
 
     vectors: ClassVar[int] = 2
-    beta1: float = 0.9
-    beta2: float = 0.99
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
     bias_correction: bool = False
 
     def validate(self) -> None:
-        super().validate()
-        decay(self.beta1, "beta1")
-        decay(self.beta2, "beta2")
         if self.bias_correction and self.v0 is not None:
             raise Error("bias_correction is for a v that starts at 0; leave v0 out")
 
@@ -229,31 +217,3 @@ BASES: dict[str, type[Base]] = {
     "adagrad": Adagrad,
     "yogi": Yogi,
 }
-
-
-@checked
-def make(name: str, **numbers: Any) -> Base:
-    """A base optimizer by name; each takes the numbers that it has and leaves the others.
-
-    Args:
-        name: one of :data:`BASES`.
-        **numbers: fields of the bases: ``momentum``, ``beta1``, ``beta2``, ``eps``, ``v0`` and
-            ``bias_correction``.
-
-    Raises:
-        Error: an unknown name, or a number out of its range.
-
-    Example:
-        >>> import fedlib
-        >>> fedlib.base.make("adam", beta1=0.8, momentum=0.5).beta1  # momentum is another base's
-        0.8
-    """
-    if name not in BASES:
-        raise unknown("base", name, BASES)
-    takes = {key: kind for kind in BASES.values() for key in field_types(kind)}
-    for key, value in numbers.items():
-        if key not in takes:
-            raise unknown("number of a base", key, takes)
-        takes[key](**{key: value})  # one that this base leaves must be right all the same
-    kind = BASES[name]
-    return kind(**{key: numbers[key] for key in field_types(kind) if key in numbers})

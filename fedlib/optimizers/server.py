@@ -27,9 +27,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, decay, non_negative, positive
+from fedlib.component import Component, Decay, NonNegative, Positive
 from fedlib.errors import unknown
-from fedlib.optimizers.adam import adam_state
+from fedlib.optimizers.client import adam_state
 
 State = dict[str, Any]
 
@@ -48,10 +48,7 @@ class ServerOptimizer(Component):
         [-0.5, 0.5]
     """
 
-    lr: float = 1.0
-
-    def validate(self) -> None:
-        non_negative(self.lr, "server_lr")
+    lr: NonNegative = 1.0
 
     def init(self, x: Tensor) -> State:
         """The optimizer's state before round 0, for parameters ``x [..., P]``."""
@@ -74,9 +71,6 @@ class Together(ServerOptimizer):
     """
 
     parts: tuple[tuple[Tensor, ServerOptimizer], ...] = ()
-
-    def validate(self) -> None:
-        """Nothing to check: the parts have been."""
 
     def init(self, x: Tensor) -> State:
         state: State = {}
@@ -141,11 +135,7 @@ class Momentum(ServerOptimizer):
         True
     """
 
-    momentum: float = 0.9
-
-    def validate(self) -> None:
-        super().validate()
-        decay(self.momentum, "momentum")
+    momentum: Decay = 0.9
 
     def init(self, x: Tensor) -> State:
         return {"u": torch.zeros_like(x)}
@@ -178,21 +168,15 @@ class Adaptive(ServerOptimizer):
         True
     """
 
-    lr: float = 1e-2
-    tau: float = 1e-3
-    beta1: float = 0.0
-    beta2: float = 0.0
-    v0: float | None = None
+    lr: NonNegative = 1e-2
+    tau: Positive = 1e-3
+    beta1: Decay = 0.0
+    beta2: Decay = 0.0
+    v0: NonNegative | None = None
     bias_correction: bool | None = None
     form: str = "code"
 
     def validate(self) -> None:
-        super().validate()
-        positive(self.tau, "tau")
-        decay(self.beta1, "beta1")
-        decay(self.beta2, "beta2")
-        if self.v0 is not None:
-            non_negative(self.v0, "v0")
         if self.form not in ("code", "printed"):
             raise unknown("form", self.form, ("code", "printed"))
 
@@ -255,8 +239,8 @@ class Adam(Adaptive):
         True
     """
 
-    beta1: float = 0.9
-    beta2: float = 0.99
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         return self.beta2 * v + (1 - self.beta2) * square
@@ -275,8 +259,8 @@ class Yogi(Adaptive):
         True
     """
 
-    beta1: float = 0.9
-    beta2: float = 0.99
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         return v - (1 - self.beta2) * square * torch.sign(v - square)

@@ -1,6 +1,6 @@
-"""Optimizers of this library as ordinary torch.optim.Optimizer classes, for any training loop.
+"""Delta-SGD and SPS as ordinary torch.optim.Optimizer classes, for any training loop.
 
-They run the code of the client and server optimizers on an ordinary model:
+They run the code of the client optimizers on an ordinary model:
 
 >>> import torch
 >>> import fedlib
@@ -15,8 +15,8 @@ They run the code of the client and server optimizers on an ordinary model:
 >>> losses[2] < losses[0]
 True
 
-Torch's learning-rate schedulers work on all of them. DeltaSGD and SPS find their own step sizes; of
-these ``lr`` (default 1) is a factor, which a scheduler changes:
+Both find their own step sizes; ``lr`` (default 1) is a factor on these, which torch's schedulers
+change:
 
 >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
 >>> loss = optimizer.step(closure)
@@ -31,27 +31,25 @@ What an optimizer keeps for a parameter group lies in the state of the group's f
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, non_negative
+from fedlib.component import Component
 from fedlib.errors import Error, first_line, require, unknown
-from fedlib.optimizers import client, server
+from fedlib.optimizers import client
 
-__all__ = ["SPS", "DeltaSGD", "Yogi"]
+__all__ = ["SPS", "DeltaSGD"]
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]
 
 
 class _Backed(torch.optim.Optimizer):
-    """An optimizer whose options, and their defaults, are the fields of a component.
-
-    ``lr`` is an option in any case: of a component without one a factor on its steps.
-    """
+    """An optimizer whose options, and their defaults, are ``lr`` and the fields of a component."""
 
     rule: type[Component]
     without: tuple[str, ...] = ()  # fields that are no options here
@@ -76,8 +74,8 @@ class _Backed(torch.optim.Optimizer):
         super().add_param_group(param_group)
         lr = self.param_groups[-1]["lr"]
         number = lr.numel() == 1 if isinstance(lr, Tensor) else isinstance(lr, (int, float))
-        require(number and not isinstance(lr, bool), "lr", lr, "a finite number >= 0")
-        non_negative(float(lr), "lr")
+        good = number and not isinstance(lr, bool) and 0 <= float(lr) < math.inf
+        require(good, "lr", lr, "a finite number >= 0")
         self._rule(self.param_groups[-1])
 
     def _rule(self, group: Group) -> Any:
@@ -98,8 +96,7 @@ def _g(group: Group) -> Tensor:
 
 def _scaled(group: Group, x: Tensor, new: Tensor) -> Tensor:
     """Where a step from ``x`` to ``new`` leads that is multiplied by the group's ``lr``."""
-    lr = group.get("lr", 1.0)  # a state of before there was one has none
-    return new if lr == 1 else x + lr * (new - x)
+    return new if group["lr"] == 1 else x + group["lr"] * (new - x)
 
 
 def _parts(group: Group, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -211,43 +208,6 @@ class SPS(_Backed):
             x = _x(group)
             new = x - self._rule(group).step_size(value, square) * g
             _write(group, _scaled(group, x, new))
-        return loss
-
-
-class Yogi(_Backed):
-    """Yogi as an optimizer; see :class:`fedlib.server.Yogi` for the rule and its options.
-
-    Parameters without a gradient are left alone.
-
-    Example:
-        >>> import torch
-        >>> import fedlib
-        >>> model = torch.nn.Linear(2, 1)
-        >>> optimizer = fedlib.torch_optim.Yogi(model.parameters(), lr=0.01)
-        >>> model(torch.ones(4, 2)).square().mean().backward()
-        >>> optimizer.step()
-    """
-
-    rule = server.Yogi
-
-    def __init__(self, params: Iterable[Any], lr: float = 1e-2, **options: Any) -> None:
-        super().__init__(params, lr=lr, **options)
-
-    @torch.no_grad()
-    def step(self, closure: Closure | None = None) -> Any:  # type: ignore[override]
-        """One step along the parameters' gradients; returns what the closure returned."""
-        loss = _call(closure)
-        for group in self.param_groups:
-            rule = self._rule(group)
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                state, x = self.state[p], p.detach().reshape(-1)
-                if not state:
-                    state.update(rule.init(x))
-                new, changed = rule.step(x, p.grad.reshape(-1), state)
-                p.copy_(new.view_as(p))
-                state.update(changed)
         return loss
 
 

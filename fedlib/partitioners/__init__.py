@@ -16,16 +16,23 @@
 measure what came out.
 """
 
-from fedlib.partitioners.by_user import by_user
-from fedlib.partitioners.dirichlet import dirichlet, dirichlet_proportions
-from fedlib.partitioners.dirichlet_overlapping import dirichlet_overlapping
-from fedlib.partitioners.iid import iid
-from fedlib.partitioners.local_split import local_split
+from fedlib.partitioners.dirichlet import (
+    dirichlet,
+    dirichlet_overlapping,
+    dirichlet_proportions,
+    silos,
+)
 from fedlib.partitioners.measures import label_counts, total_variation
 from fedlib.partitioners.pachinko import pachinko
-from fedlib.partitioners.quantity import lognormal_sizes, quantity, uniform_sizes
+from fedlib.partitioners.plain import (
+    by_user,
+    iid,
+    local_split,
+    lognormal_sizes,
+    quantity,
+    uniform_sizes,
+)
 from fedlib.partitioners.shards import fixed_classes, shards
-from fedlib.partitioners.silos import silos
 
 __all__ = [
     "by_user",

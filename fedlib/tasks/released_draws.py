@@ -15,7 +15,7 @@ import numpy as np
 
 from fedlib.arguments import whole
 from fedlib.partitioners import checks
-from fedlib.partitioners.dirichlet_overlapping import rounded_counts
+from fedlib.partitioners.dirichlet import rounded_counts
 
 SEED = 5821
 

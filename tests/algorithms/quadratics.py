@@ -37,6 +37,15 @@ def cohort(seed: int, round: int, size: int, clients: int = 6) -> list[int]:
     return sorted(draw.choice(clients, size, replace=False).tolist())
 
 
+def halves(seed: int, round: int, size: int, split: bool) -> tuple[list[int], list[int]]:
+    """Those of the sampled clients that send gradients, and those that train."""
+    sampled = cohort(seed, round, size)
+    if not split:
+        return sampled, sampled
+    mixed = numpy_generator(seed, "halves", round).permutation(sampled).tolist()
+    return mixed[: size // 2], mixed[size // 2 :]
+
+
 def step_decay(round: int, rounds: int) -> float:
     """The schedule's factor: a tenth from half of the rounds on, then a hundredth."""
     return 0.1 ** ((round >= rounds / 2) + (round >= 3 * rounds / 4))

@@ -69,12 +69,12 @@ def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name: str
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
 def test_overrides_have_the_types_of_their_fields(name: str) -> None:
     for key, default in algorithms.hyperparameters(name).items():
-        if key == "client_optimizer":
+        if key in ("client_optimizer", "base"):
             continue
-        allowed = {bool: "true or false", str: "a word"}.get(
-            type(default), "a number|true or false"
+        words = {bool: "true or false", str: "str"}.get(
+            type(default), "true|a finite number|0 <= v"
         )
-        with pytest.raises(fedlib.Error, match=f"override {key} is \\[1\\]; allowed: ({allowed})"):
+        with pytest.raises(fedlib.Error, match=f"override {key} is \\[1\\]; allowed: ({words})"):
             algorithms.build(name, **{key: [1]})
 
 
@@ -88,12 +88,67 @@ def test_client_optimizers_by_name() -> None:
     assert built.client == fedlib.SGDM(lr=0.2, momentum=0.7)
 
 
+# What a client receives and sends, in models; in halves also what one that only measures does.
+SENT: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+    ("fedavg", {}, (1, 1)),
+    ("centralized", {}, (0, 0)),
+    ("scaffold", {}, (2, 2)),
+    ("adaalter", {}, (2, 2)),
+    ("lookahead", {}, (1, 1)),
+    ("lookahead", {"client_optimizer": "sgdm"}, (2, 2)),
+    ("lookahead", {"client_optimizer": "adam"}, (3, 3)),
+    ("lookahead", {"client_optimizer": "adam", "reset": True}, (1, 1)),
+    ("mimelite", {"base": "sgd", "split": True}, (1, 1)),
+    ("mimelite", {"base": "momentum"}, (2, 2)),
+    ("mimelite", {"base": "adam"}, (3, 2)),
+    ("mimelite", {"base": "adagrad"}, (2, 2)),
+    ("mime", {"base": "sgd"}, (2, 2)),
+    ("mime", {"base": "momentum"}, (3, 2)),
+    ("mime", {"base": "adam"}, (4, 2)),
+    ("loc_mime", {"base": "adam"}, (4, 2)),
+    ("mimelite", {"base": "momentum", "split": True}, (2, 1, 2, 1)),
+    ("mime", {"base": "adam", "split": True}, (4, 1, 4, 1)),
+    ("mime", {"base": "adam", "split": True, "lean": True}, (4, 1, 1, 1)),
+    ("mime_mvr", {}, (4, 3)),
+    ("mimelite_mvr", {}, (3, 3)),
+    ("mime_mvr", {"split": True}, (4, 1, 4, 2)),
+    ("mime_mvr", {"split": True, "lean": True}, (3, 1, 2, 2)),
+    ("mimelite_mvr", {"split": True, "lean": True}, (2, 1, 2, 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "models"), SENT)
+def test_what_is_sent(name: str, given: dict[str, Any], models: tuple[int, ...]) -> None:
+    method = algorithms.build(name, **given)
+    sent = method.communication(10) + (method.measure_communication(10) if method.halves else ())
+    assert sent == tuple(10 * count for count in models)
+
+
+BUDGETS: list[tuple[str, dict[str, Any], dict[float, int]]] = [
+    ("fedavg", {}, {40: 20, 100: 50, 2: 1, 3.9: 1}),
+    ("scaffold", {}, {40: 10}),
+    ("mimelite", {"base": "momentum", "split": True}, {40: 13, 100: 33}),
+    ("mimelite", {"base": "momentum", "split": True, "lean": True}, {40: 16}),
+    ("mimelite", {"base": "adam", "split": True, "lean": True}, {40: 13}),
+    ("mime", {"base": "adam", "split": True}, {40: 8, 100: 20, 10: 2, 14.9: 2, 15: 3}),
+    ("mime", {"base": "adam", "split": True, "lean": True}, {40: 11}),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "clients"), BUDGETS)
+def test_clients_that_a_budget_pays_for(
+    name: str, given: dict[str, Any], clients: dict[float, int]
+) -> None:
+    method = algorithms.build(name, **given)
+    assert {b: fedlib.clients_for_budget(method, b) for b in clients} == clients
+
+
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
-    (lambda: fedlib.SGD(lr=-0.1), r"client_lr is -0\.1"),
-    (lambda: fedlib.client.Adam(lr=-0.1), r"client_lr is -0\.1"),
-    (lambda: fedlib.Centralized(client_lr=-0.1), r"client_lr is -0\.1"),
-    (lambda: fedlib.Scaffold(client_lr=-0.1), r"client_lr is -0\.1"),
+    (lambda: fedlib.SGD(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.client.Adam(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
+    (lambda: fedlib.Scaffold(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.Scaffold(server_lr=-1), "server_lr is -1"),
     (lambda: fedlib.Moon(temperature=0), "temperature is 0"),
     (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),

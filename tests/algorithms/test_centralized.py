@@ -32,10 +32,9 @@ def numpy_steps(seed: int, base: str, lr: float, **h: float) -> np.ndarray:
 @pytest.mark.parametrize("base", ["sgd", "momentum", "adam", "adagrad", "yogi"])
 def test_equals_numpy_however_the_steps_are_cut_into_rounds(base: str, rounds: int) -> None:
     """The optimizer's state lives on from step to step and from round to round."""
-    A, b, weights, x0 = problem(2)
     numbers = {"eps": 0.01, "beta1": 0.8, "beta2": 0.95, "momentum": 0.8}
     keys = {"client_lr": 0.05, "base": base, **numbers, "local_steps": STEPS // rounds}
-    x = end(fedlib.quadratic_task(A, b, weights, x0), "centralized", rounds, **keys)
+    x = end(fedlib.quadratic_task(*problem(2)), "centralized", rounds, **keys)
     assert np.abs(x - numpy_steps(2, base, 0.05, **numbers)).max() < 1e-10
 
 
@@ -61,3 +60,27 @@ def test_schedules_and_grids() -> None:
     frame = fedlib.grid(task, "centralized", rounds=3, dtype="float64", **grid)
     ends = frame[(frame["round"] == 3) & (frame["metric"] == "loss") & (frame["split"] == "test")]
     assert ends["value"].nunique() == 4
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
+)
+def test_n_accadam_equals_numpy(settings: dict[str, Any]) -> None:
+    A, b, weights, x = problem(6)
+    task = fedlib.quadratic_task(A, b, weights, x)
+    keys = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 4, **settings}
+    ours = end(task, "n_accadam", 30, **keys)
+    p = weights / weights.sum()
+    A, b = np.tensordot(p, A, 1), p @ b
+    h = {"client_lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **settings}
+    m = v = np.zeros(D)
+    for t in range(1, 31):
+        y = x
+        for _ in range(4):
+            y = y - h["client_lr"] * (A @ y - b)
+        delta = (x - y) / h["client_lr"]
+        m = (1 - h["beta1"]) * delta + h["beta1"] * m
+        v = (1 - h["beta2"]) * delta**2 + h["beta2"] * v
+        m_hat, v_hat = m / (1 - h["beta1"] ** t), v / (1 - h["beta2"] ** t)
+        x = x - 0.05 * m_hat / (np.sqrt(v_hat) + h["eps"])
+    assert np.abs(ours - x).max() < 1e-9

@@ -1,4 +1,4 @@
-"""Lookahead and AdaAlter: special cases of FedOpt (B.3), and what their states cost."""
+"""Lookahead and AdaAlter, which send the clients' state on (FedOpt, B.3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.algorithms import build
 from tests.algorithms.quadratics import end, problem
 
 M, D, ROUNDS = 5, 4, 30
@@ -63,25 +62,12 @@ def test_lookahead_with_one_client_is_lookahead(inner: str) -> None:
     assert np.abs(ours - slow.numpy()).max() < 1e-9
 
 
-def test_lookahead_is_fedopt_with_an_sgd_server() -> None:
-    A, b, weights, x0 = problem(2, M)
-    task = fedlib.quadratic_task(A, b, weights, x0)
-    keys = {"client_lr": 0.05, "server_lr": 0.6, "local_steps": STEPS}
-    fedavg = end(task, "fedavg", ROUNDS, **keys)
-    assert np.abs(end(task, "lookahead", ROUNDS, **keys) - fedavg).max() == 0
-    inner = fedlib.client.Adam(lr=0.05)
-    composed = fedlib.FedOpt(client=inner, server=fedlib.server.SGD(lr=0.6))
-    plain = end(task, composed, ROUNDS, local_steps=STEPS)
-    adam = {**keys, "client_optimizer": "adam"}
-    assert np.abs(end(task, "lookahead", ROUNDS, **adam, reset=True) - plain).max() == 0
-    assert np.abs(end(task, "lookahead", ROUNDS, **adam) - plain).max() > 1e-4
-
-
-def test_what_lookahead_sends() -> None:
-    for inner, vectors in (("sgd", 0), ("sgdm", 1), ("adagrad", 1), ("adam", 2)):
-        method = build("lookahead", client_optimizer=inner)
-        assert method.communication(10) == (10 * (1 + vectors), 10 * (1 + vectors))
-        assert build("lookahead", client_optimizer=inner, reset=True).communication(10) == (10, 10)
+def test_lookahead_that_resets_is_fedopt_with_an_sgd_server() -> None:
+    task = fedlib.quadratic_task(*problem(2, M))
+    keys = {"client_lr": 0.05, "server_lr": 0.6, "client_optimizer": "adam", "local_steps": STEPS}
+    plain = end(task, "fedavg", ROUNDS, **keys)
+    assert np.abs(end(task, "lookahead", ROUNDS, **keys, reset=True) - plain).max() == 0
+    assert np.abs(end(task, "lookahead", ROUNDS, **keys) - plain).max() > 1e-4
 
 
 def test_adaalter_equals_numpy() -> None:
@@ -103,15 +89,3 @@ def test_adaalter_equals_numpy() -> None:
         x = x + 0.9 * (p @ np.array(ends) - x)
         B = p @ np.array(sums)
     assert np.abs(ours - x).max() < 1e-10
-
-
-def test_adaalter_with_a_huge_accumulator_is_fedavg() -> None:
-    A, b, weights, x0 = problem(5, M)
-    task = fedlib.quadratic_task(A, b, weights, x0)
-    keys = {"server_lr": 0.8, "local_steps": STEPS}
-    ours = end(task, "adaalter", ROUNDS, client_lr=0.05 * 1e8, v0=1e16, **keys)
-    assert np.abs(ours - end(task, "fedavg", ROUNDS, client_lr=0.05, **keys)).max() < 1e-11
-
-
-def test_adaalter_sends_its_accumulator() -> None:
-    assert fedlib.AdaAlter().communication(10) == (20, 20)

@@ -115,8 +115,7 @@ def test_equals_literal_networks(solver: str, mu: float, temperature: float) -> 
     expected = literal(start, solver, mu, temperature)
     settings = {"mu": mu, "temperature": temperature, "client_optimizer": solver}
     history = run(**settings)
-    for name, value in expected.items():
-        assert torch.allclose(history.params[name], value, atol=1e-8)
+    torch.testing.assert_close(history.params, dict(expected), rtol=0, atol=1e-8)
     without = run(client_optimizer=solver, mu=0)
     assert not torch.allclose(without.params["output.weight"], expected["output.weight"], atol=1e-5)
 
@@ -124,8 +123,7 @@ def test_equals_literal_networks(solver: str, mu: float, temperature: float) -> 
 def test_without_the_term_and_in_the_first_round_it_is_fedavg() -> None:
     pairs = [(run(mu=0), run("fedavg")), (run(rounds=1, mu=9.0), run("fedavg", rounds=1))]
     for moon, average in pairs:
-        for name, value in average.params.items():
-            assert torch.allclose(moon.params[name], value, atol=1e-12)
+        torch.testing.assert_close(moon.params, average.params, rtol=0, atol=1e-12)
         assert moon.series("loss", "train").tolist() == pytest.approx(
             average.series("loss", "train").tolist()
         )

@@ -73,8 +73,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_equals_numpy(name: str, settings: dict[str, Any]) -> None:
-    A, b, weights, x0 = problem(0)
-    task = fedlib.quadratic_task(A, b, weights, x0)
+    task = fedlib.quadratic_task(*problem(0))
     settings = {"client_lr": 0.05, "server_lr": 1.0, **settings}
     x = end(task, name, ROUNDS, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_fedopt(name, **settings)).max() < 1e-9

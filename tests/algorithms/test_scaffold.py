@@ -43,19 +43,17 @@ def numpy_scaffold(
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_numpy_with_dictionaries(seed: int, size: int) -> None:
-    A, b, weights, x0 = problem(seed)
     for server_lr, schedule in ((1.0, "constant"), (0.6, "step_decay")):
         keys = {"client_lr": 0.05, "server_lr": server_lr, "client_schedule": schedule}
         how = {"seed": seed, "size": size}
-        task = fedlib.quadratic_task(A, b, weights, x0)
+        task = fedlib.quadratic_task(*problem(seed))
         x = end(task, "scaffold", 40, **how, **keys, local_steps=STEPS)
         expected = numpy_scaffold(seed, 40, size, 0.05, server_lr, schedule != "constant")
         assert np.abs(x - expected).max() < 1e-9
 
 
 def test_is_fedavg_as_long_as_no_client_comes_twice() -> None:
-    A, b, weights, x0 = problem(2)
-    task = fedlib.quadratic_task(A, b, weights, x0)
+    task = fedlib.quadratic_task(*problem(2))
     settings = {"client_lr": 0.1, "server_lr": 0.8, "local_steps": STEPS}
     common: dict[str, Any] = {"dtype": "float64", "clients_per_round": 1, "overrides": settings}
     seen = [cohort(0, t, 1)[0] for t in range(9)]
@@ -73,11 +71,5 @@ def test_is_fedavg_as_long_as_no_client_comes_twice() -> None:
 
 
 def test_a_learning_rate_of_zero_moves_nothing() -> None:
-    A, b, weights, x0 = problem(0)
-    task = fedlib.quadratic_task(A, b, weights, x0)
+    task, x0 = fedlib.quadratic_task(*problem(0)), problem(0)[-1]
     assert np.allclose(end(task, "scaffold", 3, client_lr=0, local_steps=2), x0)
-
-
-def test_sends_the_control_variates_too() -> None:
-    assert fedlib.Scaffold().communication(100) == (200, 200)
-    assert fedlib.clients_for_budget(fedlib.Scaffold(), 40) == 10

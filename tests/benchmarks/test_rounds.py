@@ -27,11 +27,6 @@ def test_every_workload_times_every_way(name: str) -> None:
     assert result["ratios"]["plain"] == result["seconds"]["plain"] / result["seconds"]["fedlib"]
 
 
-def test_another_number_format_is_a_way_of_its_own() -> None:
-    result = bench.bench("W5", repeats=1, clients=2, width=0.1, dtype="bfloat16", rivals=False)
-    assert set(result["seconds"]) == {"fedlib", "bfloat16"}
-
-
 def test_the_plain_networks_have_as_many_parameters_as_the_papers() -> None:
     assert numbers(networks.plain_cnn(1, 144, 62, 1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
     assert numbers(networks.plain_autoencoder(1.0)) == numbers(EMNISTAutoencoder()) == 2_837_314

@@ -40,19 +40,8 @@ SIZED_BY_NUMBERS = {
     ATEN.unique_consecutive,
     ATEN._local_scalar_dense,
 }
-# Memory without numbers, and views that torch's schemas do not call so.
-NO_KERNEL = {
-    ATEN.empty,
-    ATEN.empty_like,
-    ATEN.empty_strided,
-    ATEN.new_empty,
-    ATEN.new_empty_strided,
-    ATEN._unsafe_view,
-    ATEN._reshape_alias,
-    ATEN.lift_fresh,
-}
 INDEXING = {ATEN.index, ATEN.index_put, ATEN.index_put_, ATEN._index_put_impl_}
-# A number on the host counts as an argument of the kernel, but not in these.
+# A number on the host may be an argument of what the device computes, but not of these.
 OF_ONE_DEVICE = {ATEN.cat, ATEN.stack}
 
 
@@ -62,16 +51,10 @@ class Mistake(AssertionError):
 
 @dataclass
 class Seen:
-    """What a round did on the device.
-
-    Attributes:
-        uploads: where each copy from the host was asked for; kernels: how many operations ran.
-        steps: the same for each call of the backend's step.
-    """
+    """Where a round asked for copies from the host: in all, and in each of its local steps."""
 
     uploads: list[str] = field(default_factory=list)
-    kernels: int = 0
-    steps: list[Seen] = field(default_factory=list)
+    steps: list[list[str]] = field(default_factory=list)
 
 
 class Operations(TorchDispatchMode):
@@ -112,8 +95,6 @@ class Operations(TorchDispatchMode):
             hosts = [host for host in hosts if not any(host is index for index in indices)]
         if any(host.dim() or packet in OF_ONE_DEVICE for host in hosts):
             raise Mistake(f"two devices: {packet} at {_place()}")
-        if not (_is_view(func) or packet in NO_KERNEL):
-            self.seen.kernels += 1
 
 
 def _python(seen: Seen) -> ExitStack:
@@ -158,13 +139,6 @@ def _open_repeat(func: Any, kwargs: Any) -> bool:
     return func is ATEN.repeat_interleave.Tensor and kwargs.get("output_size") is None
 
 
-def _is_view(func: Any) -> bool:
-    returns = func._schema.returns
-    return bool(returns) and all(
-        one.alias_info is not None and not one.alias_info.is_write for one in returns
-    )
-
-
 def _place() -> str:
     """The innermost line of fedlib that is being run."""
     frame = sys._getframe(1)
@@ -180,9 +154,9 @@ def as_on_cuda() -> Iterator[None]:
 
     Small data are transformed in the round, as large ones are.
     """
-    limits = {DEVICE.type: strategy.LIMITS["cuda"]}
+    limits = {DEVICE.type: strategy.CHUNK_NUMBERS["cuda"]}
     with (
-        mock.patch.dict(strategy.LIMITS, limits),
+        mock.patch.dict(strategy.CHUNK_NUMBERS, limits),
         mock.patch.object(strategy, "free_bytes", lambda device: None),
         mock.patch.object(feed, "KEPT_BYTES", 0),
         mock.patch.object(torch, "is_autocast_enabled", lambda device: False),
@@ -215,9 +189,9 @@ def rehearse(
         step = backend.step
 
         def watched_step(*args: Any) -> Any:
-            uploads, kernels = len(now.uploads), now.kernels
+            before = len(now.uploads)
             result = step(*args)
-            now.steps.append(Seen(now.uploads[uploads:], now.kernels - kernels))
+            now.steps.append(now.uploads[before:])
             return result
 
         backend.step = watched_step

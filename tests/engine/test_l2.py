@@ -60,8 +60,7 @@ def test_backends_agree_in_short_batches(
         fedlib.run(problem, algorithm, backend=backend, overrides=overrides, **SETTINGS).params
         for backend in ("vectorized", "reference")
     )
-    for name, value in first.items():
-        torch.testing.assert_close(value, other[name], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(first, other, rtol=1e-9, atol=1e-10)
 
 
 def test_it_is_part_of_a_run_and_off_by_default() -> None:

@@ -1,18 +1,14 @@
-"""The CUDA path without a GPU: no mixed devices, no waiting in a round, few transfers and kernels.
+"""The CUDA path without a GPU: no mixed devices, no waiting in a round, no transfer in a step.
 
 Every task with three methods, and every method on three tasks, whose networks are a dense, a
 convolutional and a text one: all of them on all would take minutes. Networks are the papers' where
-that is possible, of a small width, which changes the size of an operation but not how many there
-are. ``python -m tests.engine.test_rehearsal`` writes the table of numbers again.
+that is possible, of a small width.
 """
 
 from __future__ import annotations
 
 import functools
-import tomllib
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +21,6 @@ from fedlib.engine.config import Configured, configure
 from tests.engine.rehearsal import DEVICE, Mistake, Seen, rehearse, watched
 from tests.tasks.test_every_task import SMALL
 
-TABLE = Path(__file__).with_name("rehearsal.toml")
-TORCH = ".".join(torch.__version__.split(".")[:2])
 METHODS: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "scaffold": {},
@@ -58,65 +52,49 @@ def configured(name: str, method: str, **overrides: Any) -> Configured:
     return configure(task, algorithm, rounds=2, clients_per_round=cohort, overrides=overrides)
 
 
-def checked(rounds: list[Seen]) -> Seen:
-    """The last of some rounds. No step has an upload: a CUDA graph could not record that."""
+def check(rounds: list[Seen]) -> None:
+    """A step sends nothing, as a CUDA graph could not record that; all that is sent is pinned."""
     for seen in rounds:
-        assert seen.steps and all(step.kernels and not step.uploads for step in seen.steps)
-    return rounds[-1]
+        assert seen.steps and not any(seen.steps) and seen.uploads
+        assert all("engine/batches.py" in place for place in seen.uploads)
 
 
-def numbers(name: str, method: str) -> dict[str, int]:
-    """What a task's round takes with a method: operations of its longest step, and uploads."""
-    seen = checked(rehearse([configured(name, method)]))
-    return {"kernels": max(step.kernels for step in seen.steps), "uploads": len(seen.uploads)}
-
-
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", fedlib.list_tasks())
-def test_no_task_takes_more_kernels_or_uploads_than_it_did(name: str) -> None:
-    table = tomllib.loads(TABLE.read_text())
-    assert name in table, f"{name} is not in {TABLE.name}: python -m tests.engine.test_rehearsal"
-    for method in METHODS:
-        found, known = numbers(name, method), table[name][method]
-        if table["torch"] != TORCH:
-            continue  # another torch may count otherwise; devices and syncs were looked at
-        for what, count in found.items():
-            row = f"{name} with {method}: {count} {what}, {known[what]} in {TABLE.name}"
-            assert count <= known[what], f"{row}; if it must be so, write the table again"
-            if count < known[what]:
-                warnings.warn(f"{row}: lower it there", stacklevel=1)
+def test_every_task_goes_through(name: str, method: str) -> None:
+    check(rehearse([configured(name, method)]))
 
 
 @pytest.mark.parametrize("name", [DENSE, CONVOLUTIONAL, TEXT])
 @pytest.mark.parametrize("algorithm", [one for one in fedlib.list_algorithms() if one != "fedavg"])
 def test_every_method_goes_through(name: str, algorithm: str) -> None:
-    run = configured(name, algorithm)
-    rounds = rehearse([run], rounds=2)
-    checked(rounds)
-    first, second = (len(seen.uploads) for seen in rounds)
-    # One for each phase; in the second round maybe no client is new and makes its memory.
-    always = 1 + run.method.measures
-    assert first == always + run.method.remembers and always <= second <= first
+    check(rehearse([configured(name, algorithm)], rounds=2))  # the first makes what is remembered
 
 
 @pytest.mark.parametrize("optimizer", CLIENT_OPTIMIZERS)
 def test_every_client_optimizer_goes_through(optimizer: str) -> None:
-    run = configured(DENSE, "fedavg", client_optimizer=optimizer)
-    assert len(checked(rehearse([run])).uploads) == 1
+    check(rehearse([configured(DENSE, "fedavg", client_optimizer=optimizer)]))
 
 
 def test_a_grid_is_sent_as_one_run_is_and_chunks_one_by_one() -> None:
     grid = [configured(DENSE, "fedadam", client_lr=rate) for rate in (0.01, 0.1, 1.0)]
-    assert len(checked(rehearse(grid)).uploads) == 1
-    assert len(checked(rehearse(grid, chunk_clients=1)).uploads) == 2
+    alone, together, apart = (rehearse(grid[:1]), rehearse(grid), rehearse(grid, chunk_clients=1))
+    check([*alone, *together, *apart])
+    counts = [len(seen.uploads) for (seen,) in (alone, together, apart)]
+    assert counts[0] == counts[1] < counts[2] <= 2 * counts[0]
 
 
 def test_batches_that_are_gathered_one_by_one_are_not_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def uploads(name: str) -> int:
+        return len(rehearse([configured(name, "fedavg")])[0].uploads)
+
+    images, words = uploads("cifar10"), uploads("stackoverflow_lr")
     monkeypatch.setattr(feed, "GATHER_BYTES", 0)
-    assert len(checked(rehearse([configured("cifar10", "fedavg")])).uploads) == 1
+    assert uploads("cifar10") == images
     # The words of posts are read on the host, for one step after the other here.
-    assert len(checked(rehearse([configured("stackoverflow_lr", "fedavg")])).uploads) == 1 + 2
+    assert uploads("stackoverflow_lr") > words
 
 
 def on_device(*shape: int) -> torch.Tensor:
@@ -155,7 +133,7 @@ def test_a_loss_that_waits_is_found_in_a_round() -> None:
         rehearse([configure(task, "fedavg", rounds=1, clients_per_round=2)])
 
 
-def test_uploads_and_kernels_are_counted() -> None:
+def test_uploads_are_seen() -> None:
     seen, x, place = Seen(), on_device(4, 3), torch.tensor([0, 1])
     with watched(seen):
         torch.zeros(2).to(DEVICE)
@@ -167,26 +145,6 @@ def test_uploads_and_kernels_are_counted() -> None:
     assert len(seen.uploads) == 7
     seen = Seen()
     with watched(seen):
-        y = (x.view(3, 4).t()[1:] * torch.tensor(2.0)).sum()  # a view, a product, a sum
-        torch.empty_like(y)
+        (x.view(3, 4).t()[1:] * torch.tensor(2.0)).sum()
         torch.zeros(3).sum()
-    assert (seen.uploads, seen.kernels) == ([], 2)
-
-
-def main() -> None:
-    lines = [
-        "# Operations of a task's longest local step (views aside), and uploads of its round; see",
-        "# test_rehearsal.py. The networks' layers count, not their width.",
-        f'torch = "{TORCH}"',
-    ]
-    for name in fedlib.list_tasks():
-        lines += ["", f"[{name}]"]
-        for method in METHODS:
-            found = numbers(name, method)
-            row = ", ".join(f"{what} = {count}" for what, count in found.items())
-            lines.append(f"{method} = {{ {row} }}")
-    TABLE.write_text("\n".join(lines) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    assert not seen.uploads

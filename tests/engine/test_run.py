@@ -12,7 +12,6 @@ import torch
 
 import fedlib
 from fedlib.engine.config import configure
-from fedlib.engine.precision import DTYPES
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"overrides": {"clientlr": 0.1}}, "unknown override for fedadam 'clientlr': .*'client_lr'"),
     ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
     ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),
-    ({"overrides": {"client_lr": "fast"}}, "client_lr is 'fast'; allowed: a number"),
+    ({"overrides": {"client_lr": "fast"}}, "client_lr is 'fast'; allowed: a finite number >= 0"),
     ({"overrides": {"form": "prnted"}}, "unknown form 'prnted': did you mean 'printed'"),
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"client_optimizer": "sgdn"}}, "unknown client_optimizer"),
@@ -49,7 +48,7 @@ BAD += [
 BAD += [
     ({"algorithm": "mime", **given}, message)
     for given, message in (
-        ({"overrides": {"base": 3}}, "override base is 3; allowed: a word"),
+        ({"overrides": {"base": 3}}, "unknown base '3'"),
         ({"overrides": {"split": 1}}, "override split is 1; allowed: true or false"),
         ({"overrides": {"lean": True}}, "lean is True; allowed: true only with split"),
         ({"overrides": {"base": "adam", "v0": 0.1, "bias_correction": True}}, "leave v0 out"),
@@ -111,7 +110,7 @@ def test_digests_name_what_determines_the_numbers(task: fedlib.Task) -> None:
         {"rounds": 4},
         {"seed": 1},
         {"seed": {"batches": 1}},
-        *({"dtype": dtype} for dtype in DTYPES if dtype != "float32"),
+        {"dtype": "float64"},
         {"eval_every": 2},
         {"clients_per_round": 5},
         {"overrides": {"client_lr": 0.02}},
@@ -197,7 +196,7 @@ def test_grid_frame_has_a_row_per_cell_and_metric() -> None:
         task, "fedadam", rounds=2, client_lr=[0.1, 0.2], server_lr=[1, 2, 3], overrides={"tau": 0.1}
     )
     columns = ["client_lr", "server_lr", "round", "split", "metric", "value", "diverged"]
-    assert list(frame.columns) == columns
+    assert list(frame.columns) == columns and frame.index.is_unique
     ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
     assert len(ends) == 6 and len(ends[["client_lr", "server_lr"]].drop_duplicates()) == 6
     assert isinstance(frame, pd.DataFrame)

@@ -53,7 +53,7 @@ def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(
         configure(task, "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate})
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
-    monkeypatch.setitem(strategy.LIMITS, "cpu", strategy.Limits(chunk_numbers=2 * 610))
+    monkeypatch.setitem(strategy.CHUNK_NUMBERS, "cpu", 2 * 610)
     before = torch.get_rng_state()
     assert [len(part) for part in programs(configured, "cpu")] == [2, 2, 1]
     assert torch.equal(before, torch.get_rng_state())  # asking draws nothing

@@ -40,8 +40,7 @@ class Net(nn.Module):
         self.register_buffer("scale", torch.full((8,), 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.last(self.between(self, self.first(x)))
-        return out
+        return self.last(self.between(self, self.first(x)))
 
 
 class Sequence(nn.Module):
@@ -55,8 +54,7 @@ class Sequence(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.embed(x.view(-1, 3, 2))
         out = self.layer(hidden, hidden, hidden)[0] if self.attends else self.layer(hidden)
-        logits: Tensor = self.last(out.mean(1))
-        return logits
+        return self.last(out.mean(1))
 
 
 class Recurrent(nn.Module):
@@ -84,8 +82,7 @@ class Words(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.embedding((x * 2).long().clamp(0, 6))
-        logits: Tensor = self.last(hidden if hidden.dim() == 2 else hidden.mean(1))
-        return logits
+        return self.last(hidden if hidden.dim() == 2 else hidden.mean(1))
 
 
 class Scaled(nn.Module):
@@ -97,8 +94,7 @@ class Scaled(nn.Module):
         self.shift = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.last(x) * self.scale + self.shift
-        return logits
+        return self.last(x) * self.scale + self.shift
 
 
 def by_numpy(net: Net, x: Tensor) -> Tensor:
@@ -206,8 +202,7 @@ def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
         warnings.simplefilter("error")  # of torch's, for instance: vmap is slow here
         by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
     EVERY[name]().load_state_dict(by_rows)
-    for key, value in plain.items():
-        torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("algorithm", ["scaffold", "moon"])
@@ -217,8 +212,7 @@ def test_other_methods_train_them_row_by_row(algorithm: str) -> None:
         fedlib.run(task(DRAWING["GRU"]), algorithm, backend=backend, **settings).params
         for backend in ("vectorized", "reference")
     )
-    for key, value in plain.items():
-        torch.testing.assert_close(by_rows[key], value, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])

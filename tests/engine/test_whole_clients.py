@@ -13,7 +13,9 @@ from torch import nn
 
 import fedlib
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
+from fedlib.engine import states
 from fedlib.engine.program import Program
+from fedlib.engine.states import ClientStates
 from fedlib.process import threads
 
 
@@ -22,16 +24,9 @@ class Visits(fedlib.Algorithm):
     """Steps along the mean whole-data gradient, scaled by how often the client has taken part."""
 
     lr: float = 0.1
-    version = "1"
     split: bool = False
-
-    @property
-    def remembers(self) -> bool:
-        return True
-
-    @property
-    def measures(self) -> bool:
-        return True
+    version = "1"
+    remembers = measures = True
 
     @property
     def halves(self) -> bool:
@@ -193,3 +188,28 @@ def test_contiguous_clients_equal_clients_with_lists() -> None:
     assert torch.equal(same.places(same.all_places()), torch.arange(len(x)))
     with pytest.raises(fedlib.Error, match="outside the"):
         fedlib.ClientData.contiguous(x, y, np.array([len(x) - 1]), np.array([2]))
+
+
+def test_clients_get_back_what_was_put_and_room_never_exceeds_the_population() -> None:
+    kept = ClientStates(5, torch.device("cpu"))
+    values = torch.arange(5.0)[:, None, None].expand(5, 2, 3)
+    for clients in ([3, 1, 4], [1], [0, 2, 3]):
+        kept.put(kept.reserve(np.array(clients)), {"c": values[clients] + len(clients)})
+    assert len(kept.tensors["c"]) == 5
+    expected = {0: 3.0, 1: 2.0, 2: 5.0, 3: 6.0, 4: 7.0}
+    for client, value in expected.items():
+        assert (kept.get(kept.places(np.array([client])))["c"] == value).all()
+
+
+def test_memory_that_is_not_there_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for twice as many is taken only if it is free, and a state that does not fit refused."""
+    monkeypatch.setattr(states, "FREE_BYTES", 0)
+    monkeypatch.setattr(states, "free_bytes", lambda device: 1000)
+    kept = ClientStates(100, torch.device("cpu"))
+    # 800 bytes; those of twice as many would be 1,600.
+    kept.put(kept.reserve(np.arange(10)), {"c": torch.zeros(10, 1, 20)})
+    kept.put(kept.reserve(np.array([10])), {"c": torch.ones(1, 1, 20)})
+    assert len(kept.tensors["c"]) == 11
+    with pytest.raises(fedlib.Error, match="the 13 clients seen so far remember takes") as caught:
+        kept.put(kept.reserve(np.array([11, 12])), {"c": torch.zeros(2, 1, 20)})
+    assert "fewer clients" in str(caught.value) and "\n" not in str(caught.value)

@@ -78,7 +78,6 @@ OWN: dict[str, dict[str, Any]] = {
     "History": vars_of(HISTORY),
     "clients_for_budget": {"method": fedlib.FedOpt()},
     "build": {"algorithm": "fedadam", "client_lr": 0.1, "bias_correction": True},
-    "base.make": {"name": "adam", "beta1": 0.9, "momentum": 0.9},
     "by_user": {"user_codes": LABELS},
     "dirichlet_proportions": {"classes": 3},
     "local_split": {"test_fraction": 0.5},
@@ -107,6 +106,7 @@ OWN: dict[str, dict[str, Any]] = {
 # Not called with arguments of the user's: errors, what the library makes, and what takes nothing.
 LEFT = {"Error", "RunConfig", "Client", "Stored", "list_tasks", "list_algorithms", "Oracle"}
 LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together", "together"}
+LEFT |= {"adam_state", "adam_step", "check_momentum_state"}
 ROOMS = {"": [fedlib, algorithms, partition, tasks, results], "datasets.": [datasets]}
 ROOMS |= {"figures.": [figures], "client.": [fedlib.client], "server.": [fedlib.server]}
 ROOMS |= {"base.": [fedlib.base], "torch_optim.": [fedlib.torch_optim]}

@@ -5,6 +5,7 @@ An oracle takes one model's weights by name and inputs ``[B, ...]``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,8 +153,7 @@ def lstm(w: Weights, name: str, x: Tensor) -> Tensor:
     own = {f"weight_{part}_l0": w[f"{name}.weight_{part}"] for part in ("ih", "hh")}
     own["bias_ih_l0"] = w[name + ".bias"]
     own["bias_hh_l0"] = w.get(name + ".bias_hh", torch.zeros_like(w[name + ".bias"]))
-    y: Tensor = torch.func.functional_call(module, own, (x,))[0]
-    return y
+    return torch.func.functional_call(module, own, (x,))[0]
 
 
 def text_by_text(w: Weights, names: list[str], x: Tensor) -> Tensor:
@@ -308,3 +308,30 @@ def without_dropout(model: nn.Module) -> nn.Module:
         if hasattr(module, "p"):
             module.p = 0.0
     return model.double()
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def with_rows(module: nn.Module, rows: int) -> list[Tensor]:
+    """Give a module random parameters with rows, as strided views of one tensor; return them."""
+    shapes = {name: p.shape for name, p in module.named_parameters()}
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    parts = normal(rows, sum(sizes)).split(sizes, 1)
+    leaves = []
+    for part, (name, shape) in zip(parts, shapes.items(), strict=True):
+        leaves.append(part.view(rows, *shape).requires_grad_())
+        module._parameters[name] = leaves[-1]  # type: ignore[assignment]
+    return leaves
+
+
+def compare(got: Tensor, expected: Tensor, leaves: list[Tensor]) -> None:
+    """Values and gradients agree."""
+    assert got.shape == expected.shape
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    direction = torch.randn_like(expected)
+    wanted = torch.autograd.grad((expected * direction).sum(), leaves)
+    gradients = torch.autograd.grad((got * direction).sum(), leaves)
+    torch.testing.assert_close(gradients, wanted, rtol=0, atol=1e-10)
+    assert all((one != 0).any() for one in gradients)

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib import randomness
 from fedlib.errors import Error
-from fedlib.models import layers
-from tests.models.oracles import put
+from fedlib.models import convolution, layers
+from tests.models.oracles import compare, normal, put
 
 
 @pytest.mark.parametrize("size", [(6, 8), (7, 5)])
@@ -67,44 +68,25 @@ def test_layers_without_parameters_treat_each_image_alone(layout: str) -> None:
 
 # TensorFlow's documentation: out = ceil(in / stride), total = (out - 1) * stride + kernel - in.
 @pytest.mark.parametrize(
-    ("size", "kernel", "stride", "before", "after", "out"),
-    [
-        (24, 7, 2, 2, 3, 12),
-        (12, 3, 2, 0, 1, 6),
-        (6, 1, 1, 0, 0, 6),
-        (5, 3, 2, 1, 1, 3),
-        (7, 2, 3, 0, 1, 3),
-    ],
+    ("size", "kernel", "stride", "before", "out"),
+    [(24, 7, 2, 2, 12), (12, 3, 2, 0, 6), (5, 3, 2, 1, 3), (7, 2, 3, 0, 3), (8, 5, 2, 1, 4)],
 )
-def test_same_padding_sizes(
-    size: int, kernel: int, stride: int, before: int, after: int, out: int
+def test_same_convolution_and_pooling_equal_their_definition(
+    size: int, kernel: int, stride: int, before: int, out: int
 ) -> None:
-    x = torch.ones(2, 1, size, size)
-    padded = layers.same_padding(x, kernel, stride)
-    assert padded.shape[-2:] == (size + before + after,) * 2
-    inside = padded[..., before : before + size, before : before + size]
-    assert torch.equal(inside, x)
-    assert padded.sum() == x.sum()
-    convolution = layers.Conv2d(1, 1, kernel, stride=stride, padding="same")
-    assert convolution(x).shape[-2:] == (out, out)
-    assert layers.MaxPool2d(kernel, stride, same=True)(x).shape[-2:] == (out, out)
-
-
-def test_same_convolution_and_pooling_equal_their_definition() -> None:
     rng = np.random.default_rng(4)
-    image, kernel = rng.normal(size=(8, 8)), rng.normal(size=(5, 5))
-    # Stride 2 on 8 points with 5: 4 come out, (4 - 1) * 2 + 5 - 8 = 3 are added, 1 of them before.
-    convolved, pooled = np.zeros((4, 4)), np.full((4, 4), -np.inf)
-    for row, column, i, j in np.ndindex(4, 4, 5, 5):
-        y, x = row * 2 + i - 1, column * 2 + j - 1
-        if 0 <= y < 8 and 0 <= x < 8:
-            convolved[row, column] += image[y, x] * kernel[i, j]
+    image, weight = rng.normal(size=(size, size)), rng.normal(size=(kernel, kernel))
+    convolved, pooled = np.zeros((out, out)), np.full((out, out), -np.inf)
+    for row, column, i, j in np.ndindex(out, out, kernel, kernel):
+        y, x = row * stride + i - before, column * stride + j - before
+        if 0 <= y < size and 0 <= x < size:
+            convolved[row, column] += image[y, x] * weight[i, j]
             pooled[row, column] = max(pooled[row, column], image[y, x])
-    layer = layers.Conv2d(1, 1, 5, stride=2, padding="same", bias=False).double()
-    layer.weight.data.copy_(torch.from_numpy(kernel))
+    layer = layers.Conv2d(1, 1, kernel, stride=stride, padding="same", bias=False).double()
+    layer.weight.data.copy_(torch.from_numpy(weight))
     images = torch.from_numpy(image)[None, None]
     np.testing.assert_allclose(layer(images)[0, 0].detach().numpy(), convolved, atol=1e-12)
-    pool = layers.MaxPool2d(5, 2, same=True)
+    pool = layers.MaxPool2d(kernel, stride, same=True)
     np.testing.assert_array_equal(pool(images)[0, 0].numpy(), pooled)
     # Padding must not win the maximum over negative values either.
     assert pool(images - 100).max() < -90
@@ -191,3 +173,27 @@ def test_scaled_counts_are_multiples() -> None:
     assert layers.scaled(64, 0.1, 4) == 8  # 6.4, the nearest multiple of 4
     assert layers.scaled(32, 0.001, 2) == 2
     assert layers.scaled(10, 0.25) == 2
+
+
+# Convolutions on a CPU, which takes late layers in its own way: images, weights, stride, padding.
+CONVOLUTIONS = {
+    "late": ((2, 256, 3, 3), (256, 256, 3, 3), (1, 1), (1, 1)),
+    "late, strided": ((2, 128, 5, 4), (256, 128, 3, 3), (2, 2), (1, 1)),
+    "late, not square": ((1, 300, 3, 4), (128, 300, 2, 3), (1, 2), (0, 1)),
+    "late, one point": ((2, 256, 1, 1), (256, 256, 3, 3), (1, 1), (1, 1)),
+    "late, 1x1": ((2, 300, 2, 2), (400, 300, 1, 1), (1, 1), (0, 0)),
+    "early": ((2, 3, 12, 12), (8, 3, 3, 3), (1, 1), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+def test_convolutions_on_a_cpu_are_torchs(kind: str) -> None:
+    shape, weights, *how = CONVOLUTIONS[kind]
+    leaves = [normal(*size).requires_grad_() for size in (shape, weights, weights[:1])]
+    assert convolution._late(*leaves[:2], *how) == kind.startswith("late")
+    for frozen in (None, 0, 1):  # a frozen weight or input has no gradient
+        for place, leaf in enumerate(leaves):
+            leaf.requires_grad_(place != frozen)
+        trained = [leaf for leaf in leaves if leaf.requires_grad]
+        ours, theirs = (function(*leaves, *how) for function in (convolution.on_cpu, F.conv2d))
+        compare(ours, theirs, trained)

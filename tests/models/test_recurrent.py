@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedlib.errors import Error
 from fedlib.models import recurrent
 from fedlib.models.layers import LayerNorm
 from fedlib.models.recurrent import LSTM, Embedding
+from tests.models.oracles import ROWS, compare, normal, with_rows
 
-# (R, G) as in test_layers.py.
-ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
 BATCH, STEPS, INPUTS, UNITS = 3, 5, 4, 2
 
 
@@ -44,22 +43,6 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-def normal(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def with_rows(module: nn.Module, rows: int) -> list[Tensor]:
-    """Give a module random parameters with rows, as strided views of one tensor; return them."""
-    shapes = {name: p.shape for name, p in module.named_parameters()}
-    sizes = [math.prod(shape) for shape in shapes.values()]
-    parts = normal(rows, sum(sizes)).split(sizes, 1)
-    leaves = []
-    for part, (name, shape) in zip(parts, shapes.items(), strict=True):
-        leaves.append(part.view(rows, *shape).requires_grad_())
-        module._parameters[name] = leaves[-1]  # type: ignore[assignment]
-    return leaves
-
-
 def written_out(parameters: list[Tensor], x: Tensor, mask: Tensor) -> Tensor:
     """The definition with Keras' masks, for one model: ``x [B, T, D]``, ``mask [B, T]``."""
     weight_ih, weight_hh, *biases = parameters
@@ -74,18 +57,6 @@ def written_out(parameters: list[Tensor], x: Tensor, mask: Tensor) -> Tensor:
         c, h = torch.where(keep, new_c, c), torch.where(keep, new_h, h)
         outputs.append(h)
     return torch.stack(outputs, 1)
-
-
-def compare(got: Tensor, expected: Tensor, leaves: list[Tensor]) -> None:
-    """Values and gradients agree."""
-    assert got.shape == expected.shape
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
-    direction = torch.randn_like(expected)
-    wanted = torch.autograd.grad((expected * direction).sum(), leaves)
-    gradients = torch.autograd.grad((got * direction).sum(), leaves)
-    for one, other in zip(gradients, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
-    assert all((one != 0).any() for one in gradients)
 
 
 @pytest.mark.parametrize("layout", ["gaps", "ends", "nothing counts", "two biases"])
@@ -149,8 +120,7 @@ def test_rows_on_two_threads_equal_rows_on_one(program: str, two_threads: None) 
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
     one = torch.autograd.grad(layer(x).square().sum(), leaves)
-    for a, b in zip(many, one, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    torch.testing.assert_close(many, one, rtol=0, atol=1e-12)
 
 
 def test_float32_agrees_whichever_program_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,7 @@ from fedlib.partitioners import (
     silos,
     total_variation,
 )
-from fedlib.partitioners.dirichlet_overlapping import rounded_counts
-from fedlib.partitioners.silos import TRIES
+from fedlib.partitioners.dirichlet import TRIES, rounded_counts
 from fedlib.randomness import numpy_generator
 
 CIFAR10 = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 5000))

@@ -1,15 +1,76 @@
-"""Quantity skew: clients that differ in how much they have, not in what."""
+"""Splits that do not look at labels: at random, by size, by person, and a client's own test set."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
+
+
+@checked
+def iid(n: int, clients: int, seed: Seed) -> list[np.ndarray]:
+    """Deal the indices ``0 .. n - 1`` at random to ``clients`` clients.
+
+    Args:
+        n: number of examples.
+        clients: number of clients, ``1 .. n``.
+        seed: of the shuffle.
+
+    Returns:
+        ``clients`` int64 arrays; every index is in exactly one, and sizes differ by at most one.
+
+    Raises:
+        Error: fewer than one client, or more clients than examples.
+
+    Example:
+        >>> import fedlib
+        >>> parts = fedlib.partition.iid(10, 3, seed=0)
+        >>> [len(part) for part in parts]
+        [4, 3, 3]
+    """
+    n, clients = whole("n", n, 0), whole("clients", clients, 1)
+    if clients > n:
+        raise Error(f"cannot split {n} examples among {clients} clients: some would have none")
+    order = numpy_generator(seed, "partition iid").permutation(n).astype(np.int64)
+    return list(np.array_split(order, clients))
+
+
+@checked
+def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
+    """Group example indices by user.
+
+    Args:
+        user_codes: ``[N]`` integers or strings, the user of each example; also a column of pandas.
+
+    Returns:
+        One int64 array of ascending indices per distinct user, in the order of
+        ``np.unique(user_codes)``.
+
+    Raises:
+        Error: the codes are not one-dimensional.
+
+    Example:
+        >>> import fedlib
+        >>> [part.tolist() for part in fedlib.partition.by_user(["bob", "ann", "bob"])]
+        [[1], [0, 2]]
+    """
+    codes = np.asarray(user_codes)
+    codes = codes.astype(str) if codes.dtype == object else codes
+    if codes.ndim != 1:
+        raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
+    if codes.size == 0:
+        return []
+    # A stable sort keeps each user's examples in their original order.
+    order = np.argsort(codes, kind="stable").astype(np.int64)
+    ordered = codes[order]
+    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    return np.split(order, starts)
 
 
 @checked
@@ -103,3 +164,40 @@ def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> lis
     checks.enough(wanted, n)
     order = numpy_generator(seed, "partition quantity").permutation(n).astype(np.int64)
     return np.split(order[: wanted.sum()], np.cumsum(wanted)[:-1])
+
+
+@checked
+def local_split(
+    parts: Sequence[ArrayLike], test_fraction: float, seed: Seed
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Split each client's examples at random into a training and a test part.
+
+    AdaFedAdam does so with a fraction of 0.2 to measure how the clients' accuracies differ.
+
+    Args:
+        parts: one index array per client.
+        test_fraction: 0 to 1; a client of n examples tests on ``round(test_fraction * n)`` of them.
+        seed: of the choice; a client's choice does not depend on the other clients.
+
+    Returns:
+        training parts and test parts, int64, in the order of ``parts``.
+
+    Raises:
+        Error: a fraction outside 0 to 1.
+
+    Example:
+        >>> import fedlib
+        >>> train, test = fedlib.partition.local_split([range(10)], 0.2, seed=0)
+        >>> len(train[0]), len(test[0])
+        (8, 2)
+    """
+    good = isinstance(test_fraction, (int, float)) and 0 <= test_fraction <= 1
+    require(good, "test_fraction", test_fraction, "0 to 1")
+    train, test = [], []
+    for client, part in enumerate(parts):
+        indices = np.asarray(part, dtype=np.int64)
+        order = numpy_generator(seed, "local split", client).permutation(indices)
+        count = round(test_fraction * len(indices))
+        test.append(order[:count])
+        train.append(order[count:])
+    return train, test
