@@ -15,10 +15,19 @@ import torch
 
 from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS
+from fedlib.errors import Error
 from tests import copies
 from tests.engine.reference import Reference
 
 BACKENDS["reference"] = Reference
+
+
+def _of_one_line(error: Error, *words: object) -> None:
+    ValueError.__init__(error, *words)
+    assert str(error) and "\n" not in str(error), f"an error of several lines: {error}"
+
+
+Error.__init__ = _of_one_line  # type: ignore[method-assign]  # all that any test raises
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -115,9 +115,8 @@ REFUSED = [
 @pytest.mark.parametrize(("changes", "words"), REFUSED)
 def test_bad_arrays_are_refused_whole(tmp_path, changes, words):
     path, root = write(tmp_path, **changes), tmp_path / "root"
-    with pytest.raises(Error, match=words) as caught:
+    with pytest.raises(Error, match=words):
         datasets.import_file("own", path, root)
-    assert "\n" not in str(caught.value)
     assert not root.exists()
 
 
@@ -130,9 +129,8 @@ def test_a_damaged_archive_is_refused(tmp_path):
     for content in (b"", b"not a zip", whole[: len(whole) // 2], whole[:-1], bytes(flipped)):
         path = tmp_path / "bad.npz"
         path.write_bytes(content)
-        with pytest.raises(Error, match=r"not a \.npz file, or is cut off|is damaged") as caught:
+        with pytest.raises(Error, match=r"not a \.npz file, or is cut off|is damaged"):
             datasets.import_file("own", path, tmp_path / "root")
-        assert "\n" not in str(caught.value)
     assert not (tmp_path / "root").exists()
 
 
@@ -172,9 +170,9 @@ def test_members_that_are_no_arrays_are_refused(tmp_path, key, name):
         for member in whole.namelist():
             other = member != f"{key}.npy"
             archive.writestr(member, whole.read(member) if other else ARRAYS[name])
-    with pytest.raises(Error, match=f"odd.npz: .*{key}") as caught:
+    with pytest.raises(Error, match=f"odd.npz: .*{key}"):
         datasets.import_file("own", path, tmp_path / "root")
-    assert "\n" not in str(caught.value) and not (tmp_path / "root").exists()
+    assert not (tmp_path / "root").exists()
 
 
 def test_a_known_name_has_a_known_format(tmp_path):

@@ -102,9 +102,8 @@ def row(**changes):
 def test_bad_lines_are_named(tmp_path, second, words):
     path = tmp_path / "own.jsonl"
     path.write_bytes(f"{GOOD}\n{second}\n".encode("latin-1"))
-    with pytest.raises(Error, match=words) as caught:
+    with pytest.raises(Error, match=words):
         datasets.import_file("own", path, tmp_path / "root")
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "root").exists()
 
 

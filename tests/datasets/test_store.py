@@ -24,9 +24,8 @@ def test_a_missing_cut_or_exchanged_array_is_noticed(root):
     whole = path.read_bytes()
     for content in (b"", b"junk", whole[:20], whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(content)
-        with pytest.raises(Error, match="array 'test_x' of 'own' was altered") as caught:
+        with pytest.raises(Error, match="array 'test_x' of 'own' was altered"):
             datasets.verify("own", root)
-        assert "\n" not in str(caught.value)
     np.save(path, np.zeros((2, 13), dtype=np.uint8))
     with pytest.raises(Error, match=r"it is \|u1 \[2, 13\], the card says \|u1 \[2, 12\]"):
         datasets.load("own", root)
@@ -68,7 +67,6 @@ def test_a_broken_card_is_refused_and_listed_as_broken(root, command, monkeypatc
     (folder / "card.json").write_bytes(text.encode("latin1"))
     with pytest.raises(Error, match=words) as caught:
         datasets.load("own", root)
-    assert "\n" not in str(caught.value)
     (listed,) = datasets.prepared(root)
     assert listed["name"] == "own" and listed["error"] == str(caught.value)
     told = datasets.info("own", root)

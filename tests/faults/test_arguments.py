@@ -204,7 +204,7 @@ def test_wrong_arguments_are_refused_by_name(
             call(name, {argument: value})
         except fedlib.Error as error:
             text, said = str(error), f"{argument}|{OTHER.get(argument, argument)}"
-            assert text and "\n" not in text and (name in NOTHING_THERE or re.search(said, text))
+            assert text and (name in NOTHING_THERE or re.search(said, text))
         except TypeError:  # the user's own function fails
             assert argument == "callback" and value is int
 
@@ -277,7 +277,7 @@ def test_any_value_of_any_hyperparameter(
             history = fedlib.run(TASK, name, rounds=2, overrides=overrides)
         except fedlib.Error as error:
             text = str(error)
-            assert "\n" not in text and (key in text or key.split("_")[-1] in text), text
+            assert key in text or key.split("_")[-1] in text, text
             return
         # The loss of a model whose numbers are finite may be too large for its type.
         assert history.diverged is not None or not history.frame["value"].isna().any()

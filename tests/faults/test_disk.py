@@ -80,7 +80,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
                         scene.write(place)
                     except fedlib.Error as problem:
                         told = str(problem)
-                assert len(done) > at and "\n" not in told
+                assert len(done) > at
                 kept = [each for each in left_behind(place) if not each.endswith((".pt", "points"))]
                 # A removal that failed leaves what the next process removes.
                 assert not kept or names[at] in REMOVALS or "raw" in kept[0], kept
@@ -118,7 +118,7 @@ def test_a_store_and_a_checkpoints_folder_are_tried_before_training(unwritable: 
             fedlib.Error, match=r"^cannot write .*nothing has been done.* FEDLIB_D"
         ) as caught:
             call(TASK, "fedavg", rounds=1, overrides=STEPS, **where)
-        assert "\n" not in str(caught.value) and not isinstance(caught.value, Failure)
+        assert not isinstance(caught.value, Failure)
 
 
 # "{}" is the place, which "FIGURES" makes the folder of figures.

@@ -55,7 +55,7 @@ def test_without_its_data_a_task_says_which_and_how_to_get_them(name: str) -> No
             fedlib.load_task(name, preset)
         line = str(caught.value)
         start = f"task {name}, preset {preset}: data set '"
-        assert line.startswith(start) and " is not prepared: " in line and "\n" not in line
+        assert line.startswith(start) and " is not prepared: " in line
         data = line.removeprefix(start).split("'")[0]
         way = "import femnist FILE.npz" if data == "femnist" else f"prepare {data}' (about "
         assert f"'fedlib data {way}" in line
