@@ -130,7 +130,7 @@ def test_leafs_json(tmp_path: Path) -> None:
     assert datasets.load_text("plays", tmp_path).text("train", 1) == "or not"
 
 
-def odd(folder: Path) -> dict[str, tuple[Path, str]]:
+def odd(folder: Path) -> dict[str, str]:
     """Folders and files that cannot be imported, and what is said of them."""
     draw(folder / "sizes/cat/1.png", 1)
     draw(folder / "sizes/cat/2.png", 1, size=(4, 4))
@@ -143,26 +143,24 @@ def odd(folder: Path) -> dict[str, tuple[Path, str]]:
     (folder / "a.txt").touch()
     leaf(folder / "cut", [], [])
     (folder / "cut/train/all_data_0.json").write_text('{"user_data": {"a"')
+    leaf(folder / "words", [["a", "b"]], [1])
+    leaf(folder / "lengths", [[1], [2, 3]], [1, 2])
+    leaf(folder / "targets", [[1], [2]], [1])
+    leaf(folder / "nobody", [], [])
     return {
-        "sizes": (folder / "sizes", "no images of one size"),
-        "none": (folder / "none", "no images of one size"),
-        "empty": (folder / "empty", "no images of one size"),
-        "broken": (folder / "broken", "no images of one size"),
-        "csv": (folder / "no.csv", "no.csv cannot be read"),
-        "parquet": (folder / "no.parquet", "no.parquet cannot be read"),
-        "txt": (folder / "a.txt", "a.txt cannot be imported"),
-        "cut": (folder / "cut", "not as LEAF writes it"),
-        "words": (leaf(folder / "w", [["a", "b"]], [1]), "neither texts nor numbers"),
-        "lengths": (leaf(folder / "l", [[1], [2, 3]], [1, 2]), "neither texts nor numbers"),
-        "targets": (leaf(folder / "t", [[1], [2]], [1]), "not as LEAF writes it"),
-        "nobody": (leaf(folder / "n", [], []), "the train split has no texts"),
+        **dict.fromkeys(("sizes", "none", "empty", "broken"), "no images of one size"),
+        **{name: f"{name} cannot be read" for name in ("no.csv", "no.parquet")},
+        "a.txt": "a.txt cannot be imported",
+        **dict.fromkeys(("cut", "targets"), "not as LEAF writes it"),
+        **dict.fromkeys(("words", "lengths"), "neither texts nor numbers"),
+        "nobody": "the train split has no texts",
     }
 
 
 def test_what_cannot_be_imported_is_told_in_one_line(tmp_path: Path) -> None:
-    for name, (path, words) in odd(tmp_path).items():
+    for name, words in odd(tmp_path).items():
         with pytest.raises(Error, match=words):
-            datasets.import_file("own", path, tmp_path / "root")
+            datasets.import_file("own", tmp_path / name, tmp_path / "root")
         assert not (tmp_path / "root").exists(), name
     with pytest.raises(Error, match="label names a column of a table"):
         datasets.import_file("own", tmp_path / "sizes", tmp_path / "root", label="y")

@@ -144,12 +144,6 @@ def described(descr, shape="(4, 4)"):
     return header(f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n")
 
 
-def pickled():
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([{}, []], dtype=object), allow_pickle=True)
-    return buffer.getvalue()
-
-
 CODE, BRACKETS = "__import__('os').abort()", "(" * 60_000
 ARRAYS = {text[:20]: header(text) for text in ("", "{", "[1]", "{'descr': '", "\0" * 100)}
 ARRAYS |= {text[:9]: header(text) for text in (CODE, BRACKETS, "{'descr': '<f4'}")}
@@ -159,12 +153,11 @@ ARRAYS |= {
 for shape in ("(2147483648, 4)", f"({10**30}, 4)", "(-1, 4)", "(1.5, 4)", "('a', 4)", "None"):
     ARRAYS[shape] = described("'<f4'", shape)
 ARRAYS |= {"70 axes": described("'<f4'", str((1,) * 70)), "fields": described("[('a', '<f4')]")}
-ARRAYS |= {"nothing": b"", "version": b"\x93NUMPY\x09\x00" + b"\0" * 80, "pickled": pickled()}
+ARRAYS |= {"nothing": b"", "version": b"\x93NUMPY\x09\x00" + b"\0" * 80}
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("key", ["train_x", "test_y"])
-def test_members_that_are_no_arrays_are_refused(tmp_path, key, name):
+def test_members_that_are_no_arrays_are_refused(tmp_path, name, key="test_y"):
     path = tmp_path / "odd.npz"
     with zipfile.ZipFile(write(tmp_path)) as whole, zipfile.ZipFile(path, "w") as archive:
         for member in whole.namelist():
@@ -212,10 +205,10 @@ def test_existing_data_are_kept_unless_overwritten(tmp_path):
     assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
 
 
-@pytest.mark.parametrize("name", ["", "A", "a b", "../up", "a/b", ".hidden", "x" * 65])
-def test_names_that_could_not_be_folders_are_refused(tmp_path, name):
-    with pytest.raises(Error, match="cannot name a data set"):
-        datasets.import_file(name, write(tmp_path), tmp_path / "root")
+def test_names_that_could_not_be_folders_are_refused(tmp_path):
+    for name in ("", "A", "a b", "../up", "a/b", ".hidden", "x" * 65):
+        with pytest.raises(Error, match="cannot name a data set"):
+            datasets.import_file(name, write(tmp_path), tmp_path / "root")
     with pytest.raises(Error, match="there is no file"):
         datasets.import_file("own", tmp_path / "none.npz", tmp_path / "root")
     assert not (tmp_path / "root").exists()
