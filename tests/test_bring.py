@@ -1,12 +1,7 @@
 """Data as people have them: taken right, or refused in one line that says what and where."""
 
-from __future__ import annotations
-
 import functools
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +20,7 @@ NAN, INF = float("nan"), float("inf")
 DATA = fedlib.ClientData(X, Y, PARTS)
 
 
-def run(**changed: Any) -> fedlib.History:
+def run(**changed):
     """A round on these data, of clients and tested."""
     given = {"x": X, "y": Y, "parts": PARTS, "model": lambda: nn.Linear(4, 3), **changed}
     own = {key: given.pop(key) for key in ("x", "y", "parts", "ids", "weights") if key in given}
@@ -34,13 +29,13 @@ def run(**changed: Any) -> fedlib.History:
     return fedlib.run(task, "fedavg", rounds=1)
 
 
-def with_(value: float, example: int) -> torch.Tensor:
+def with_(value, example):
     x = X.clone()
     x[example, 2] = value
     return x
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+REFUSED = {
     "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
     "infinite": ({"x": with_(-INF, 4)}, "train client 2's example 4 has the input -inf"),
     "beyond float32": ({"x": with_(0, 0).double() * 1e200}, "0's example 0 .*no finite fl"),
@@ -69,19 +64,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_right_is_one_line(name: str) -> None:
+def test_what_cannot_be_right_is_one_line(name):
     changed, message = REFUSED[name]
     with pytest.raises(fedlib.Error, match=message):
         run(**changed)
 
 
-def inferred() -> torch.Tensor:
+def inferred():
     with torch.inference_mode():
         return X.clone()
 
 
 USERS = pd.Series(["ann", "bob", "cy"])
-TAKEN: dict[str, dict[str, Any]] = {
+TAKEN = {
     **{str(kind): {"y": Y.to(kind)} for kind in (torch.int8, torch.uint8, torch.int16)},
     **{str(kind): {"y": Y.to(kind)} for kind in (torch.uint16, torch.uint32, torch.uint64)},
     "inference": {"x": inferred()},
@@ -97,19 +92,19 @@ TAKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_what_is_right_trains_as_ever(name: str) -> None:
+def test_what_is_right_trains_as_ever(name):
     history, usual = run(**TAKEN[name]), run()
     assert history.frame.equals(usual.frame)
     assert history.params["weight"].grad_fn is None
 
 
-def test_many_classes_in_eight_bits() -> None:
+def test_many_classes_in_eight_bits():
     """127 is the largest int8, but not the largest class that a network may have."""
     history = run(y=Y.to(torch.int8), model=lambda: nn.Linear(4, 300))
     assert history.diverged is None
 
 
-def test_weights_are_copied() -> None:
+def test_weights_are_copied():
     weights = np.array([1.0, 2.0, 3.0])
     data = fedlib.ClientData(X, Y, PARTS, weights=weights)
     weights[:] = 0
@@ -128,7 +123,7 @@ def test_weights_are_copied() -> None:
     ],
     ids=lambda column: str(column.dtype),
 )
-def test_a_column_of_users_is_a_partition(column: Any) -> None:
+def test_a_column_of_users_is_a_partition(column):
     assert [part.tolist() for part in partition.by_user(column)] == [[1], [0, 2]]
 
 
@@ -148,18 +143,18 @@ MANY = np.arange(5000)
     ],
 )
 @pytest.mark.parametrize("labels", [IDS, MANY, MANY * 10])
-def test_labels_that_are_ids_are_refused(call: Callable[..., Any], labels: Any) -> None:
+def test_labels_that_are_ids_are_refused(call, labels):
     with pytest.raises(fedlib.Error, match=r"look like ids.*np\.unique"):
         call(np.array(labels))
 
 
 @pytest.mark.parametrize("alpha", [1e-320, 1e-9, 1e12, 1e308])
-def test_extreme_concentrations_are_refused_with_the_range(alpha: float) -> None:
+def test_extreme_concentrations_are_refused_with_the_range(alpha):
     with pytest.raises(fedlib.Error, match=r"alpha is .*; allowed: .* 1e-06 to 1e\+06"):
         partition.dirichlet(np.arange(20) % 2, 2, alpha, 5, 0)
 
 
-def pictures(**changed: Any) -> dict[str, np.ndarray]:
+def pictures(**changed):
     draw = np.random.default_rng(0)
     labels = {"train_y": np.arange(60) % 3, "test_y": np.arange(30) % 3}
     sizes = {"train_x": 60, "test_x": 30}
@@ -167,7 +162,7 @@ def pictures(**changed: Any) -> dict[str, np.ndarray]:
     return {**images, **labels, **changed}
 
 
-def image_task(folder: Path, arrays: dict[str, np.ndarray], **given: Any) -> fedlib.Task:
+def image_task(folder, arrays, **given):
     np.savez(folder / "i.npz", **arrays)
     datasets.import_file("few", folder / "i.npz", folder, overwrite=True)
     return fedlib.image_task("few", data_root=folder, **given)
@@ -176,7 +171,7 @@ def image_task(folder: Path, arrays: dict[str, np.ndarray], **given: Any) -> fed
 T = torch.tensor([1.0, 2.0, 3.0])
 ONE, MANY_TAGS = (Y > 0).float()[:, None], F.one_hot(Y, 3).float()
 # Torch's loss, the same with each example's own, labels, and outputs of the model.
-LOSSES: dict[str, tuple[Any, Callable[..., torch.Tensor], torch.Tensor, int]] = {
+LOSSES = {
     "CrossEntropyLoss": (nn.CrossEntropyLoss(), F.cross_entropy, Y, 3),
     "of weights": (
         nn.CrossEntropyLoss(weight=T),
@@ -209,7 +204,7 @@ LOSSES: dict[str, tuple[Any, Callable[..., torch.Tensor], torch.Tensor, int]] = 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_of_torchs_are_each_examples_own(name: str, dtype: str) -> None:
+def test_losses_of_torchs_are_each_examples_own(name, dtype):
     """The reported loss is the mean over the test examples; accuracy is there where it fits."""
     loss, alone, y, outputs = LOSSES[name]
     data = fedlib.ClientData(X, y, PARTS)
@@ -232,7 +227,7 @@ def test_losses_of_torchs_are_each_examples_own(name: str, dtype: str) -> None:
     assert ("accuracy" in set(history.frame["metric"])) == classes
 
 
-WRONG_LOSSES: dict[str, tuple[Any, torch.Tensor, str]] = {
+WRONG_LOSSES = {
     "of another shape": (lambda o, y: F.cross_entropy(o, y), Y, "each example's own"),
     "broadcast": (nn.MSELoss(), X[:, :2], "MSELoss has outputs .* targets"),
     "a label too many": (nn.CrossEntropyLoss(), Y + 1, "has the label 3 .* CrossEntropyLoss needs"),
@@ -240,14 +235,14 @@ WRONG_LOSSES: dict[str, tuple[Any, torch.Tensor, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_LOSSES)
-def test_losses_that_do_not_fit_say_what_one_takes(name: str) -> None:
+def test_losses_that_do_not_fit_say_what_one_takes(name):
     loss, y, message = WRONG_LOSSES[name]
     data = fedlib.ClientData(X, y, PARTS)
     with pytest.raises(fedlib.Error, match=message):
         fedlib.run(fedlib.Task("m", lambda: nn.Linear(4, 3), data, data, loss=loss), "fedavg")
 
 
-def test_a_metric_that_was_asked_for_must_fit() -> None:
+def test_a_metric_that_was_asked_for_must_fit():
     data = fedlib.ClientData(X, X[:, :2], PARTS)
     given = {"loss": nn.MSELoss(), "metrics": {"accuracy": losses.correct}}
     with pytest.raises(fedlib.Error, match="accuracy"):
@@ -256,7 +251,7 @@ def test_a_metric_that_was_asked_for_must_fit() -> None:
 
 WORDS = np.array(["dog", "ant", "cat"])
 FIRST = np.zeros((60, 3, 32, 32), np.uint8)
-ARRAYS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+ARRAYS = {
     "skewed": ({}, {"clients": 61, "alpha": 0.1}, "60 training examples for 61 clients"),
     "at random": ({}, {"clients": 100}, "60 training examples for 100 clients"),
     "ids": ({"train_y": np.arange(60) * 10**6}, {"clients": 2}, "look like ids"),
@@ -274,13 +269,13 @@ ARRAYS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_that_cannot_be_right_are_one_line(name: str, tmp_path: Path) -> None:
+def test_arrays_that_cannot_be_right_are_one_line(name, tmp_path):
     changed, given, message = ARRAYS[name]
     with pytest.raises(fedlib.Error, match=message):
         image_task(tmp_path, pictures(**changed), **given)
 
 
-def test_labels_and_clients_may_be_words(tmp_path: Path) -> None:
+def test_labels_and_clients_may_be_words(tmp_path):
     users = np.array(["ömer", "ann"])
     task = image_task(
         tmp_path,
@@ -304,7 +299,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_no_letters_of_a_text_are_lost(language: str, tmp_path: Path) -> None:
+def test_no_letters_of_a_text_are_lost(language, tmp_path):
     lines = [
         {"client": f"u{i % 4}", "split": "test" if i % 4 == 3 else "train", "label": i // 4 % 2}
         | {"text": TEXTS[language][i // 4 % 2]}
@@ -319,6 +314,6 @@ def test_no_letters_of_a_text_are_lost(language: str, tmp_path: Path) -> None:
     assert task.test.x.max() == task.train.x.max()
 
 
-def test_texts_in_ascii_have_the_words_they_had() -> None:
+def test_texts_in_ascii_have_the_words_they_had():
     for text in ("Don't use os.path; see C++ (or C#)!", 'a_b e-mail ~ 3.14 "x" <y> ‘\'s', "\t\n"):
         assert datasets.text.any_words(text) == datasets.text.post_words(text)

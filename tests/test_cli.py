@@ -1,7 +1,5 @@
 """The command line: exit status, one clear line for mistakes, JSON for programs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -63,16 +61,14 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
-def test_mistakes_exit_2_with_one_line(
-    command: Command, own_folders: Path, words: list[str], message: str
-) -> None:
+def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
     status, out, err = command(*words)
     assert status == 2
     assert message in err and err.count("\n") == 1 and "Traceback" not in err
     assert not list(own_folders.rglob("*.parquet")), out
 
 
-def test_help_everywhere(command: Command) -> None:
+def test_help_everywhere(command):
     status, out, _ = command()
     assert status == 0
     commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
@@ -82,7 +78,7 @@ def test_help_everywhere(command: Command) -> None:
         assert status == 0 and "Usage" in text
 
 
-def test_run_stores_and_answers_from_the_store(command: Command, own_folders: Path) -> None:
+def test_run_stores_and_answers_from_the_store(command, own_folders):
     words = ["run", "synthetic", "fedadam", "--rounds", "2", "--set", "client_lr=0.02", "--json"]
     status, out, _ = command(*words)
     first = json.loads(out)
@@ -95,7 +91,7 @@ def test_run_stores_and_answers_from_the_store(command: Command, own_folders: Pa
     assert len(list(own_folders.rglob("*.parquet"))) == 2
 
 
-def test_grid_prints_a_table_and_json(command: Command) -> None:
+def test_grid_prints_a_table_and_json(command):
     words = ["grid", "quadratic", "fedavg", "client_lr=0.1,0.2", "server_lr=1,0.5,0.1"]
     status, out, _ = command(*words, "--rounds", "2", "--set", "local_steps=2")
     assert status == 0 and "0.5" in out and "test loss" in out
@@ -106,7 +102,7 @@ def test_grid_prints_a_table_and_json(command: Command) -> None:
     }
 
 
-def test_import_list_and_verify_own_data(command: Command, tmp_path: Path) -> None:
+def test_import_list_and_verify_own_data(command, tmp_path):
     x, y = np.random.default_rng(0).random((20, 4), np.float32), np.arange(20) % 2
     np.savez(tmp_path / "own.npz", train_x=x, train_y=y, test_x=x[:6], test_y=y[:6])
     words = ("data", "import", "own", str(tmp_path / "own.npz"))
@@ -121,7 +117,7 @@ def test_import_list_and_verify_own_data(command: Command, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def news(tmp_path, monkeypatch):
     """A folder from which AG News is "downloaded": two small files."""
     folder = tmp_path / "news"
     folder.mkdir()
@@ -136,7 +132,7 @@ def news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_prepare_list_and_verify(command: Command, news: Path, own_folders: Path) -> None:
+def test_prepare_list_and_verify(command, news, own_folders):
     status, out, err = command("data", "prepare", "ag_news")
     assert (status, err) == (0, "")
     assert out.startswith("prepared ag_news: 2,000 train, 2,000 test, 1 train clients")
@@ -158,10 +154,10 @@ def test_prepare_list_and_verify(command: Command, news: Path, own_folders: Path
 
 
 def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_part(
-    command: Command, news: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Bar(download.tqdm):  # type: ignore[type-arg]
-        def update(self, n: float | None = 1) -> bool | None:
+    command, news, own_folders, monkeypatch
+):
+    class Bar(download.tqdm):
+        def update(self, n=1):
             raise KeyboardInterrupt
 
     whole = (news / "test.csv").read_bytes()
@@ -179,7 +175,7 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_par
     assert command("data", "prepare", "ag_news")[0] == 0
 
 
-def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
+def test_doctor_list_and_compare_answer_programs(command):
     status, out, _ = command("doctor", "--json")
     assert status == 0 and json.loads(out)["stored runs"] == 0
     status, out, _ = command("list", "algorithms", "--json")
@@ -194,18 +190,18 @@ def test_doctor_list_and_compare_answer_programs(command: Command) -> None:
 
 
 @pytest.mark.parametrize("words", ["compare", "list", "data list", "claims --stored", "doctor"])
-def test_what_a_person_reads_fits_100_columns(command: Command, words: str) -> None:
+def test_what_a_person_reads_fits_100_columns(command, words):
     command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")
     status, out, _ = command(*words.split())
     assert status == 0 and max(map(len, out.splitlines())) <= 100
 
 
-def test_numbers_that_are_not_finite_are_null_in_json(command: Command) -> None:
+def test_numbers_that_are_not_finite_are_null_in_json(command):
     """A run that diverges still prints JSON that every program reads."""
     words = ["run", "quadratic", "fedavg", "--rounds", "40", "--set", "local_steps=5", "--json"]
     status, out, _ = command(*words, "--set", "client_lr=1e30")
 
-    def refuse(name: str) -> None:
+    def refuse(name):
         raise AssertionError(f"{name} is no JSON")
 
     result = json.loads(out, parse_constant=refuse)
@@ -218,7 +214,7 @@ START = "import sys; from fedlib import cli; print('up', flush=True); "
 START += "sys.argv = ['fedlib', *sys.argv[1:]]; cli.main()"
 
 
-def started(*words: str) -> subprocess.Popen[str]:
+def started(*words):
     """The command in its own process, which has come to its first line."""
     process = subprocess.Popen(
         [sys.executable, "-c", START, *words],
@@ -232,16 +228,14 @@ def started(*words: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["list"]], ids=" ".join)
-def test_help_and_list_do_without_pytorch(words: list[str]) -> None:
+def test_help_and_list_do_without_pytorch(words):
     code = f"import sys; from fedlib import cli; sys.argv = ['fedlib', *{words}]\n"
     code += "try: cli.main()\nfinally: assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_what_is_listed_is_what_is_declared(
-    command: Command, prepared: Callable[..., None], own_folders: Path
-) -> None:
+def test_what_is_listed_is_what_is_declared(command, prepared, own_folders):
     """Though nothing of it is imported."""
     prepared("cifar10")
     listed = json.loads(command("list", "--json")[1])
@@ -261,9 +255,7 @@ def test_what_is_listed_is_what_is_declared(
 @pytest.mark.parametrize(
     ("tenths", "number"), [(0, signal.SIGINT), (8, signal.SIGTERM), (21, signal.SIGINT)]
 )
-def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(
-    tenths: int, number: signal.Signals
-) -> None:
+def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(tenths, number):
     process = started("run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1")
     time.sleep(0.02 + tenths / 10)
     process.send_signal(number)
@@ -275,7 +267,7 @@ def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(
     assert errors.count("\n") == 1 and errors.startswith("fedlib: "), errors
 
 
-def test_output_that_nobody_reads_or_can_be_written_is_no_traceback() -> None:
+def test_output_that_nobody_reads_or_can_be_written_is_no_traceback():
     words = [sys.executable, "-m", "fedlib", "list"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
@@ -300,9 +292,7 @@ ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
         ("list; mkdir gone; cd gone; rmdir ../gone; python -m fedlib doctor", 2, 1),
     ],
 )
-def test_streams_and_letters_of_a_shell(
-    tmp_path: Path, shell: str, status: int, lines: int
-) -> None:
+def test_streams_and_letters_of_a_shell(tmp_path, shell, status, lines):
     """Closed, full, or without the letters: the same exit status, and at most one line."""
     line = f'python() {{ {sys.executable} "$@"; }}; python -m fedlib {shell}'
     environment = {**os.environ, **ASCII, "PYTHONPATH": str(Path(fedlib.__file__).parents[1])}
@@ -311,7 +301,7 @@ def test_streams_and_letters_of_a_shell(
 
 
 @pytest.mark.slow
-def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
     """The terminal sends it to all processes of the group."""
     words = [sys.executable, "-m", "fedlib", "reproduce", "23", "--output", str(tmp_path)]
     process = subprocess.Popen(
@@ -325,7 +315,7 @@ def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} <= {"data"}
 
 
-def test_sigterm_is_told_in_one_line(tmp_path: Path) -> None:
+def test_sigterm_is_told_in_one_line(tmp_path):
     """Before a run has a checkpoint to leave, too."""
     code = "import os, signal, sys, fedlib.tasks as t, fedlib.cli as c\n"
     code += "t.load_task = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"

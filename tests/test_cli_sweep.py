@@ -1,7 +1,5 @@
 """``fedlib sweep``, ``publish``, ``restore``: runs are computed once, shared out, and packed."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -11,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,11 +23,11 @@ pytestmark = pytest.mark.usefixtures("small_plans")
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def broken(monkeypatch):
     """FedAdam cannot be trained here."""
     plain = engine.execute
 
-    def fail(program: Any, **execution: Any) -> Any:
+    def fail(program, **execution):
         if program[0][0].algorithm == "fedadam":
             raise RuntimeError("out of memory\non this machine")
         return plain(program, **execution)
@@ -41,9 +38,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 WORDS = ["sweep", "23_fair_synthetic", "-p", "rounds=2"]
 
 
-def test_a_sweep_trains_what_is_missing_and_then_nothing(
-    command: Command, own_folders: Path, no_training: Callable[[], None]
-) -> None:
+def test_a_sweep_trains_what_is_missing_and_then_nothing(command, own_folders, no_training):
     status, out, _ = command(*WORDS, "--dry-run", "--json")
     count = json.loads(out)
     assert status == 0 and not list(own_folders.rglob("*.parquet"))
@@ -65,14 +60,14 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(
     assert command(*WORDS)[0] == 0
 
 
-def test_runs_that_notebooks_share_count_once(command: Command) -> None:
+def test_runs_that_notebooks_share_count_once(command):
     status, out, _ = command("sweep", "--dry-run", "--json")
     assert status == 0 and json.loads(out)["runs"] == 4
     status, out, _ = command("sweep", "10", "23", "--seed", "3", "--dry-run", "--json")
     assert status == 0 and json.loads(out)["runs"] == 4
 
 
-def test_shards_share_the_programs_out(command: Command, own_folders: Path) -> None:
+def test_shards_share_the_programs_out(command, own_folders):
     """By cost: the grid of two runs on all four clients; the curves on two and on three."""
     counts = []
     for number in (1, 2):
@@ -84,9 +79,7 @@ def test_shards_share_the_programs_out(command: Command, own_folders: Path) -> N
     assert len(Store(own_folders / "data" / "runs").stored()) == 4
 
 
-def test_a_program_that_fails_does_not_stop_the_others(
-    command: Command, broken: None, own_folders: Path
-) -> None:
+def test_a_program_that_fails_does_not_stop_the_others(command, broken, own_folders):
     status, out, err = command(*WORDS, "--json")
     assert status == 1 and "Traceback" not in err
     count = json.loads(out)
@@ -96,8 +89,8 @@ def test_a_program_that_fails_does_not_stop_the_others(
 
 
 def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
-    command: Command, own_folders: Path, write_notebook: Callable[..., Path]
-) -> None:
+    command, own_folders, write_notebook
+):
     words = ["-p", "rounds=2"]
     assert command("sweep", "23_fair_synthetic", *words)[0] == 0
     store, to = Store(own_folders / "data" / "runs"), own_folders / "published"
@@ -123,9 +116,7 @@ def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
     assert sorted(record["runs"]) == sorted(runs)
 
 
-def test_a_part_of_a_plan_is_published_if_that_is_asked_for(
-    command: Command, own_folders: Path
-) -> None:
+def test_a_part_of_a_plan_is_published_if_that_is_asked_for(command, own_folders):
     words, to = ["-p", "rounds=2", "--seed", "1"], own_folders / "published"
     partly = ["publish", "23", *words, "--to", str(to), "--name", "more", "--partial"]
     status, _, err = command(*partly)
@@ -136,7 +127,7 @@ def test_a_part_of_a_plan_is_published_if_that_is_asked_for(
     assert [path.name for path in to.glob("*.parquet")] == ["more.parquet"]
 
 
-def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
+def test_restored_runs_are_not_trained_again(command, own_folders):
     assert command(*WORDS)[0] == 0
     root, to = own_folders / "data" / "runs", own_folders / "published"
     first = {run.config.digest: run.history() for run in Store(root).stored()}
@@ -180,21 +171,19 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
-def test_mistakes_exit_2_with_one_line(
-    command: Command, own_folders: Path, words: list[str], message: str
-) -> None:
+def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
     status, _, err = command(*words)
     assert status == 2
     assert message in err and err.count("\n") == 1 and "Traceback" not in err
     assert not list(own_folders.rglob("*.parquet"))
 
 
-def program(path: Path, text: str) -> None:
+def program(path, text):
     path.write_text(f"#!/bin/bash\nPATH=/usr/bin:/bin\ncd {path.parent}\n{text}\n")
     path.chmod(0o755)
 
 
-def test_slurm_gets_an_array_with_a_job_per_shard(command: Command, own_folders: Path) -> None:
+def test_slurm_gets_an_array_with_a_job_per_shard(command, own_folders):
     logs = own_folders / "data" / "runs" / ".slurm"
     status, text, _ = command(*WORDS, "--executor", "slurm", "--jobs", "2")
     lines = text.splitlines()
@@ -221,8 +210,8 @@ def test_slurm_gets_an_array_with_a_job_per_shard(command: Command, own_folders:
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
-    own_folders: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, again: bool
-) -> None:
+    own_folders, monkeypatch, number, again
+):
     python = own_folders / "python"
     program(python, "trap 'sleep 0.2; echo $@ > saved; exit 143' TERM; touch up; sleep 9 & wait")
     program(own_folders / "scontrol", 'cat saved - <<< " $*" > requeued')
@@ -240,9 +229,7 @@ def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
     assert not again or (own_folders / "requeued").read_text().endswith(" requeue 17\n")
 
 
-def test_processes_of_this_machine_compute_a_shard_each(
-    own_folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_processes_of_this_machine_compute_a_shard_each(own_folders, monkeypatch, capfd):
     """Each GPU one, or parts of the cores; one that fails says so, and the others go on."""
     python = own_folders / "python"
     program(python, 'echo "$OMP_NUM_THREADS $*" > said$$; [[ "$*" != *2/2* ]]')
@@ -262,12 +249,10 @@ def test_processes_of_this_machine_compute_a_shard_each(
     [((), 0, 0), ((), 2, 2), (("--jobs", "3"), 0, 0), (("--device", "cuda:1"), 2, 0),
      (("--device", "cpu"), 2, 0), (("--jobs", "1"), 2, 1)],
 )  # fmt: skip
-def test_each_gpu_is_given_a_shard(
-    command: Command, monkeypatch: pytest.MonkeyPatch, words: Any, there: int, gpus: int
-) -> None:
-    made: list[tuple[int, int]] = []
+def test_each_gpu_is_given_a_shard(command, monkeypatch, words, there, gpus):
+    made = []
 
-    def local(words: Any, shards: Any, gpus: int, *_: Any) -> bool:
+    def local(words, shards, gpus, *_):
         made.append((len(shards), gpus))
         return True
 

@@ -1,13 +1,9 @@
 """Algorithms and tasks of users: classes, instances, and MODULE:NAME."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -61,7 +57,7 @@ def wrong():
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def modules(tmp_path, monkeypatch):
     """A folder of the user's, the current one, with two modules that no other test has seen."""
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -76,7 +72,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def end(method: Any, **overrides: float) -> np.ndarray:
+def end(method, **overrides):
     """x after two rounds of one gradient step on two quadratics."""
     task = fedlib.quadratic_task(np.stack([np.eye(2)] * 2), np.ones((2, 2)))
     keys = {"local_steps": 1, "client_lr": 0.5, **overrides}
@@ -85,7 +81,7 @@ def end(method: Any, **overrides: float) -> np.ndarray:
     )
 
 
-def test_a_class_and_an_instance_go_where_a_name_goes(modules: Path) -> None:
+def test_a_class_and_an_instance_go_where_a_name_goes(modules):
     sys.path.insert(0, str(modules))
     import my_methods
 
@@ -104,7 +100,7 @@ def test_a_class_and_an_instance_go_where_a_name_goes(modules: Path) -> None:
 
 
 @pytest.mark.parametrize("door", ["grid", "store"])
-def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door: str) -> None:
+def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door):
     """Whatever is no axis stays the instance's, whatever kind its parts are of."""
     task = fedlib.load_task("quadratic")
     given = {"rounds": 2, "overrides": {"local_steps": 1}}
@@ -125,7 +121,7 @@ def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door: str)
         assert mine.equals(run(task, name, **named, **axes)), name
 
 
-def test_what_is_no_field_is_refused() -> None:
+def test_what_is_no_field_is_refused():
     task = fedlib.load_task("quadratic")
     with pytest.raises(fedlib.Error, match="unknown override for Scaffold 'tau'"):
         fedlib.grid(task, fedlib.Scaffold, rounds=1, tau=[0.1])
@@ -133,7 +129,7 @@ def test_what_is_no_field_is_refused() -> None:
         fedlib.run(task, dict, rounds=1)
 
 
-def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None:
+def test_a_module_of_the_current_folder(modules, command):
     words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5", "--json"]
     words += ["--option", "strength=2", "--set", "local_steps=1", "--set", "share=0.2"]
     status, out, err = command(*words)
@@ -172,9 +168,7 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),
 )
-def test_mistakes_exit_2_with_one_line(
-    modules: Path, command: Command, words: list[str], message: str
-) -> None:
+def test_mistakes_exit_2_with_one_line(modules, command, words, message):
     status, _, err = command("run", *words, "--rounds", "1")
     assert status == 2 and message in err and err.count("\n") == 1 and "Traceback" not in err, err
 
@@ -193,17 +187,11 @@ def make():
 
 
 @pytest.mark.parametrize("words", [["my_own:make", "fedavg"], ["quadratic", "my_methods:Halved"]])
-def test_a_users_file_that_was_edited_trains_again(
-    modules: Path,
-    command: Command,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-) -> None:
+def test_a_users_file_that_was_edited_trains_again(modules, command, caplog, monkeypatch, words):
     """As new processes import it: without a version, with one, and with another one."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
-    def losses(factor: float, version: str) -> tuple[Any, str]:
+    def losses(factor, version):
         (modules / "my_own.py").write_text(
             OWN.replace("1.0 *", f"{factor} *").replace('version=""', f'version="{version}"')
         )
@@ -225,7 +213,7 @@ def test_a_users_file_that_was_edited_trains_again(
     assert losses(2.0, "2")[0] != first and len(Store().stored()) == 2
 
 
-def test_a_notebooks_session_sees_them(modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebooks_session_sees_them(modules, capsys):
     from fedlib import notebook
 
     sys.path.insert(0, str(modules))

@@ -1,9 +1,5 @@
 """What a task is made of is refused at once where it is wrong."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +8,7 @@ import fedlib
 
 X, Y = torch.eye(4), torch.arange(4)
 TWO = [[0, 1], [2, 3]]
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
+WRONG = {
     "a mask": ({"parts": [[0, 1], np.array([False, True, True, False])]}, "client 1 is a mask"),
     "fractions": ({"parts": [[0.0, 1.5], [2]]}, "client 0 is float64 of shape"),
     "two dimensions": ({"parts": [[0], [[1, 2]]]}, "client 1 is int64 of shape"),
@@ -30,13 +26,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_client_data_is_refused_and_the_client_named(name: str) -> None:
+def test_wrong_client_data_is_refused_and_the_client_named(name):
     changed, message = WRONG[name]
     with pytest.raises(fedlib.Error, match=message):
         fedlib.ClientData(**{"x": X, "y": Y, "parts": TWO, **changed})
 
 
-def test_a_client_may_have_nothing_and_an_example_two_clients() -> None:
+def test_a_client_may_have_nothing_and_an_example_two_clients():
     data = fedlib.ClientData(X, Y, [[], [0, 3], np.array([3], dtype=np.uint8)])
     assert data.sizes.tolist() == [0, 2, 1] and data.ids == ["0", "1", "2"]
     assert data.index is not None and data.index.tolist() == [0, 3, 3]

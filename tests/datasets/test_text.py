@@ -1,10 +1,7 @@
 """Encodings of texts, held against rows written by hand."""
 
-from __future__ import annotations
-
 import sys
 import types
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error
 
 
-def flat(snippets: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def flat(snippets):
     offsets = np.concatenate([[0], np.cumsum([len(snippet) for snippet in snippets])])
     return np.frombuffer(b"".join(snippets), dtype=np.uint8), offsets.astype(np.int64)
 
@@ -28,14 +25,14 @@ def flat(snippets: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     # outside of it is as many unknown tokens as it has bytes.
     [("dh\r", [88, 1, 2, 86, 89]), ("D H\n", [88, 8, 14, 9, 63, 89]), ("~é", [88, 87, 87, 87, 89])],
 )
-def test_the_character_vocabulary(snippet: str, tokens: list[int]) -> None:
+def test_the_character_vocabulary(snippet, tokens):
     assert len(set(text.SHAKESPEARE_CHARACTERS)) == len(text.SHAKESPEARE_CHARACTERS) == 86
     assert (text.PAD, text.OOV, text.BOS, text.EOS, text.CHARACTERS) == (0, 87, 88, 89, 90)
     rows, _ = text.shakespeare_chunks(*flat([snippet.encode()]), length=len(tokens) - 1)
     assert rows.tolist() == [tokens]
 
 
-def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text() -> None:
+def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text():
     draw = np.random.default_rng(0)
     snippets = [bytes(draw.integers(0, 256, draw.integers(0, 30)).tolist()) for _ in range(50)]
     data, offsets = flat(snippets)
@@ -52,14 +49,14 @@ def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text() -> None:
 # ----------------------------------------------------------------------------------------- words
 
 
-def test_post_words_are_lower_case_and_keep_inner_marks() -> None:
+def test_post_words_are_lower_case_and_keep_inner_marks():
     assert text.post_words("e-mail os.path.join; A_b ~ x’s") == (
         ["e-mail", "os.path.join", ";", "a_b", "x’s"]
     )
     assert text.post_words("  \n ~ ") == []
 
 
-def test_word_tokenizer() -> None:
+def test_word_tokenizer():
     tokenizer = text.WordTokenizer.fit(["see the cat", "The dog, the cat"], size=6)
     assert len(tokenizer) == 6
     # the: 4, cat: 5; all others are unknown.
@@ -72,12 +69,12 @@ def test_word_tokenizer() -> None:
         text.WordTokenizer.fit(["a"], size=4)
 
 
-def test_pretrained_rows_are_truncated_and_padded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tokenizer(texts: list[str], padding: str, truncation: bool, max_length: int) -> Any:
+def test_pretrained_rows_are_truncated_and_padded(monkeypatch):
+    def tokenizer(texts, padding, truncation, max_length):
         assert (padding, truncation) == ("max_length", True)
         return {"input_ids": [[len(one)] * max_length for one in texts]}
 
-    def from_pretrained(name: str) -> Any:
+    def from_pretrained(name):
         if name == "absent":
             raise OSError("no such model\nsecond line")
         return tokenizer
@@ -97,7 +94,7 @@ def test_pretrained_rows_are_truncated_and_padded(monkeypatch: pytest.MonkeyPatc
 # ----------------------------------------------------------------------------------------- GloVe
 
 
-def test_read_glove(tmp_path) -> None:
+def test_read_glove(tmp_path):
     file = tmp_path / "glove.txt"
     with pytest.raises(Error, match=r"word vectors .* cannot be read: No such file"):
         text.read_glove(file)
@@ -123,7 +120,7 @@ def test_read_glove(tmp_path) -> None:
         (b"\xff\xfe 1 2\n", "line 1: is not a word"),
     ],
 )
-def test_read_glove_says_which_line_is_wrong(tmp_path, content: bytes, message: str) -> None:
+def test_read_glove_says_which_line_is_wrong(tmp_path, content, message):
     file = tmp_path / "glove.txt"
     file.write_bytes(content)
     with pytest.raises(Error, match=message):
@@ -133,7 +130,7 @@ def test_read_glove_says_which_line_is_wrong(tmp_path, content: bytes, message: 
 # ----------------------------------------------------------------------------------------- posts
 
 
-def tagged(texts: list[tuple[int, str, str]]) -> TextDataset:
+def tagged(texts):
     """The same texts (client, text, tags as JSON) in both splits."""
     arrays = {}
     clients, bodies, tags = zip(*texts, strict=True)
@@ -145,7 +142,7 @@ def tagged(texts: list[tuple[int, str, str]]) -> TextDataset:
     return TextDataset("posts", arrays, ("ann", "bob"))
 
 
-def test_sentences_of_posts_carry_their_title_and_tags() -> None:
+def test_sentences_of_posts_carry_their_title_and_tags():
     first, last = (1, "A Title\nOne two. Three!", '["x", "a|b"]'), (1, "t\nlast", '["x"]')
     dataset = tagged([first, (0, "\nAlone", "[]"), last])
     assert posts.tagged_rows(dataset, "test") == [
@@ -156,7 +153,7 @@ def test_sentences_of_posts_carry_their_title_and_tags() -> None:
     ]
 
 
-def test_words_rank_by_the_clients_that_use_them() -> None:
+def test_words_rank_by_the_clients_that_use_them():
     first = (0, "\nrare rare rare common", '["x"]')
     dataset = tagged([first, (1, "\ncommon", '["y", "z"]'), (1, "\nb", '["y"]')])
     train, test = posts.text_posts(dataset, words=2, tags=2)

@@ -1,9 +1,6 @@
 """Whatever stands on the command line: done, or exit status 2 and one line; never a traceback."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -44,7 +41,7 @@ COMMANDS = [
 ]
 
 
-def lines() -> Iterator[list[str]]:
+def lines():
     """Every command with every option and every bad value."""
     for words, options in COMMANDS:
         for option in options.split():
@@ -54,7 +51,7 @@ def lines() -> Iterator[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def nothing_long(monkeypatch, tmp_path):
     """Neither training, nor notebooks, nor waiting for a network: only what comes before."""
     monkeypatch.setattr("fedlib.datasets.download._WAIT", 0.0)
     monkeypatch.setattr(engine, "execute", _refuse)
@@ -66,7 +63,7 @@ class Fine(Exception):
     """What was asked is right."""
 
 
-def _refuse(*_: object, **__: object) -> None:
+def _refuse(*_, **__):
     raise Fine
 
 
@@ -75,7 +72,7 @@ LINES = list(lines())
 
 @given(st.sampled_from(LINES))
 @examples(every=len(LINES), few=150)
-def test_no_value_of_any_option_gives_a_traceback(command: Command, words: list[str]) -> None:
+def test_no_value_of_any_option_gives_a_traceback(command, words):
     with case(" ".join(words)[:120]):
         try:
             status, out, err = command(*words)

@@ -1,9 +1,6 @@
 """The released script's partition and cohorts, against a transcription with legacy NumPy alone."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,22 +11,20 @@ from fedlib.engine.config import configure
 from fedlib.tasks.released_draws import released_draws
 
 
-def transcription(
-    labels: np.ndarray, clients: int, alpha: float, size: int, rounds: int, cohort: int
-) -> tuple[list[list[int]], list[list[int]]]:
+def transcription(labels, clients, alpha, size, rounds, cohort):
     """The released procedure: training parts and cohorts, from NumPy's global generator."""
     before = np.random.get_state()
     np.random.seed(5821)
     classes = int(labels.max()) + 1
     distribution = np.random.dirichlet(alpha * np.ones(classes), clients)
-    pool: list[list[int]] = [[] for _ in range(classes)]
+    pool = [[] for _ in range(classes)]
     for number, label in enumerate(labels):
         pool[label].append(number)
     parts = []
     for i in range(clients):
         counts = [round(size * share) for share in distribution[i]]
         counts[-1] = max(size - sum(counts[:-1]), 0)
-        joined: list[int] = []
+        joined = []
         for label in range(classes):
             joined += np.random.choice(pool[label], counts[label], replace=True).tolist()
         parts.append(joined[: int(0.9 * len(joined))])
@@ -41,7 +36,7 @@ def transcription(
 
 
 @pytest.mark.parametrize(("classes", "alpha"), [(10, 0.01), (10, 1.0), (100, 0.1)])
-def test_partition_and_cohorts_are_the_transcriptions(classes: int, alpha: float) -> None:
+def test_partition_and_cohorts_are_the_transcriptions(classes, alpha):
     labels = np.random.default_rng(0).integers(0, classes, 6000)
     expected, cohorts = transcription(labels, 100, alpha, 500, 10, 10)
     parts, sampler = released_draws(labels, 100, alpha, 500, author_split=True)
@@ -53,7 +48,7 @@ def test_partition_and_cohorts_are_the_transcriptions(classes: int, alpha: float
     assert again(9, 10).tolist() == cohorts[9], "the split draws nothing"
 
 
-def test_rounds_beyond_those_drawn_draw_on() -> None:
+def test_rounds_beyond_those_drawn_draw_on():
     labels = np.arange(30) % 3
     _, cohorts = transcription(labels, 8, 1.0, 20, 1100, 3)
     _, sampler = released_draws(labels, 8, 1.0, 20, author_split=True)
@@ -61,12 +56,12 @@ def test_rounds_beyond_those_drawn_draw_on() -> None:
         assert sampler(number, 3).tolist() == cohorts[number]
 
 
-def small(**options: Any) -> fedlib.Task:
+def small(**options):
     sizes = {"clients": 12, "sizes": 40, "alpha": 0.5, "width": 0.3, "test_examples": 30}
     return fedlib.load_task("mnist", draws="authors", **sizes, **options)
 
 
-def test_the_task_has_both() -> None:
+def test_the_task_has_both():
     task = small()
     labels = task.train.y.numpy()
     parts, cohorts = transcription(labels, 12, 0.5, 40, 3, 4)
@@ -80,14 +75,14 @@ def test_the_task_has_both() -> None:
 
 
 @pytest.mark.parametrize("backend", ["vectorized", "reference"])
-def test_only_the_drawn_cohorts_train(backend: str) -> None:
+def test_only_the_drawn_cohorts_train(backend):
     # A client's targets tell who it is: with one client a round, the server's model is its mean.
     x = torch.zeros(6, 1, dtype=torch.float64)
     y = torch.arange(6, dtype=torch.float64).unsqueeze(1)
     data = fedlib.ClientData(x, y, [[i] for i in range(6)])
-    seen: list[tuple[int, int]] = []
+    seen = []
 
-    def cohorts(number: int, size: int) -> np.ndarray:
+    def cohorts(number, size):
         seen.append((number, size))
         return np.array([5, 2, 4, 0][number : number + 1])
 
@@ -101,7 +96,7 @@ def test_only_the_drawn_cohorts_train(backend: str) -> None:
         batch_size=None,
         cohorts=cohorts,
     )
-    settings: dict[str, Any] = {"clients_per_round": 1, "backend": backend, "dtype": "float64"}
+    settings = {"clients_per_round": 1, "backend": backend, "dtype": "float64"}
     history = fedlib.run(task, "fedavg", rounds=4, overrides={"client_lr": 0.5}, **settings)
     bias = float(fedlib.run(task, "fedavg", rounds=0, **settings).params["bias"])
     for target in (5, 2, 4, 0):
@@ -113,7 +108,7 @@ def test_only_the_drawn_cohorts_train(backend: str) -> None:
         fedlib.run(short, "fedavg", rounds=1, **{**settings, "clients_per_round": 2})
 
 
-def test_a_task_by_hand_is_told_apart_by_its_cohorts() -> None:
+def test_a_task_by_hand_is_told_apart_by_its_cohorts():
     task = small()
     bare = dataclasses.replace(task, cohorts=None)
     copy = dataclasses.replace(task, seed=0)

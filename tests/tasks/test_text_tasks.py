@@ -1,10 +1,6 @@
 """The text tasks: their data against literal expectations, their settings against the papers."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +13,20 @@ from fedlib.tasks import stackoverflow, stackoverflow_lr
 from fedlib.tasks.presets import ALL
 
 
-def import_texts(name: str, rows: list[dict[str, Any]], folder: Path) -> None:
+def import_texts(name, rows, folder):
     file = folder / f"{name}.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     datasets.import_file(name, file)
 
 
-def row(client: str, split: str, text: str, **target: Any) -> dict[str, Any]:
+def row(client, split, text, **target):
     return {"client": client, "split": split, "text": text, **target}
 
 
 # ------------------------------------------------------------------------------------ Shakespeare
 
 
-def test_shakespeare_by_hand(tmp_path: Path) -> None:
+def test_shakespeare_by_hand(tmp_path):
     import_texts(
         "shakespeare",
         [
@@ -55,7 +51,7 @@ def test_shakespeare_by_hand(tmp_path: Path) -> None:
     assert task.test.y[1].tolist() == [87, 89] + [0] * 78
 
 
-def test_shakespeare_counts_all_targets_in_the_loss_but_padding_not_in_accuracy() -> None:
+def test_shakespeare_counts_all_targets_in_the_loss_but_padding_not_in_accuracy():
     task = fedlib.load_task("shakespeare")
     outputs = torch.zeros(1, 1, 4, 90)
     outputs[..., 0] = 5
@@ -71,7 +67,7 @@ def test_shakespeare_counts_all_targets_in_the_loss_but_padding_not_in_accuracy(
 # --------------------------------------------------------------------------------- Stack Overflow
 
 
-def test_validation_takes_whole_clients_in_a_random_order() -> None:
+def test_validation_takes_whole_clients_in_a_random_order():
     posts = encode([(f"c{i // 3}", "a", "", "") for i in range(30)], ["a"], ["t"])
     chosen = stackoverflow.test_clients(posts, 7, seed=0)
     assert chosen.sizes.tolist() == [3, 3, 1]
@@ -83,26 +79,26 @@ def test_validation_takes_whole_clients_in_a_random_order() -> None:
     assert stackoverflow.test_clients(posts, 10**6, seed=0).sizes.sum() == 30
 
 
-def test_training_clients_are_capped_and_have_posts() -> None:
+def test_training_clients_are_capped_and_have_posts():
     posts = encode([("a", "w", "", "")] * 5 + [("b", "w", "", "")] * 2, ["w"], ["t"])
     chosen = stackoverflow.training_clients(posts, ALL, 3, seed=0)
     assert chosen.rows().tolist() == [0, 1, 2, 5, 6] and chosen.ids == ["a", "b"]
     assert chosen.packed().tolist() == [0, 3]
 
 
-def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one() -> None:
+def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
     rows = [("a", " ".join("abcdef"[i] for i in p), "", "") for p in ([0, 5, 2], [3] * 30, [1])]
     large, small = (encode(rows, list("abcdef")[:n], ["t"]) for n in (6, 2))
     again = stackoverflow.smaller_vocabulary(large.sentences, 6, 2)
     assert again.dtype == np.int16 and (again == small.sentences).all()
 
 
-def post(client: str, split: str, text: str, tags: list[str]) -> dict[str, Any]:
+def post(client, split, text, tags):
     return row(client, split, text, tags=tags)
 
 
 @pytest.fixture
-def posts(tmp_path: Path) -> None:
+def posts(tmp_path):
     import_texts(
         "stackexchange",
         [
@@ -116,7 +112,7 @@ def posts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("posts")
-def test_next_word_prediction_by_hand() -> None:
+def test_next_word_prediction_by_hand():
     task = fedlib.load_task("stackoverflow_nwp", preset="paper")
     assert not task.stand_in and "in place of Stack Overflow" in task.source
     assert task.options["data"] == "stackexchange" and task.options["words"] == 4
@@ -139,7 +135,7 @@ def test_next_word_prediction_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("posts")
-def test_tag_prediction_by_hand() -> None:
+def test_tag_prediction_by_hand():
     task = fedlib.load_task("stackoverflow_lr", preset="paper")
     assert (task.options["words"], task.options["tags"]) == (4, 500)
     # x is in 4 examples (bob's three sentences count), y in one.
@@ -156,7 +152,7 @@ def test_tag_prediction_by_hand() -> None:
     assert task.test.y[ann].tolist() == [1], "a tag that training has not is left out"
 
 
-def test_the_tag_loss_is_a_mean_over_tags_summed_over_the_batch() -> None:
+def test_the_tag_loss_is_a_mean_over_tags_summed_over_the_batch():
     logits = torch.tensor([[[0.0, 2.0, -1.0], [1.0, 1.0, 1.0]]], dtype=torch.float64)
     targets = torch.tensor([[[1, -1], [-1, -1]]], dtype=torch.int16)
     hot = np.array([[[0, 1, 0], [0, 0, 0]]])
@@ -168,7 +164,7 @@ def test_the_tag_loss_is_a_mean_over_tags_summed_over_the_batch() -> None:
     assert hits.tolist() == [[1, 0]] and positives.tolist() == [[1, 0]]
 
 
-def test_prepared_posts_are_used_from_their_memory_map(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_posts_are_used_from_their_memory_map(monkeypatch):
     rows = [("a", "w v w", "v", "t")] * 3 + [("b", "v", "", "")] * 4
     splits = {split: encode(rows, ["w", "v"], ["t"]) for split in ("train", "test")}
     card = {"prepared": True, "kind": "posts", "source": "TFF", "fingerprint": "f" * 64}
@@ -200,7 +196,7 @@ def test_prepared_posts_are_used_from_their_memory_map(monkeypatch: pytest.Monke
 # ----------------------------------------------------------------------------------------- Sent140
 
 
-def tweets(tmp_path: Path) -> None:
+def tweets(tmp_path):
     rows = [
         row("u", "train" if i < 7 else "test", f"good Word{i} . bad", label=i % 2)
         for i in range(10)
@@ -210,7 +206,7 @@ def tweets(tmp_path: Path) -> None:
     import_texts("tweets", rows, tmp_path)
 
 
-def test_sent140_by_hand(tmp_path: Path) -> None:
+def test_sent140_by_hand(tmp_path):
     tweets(tmp_path)
     glove = tmp_path / "vectors.txt"
     glove.write_text("bad 1 2\nother 3 3\ngood -1 0.5\n", encoding="utf-8")
@@ -231,9 +227,7 @@ def test_sent140_by_hand(tmp_path: Path) -> None:
     assert task.rounds == setup["rounds"] and task.hyperparameters["fedavg"]["client_lr"] == 0.3
 
 
-def test_sent140_finds_vectors_under_the_data_root_or_says_that_they_are_random(
-    tmp_path: Path,
-) -> None:
+def test_sent140_finds_vectors_under_the_data_root_or_says_that_they_are_random(tmp_path):
     tweets(tmp_path)
     task = fedlib.load_task("fair_sent140")
     assert "random 25-d word vectors" in task.source
@@ -249,7 +243,7 @@ def test_sent140_finds_vectors_under_the_data_root_or_says_that_they_are_random(
         fedlib.load_task("fair_sent140")
 
 
-def test_random_vectors_depend_on_the_word_alone() -> None:
+def test_random_vectors_depend_on_the_word_alone():
     from fedlib.tasks.fair_sent140 import SPREAD, _random_vectors
 
     words = [f"w{i}" for i in range(400)]
@@ -262,7 +256,7 @@ def test_random_vectors_depend_on_the_word_alone() -> None:
 # -------------------------------------------------------------------------------------------- news
 
 
-def test_news_settings_and_partition(tmp_path: Path) -> None:
+def test_news_settings_and_partition(tmp_path):
     rows = [row("all", "train", f"word{i % 4} number {i}", label=i % 4) for i in range(300)]
     rows += [row("all", "test", f"word{i % 4} test {i}", label=i % 4) for i in range(50)]
     import_texts("ag_news", rows, tmp_path)
@@ -286,7 +280,7 @@ def test_news_settings_and_partition(tmp_path: Path) -> None:
     assert len(set.union(*first.values())) == 4
 
 
-def test_dbpedia_tests_on_every_tenth_text_at_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dbpedia_tests_on_every_tenth_text_at_paper(monkeypatch):
     from fedlib.tasks import news
 
     assert news._spread(70_000, 7000).tolist() == list(range(0, 70_000, 10))
