@@ -222,7 +222,6 @@ def started(*words):
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     process.stdout.readline()
     return process
 
@@ -267,14 +266,6 @@ def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(tenths, number):
     assert errors.count("\n") == 1 and errors.startswith("fedlib: "), errors
 
 
-def test_output_that_nobody_reads_or_can_be_written_is_no_traceback():
-    words = [sys.executable, "-m", "fedlib", "list"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == "" and process.wait() in (0, 1)
-
-
 ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
 
 
@@ -282,6 +273,7 @@ ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
 @pytest.mark.parametrize(
     ("shell", "status", "lines"),
     [
+        ("list | true", 0, 0),  # nobody reads it
         ("list > /dev/full", 1, 1),
         ("list >&- 2>&-", 0, 0),
         ("list x >&-", 2, 1),

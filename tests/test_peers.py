@@ -73,9 +73,7 @@ def test_data_sets_are_clients(name):
     assert data.sizes.tolist() == [50, 30, 10]
     assert data.ids == (["w0", "w1", "w2"] if fields or name == "by name" else ["0", "1", "2"])
     assert torch.equal(data.x, X) and torch.equal(data.y, Y)
-    assert (
-        data.index is not None and usual.index is not None and torch.equal(data.index, usual.index)
-    )
+    assert torch.equal(data.index, usual.index)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_the_task_has_both():
         part.tolist() for part in np.split(task.train.index.numpy(), task.train.starts[1:])
     ] == (parts)
     assert task.options["draws"] == "authors" and task.options["author_split"] is True
-    assert task.cohorts is not None and task.cohorts(2, 4).tolist() == cohorts[2]
+    assert task.cohorts(2, 4).tolist() == cohorts[2]
     other = small(seed=3)
     assert torch.equal(other.train.index, task.train.index), "whatever the seed"
 
@@ -114,6 +114,5 @@ def test_a_task_by_hand_is_told_apart_by_its_cohorts():
     copy = dataclasses.replace(task, seed=0)
     digests = [configure(t, "fedavg", rounds=2)[0].digest for t in (bare, copy)]
     assert digests[0] != digests[1]
-    assert copy.cohorts is not None
     copy.cohorts(600, 4)  # what was drawn before does not count
     assert configure(copy, "fedavg", rounds=2)[0].digest == digests[1]
