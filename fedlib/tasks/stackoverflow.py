@@ -25,8 +25,6 @@ PAPER: Preset = {
     "validation": STATED["validation"]["stackoverflow_validation_examples"],
 }
 QUICK: Preset = {"clients": AtMost(40), "words": 1000, "validation": 400}
-# Up to this many chosen sentences are copied into memory; more stay in their memory map.
-COPIED = 1_000_000
 
 
 def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
@@ -90,11 +88,6 @@ class Chosen:
     starts: np.ndarray
     sizes: np.ndarray
     ids: list[str]
-
-    @property
-    def copied(self) -> bool:
-        """Whether the posts are few enough to be copied into memory."""
-        return int(self.sizes.sum()) <= COPIED
 
     def packed(self) -> np.ndarray:
         """Where each client's posts start once only the chosen posts are left."""

@@ -122,13 +122,10 @@ def load(given: Given) -> Task:
 
 
 def _client_data(posts: Posts, chosen: Chosen, tags: int, first: int) -> ClientData:
-    """Post numbers (from ``first``) and their tags; only the chosen posts where they are few."""
-    rows = chosen.rows() if chosen.copied else np.arange(len(posts), dtype=np.int32)
-    starts = chosen.packed() if chosen.copied else chosen.starts
-    y = torch.from_numpy(padded_tags(posts, rows, tags))
-    return ClientData.contiguous(
-        torch.from_numpy(rows + first), y, starts, chosen.sizes, chosen.ids
-    )
+    """The chosen posts: their numbers (from ``first``) and their tags."""
+    rows = chosen.rows()
+    x, y = torch.from_numpy(rows + first), torch.from_numpy(padded_tags(posts, rows, tags))
+    return ClientData.contiguous(x, y, chosen.packed(), chosen.sizes, chosen.ids)
 
 
 def padded_tags(posts: Posts, rows: np.ndarray, tags: int) -> np.ndarray:

@@ -74,14 +74,10 @@ def _model(words: int, given: Given) -> nn.Module:
 def _client_data(
     posts: Posts, chosen: Chosen, words: int, weights: np.ndarray | None = None
 ) -> ClientData:
-    """Inputs and targets: views of a copy of the chosen sentences, or of the memory map."""
-    known = len(posts.word_list)
-    if words == known and not chosen.copied:
-        tokens, starts = posts.sentences, chosen.starts
-    else:
-        tokens, starts = np.asarray(posts.sentences[chosen.rows()]), chosen.packed()
-        if words < known:
-            tokens = stackoverflow.smaller_vocabulary(tokens, known, words)
+    """Inputs and targets: views of the chosen sentences."""
+    tokens, known = posts.sentences[chosen.rows()], len(posts.word_list)
+    if words < known:
+        tokens = stackoverflow.smaller_vocabulary(tokens, known, words)
     rows = texts.tensor(tokens)
     x, y = rows[:, :-1], rows[:, 1:]
-    return ClientData.contiguous(x, y, starts, chosen.sizes, chosen.ids, weights)
+    return ClientData.contiguous(x, y, chosen.packed(), chosen.sizes, chosen.ids, weights)
