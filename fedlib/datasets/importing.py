@@ -154,8 +154,7 @@ def _arrays(
     classes = _classes(members, path, known)
     labels = _numbered(members, "y", path, known)
     classes = classes if known else classes or labels
-    if clients := _numbered(members, "client", path):
-        npy.save_json(folder, "client_names", clients)
+    clients = _numbered(members, "client", path)
     arrays: dict[str, np.ndarray] = {}
     for key in (*REQUIRED, *OPTIONAL):
         if key in members:
@@ -170,7 +169,6 @@ def _arrays(
                 )
             if key.endswith("_y"):
                 _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
-            npy.save(folder, key, values)
     train, test = arrays["train_x"], arrays["test_x"]
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         raise Error(
@@ -182,7 +180,7 @@ def _arrays(
             f"{path.name}: an example has shape {train.shape[1:]}, but {known.title} has "
             f"{known.shape}"
         )
-    card = npy.arrays_card(folder, known)
+    card = npy.write(folder, arrays, clients, known)
     return {**card, "classes": classes or card["classes"]}
 
 
@@ -308,7 +306,7 @@ def _texts(
             goal = line.tags if line.target == "tags" else codes.get(line.label, line.label)
             yield line.split, line.client, line.text.encode(), goal
 
-    card = npy.write_texts(folder, path.name, texts(), known=known)
+    card = npy.write(folder, *npy.text_arrays(path.name, texts()), known)
     return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 

@@ -50,7 +50,7 @@ def write_idx(
         pattern: of the files' names, with the fields ``split`` (``train`` or ``test``), ``kind``.
         files, folder, progress: as for every writer.
     """
-    known = CATALOGUE[name]
+    known, arrays = CATALOGUE[name], {}
     for split in SPLITS:
         theirs = "t10k" if split == "test" and not name.startswith("emnist") else split
         images = _idx(files[pattern.format(split=theirs, kind="images-idx3")])
@@ -58,9 +58,9 @@ def write_idx(
         labels = _labels(_idx(path), known.class_count or 0, path.name)
         if images.shape != (len(labels), *(known.shape or ())):
             raise Error(f"{name}: images are {images.shape}, and there are {len(labels)} labels")
-        npy.save(folder, f"{split}_x", images.mT if name.startswith("emnist") else images)
-        npy.save(folder, f"{split}_y", labels)
-    return npy.arrays_card(folder, known)
+        arrays[f"{split}_x"] = images.mT if name.startswith("emnist") else images
+        arrays[f"{split}_y"] = labels
+    return npy.write(folder, arrays, None, known)
 
 
 def _idx(path: Path) -> np.ndarray:
@@ -94,16 +94,17 @@ def write_cifar(
         names: for the card's entries of names, their file.
         files, folder, progress: as for every writer.
     """
+    arrays = {}
     for split, wanted in parts.items():
         data = np.concatenate([np.fromfile(files[part], np.uint8) for part in wanted])
         data = data.reshape(-1, len(labels) + 3072)
-        images = data[:, len(labels) :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        npy.save(folder, f"{split}_x", images)
+        images = data[:, len(labels) :].reshape(-1, 3, 32, 32)
+        arrays[f"{split}_x"] = images.transpose(0, 2, 3, 1)
         for place, (key, count) in enumerate(labels.items()):
             values = _labels(data[:, place], count, f"{name} {split}, {key}")
-            npy.save(folder, f"{split}_{key}", values)
+            arrays[f"{split}_{key}"] = values
     listed = {key: files[file].read_text(encoding="utf-8").split() for key, file in names.items()}
-    return npy.arrays_card(folder, CATALOGUE[name]) | listed
+    return npy.write(folder, arrays, None, CATALOGUE[name]) | listed
 
 
 # ----------------------------------------------------------------------------------------- texts
@@ -134,7 +135,7 @@ def write_news(
                 whole = f"{title} {text}" if with_title else text
                 yield split, "all", whole.strip().encode(), allowed.index(label)
 
-    return npy.write_texts(folder, name, texts(), known=known)
+    return npy.write(folder, *npy.text_arrays(name, texts()), known)
 
 
 def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
@@ -169,7 +170,7 @@ def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[st
                     label, text = rows[place]
                     yield split, user, text.encode(), label
 
-    card = npy.write_texts(folder, "sent140", texts(), known=CATALOGUE["sent140"])
+    card = npy.write(folder, *npy.text_arrays("sent140", texts()), CATALOGUE["sent140"])
     return {**card, "options": {"min_tweets": MIN_TWEETS, "train_fraction": TRAIN_FRACTION}}
 
 

@@ -125,7 +125,9 @@ def _write_arrays(
                     out[f"{split}_{key}"].append(_below(limit, value))
                 out[f"{split}_client"].append(np.full(len(values[0]), codes[split][client]))
     npy.save_json(folder, "client_names", clients)
-    return npy.arrays_card(folder, known)
+    return npy.card(
+        {each.stem: np.load(each, mmap_mode="r") for each in folder.glob("*.npy")}, known
+    )
 
 
 def _below(limit: int, values: np.ndarray) -> np.ndarray:
@@ -156,7 +158,7 @@ def write_shakespeare(
                     yield split, client, text, None
 
     clients = sorted({client for path in splits.values() for client in read_clients(path)})
-    return npy.write_texts(folder, "shakespeare", texts(), clients=clients)
+    return npy.write(folder, *npy.text_arrays("shakespeare", texts(), clients), None)
 
 
 def write_stackoverflow(
