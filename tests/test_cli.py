@@ -15,7 +15,7 @@ import pytest
 
 import fedlib
 from fedlib import datasets
-from fedlib.datasets import download, sources
+from fedlib.datasets import catalogue, preparing
 from fedlib.reproduction import draw
 
 Command = Callable[..., tuple[int, str, str]]
@@ -127,8 +127,8 @@ def news(tmp_path, monkeypatch):
         path = folder / f"{split}.csv"
         path.write_bytes(content)
         sha256 = hashlib.sha256(content).hexdigest()
-        files.append(sources.File(path.name, (path.as_uri(),), sha256, len(content)))
-    monkeypatch.setitem(sources.SOURCES, "ag_news", sources.Source(tuple(files)))
+        files.append(catalogue.File(path.name, (path.as_uri(),), sha256, len(content)))
+    monkeypatch.setitem(catalogue.SOURCES, "ag_news", catalogue.Source(tuple(files)))
     return folder
 
 
@@ -156,7 +156,7 @@ def test_prepare_list_and_verify(command, news, own_folders):
 def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_part(
     command, news, own_folders, monkeypatch
 ):
-    class Bar(download.tqdm):
+    class Bar(preparing.tqdm):
         def update(self, n=1):
             raise KeyboardInterrupt
 
@@ -166,7 +166,7 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_par
     assert status == 1 and "nothing was prepared" in err and err.count("\n") == 1
     (news / "test.csv").write_bytes(whole)
     with monkeypatch.context() as patched:
-        patched.setattr(download, "tqdm", Bar)
+        patched.setattr(preparing, "tqdm", Bar)
         status, _, err = command("data", "prepare", "ag_news")
     assert (status, err) == (130, "fedlib: interrupted\n")
     raw, prepared = own_folders / "data" / "raw" / "ag_news", own_folders / "data" / "prepared"

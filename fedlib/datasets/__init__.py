@@ -11,12 +11,11 @@ import numpy as np
 
 from fedlib.arguments import checked
 from fedlib.datasets import posts, standins, store, text_standins
-from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets.catalogue import CATALOGUE, SOURCES
 from fedlib.datasets.dataset import REQUIRED, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
 from fedlib.datasets.preparing import prepare
-from fedlib.datasets.sources import SOURCES
 from fedlib.datasets.store import Root, prepared, verify
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib import files, paths
 from fedlib.arguments import checked
+from fedlib.datasets.catalogue import SOURCES
 from fedlib.datasets.dataset import describe, fingerprint
-from fedlib.datasets.sources import SOURCES
 from fedlib.errors import Error, Failure, first_line
 
 CARD = "card.json"

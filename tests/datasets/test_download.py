@@ -6,8 +6,8 @@ import socket
 import numpy as np
 import pytest
 
-from fedlib.datasets import download
-from fedlib.datasets.sources import SOURCES, File, source
+from fedlib.datasets import preparing
+from fedlib.datasets.catalogue import SOURCES, File, source
 from fedlib.errors import Error, Failure
 
 CONTENT = np.random.default_rng(0).bytes(500_000)
@@ -18,7 +18,7 @@ OTHER = CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])
 def quick(site, monkeypatch):
     """A file to download, and no waiting between attempts."""
     site.files["/data.bin"] = CONTENT
-    monkeypatch.setattr(download, "_WAIT", 0)
+    monkeypatch.setattr(preparing, "_WAIT", 0)
 
 
 def digest(content):
@@ -30,7 +30,7 @@ def wanted(*urls):
 
 
 def fetch(file, folder):
-    return download.fetch(file, folder, progress=False)
+    return preparing.fetch(file, folder, progress=False)
 
 
 def left(folder):

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from fedlib import datasets
-from fedlib.datasets import preparing, sources
-from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets import preparing
+from fedlib.datasets.catalogue import CATALOGUE, SOURCES
+from fedlib.datasets.writers import WRITERS
 from fedlib.errors import Error, Failure
 from fedlib.tasks import TASKS
 from tests.datasets.conftest import holds, tarred
@@ -239,8 +240,7 @@ def test_sent140_by_user(root, offer):
 
 
 def test_every_source_has_a_reader_an_entry_and_known_tasks():
-    for name in sources.SOURCES:
-        assert callable(preparing._writer(name)) and name in CATALOGUE
+    assert set(SOURCES) == set(WRITERS) <= set(CATALOGUE)
     for entry in CATALOGUE.values():
         assert set(entry.tasks) <= set(TASKS)
     assert {task for entry in CATALOGUE.values() for task in entry.tasks} == set(TASKS) - {

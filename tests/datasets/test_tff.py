@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedlib import datasets
-from fedlib.datasets import posts, sources, tff
+from fedlib.datasets import catalogue, posts, writers
 from fedlib.errors import Error
 from tests.datasets.conftest import tarred
 
@@ -44,7 +44,7 @@ def prepare(offer):
 
     def prepare(name, files, root):
         archives = {}
-        for file in sources.SOURCES[name].files:
+        for file in catalogue.SOURCES[name].files:
             start = file.name.removesuffix(".tar.bz2")
             inside = {n: path.read_bytes() for n, path in files.items() if n.startswith(start)}
             archives[file.name] = tarred(inside, kind="bz2")
@@ -219,7 +219,7 @@ def stack_files(folder):
 
 @pytest.mark.parametrize("piece", [2, 4096])
 def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
-    monkeypatch.setattr(tff, "_PIECE", piece)
+    monkeypatch.setattr(writers, "_PIECE", piece)
     splits = stack_overflow()
     card = prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     assert card["kind"] == "posts"
@@ -268,7 +268,7 @@ def test_posts_have_a_loader_of_their_own(tmp_path, prepare):
 
 
 def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(tff, "_PIECE", 100)
+    monkeypatch.setattr(writers, "_PIECE", 100)
     row = {"tags": "tag1", "title": "w1 w2", "tokens": "w1 w2 w3 w4 w5 w6 w7 w8"}
     like = {key: str for key in row}
     held = []
@@ -278,7 +278,7 @@ def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
         content = {str(client): [row] * 100 for client in range(clients)}
         (path,) = write_h5(folder, "x", {"train": content}, like).values()
         tracemalloc.start()
-        pieces = tff.read_pieces(path, ["tokens", "title", "tags"])
+        pieces = writers.read_pieces(path, ["tokens", "title", "tags"])
         posts.write(folder, "train", pieces, WORD_LIST, ["tag1"])
         held.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

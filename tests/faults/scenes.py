@@ -23,7 +23,7 @@ import pytest
 
 import fedlib
 from fedlib import cli, datasets, figures, files
-from fedlib.datasets import sources
+from fedlib.datasets import catalogue
 from fedlib.results import Store
 from fedlib.results.files import open_runs
 from fedlib.results.published import publish
@@ -179,9 +179,9 @@ def _prepare(place):
         if not path.exists():
             path.write_bytes(CSV)
         digest = sha256(CSV).hexdigest()
-        official.append(sources.File(f"{split}.csv", (path.as_uri(),), digest, len(CSV)))
+        official.append(catalogue.File(f"{split}.csv", (path.as_uri(),), digest, len(CSV)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sources.SOURCES, "ag_news", sources.Source(tuple(official)))
+        patch.setitem(catalogue.SOURCES, "ag_news", catalogue.Source(tuple(official)))
         datasets.prepare("ag_news", place, overwrite=True, progress=False)
 
 
