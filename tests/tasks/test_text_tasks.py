@@ -9,7 +9,7 @@ import torch
 import fedlib
 from fedlib import datasets, papers
 from fedlib.datasets.posts import encode
-from fedlib.tasks import stackoverflow, stackoverflow_lr
+from fedlib.tasks import stackoverflow
 from fedlib.tasks.presets import ALL
 
 
@@ -158,9 +158,9 @@ def test_the_tag_loss_is_a_mean_over_tags_summed_over_the_batch():
     hot = np.array([[[0, 1, 0], [0, 0, 0]]])
     z = logits.numpy()
     expected = (np.log1p(np.exp(z)) - hot * z).mean(-1)
-    assert np.allclose(stackoverflow_lr.loss(logits, targets), expected)
-    assert torch.equal(stackoverflow_lr.multi_hot(targets, 3), torch.tensor(hot).float())
-    hits, positives = stackoverflow_lr.recall(logits, targets)
+    assert np.allclose(stackoverflow.loss(logits, targets), expected)
+    assert torch.equal(stackoverflow.multi_hot(targets, 3), torch.tensor(hot).float())
+    hits, positives = stackoverflow.recall(logits, targets)
     assert hits.tolist() == [[1, 0]] and positives.tolist() == [[1, 0]]
 
 
