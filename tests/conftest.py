@@ -1,5 +1,6 @@
 """Shared settings of the tests: no test may see the user's data, store or figures."""
 
+import json
 import shutil
 import signal
 import sys
@@ -65,20 +66,38 @@ def prepared(own_folders, _prepared):
     return link
 
 
-@pytest.fixture
-def command(capsys, monkeypatch):
+class Command:
     """The command line in this process: exit status, standard output and standard error of
-    ``command("run", "synthetic", "fedavg")``.
+    ``command("run", "synthetic", "fedavg")``. No mistake is answered by more than a line.
     """
 
-    def fedlib(*words):
-        monkeypatch.setattr(sys, "argv", ["fedlib", *words])
+    def __init__(self, capsys, monkeypatch):
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *words):
+        self.monkeypatch.setattr(sys, "argv", ["fedlib", *words])
         with pytest.raises(SystemExit) as stop:
             cli.main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
+        status, (out, err) = stop.value.code or 0, self.capsys.readouterr()
+        assert "Traceback" not in out + err
+        assert status != 2 or (err.count("\n") == 1 and err.startswith("fedlib: ")), err
+        return status, out, err
 
-    return fedlib
+    def refused(self, message, *words):
+        """A mistake whose line has this message."""
+        status, _, err = self(*words)
+        assert status == 2 and message in err, err
+
+    def json(self, *words):
+        """What is printed for programs."""
+        status, out, err = self(*words, "--json")
+        assert status == 0, err
+        return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    return Command(capsys, monkeypatch)
 
 
 @pytest.fixture
