@@ -1,7 +1,6 @@
 """Algorithms and tasks of users: classes, instances, and MODULE:NAME."""
 
 import importlib
-import json
 import sys
 from collections.abc import Callable
 
@@ -130,11 +129,9 @@ def test_what_is_no_field_is_refused():
 
 
 def test_a_module_of_the_current_folder(modules, command):
-    words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5", "--json"]
+    words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5"]
     words += ["--option", "strength=2", "--set", "local_steps=1", "--set", "share=0.2"]
-    status, out, err = command(*words)
-    assert status == 0, err
-    assert json.loads(out)["task"] == "my_tasks:pull"
+    assert command.json(*words)["task"] == "my_tasks:pull"
     (config,) = (run.config.as_dict() for run in Store(modules.parent / "data" / "runs").stored())
     assert config["task"]["name"] == "pull" and config["task"]["seed"] == 5
     assert config["task"]["options"] == {"strength": 2}
@@ -169,8 +166,7 @@ def test_a_module_of_the_current_folder(modules, command):
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),
 )
 def test_mistakes_exit_2_with_one_line(modules, command, words, message):
-    status, _, err = command("run", *words, "--rounds", "1")
-    assert status == 2 and message in err and err.count("\n") == 1 and "Traceback" not in err, err
+    command.refused(message, "run", *words, "--rounds", "1")
 
 
 VERSIONED = 'share: float = 0.5\n    version = "1"'
@@ -201,9 +197,7 @@ def test_a_users_file_that_was_edited_trains_again(modules, command, caplog, mon
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
         caplog.clear()
-        status, out, err = command("run", *words, "--rounds=2", "--json")
-        assert status == 0, err
-        return json.loads(out)["last"], caplog.text
+        return command.json("run", *words, "--rounds=2")["last"], caplog.text
 
     first, why = losses(0.5, "")
     assert "not stored" in why and "version" in why
