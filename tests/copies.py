@@ -2,10 +2,12 @@
 them."""
 
 import json
+from hashlib import sha256
 
 import numpy as np
 
 from fedlib import datasets
+from fedlib.datasets import catalogue
 
 
 def prepare(root):
@@ -49,3 +51,14 @@ def _pictures(root, name, x, y, **more):
     path = root / f"{name}.npz"
     np.savez(path, train_x=x, train_y=y, test_x=x, test_y=y, **more)
     datasets.import_file(name, path, root)
+
+
+def news(folder):
+    """AG News as a source of two small files, which are written to a folder to be "downloaded"."""
+    folder.mkdir(exist_ok=True)
+    content, official = b'"3","Oil, up","Prices rise"\n"1","World","Peace"\n' * 1000, []
+    for path in (folder / "train.csv", folder / "test.csv"):
+        path.write_bytes(content)
+        digest = sha256(content).hexdigest()
+        official.append(catalogue.File(path.name, (path.as_uri(),), digest, len(content)))
+    return catalogue.Source(tuple(official))

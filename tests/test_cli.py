@@ -1,6 +1,5 @@
 """The command line: exit status, one clear line for mistakes, JSON for programs."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import fedlib
 from fedlib import datasets
 from fedlib.datasets import catalogue, preparing
 from fedlib.reproduction import draw
+from tests import copies
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -95,18 +95,9 @@ def test_grid_prints_a_table_and_json(command):
 
 @pytest.fixture
 def news(tmp_path, monkeypatch):
-    """A folder from which AG News is "downloaded": two small files."""
-    folder = tmp_path / "news"
-    folder.mkdir()
-    files = []
-    for split in ("train", "test"):
-        content = b'"3","Oil, up","Prices rise"\n"1","World","Peace"\n' * 1000
-        path = folder / f"{split}.csv"
-        path.write_bytes(content)
-        sha256 = hashlib.sha256(content).hexdigest()
-        files.append(catalogue.File(path.name, (path.as_uri(),), sha256, len(content)))
-    monkeypatch.setitem(catalogue.SOURCES, "ag_news", catalogue.Source(tuple(files)))
-    return folder
+    """A folder from which AG News is "downloaded"."""
+    monkeypatch.setitem(catalogue.SOURCES, "ag_news", copies.news(tmp_path / "news"))
+    return tmp_path / "news"
 
 
 def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from fedlib.datasets import catalogue
 from fedlib.results import Store
 from fedlib.results.files import open_runs
 from fedlib.results.published import publish
+from tests import copies
 
 REMOVALS = ("os.remove", "os.rmdir", "os.rename")
 EVENTS = (*REMOVALS, "os.mkdir", "os.truncate")
@@ -168,20 +168,11 @@ def _import(seed):
     return lambda place: datasets.import_file("own", arrays(place, seed), place, overwrite=True)
 
 
-CSV = b'"3","Oil, up","Prices rise"\n"1","World","Peace"\n' * 50
-
-
 def _prepare(place):
-    """AG News, "downloaded" from two small files."""
-    official = []
-    for split in ("train", "test"):
-        path = place.with_name(f"{place.name}_{split}.csv")
-        if not path.exists():
-            path.write_bytes(CSV)
-        digest = sha256(CSV).hexdigest()
-        official.append(catalogue.File(f"{split}.csv", (path.as_uri(),), digest, len(CSV)))
+    """AG News, "downloaded" from two small files, which are not under ``place``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(catalogue.SOURCES, "ag_news", catalogue.Source(tuple(official)))
+        source = copies.news(place.with_name(f"{place.name}_news"))
+        patch.setitem(catalogue.SOURCES, "ag_news", source)
         datasets.prepare("ag_news", place, overwrite=True, progress=False)
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
 from fedlib.tasks.released_draws import released_draws
 
 
@@ -106,13 +105,3 @@ def test_only_the_drawn_cohorts_train(backend):
     short = dataclasses.replace(task, cohorts=lambda number, size: np.array([1, 6]))
     with pytest.raises(fedlib.Error, match=r"cohorts\(0, 2\) must give 2 different clients"):
         fedlib.run(short, "fedavg", rounds=1, **{**settings, "clients_per_round": 2})
-
-
-def test_a_task_by_hand_is_told_apart_by_its_cohorts():
-    task = small()
-    bare = dataclasses.replace(task, cohorts=None)
-    copy = dataclasses.replace(task, seed=0)
-    digests = [configure(t, "fedavg", rounds=2)[0].digest for t in (bare, copy)]
-    assert digests[0] != digests[1]
-    copy.cohorts(600, 4)  # what was drawn before does not count
-    assert configure(copy, "fedavg", rounds=2)[0].digest == digests[1]

@@ -65,9 +65,8 @@ def test_cifar10_partition_and_settings(prepared):
     prepared("cifar10")
     task = fedlib.load_task("cifar10", "paper", clients=20, examples_per_client=30, test_clients=6)
     parts = task.train.index.view(20, 30)
-    expected = fedlib.partition.dirichlet(
-        task.train.y.numpy(), 20, 0.1, 30, randomness.key(0, "train") % 2**31
-    )
+    draw = randomness.key(0, "train") % 2**31
+    expected = fedlib.partition.dirichlet(task.train.y.numpy(), 20, 0.1, 30, draw)
     assert parts.tolist() == [part.tolist() for part in expected]
     assert task.test.sizes.tolist() == [100] * 6
     values = task.hyperparameters["fedadam"]
