@@ -15,31 +15,23 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
 
 
-def test_nothing_takes_its_place():
-    """A folder ``binder`` or a Dockerfile would be built instead."""
-    assert not [name for name in ("binder", ".binder", "Dockerfile") if (ROOT / name).exists()]
-
-
-def test_python_is_pinned_so_that_it_is_understood():
-    """From this line repo2docker takes its base; without it, it has a version of its own."""
-    (line,) = [each for each in ENVIRONMENT["dependencies"] if str(each).startswith("python")]
-    assert re.fullmatch(r"python =3\.1[1-9]", line)
-
-
-def test_pip_is_asked_for_and_its_files_and_extras_are_there():
-    """Local files make repo2docker copy the whole checkout before it installs. Jupyter is an extra
-    that a checkout installs.
+def test_binder_builds_from_the_environment():
+    """A folder ``binder`` or a Dockerfile would be built instead; from the line of Python
+    repo2docker takes its base, without it, it has a version of its own. Local files make it copy
+    the whole checkout before it installs. Jupyter is an extra that a checkout installs.
     """
-    assert "pip" in ENVIRONMENT["dependencies"]
-    (lists,) = [each for each in ENVIRONMENT["dependencies"] if isinstance(each, dict)]
+    assert not [name for name in ("binder", ".binder", "Dockerfile") if (ROOT / name).exists()]
+    needs = ENVIRONMENT["dependencies"]
+    (python,) = [each for each in needs if str(each).startswith("python")]
+    assert re.fullmatch(r"python =3\.1[1-9]", python) and "pip" in needs
+    (lists,) = [each for each in needs if isinstance(each, dict)]
     constraints, package = lists["pip"]
     assert (ROOT / constraints.removeprefix("-c ")).is_file() and package == "-e .[dev]"
-    project = PYPROJECT["project"]
-    extras = project["optional-dependencies"]
+    extras = PYPROJECT["project"]["optional-dependencies"]
     assert "fedlib[notebooks]" in extras["dev"]
     needed, brought = (
         {re.split("[>=<]", each)[0] for each in some}
-        for some in (project["dependencies"], extras["notebooks"])
+        for some in (PYPROJECT["project"]["dependencies"], extras["notebooks"])
     )
     assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought
 
