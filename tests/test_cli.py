@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,6 @@ from fedlib import datasets
 from fedlib.datasets import catalogue, preparing
 from fedlib.reproduction import draw
 from tests import copies
-
-Command = Callable[..., tuple[int, str, str]]
-
 
 MISTAKES = [
     (["nope"], "No such command 'nope'"),

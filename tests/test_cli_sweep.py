@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from fedlib.reproduction import draw, executors, sweep
 from fedlib.results import Store
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "results"
-Command = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.usefixtures("small_plans")
 

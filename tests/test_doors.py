@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,8 +9,6 @@ import pytest
 import fedlib
 from fedlib import algorithms
 from fedlib.results import Store
-
-Command = Callable[..., tuple[int, str, str]]
 
 METHODS = """
 from dataclasses import dataclass

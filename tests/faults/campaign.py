@@ -6,11 +6,9 @@
 import os
 import random
 from contextlib import contextmanager
-from typing import TypeVar
 
 import hypothesis
 
-Case = TypeVar("Case")
 EVERYTHING = os.environ.get("FEDLIB_FAULTS") == "all"
 
 

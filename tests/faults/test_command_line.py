@@ -1,7 +1,5 @@
 """Whatever stands on the command line: done, or exit status 2 and one line; never a traceback."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +7,6 @@ from hypothesis import strategies as st
 from fedlib import engine
 from fedlib.reproduction import reproduce
 from tests.faults.campaign import case, examples
-
-Command = Callable[..., tuple[int, str, str]]
 
 # Values that are none, or of another kind than most options'.
 BAD = "x -1 0 1.5 nan inf -inf 1e999 true none [1] [[1]] {} None,None a=b é -- %s ../..".split()

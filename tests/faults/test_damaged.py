@@ -1,7 +1,6 @@
 """Files whose bytes are not what was written: refused or left out in a line that says where."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -10,8 +9,6 @@ from fedlib import datasets
 from fedlib.results import Store
 from tests.faults.campaign import case, cases
 from tests.faults.scenes import STEPS, TASK, arrays, left_behind
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 def damages(whole, number):

@@ -6,7 +6,6 @@
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from tests.faults.scenes import (
 )
 
 pytestmark = pytest.mark.slow
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)

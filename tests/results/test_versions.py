@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +49,6 @@ def edit_weights(made):
     made.train.weights[0] = 9.0
 
 
-Change = Callable[[fedlib.Task], Any]
 CODE = {
     "model": lambda made: task(bent),
     "loss": lambda made: task(loss=doubled),
