@@ -22,9 +22,3 @@ MODULES = [
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
-
-
-def test_there_are_examples():
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    found = (finder.find(importlib.import_module(name)) for name in MODULES)
-    assert sum(bool(test.examples) for tests in found for test in tests) >= 4

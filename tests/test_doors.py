@@ -145,15 +145,9 @@ def test_a_module_of_the_current_folder(modules, command):
         (["my_tasks:failing", "fedavg"], "ZeroDivisionError: division by zero (my_tasks.py, line"),
         (["my_tasks:wrong", "fedavg"], "fedlib: strength is 3; allowed: 2"),
         (["my_tasks:large", "fedavg"], "large(size: int): missing a required argument: 'size'"),
-        (
-            ["my_tasks:pull", "fedavg", "--option", "strenth=1"],
-            "got an unexpected keyword argument 'strenth'",
-        ),
+        (["my_tasks:pull", "fedavg", "--option", "strenth=1"], "keyword argument 'strenth'"),
         (["my_tasks:pull", "fedavg", "--preset", "paper"], "has no presets; leave it out"),
-        (
-            ["my_slip:f", "fedavg"],
-            "fails: ModuleNotFoundError: No module named 'not_there_at_all' (my_slip.py,",
-        ),
+        (["my_slip:f", "fedavg"], "No module named 'not_there_at_all' (my_slip.py, line 1)"),
         (["my_exit:f", "fedavg"], "fails: SystemExit: 0 (my_exit.py, line 1)"),
         (["my_tasks:", "fedavg"], "it must be a function that makes a fedlib.Task"),
         (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),

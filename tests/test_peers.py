@@ -53,10 +53,7 @@ def rows(inputs, targets):
 DATASETS = {
     "subsets": ([Subset(WHOLE, part) for part in PARTS], {}),
     "by name": ({f"w{i}": Subset(WHOLE, part) for i, part in enumerate(PARTS)}, {}),
-    "loaders": (
-        [DataLoader(Subset(WHOLE, part), batch_size=7, shuffle=True) for part in PARTS],
-        {},
-    ),
+    "loaders": ([DataLoader(Subset(WHOLE, part), 7, shuffle=True) for part in PARTS], {}),
     "arrays": ([Pictures(part) for part in PARTS], {}),
     "streams": ([Stream(part) for part in PARTS], {}),
     "lists": (tuple([(X[i], Y[i]) for i in part] for part in PARTS), {}),
@@ -99,9 +96,8 @@ class Net(nn.Sequential):
 
 
 def task(**more):
-    return fedlib.Task(
-        "mine", Net, fedlib.ClientData.from_datasets(DATASETS["subsets"][0]), TEST, **more
-    )
+    data = fedlib.ClientData.from_datasets(DATASETS["subsets"][0])
+    return fedlib.Task("mine", Net, data, TEST, **more)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -153,9 +149,8 @@ def test_a_callback_sees_every_round_and_may_end_the_run(tmp_path):
     whole = fedlib.run(task(version="1"), "fedadam", rounds=9, eval_every=3)
     for given in ({}, {"checkpoint": tmp_path / "kept"}):
         seen.clear()
-        history = fedlib.run(
-            task(version="1"), "fedadam", rounds=9, eval_every=3, callback=look, **given
-        )
+        given |= {"rounds": 9, "eval_every": 3, "callback": look}
+        history = fedlib.run(task(version="1"), "fedadam", **given)
         assert [one[:2] for one in seen] == [(1, 1), (2, 1), (3, 2), (4, 2)]
         assert len({one[2] for one in seen}) == 4
         assert history.series("loss").index.tolist() == [0, 3, 4]  # the last model is evaluated

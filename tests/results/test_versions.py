@@ -49,10 +49,7 @@ def edit_weights(made):
     made.train.weights[0] = 9.0
 
 
-CODE = {
-    "model": lambda made: task(bent),
-    "loss": lambda made: task(loss=doubled),
-}
+CODE = {"model": lambda made: task(bent), "loss": lambda made: task(loss=doubled)}
 DATA = {"array": edit_array, "weights": edit_weights}
 
 
@@ -78,11 +75,9 @@ def test_a_version_is_answered_and_its_absence_said_once(tmp_path, caplog, monke
     store = Store(tmp_path)
     first = store.run(task(version="1"), "fedavg")
     assert store.run(task(version="1"), "fedavg").meta["created"] == first.meta["created"]
-    copies = [replace(task(version="1"), l2=0.1), task(lambda: nn.Flatten(), "1")]
-    others = [
-        *copies,
-        replace(task(version="1"), test=fedlib.ClientData(task().train.x, task().train.y, [[0]])),
-    ]
+    fewer = fedlib.ClientData(task().train.x, task().train.y, [[0]])
+    others = [replace(task(version="1"), **part) for part in ({"l2": 0.1}, {"test": fewer})]
+    others.append(task(lambda: nn.Flatten(), "1"))
     digests = {configure(other, "fedavg").config.digest for other in others}
     assert len(digests | {first.config.digest}) == 4 and not caplog.messages
     made = task()
