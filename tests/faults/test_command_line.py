@@ -15,6 +15,7 @@ BAD += ["9" * 30, "-" + "9" * 30, "9" * 5000, "[" * 5000]
 PAIRS = ["", "=", "=1", "x", "x=1", *(f"rounds={value}" for value in BAD)]
 RUN = ["quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1"]
 TRAINING = "--preset --seed --device --backend --dtype --set --option"
+PLANS = "--preset --seed -p -p=rounds="
 # A right command, and its options with values; "|" is an argument.
 COMMANDS = [
     (["list"], "--data-root"),
@@ -24,11 +25,8 @@ COMMANDS = [
     (["data", "import", "own", "none.npz"], "--data-root"),
     (["run", *RUN], f"{TRAINING} --rounds --eval-every --clients-per-round --data-root"),
     (["grid", *RUN[:2], "client_lr=1", *RUN[2:]], f"{TRAINING} |"),
-    (
-        ["sweep", "23", "--dry-run"],
-        "--preset --seed -p -p=rounds= --part --shard --executor --jobs",
-    ),
-    (["publish", "23"], "--preset --seed -p -p=rounds= --part --name"),
+    (["sweep", "23", "--dry-run"], f"{PLANS} --part --shard --executor --jobs"),
+    (["publish", "23"], f"{PLANS} --part --name"),
     (["reproduce", "23"], "--preset -p -p=rounds= -p=seed= --jobs"),
     (["figures", "fedopt/figure_1"], "--data-root |"),
     (["compare", "fedopt"], "--data-root |"),

@@ -13,7 +13,7 @@ from fedlib.tasks import stackoverflow
 from fedlib.tasks.presets import ALL
 
 
-def import_texts(name, rows, folder):
+def import_texts(folder, name, *rows):
     file = folder / f"{name}.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     datasets.import_file(name, file)
@@ -27,18 +27,9 @@ def row(client, split, text, **target):
 
 
 def test_shakespeare_by_hand(tmp_path):
-    import_texts(
-        "shakespeare",
-        [
-            row("lear", "train", "dh"),
-            row("fool", "train", "d" * 80),
-            row("lear", "train", "l"),
-            row("lear", "test", "pt"),
-            row("fool", "test", "~"),
-            row("kent", "train", "only here"),
-        ],
-        tmp_path,
-    )
+    train = [row("lear", "train", "dh"), row("fool", "train", "d" * 80), row("lear", "train", "l")]
+    test = [row("lear", "test", "pt"), row("fool", "test", "~")]
+    import_texts(tmp_path, "shakespeare", *train, *test, row("kent", "train", "only here"))
     task = fedlib.load_task("shakespeare", preset="paper")
     assert task.train.ids == task.test.ids == ["lear", "fool"] and not task.stand_in
     assert task.train.sizes.tolist() == [2, 2] and task.test.sizes.tolist() == [1, 1]
@@ -93,21 +84,15 @@ def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
     assert again.dtype == np.int16 and (again == small.sentences).all()
 
 
-def post(client, split, text, tags):
-    return row(client, split, text, tags=tags)
-
-
 @pytest.fixture
 def posts(tmp_path):
     import_texts(
-        "stackexchange",
-        [
-            post("ann", "train", "b\na b a.", ["x", "y"]),
-            post("bob", "train", "\na. a! b " + "a " * 30, ["x"]),
-            post("ann", "test", "c\nb a z", ["y", "never seen"]),
-            post("eve", "test", "\na", []),
-        ],
         tmp_path,
+        "stackexchange",
+        row("ann", "train", "b\na b a.", tags=["x", "y"]),
+        row("bob", "train", "\na. a! b " + "a " * 30, tags=["x"]),
+        row("ann", "test", "c\nb a z", tags=["y", "never seen"]),
+        row("eve", "test", "\na", tags=[]),
     )
 
 
@@ -188,13 +173,11 @@ def test_prepared_posts_are_used_though_they_are_no_texts(monkeypatch):
 
 
 def tweets(tmp_path):
-    rows = [
-        row("u", "train" if i < 7 else "test", f"good Word{i} . bad", label=i % 2)
-        for i in range(10)
-    ]
+    splits = ["train"] * 7 + ["test"] * 3
+    rows = [row("u", s, f"good Word{i} . bad", label=i % 2) for i, s in enumerate(splits)]
     rows += [row("v", "train", "good bad " * 20, label=1)] * 5
     rows += [row("w", "test", "few", label=0)] * 4
-    import_texts("tweets", rows, tmp_path)
+    import_texts(tmp_path, "tweets", *rows)
 
 
 def test_sent140_by_hand(tmp_path):
@@ -250,7 +233,7 @@ def test_random_vectors_depend_on_the_word_alone():
 def test_news_settings_and_partition(tmp_path):
     rows = [row("all", "train", f"word{i % 4} number {i}", label=i % 4) for i in range(300)]
     rows += [row("all", "test", f"word{i % 4} test {i}", label=i % 4) for i in range(50)]
-    import_texts("ag_news", rows, tmp_path)
+    import_texts(tmp_path, "ag_news", *rows)
     task = fedlib.load_task("ag_news", preset="paper", pretrained=False, length=8, width=0.05)
     assert (task.rounds, task.clients_per_round, task.batch_size) == (100, 5, 16)
     stated = papers.settings("delta_sgd")
