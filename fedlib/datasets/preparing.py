@@ -134,10 +134,8 @@ def _require_space(folder: Path, needed: dict[str, int]) -> None:
     free, total = shutil.disk_usage(folder).free, sum(needed.values())
     if total > free:
         parts = ", ".join(f"{size / 1e6:,.1f} MB {what}" for what, size in needed.items() if size)
-        raise Failure(
-            f"not enough space in {folder}: about {total / 1e6:,.1f} MB needed ({parts}), "
-            f"{free / 1e6:,.1f} MB free"
-        )
+        what = f"about {total / 1e6:,.1f} MB needed ({parts}), {free / 1e6:,.1f} MB free"
+        raise Failure(f"not enough space in {folder}: {what}")
 
 
 def _readable(source: Source, fetched: list[Path], unpacked: Path) -> dict[str, Path]:

@@ -122,10 +122,8 @@ def in_bytes(dataset: Dataset) -> Dataset:
     low = min(float(x.min()) for x in splits.values())
     high = max(float(x.max()) for x in splits.values())
     if low < 0 or high > 255:
-        raise Error(
-            f"the images of {dataset.name!r} have points from {low:g} to {high:g}; allowed: 0 to "
-            "1, or 0 to 255"
-        )
+        what = f"the images of {dataset.name!r} have points from {low:g} to {high:g}"
+        raise Error(f"{what}; allowed: 0 to 1, or 0 to 255")
     scale = 255 if high <= 1 else 1
     whole: dict[str, Any] = {
         split: np.rint(x * scale).astype(np.uint8) for split, x in splits.items()

@@ -75,9 +75,8 @@ def image_task(
     dataset = datasets.load(data, data_root)
     shape = dataset.train_x.shape[1:]
     if len(shape) < 2:
-        raise Error(
-            f"data set {data!r} holds {shape[0]} numbers an example, no images; make a fedlib.Task"
-        )
+        what = f"data set {data!r} holds {shape[0]} numbers an example, no images"
+        raise Error(f"{what}; make a fedlib.Task")
     made = model
     if made is None:
         channels = shape[2] if len(shape) == 3 else 1
@@ -218,10 +217,8 @@ def _divided(
             )
         return _by_owner(owners, names)
     if len(labels) < clients:
-        raise Error(
-            f"{data} has {len(labels)} training examples for {clients} clients: some would have "
-            "none; take fewer clients"
-        )
+        what = f"{data} has {len(labels)} training examples for {clients} clients"
+        raise Error(f"{what}: some would have none; take fewer clients")
     if alpha is None:
         return partitioners.iid(len(labels), clients, seed), []
     size = len(labels) // max(1, clients)

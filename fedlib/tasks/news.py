@@ -88,9 +88,8 @@ def load(given: Given) -> Task:
     weights = "" if small else weights
     require(isinstance(length, int) and 3 <= length <= 512, "length", length, "3..512 tokens")
     if weights and (width, given.layers) != (1.0, 6):
-        raise Error(
-            f"task {given.name}: pretrained weights have width 1 and 6 layers; allowed: no other"
-        )
+        what = f"task {given.name}: pretrained weights have width 1 and 6 layers"
+        raise Error(f"{what}; allowed: no other")
 
     dataset = datasets.load_text(choose_data(given), given.data_root)
     labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
