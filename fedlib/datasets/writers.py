@@ -123,9 +123,8 @@ def write_cifar(
 def _csv_rows(path: Path, encoding: str, progress: bool) -> Iterator[list[str]]:
     """The rows of a csv file without a header."""
     with open(path, encoding=encoding, newline="") as lines:
-        yield from tqdm(
-            csv.reader(lines), desc=path.name, unit="row", leave=False, disable=not progress
-        )
+        bar: dict[str, Any] = {"desc": path.name, "leave": False, "disable": not progress}
+        yield from tqdm(csv.reader(lines), unit="row", **bar)
 
 
 def write_news(
@@ -278,9 +277,8 @@ def _write_arrays(
                     out[f"{split}_{key}"].append(_below(limit, value))
                 out[f"{split}_client"].append(np.full(len(values[0]), codes[split][client]))
     npy.save_json(folder, "client_names", clients)
-    return npy.card(
-        {each.stem: np.load(each, mmap_mode="r") for each in folder.glob("*.npy")}, known
-    )
+    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
+    return npy.card(arrays, known)
 
 
 def _below(limit: int, values: np.ndarray) -> np.ndarray:

@@ -242,12 +242,10 @@ class Columns:
         self.starts = np.searchsorted(table["run"].to_numpy(), np.arange(len(digests) + 1))
         texts = {name: table[name].combine_chunks() for name in TEXTS}
         self.codes = {name: each.indices.fill_null(-1).to_numpy() for name, each in texts.items()}
-        self.texts = {
-            name: np.array(each.dictionary.to_pylist(), object) for name, each in texts.items()
-        }
-        self.numbers = {
-            name: table[name].fill_null(0).to_numpy() for name in ("round", "value", "examples")
-        }
+        known = {name: each.dictionary.to_pylist() for name, each in texts.items()}
+        self.texts = {name: np.array(each, object) for name, each in known.items()}
+        numbers = ("round", "value", "examples")
+        self.numbers = {name: table[name].fill_null(0).to_numpy() for name in numbers}
 
     def frame(self, digest: str) -> pd.DataFrame:
         """``History.frame`` of a run."""
@@ -324,9 +322,8 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
         pa.array(np.concatenate([np.asarray(part) for part in rows[field.name]]), field.type)
         for field in SCHEMA
     ]
-    runs = [
-        {"digest": h.config.digest, "config": h.config.as_dict(), "meta": h.meta} for h in histories
-    ]
+    configs = [(history.config, history.meta) for history in histories]
+    runs = [{"digest": c.digest, "config": c.as_dict(), "meta": meta} for c, meta in configs]
     plain = json.dumps(runs, separators=(",", ":")).encode()
     known = {b"format": FORMAT, b"runs": lzma.compress(plain), b"sha256": UNSEALED}
     buffer = BytesIO()
@@ -413,9 +410,7 @@ def describe(task: Task, history: History) -> dict[str, Any]:
         "source": task.source,
         "label": task.label or task.name,
         "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
-        "client_hyperparameters": {
-            name: dict(values) for name, values in task.client_hyperparameters.items()
-        },
+        "client_hyperparameters": {k: dict(v) for k, v in task.client_hyperparameters.items()},
         "settings": {name: getattr(task, name) for name in settings},
     }
 

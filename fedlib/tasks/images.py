@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib import datasets, randomness
-from fedlib.datasets import Dataset
+from fedlib.datasets import Dataset, TextDataset
 from fedlib.errors import Error
 from fedlib.task import ClientData
 from fedlib.tasks.presets import Given, choose_data
@@ -149,6 +149,6 @@ def classes(dataset: Dataset) -> int:
     return int(max(dataset.train_y.max(), dataset.test_y.max())) + 1
 
 
-def origin(dataset: Dataset) -> dict[str, Any]:
+def origin(dataset: Dataset | TextDataset) -> dict[str, Any]:
     """A task's fields that say where its data come from."""
     return {name: getattr(dataset, name) for name in ("stand_in", "source", "fingerprint")}

@@ -174,14 +174,8 @@ def _task(
     for field in fields:
         if field not in (*FIELDS, "transform", "seed"):
             raise unknown("field of a task", field, FIELDS)
-    said = {
-        "name": name,
-        "stand_in": dataset.stand_in,
-        "source": dataset.source,
-        "fingerprint": dataset.fingerprint,
-        "classes": dataset.classes or (),
-        "options": {key: value for key, value in options.items() if value is not None},
-    }
+    said = {"name": name, "classes": dataset.classes or (), **images.origin(dataset)}
+    said["options"] = {key: value for key, value in options.items() if value is not None}
     (x, y, owners), (test_x, test_y, test_owners) = train, test
     y, test_y = checks.labels("labels", y), checks.labels("test labels", test_y)
     clients, alpha, names = options["clients"], options["alpha"], dataset.clients
@@ -211,10 +205,8 @@ def _divided(
         if alpha is not None:
             raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
         if owners is None:
-            raise Error(
-                f"data set {data!r} names no clients; say how many to make, for instance "
-                "clients=20, and alpha=0.3 for skewed labels"
-            )
+            what = f"data set {data!r} names no clients; say how many to make"
+            raise Error(f"{what}, for instance clients=20, and alpha=0.3 for skewed labels")
         return _by_owner(owners, names)
     if len(labels) < clients:
         what = f"{data} has {len(labels)} training examples for {clients} clients"

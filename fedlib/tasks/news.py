@@ -94,14 +94,8 @@ def load(given: Given) -> Task:
     dataset = datasets.load_text(choose_data(given), given.data_root)
     labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
     classes = int(max(labels.max(), test_labels.max())) + 1
-    parts = partitioners.dirichlet_overlapping(
-        labels,
-        given.clients,
-        given.alpha,
-        given.sizes,
-        key(given.seed, "clients"),
-        author_split=given.author_split,
-    )
+    drawn = (labels, given.clients, given.alpha, given.sizes, key(given.seed, "clients"))
+    parts = partitioners.dirichlet_overlapping(*drawn, author_split=given.author_split)
     # Only texts that some client holds are encoded.
     held, places = np.unique(np.concatenate(parts), return_inverse=True)
     packed = np.split(places, np.cumsum(texts.sizes_of(parts))[:-1])
