@@ -117,12 +117,8 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
         Error: the name is unknown or does not hold posts, or the copy is missing or incomplete.
     """
     card, arrays = _open(name, data_root, "posts")
-    counts = card["counts"] if card else ()
-    return {
-        split: posts.from_arrays(arrays, split)
-        for split in counts
-        if f"{split}_sentences" in arrays
-    }
+    splits = [split for split in card["counts"] if f"{split}_sentences" in arrays] if card else []
+    return {split: posts.from_arrays(arrays, split) for split in splits}
 
 
 def _open(
@@ -140,10 +136,8 @@ def _open(
     holds = CATALOGUE[name].kind if card is None else card["kind"]
     if holds != kind:
         loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
-        raise Error(
-            f"{name!r} holds {_WORDS.get(holds, holds)}, not {_WORDS[kind]}: use "
-            f"{loaders.get(holds, 'a newer fedlib')}"
-        )
+        use, what = loaders.get(holds, "a newer fedlib"), _WORDS.get(holds, holds)
+        raise Error(f"{name!r} holds {what}, not {_WORDS[kind]}: use {use}")
     if card is None:
         raise Error(how_to_get(name))
     return card, store.open_arrays(card, data_root)
@@ -152,11 +146,8 @@ def _open(
 def _about(card: Mapping[str, Any]) -> dict[str, Any]:
     """What both kinds of data sets take from a card."""
     classes = card.get("classes")
-    return {
-        "classes": None if classes is None else tuple(classes),
-        "source": card["source"],
-        "fingerprint": card["fingerprint"],
-    }
+    about = {key: card[key] for key in ("source", "fingerprint")}
+    return {"classes": None if classes is None else tuple(classes), **about}
 
 
 def _names(stored: np.ndarray) -> tuple[str, ...]:

@@ -155,12 +155,11 @@ def _readable(source: Source, fetched: list[Path], unpacked: Path) -> dict[str, 
 
 def _about(name: str, source: Source) -> dict[str, Any]:
     """The part of the card that does not depend on what is in the files."""
+    known, hash_from = CATALOGUE[name], {"sha256_from": source.hash_from}
     fetched = [
-        {"name": file.name, "url": file.urls[0]}
-        | {"sha256": file.sha256, "sha256_from": source.hash_from}
+        {"name": file.name, "url": file.urls[0], "sha256": file.sha256} | hash_from
         for file in source.files
     ]
-    known = CATALOGUE[name]
     return {**known.origin(), "source": source.origin or known.source, "files": fetched}
 
 
@@ -203,9 +202,8 @@ def fetch(file: File, folder: Path, from_folder: Path | None = None, progress: b
         raise Failure(wrong)
     aside = folder / f"{file.name}.wrong"
     os.replace(path, aside)
-    raise Failure(
-        f"{wrong}; it is kept as {aside}, and the next run downloads it from {file.urls[0]} again"
-    )
+    kept = f"it is kept as {aside}, and the next run downloads it from {file.urls[0]} again"
+    raise Failure(f"{wrong}; {kept}")
 
 
 def _download(file: File, part: Path, progress: bool) -> None:
@@ -221,10 +219,8 @@ def _download(file: File, part: Path, progress: bool) -> None:
             time.sleep(_WAIT * 2**attempt)
     tried = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
     kept = f"{part.stat().st_size} bytes are kept and " if part.exists() else ""
-    raise Failure(
-        f"cannot download {tried}: {kept}the next run goes on from there, or download it by hand "
-        "and give its folder with --from"
-    )
+    other = "or download it by hand and give its folder with --from"
+    raise Failure(f"cannot download {tried}: {kept}the next run goes on from there, {other}")
 
 
 def _transfer(url: str, file: File, part: Path, progress: bool) -> None:

@@ -24,6 +24,7 @@ from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.errors import Error, Failure, first_line
 
 CARD = "card.json"
+NAME = r"[a-z0-9_-]{1,64}"
 Root = str | os.PathLike[str] | None
 
 
@@ -52,7 +53,7 @@ class _Card(BaseModel):
 
 def prepared_folder(name: str, data_root: Root = None) -> Path:
     """Where ``name`` is or would be; Error if the name is not one a data set may have."""
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9_-]{1,64}", name):
+    if not isinstance(name, str) or not re.fullmatch(NAME, name):
         raise Error(f"{name!r} cannot name a data set; allowed: 1 to 64 of a-z, 0-9, '_' and '-'")
     return paths.data_root(data_root) / "prepared" / name
 
@@ -63,11 +64,8 @@ def prepared_names(data_root: Root = None) -> list[str]:
     if not parent.is_dir():
         return []
     files.recover(parent)
-    return sorted(
-        folder.name
-        for folder in parent.iterdir()
-        if folder.is_dir() and re.fullmatch(r"[a-z0-9_-]{1,64}", folder.name)
-    )
+    there = sorted(folder.name for folder in parent.iterdir() if folder.is_dir())
+    return [name for name in there if re.fullmatch(NAME, name)]
 
 
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:

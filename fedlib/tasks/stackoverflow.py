@@ -15,17 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedlib import datasets, papers
+from fedlib import datasets, losses, papers
 from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
 from fedlib.datasets.posts import PAD, TAGS, WORDS, Posts, bags, occurrences, text_posts
 from fedlib.errors import Error
-from fedlib.losses import (
-    binary_cross_entropy,
-    masked_accuracy,
-    recall_at_5,
-    sequence_cross_entropy,
-)
 from fedlib.models import NextWordLSTM, TagModel, WindowModel
 from fedlib.models.layers import scaled
 from fedlib.models.next_word_lstm import SPECIAL
@@ -121,11 +115,8 @@ def load(given: Given) -> Task:
         values = settings.mime("StackOverflow")
         fields = _next_words(given, posts, words, train, test)
     # What determines the examples: all posts, the sizes of the vocabulary, and which are taken.
-    arrays = {
-        f"{split}_{field}": getattr(chosen, field)
-        for split, chosen in (("train", train), ("test", test))
-        for field in ("starts", "sizes")
-    }
+    arrays = {"train_starts": train.starts, "train_sizes": train.sizes}
+    arrays |= {"test_starts": test.starts, "test_sizes": test.sizes}
     arrays["posts"] = np.frombuffer(card["fingerprint"].encode(), dtype=np.uint8)
     arrays["vocabulary"] = np.array((words, *outputs))
     return Task(
@@ -290,12 +281,12 @@ def multi_hot(targets: Tensor, tags: int) -> Tensor:
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """Mean binary cross-entropy over all tags, for targets as tag numbers."""
-    return binary_cross_entropy(outputs, multi_hot(targets, outputs.shape[-1]))
+    return losses.binary_cross_entropy(outputs, multi_hot(targets, outputs.shape[-1]))
 
 
 def recall(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Recall at 5 for targets as tag numbers: hits and true tags of each post."""
-    return recall_at_5(outputs, multi_hot(targets, outputs.shape[-1]))
+    return losses.recall_at_5(outputs, multi_hot(targets, outputs.shape[-1]))
 
 
 def _tags(
@@ -358,8 +349,8 @@ def _next_words(
         "model": partial(_model, words, given),
         "train": data("train", train, weights),
         "test": data("test", test),
-        "loss": sequence_cross_entropy,
-        "metrics": {"accuracy": masked_accuracy(special)},
+        "loss": losses.sequence_cross_entropy,
+        "metrics": {"accuracy": losses.masked_accuracy(special)},
     }
 
 
