@@ -35,18 +35,13 @@ def with_(value, example):
     return x
 
 
+NANS = fedlib.ClientData(X * NAN, Y, [[3, 4]])
 REFUSED = {
     "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
     "infinite": ({"x": with_(-INF, 4)}, "train client 2's example 4 has the input -inf"),
     "beyond float32": ({"x": with_(0, 0).double() * 1e200}, "0's example 0 .*no finite fl"),
-    "a test set of NaN": (
-        {"test": fedlib.ClientData(X * NAN, Y, [[3, 4]])},
-        "test client 0's example 3 has the input nan",
-    ),
-    "more data of NaN": (
-        {"evaluated": {"local": fedlib.ClientData(with_(NAN, 7), Y, [[1], [7]])}},
-        "local client 1's example 7 has the input nan",
-    ),
+    "a test set of NaN": ({"test": NANS}, "test client 0's example 3 has the input nan"),
+    "more data of NaN": ({"evaluated": {"local": NANS}}, "local client 0's example 3 has the in"),
     "a scale of 0": ({"transform": lambda x, keys: (x - x) / (x - x)}, "the transform gives NaN"),
     "sparse": ({"x": X.to_sparse()}, "x is sparse"),
     "nested": ({"x": torch.nested.nested_tensor([X[0], X[1]])}, "x is nested"),
@@ -261,11 +256,7 @@ ARRAYS = {
     "tested by ids": ({"test_y": np.arange(30) * 10**7}, {"clients": 2}, "test labels look like"),
     "channels first": ({"train_x": FIRST, "test_x": FIRST[:30]}, {"clients": 2}, "transpose"),
     "one channel first": ({"train_x": FIRST[:, :1]}, {"clients": 2}, "transpose"),
-    "channels first as numbers": (
-        {"train_x": FIRST / 2.0, "test_x": FIRST[:30] / 2.0},
-        {"clients": 2},
-        "transpose",
-    ),
+    "channels first as numbers": ({"train_x": FIRST / 2.0}, {"clients": 2}, "transpose"),
     "words in one split": ({"train_y": WORDS[np.arange(60) % 3]}, {"clients": 2}, "words in both"),
 }
 
@@ -279,13 +270,9 @@ def test_arrays_that_cannot_be_right_are_one_line(name, tmp_path):
 
 def test_labels_and_clients_may_be_words(tmp_path):
     users = np.array(["ömer", "ann"])
-    task = image_task(
-        tmp_path,
-        pictures(
-            **{"train_y": WORDS[np.arange(60) % 3], "test_y": WORDS[np.arange(30) % 2]},
-            **{"train_client": users[np.arange(60) % 2], "test_client": users[[0] * 30]},
-        ),
-    )
+    arrays = pictures(train_y=WORDS[np.arange(60) % 3], test_y=WORDS[np.arange(30) % 2])
+    arrays |= {"train_client": users[np.arange(60) % 2], "test_client": users[[0] * 30]}
+    task = image_task(tmp_path, arrays)
     assert task.classes == ("ant", "cat", "dog") and task.train.ids == ["ann", "ömer"]
     assert task.train.y[:3].tolist() == [2, 0, 1] and task.test.ids == ["ömer"]
     assert task.train.index[0] == 1

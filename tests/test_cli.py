@@ -173,12 +173,8 @@ START += "sys.argv = ['fedlib', *sys.argv[1:]]; cli.main()"
 
 def started(*words):
     """The command in its own process, which has come to its first line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", START, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", START, *words], **pipes, text=True)
     process.stdout.readline()
     return process
 

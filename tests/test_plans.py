@@ -70,12 +70,8 @@ def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
     n = SimpleNamespace(rounds=2, eval_every=None, clients_per_round=7, seed=3)
     rates = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1]}
     runs = grid("synthetic", "fedadam", rates, n, fixed={"tau": 0.1}, options={"clients": None})
-    assert [tuple(run.overrides.values()) for run in runs] == [
-        (0.1, 0.1, 1.0),
-        (0.1, 0.1, 0.1),
-        (0.1, 1.0, 1.0),
-        (0.1, 1.0, 0.1),
-    ]
+    cells = [(0.1, 0.1, 1.0), (0.1, 0.1, 0.1), (0.1, 1.0, 1.0), (0.1, 1.0, 0.1)]
+    assert [tuple(run.overrides.values()) for run in runs] == cells
     common = (runs[0].rounds, runs[0].eval_every, runs[0].clients_per_round, runs[0].options)
     assert common == (2, 1, 7, {})
     (alone,) = grid("synthetic", "centralized", {}, n, rounds=9, clients_per_round=None)
@@ -84,10 +80,8 @@ def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
         grid("synthetic", "fedadam", {"tau": []}, n)
     assert [run.seed for run in repeated(runs[:2], 2)] == [3, 3, 4, 4]
     together = repeated({"a": runs[:1], "b": runs[1:2]}, 2)
-    assert [{part: one.seed for part, (one,) in parts.items()} for parts in together] == [
-        {"a": 3, "b": 3},
-        {"a": 4, "b": 4},
-    ]
+    seeds = [{part: one.seed for part, (one,) in parts.items()} for parts in together]
+    assert seeds == [{"a": 3, "b": 3}, {"a": 4, "b": 4}]
     assert repeated(runs, None) == runs
     with pytest.raises(fedlib.Error, match="seeds is 0; allowed: a whole number >= 1"):
         repeated(runs, 0)

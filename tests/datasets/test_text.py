@@ -50,9 +50,8 @@ def test_chunks_equal_a_plain_loop_on_a_slice_of_a_larger_text():
 
 
 def test_post_words_are_lower_case_and_keep_inner_marks():
-    assert text.post_words("e-mail os.path.join; A_b ~ x’s") == (
-        ["e-mail", "os.path.join", ";", "a_b", "x’s"]
-    )
+    words = ["e-mail", "os.path.join", ";", "a_b", "x’s"]
+    assert text.post_words("e-mail os.path.join; A_b ~ x’s") == words
     assert text.post_words("  \n ~ ") == []
 
 
@@ -60,10 +59,8 @@ def test_word_tokenizer():
     tokenizer = text.WordTokenizer.fit(["see the cat", "The dog, the cat"], size=6)
     assert len(tokenizer) == 6
     # the: 4, cat: 5; all others are unknown.
-    assert tokenizer(["The cat sat.", "the " * 9], length=6).tolist() == [
-        [2, 4, 5, 1, 1, 3],
-        [2, 4, 4, 4, 4, 3],
-    ]
+    rows = tokenizer(["The cat sat.", "the " * 9], length=6)
+    assert rows.tolist() == [[2, 4, 5, 1, 1, 3], [2, 4, 4, 4, 4, 3]]
     assert tokenizer([""], length=4).tolist() == [[2, 3, 0, 0]]
     with pytest.raises(Error, match="vocabulary size is 4; allowed: > 4"):
         text.WordTokenizer.fit(["a"], size=4)
@@ -159,9 +156,6 @@ def test_words_rank_by_the_clients_that_use_them():
     train, test = posts.text_posts(dataset, words=2, tags=2)
     assert train.word_list == ("common", "b") and train.tag_list == ("y", "x")
     # 3: unknown, 4: start, 5: end.
-    assert train.sentences[:, :6].tolist() == [
-        [4, 3, 3, 3, 1, 5],
-        [4, 1, 5, 0, 0, 0],
-        [4, 2, 5, 0, 0, 0],
-    ]
+    rows = [[4, 3, 3, 3, 1, 5], [4, 1, 5, 0, 0, 0], [4, 2, 5, 0, 0, 0]]
+    assert train.sentences[:, :6].tolist() == rows
     assert train.starts.tolist() == [0, 1, 3] and test.clients == ("ann", "bob")
