@@ -151,10 +151,8 @@ def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
             file.write(b"0")
             file.flush()
     except OSError as problem:
-        raise Error(
-            f"cannot write in {folder}: {reason(problem)}; nothing has been done. Name another "
-            f"folder by {instead}"
-        ) from None
+        why = f"{reason(problem)}; nothing has been done. Name another folder by {instead}"
+        raise Error(f"cannot write in {folder}: {why}") from None
 
 
 def _is_there(path: Path) -> bool:

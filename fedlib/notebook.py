@@ -303,9 +303,8 @@ class Session:
         table = listing.task_table(requests, self.preset, self.numbers, self._tasks)
         stated = {"preset": self.preset, "device": resolve_device(self.device)}
         stated["seeds"] = listing.listed(request.seed for request in requests) or str(self.seed)
-        others = {
-            name: self.numbers[name] for name in self.numbers if name not in {*table, *stated}
-        }
+        shown = {*table, *stated}
+        others = {name: value for name, value in self.numbers.items() if name not in shown}
         stated |= {name: listing.listed([v]) for name, v in others.items() if v is not None}
         unset = [name for name, value in others.items() if value is None]
         line = "; ".join(f"{name} {value}" for name, value in stated.items())

@@ -269,10 +269,8 @@ def notebooks() -> dict[str, Path]:
     """
     folder = project_root() / "notebooks"
     if not folder.is_dir():
-        raise Error(
-            f"no notebooks in {folder}; they, and the published runs, come with a checkout of "
-            "fedlib: run this in one"
-        )
+        why = "they, and the published runs, come with a checkout of fedlib: run this in one"
+        raise Error(f"no notebooks in {folder}; {why}")
     return {path.stem: path for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))}
 
 
@@ -353,15 +351,13 @@ def asked(plan: Callable[[Any], Any], n: Any, notebook: str) -> list[Request]:
     listed = []
     for parts in made if isinstance(made, list) else [made]:
         if not isinstance(parts, Mapping):
-            raise Error(
-                f"{notebook}, plan cell: plan(n) returns {_kind(parts)}, not a dict of parts"
-            )
+            what = f"plan(n) returns {_kind(parts)}, not a dict of parts"
+            raise Error(f"{notebook}, plan cell: {what}")
         for part, runs in parts.items():
             for run in runs if isinstance(runs, list) else [runs]:
                 if not isinstance(run, Request):
-                    raise Error(
-                        f"{notebook}, plan cell: part {part!r} has {_kind(run)}, not requests"
-                    )
+                    what = f"part {part!r} has {_kind(run)}, not requests"
+                    raise Error(f"{notebook}, plan cell: {what}")
                 listed.append(replace(run, part=part))
     return listed
 
@@ -395,10 +391,8 @@ def parameters(notebook: Path) -> dict[str, Any]:
             assert isinstance(statement.targets[0], ast.Name)
             values[statement.targets[0].id] = ast.literal_eval(statement.value)
         except (AssertionError, ValueError):
-            raise Error(
-                f"{notebook.name}: line {statement.lineno} of the parameters cell is not "
-                "'name = literal'"
-            ) from None
+            where = f"{notebook.name}: line {statement.lineno} of the parameters cell"
+            raise Error(f"{where} is not 'name = literal'") from None
     return values
 
 
@@ -422,11 +416,8 @@ def _plan_cell(notebook: str) -> Iterator[None]:
     try:
         yield
     except Exception as problem:
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(problem.__traceback__)
-            if frame.filename == _file(notebook)
-        ]
+        frames = traceback.extract_tb(problem.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == _file(notebook)]
         where = f"{notebook}, plan cell" + (f", line {lines[-1]}" if lines else "")
         what = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
         raise Error(f"{where}: {what}{first_line(problem)}") from None

@@ -84,21 +84,18 @@ class ClientData:
     def __post_init__(self) -> None:
         check_fields(self)
         self._set(x=_plain("x", self.x), y=_plain("y", self.y))
-        if len(self.x) != len(self.y):
-            raise Error(
-                f"client data: {len(self.x)} inputs but {len(self.y)} targets; need as many"
-            )
+        count = len(self.x)
+        if count != len(self.y):
+            raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
         what = "client data: the part of client"
         parts = [_indices(what, client, part) for client, part in enumerate(self.parts)]
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate(parts or [sizes[:0]])
-        outside = np.flatnonzero((index < 0) | (index >= len(self.x)))
+        outside = np.flatnonzero((index < 0) | (index >= count))
         if len(outside):
             client = int(np.searchsorted(np.cumsum(sizes), outside[0], side="right"))
-            raise Error(
-                f"client data: client {client} has example {index[outside[0]]}, outside "
-                f"0..{len(self.x) - 1}; check the partition"
-            )
+            what = f"client data: client {client} has example {index[outside[0]]}"
+            raise Error(f"{what}, outside 0..{count - 1}; check the partition")
         ids = np.asarray(self.ids)
         if ids.ndim != 1:
             raise Error(f"client data: ids of shape {ids.shape}; need one name each")
@@ -107,9 +104,8 @@ class ClientData:
             raise Error(f"client data: two clients have the id {twice!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
-                raise Error(
-                    f"client data: {len(given)} {name} for {len(sizes)} clients; need one each"
-                )
+                what = f"client data: {len(given)} {name} for {len(sizes)} clients"
+                raise Error(f"{what}; need one each")
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64).copy()
             if weights.ndim != 1:
@@ -117,11 +113,8 @@ class ClientData:
             low, high = WEIGHTS
             wrong = np.flatnonzero(~((weights == 0) | ((weights >= low) & (weights <= high))))
             if len(wrong):
-                value = weights[wrong[0]]
-                raise Error(
-                    f"client data: client {wrong[0]} has weight {value}; allowed: 0, or {low:g} to "
-                    f"{high:g}"
-                )
+                what = f"client data: client {wrong[0]} has weight {weights[wrong[0]]}"
+                raise Error(f"{what}; allowed: 0, or {low:g} to {high:g}")
             if len(weights) and not weights.sum() > 0:
                 raise Error("client data: all weights are 0; at least one must be positive")
             self._set(weights=weights)
@@ -162,10 +155,8 @@ class ClientData:
         Args:
             starts, sizes: int64 ``[clients]``; clients need not be in order and may leave gaps.
         """
-        starts, sizes = (
-            _indices("client data: the", name, given)
-            for name, given in (("starts", starts), ("sizes", sizes))
-        )
+        starts = _indices("client data: the", "starts", starts)
+        sizes = _indices("client data: the", "sizes", sizes)
         data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes), ids, weights)
         inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
         if not inside or (starts + sizes).max(initial=0) > len(x):
@@ -214,11 +205,9 @@ class ClientData:
                     if not (isinstance(item, Mapping) and client in item):
                         raise Error(f"{what} has no field {client!r}, the client's")
                     owners.append(str(item[client]))
-                first, shapes = ([[*part.shape] for part in examples[at]] for at in (0, -1))
-                if shapes != first:
-                    raise Error(
-                        f"{what} has shapes {shapes}, the first one {first}; make them alike"
-                    )
+                first, own = ([[*part.shape] for part in examples[at]] for at in (0, -1))
+                if own != first:
+                    raise Error(f"{what} has shapes {own}, the first one {first}; make them alike")
             sizes.append(len(examples) - before)
         if not examples:
             raise Error("client data: these data sets have no items")
@@ -236,10 +225,8 @@ class ClientData:
         """The places of all clients' examples, client after client."""
         if self.index is not None:
             return torch.arange(len(self.index))
-        before = np.cumsum(self.sizes) - self.sizes
-        return torch.from_numpy(
-            np.repeat(self.starts - before, self.sizes) + np.arange(self.sizes.sum())
-        )
+        shift = self.starts - (np.cumsum(self.sizes) - self.sizes)
+        return torch.from_numpy(np.repeat(shift, self.sizes) + np.arange(self.sizes.sum()))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -523,10 +510,8 @@ class Task:
     def __post_init__(self) -> None:
         refuse_in_a_plan("loads a task")
         check_fields(self)
-        if self.reduction not in ("mean", "sum"):
-            raise Error(
-                f"task {self.name}: reduction is {self.reduction!r}; allowed: 'mean', 'sum'"
-            )
+        known = self.reduction in ("mean", "sum")
+        require(known, f"task {self.name}: reduction", self.reduction, "'mean', 'sum'")
         require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
         self.l2 = float(self.l2)  # tensors take no whole number beyond 64 bits
         for name in self.metrics:

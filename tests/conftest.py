@@ -1,13 +1,9 @@
 """Shared settings of the tests: no test may see the user's data, store or figures."""
 
-from __future__ import annotations
-
+import json
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -15,22 +11,31 @@ import torch
 
 from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS
+from fedlib.errors import Error
 from tests import copies
 from tests.engine.reference import Reference
 
 BACKENDS["reference"] = Reference
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def _of_one_line(error, *words):
+    ValueError.__init__(error, *words)
+    assert str(error) and "\n" not in str(error), f"an error of several lines: {error}"
+
+
+Error.__init__ = _of_one_line  # all that any test raises
+
+
+def pytest_collection_modifyitems(items):
     """Files with slow tests first, those with whole notebooks before them: no chain starts last."""
-    marks: dict[Path, set[str]] = {}
+    marks = {}
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
     items.sort(key=lambda item: -len({"notebook", "slow"} & marks[item.path]))
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_folders(tmp_path, monkeypatch):
     """Data, stored runs and figures of each test in its own folder; no published runs."""
     monkeypatch.setattr(
         "fedlib.results.store.published_folders", lambda root: [root.parent / "results"]
@@ -41,18 +46,18 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 @pytest.fixture(scope="session")
-def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _prepared(tmp_path_factory):
     root = tmp_path_factory.mktemp("copies")
     copies.prepare(root)
     return root / "prepared"
 
 
 @pytest.fixture
-def prepared(own_folders: Path, _prepared: Path) -> Callable[..., None]:
+def prepared(own_folders, _prepared):
     """``prepared("cifar10")``: the test's data folder has this small copy from then on; see
     :mod:`tests.copies`. Without names: all of them."""
 
-    def link(*names: str) -> None:
+    def link(*names):
         folder = own_folders / "data" / "prepared"
         folder.mkdir(parents=True, exist_ok=True)
         for name in names or [path.name for path in _prepared.iterdir()]:
@@ -61,36 +66,52 @@ def prepared(own_folders: Path, _prepared: Path) -> Callable[..., None]:
     return link
 
 
-@pytest.fixture
-def command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
+class Command:
     """The command line in this process: exit status, standard output and standard error of
-    ``command("run", "synthetic", "fedavg")``.
+    ``command("run", "synthetic", "fedavg")``. No mistake is answered by more than a line.
     """
 
-    def fedlib(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fedlib", *words])
+    def __init__(self, capsys, monkeypatch):
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *words):
+        self.monkeypatch.setattr(sys, "argv", ["fedlib", *words])
         with pytest.raises(SystemExit) as stop:
             cli.main()
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
+        status, (out, err) = stop.value.code or 0, self.capsys.readouterr()
+        assert "Traceback" not in out + err
+        assert status != 2 or (err.count("\n") == 1 and err.startswith("fedlib: ")), err
+        return status, out, err
 
-    return fedlib
+    def refused(self, message, *words):
+        """A mistake whose line has this message."""
+        status, _, err = self(*words)
+        assert status == 2 and message in err, err
+
+    def json(self, *words):
+        """What is printed for programs."""
+        status, out, err = self(*words, "--json")
+        assert status == 0, err
+        return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
 @pytest.fixture
-def no_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def command(capsys, monkeypatch):
+    return Command(capsys, monkeypatch)
+
+
+@pytest.fixture
+def no_training(monkeypatch):
     """From its call on nothing can be trained."""
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise AssertionError("trained")
 
     return lambda: monkeypatch.setattr(engine, "execute", refuse)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     """Chromium without a window, by selenium; skips where either is missing."""
     webdriver = pytest.importorskip("selenium.webdriver")
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
@@ -107,13 +128,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def interruptible() -> None:
+def interruptible():
     """A shell lets its background jobs, and so their children, ignore interrupts: not these."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
+def one_thread():
     """The tests' problems are small; two threads only wait for each other."""
     torch.set_num_threads(1)
 
@@ -142,14 +163,14 @@ def plan(n):
 
 
 @pytest.fixture
-def write_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def write_notebook(tmp_path, monkeypatch):
     """Write a notebook that has a plan into a checkout of the test's own, its working directory."""
     monkeypatch.chdir(tmp_path)
     for folder in ("fedlib", "notebooks"):
         (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / "pyproject.toml").touch()
 
-    def write(name: str, plan: str | None = SMALL_PLAN, parameters: str = PARAMETERS) -> Path:
+    def write(name, plan=SMALL_PLAN, parameters=PARAMETERS):
         book = nbformat.v4.new_notebook()
         for tag, source in (("parameters", parameters), ("plan", plan)):
             if source is not None:
@@ -163,7 +184,7 @@ def write_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
 
 @pytest.fixture
-def small_plans(write_notebook: Callable[..., Path]) -> None:
+def small_plans(write_notebook):
     """Two small notebooks with a plan, and two without, in place of fedlib's."""
     for name in ("10_other", "23_fair_synthetic"):
         write_notebook(name)

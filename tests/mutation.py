@@ -7,8 +7,6 @@ left out. It is made in a temporary copy of the tree, and killed if a test that 
 fails or does not end. Those alive are printed last: a test is missing, or they change nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import os
@@ -18,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +27,7 @@ TESTS = {
 }
 # The engine's core is what computes: not what reads and writes files, or words messages.
 ASIDE = {"__init__", "checkpoint", "history", "config", "allocator", "device"}
-OTHER: dict[type[ast.AST], type[ast.AST]] = {
+OTHER = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
     ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Lt: ast.LtE, ast.LtE: ast.Lt,
     ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot,
@@ -38,7 +35,7 @@ OTHER: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 
 
-def nodes(node: ast.AST) -> Iterator[ast.AST]:
+def nodes(node):
     """All below ``node`` that computes: no annotations, decorators, assertions, messages."""
     yield node
     for name, value in ast.iter_fields(node):
@@ -48,7 +45,7 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
                     yield from nodes(child)
 
 
-def changes(node: ast.AST) -> Iterator[tuple[str, str, object]]:
+def changes(node):
     """(what it is, the field, its new value) for every mutant of one node."""
     match node:
         case ast.BinOp(op=op) | ast.BoolOp(op=op) if type(op) in OTHER:
@@ -69,7 +66,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, str, object]]:
         yield f"no {ast.unparse(node.right)}", "right", ast.Constant(0)
 
 
-def mutants(path: Path) -> list[tuple[str, str]]:
+def mutants(path):
     """(what it is, the changed source) for every mutant of a file, in order."""
     tree, found = ast.parse((ROOT / path).read_text()), []
     for node in nodes(tree):
@@ -82,7 +79,7 @@ def mutants(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def passes(tree: Path, tests: list[str], seconds: float) -> bool:
+def passes(tree, tests, seconds):
     """Whether the tests of a copy of the tree pass in time."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     own = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -95,7 +92,7 @@ def passes(tree: Path, tests: list[str], seconds: float) -> bool:
     return done.returncode == 0
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description="Mutants, and whether a test notices.")
     parser.add_argument("--count", type=int, default=200, help="mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")

@@ -1,7 +1,5 @@
 """``fedlib sweep``, ``publish``, ``restore``: runs are computed once, shared out, and packed."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil
@@ -9,9 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,17 +16,16 @@ from fedlib.reproduction import draw, executors, sweep
 from fedlib.results import Store
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "results"
-Command = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.usefixtures("small_plans")
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def broken(monkeypatch):
     """FedAdam cannot be trained here."""
     plain = engine.execute
 
-    def fail(program: Any, **execution: Any) -> Any:
+    def fail(program, **execution):
         if program[0][0].algorithm == "fedadam":
             raise RuntimeError("out of memory\non this machine")
         return plain(program, **execution)
@@ -41,73 +36,49 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 WORDS = ["sweep", "23_fair_synthetic", "-p", "rounds=2"]
 
 
-def test_a_sweep_trains_what_is_missing_and_then_nothing(
-    command: Command, own_folders: Path, no_training: Callable[[], None]
-) -> None:
-    status, out, _ = command(*WORDS, "--dry-run", "--json")
-    count = json.loads(out)
-    assert status == 0 and not list(own_folders.rglob("*.parquet"))
+def test_a_sweep_trains_what_is_missing_and_then_nothing(command, own_folders, no_training):
+    count = command.json(*WORDS, "--dry-run")
+    assert not list(own_folders.rglob("*.parquet"))
     assert (count["runs"], count["missing"], count["programs_missing"]) == (4, 4, 3)
-    status, out, _ = command(*WORDS, "--part", "mu", "--json")
-    assert status == 0 and json.loads(out)["stored"] == 2
-    status, out, err = command(*WORDS)
+    assert command.json(*WORDS, "--part", "mu")["stored"] == 2
+    status, out, _ = command(*WORDS)
     assert status == 0 and out.splitlines()[-1].split() == ["all", "3", "0", "4", "4", "0"]
-    assert "Traceback" not in err
-    store = Store(own_folders / "data" / "runs")
-    assert sorted(run.config.algorithm for run in store.stored()) == [
-        "fedadam",
-        "fedavg",
-        "fedprox",
-        "fedprox",
-    ]
-    assert {run.config.rounds for run in store.stored()} == {2}
+    configs = [run.config for run in Store(own_folders / "data" / "runs").stored()]
+    methods = ["fedadam", "fedavg", "fedprox", "fedprox"]
+    assert sorted(config.algorithm for config in configs) == methods
+    assert {config.rounds for config in configs} == {2}
     no_training()
     assert command(*WORDS)[0] == 0
 
 
-def test_runs_that_notebooks_share_count_once(command: Command) -> None:
-    status, out, _ = command("sweep", "--dry-run", "--json")
-    assert status == 0 and json.loads(out)["runs"] == 4
-    status, out, _ = command("sweep", "10", "23", "--seed", "3", "--dry-run", "--json")
-    assert status == 0 and json.loads(out)["runs"] == 4
+def test_runs_that_notebooks_share_count_once(command):
+    assert command.json("sweep", "--dry-run")["runs"] == 4
+    assert command.json("sweep", "10", "23", "--seed", "3", "--dry-run")["runs"] == 4
 
 
-def test_shards_share_the_programs_out(command: Command, own_folders: Path) -> None:
+def test_shards_share_the_programs_out(command, own_folders):
     """By cost: the grid of two runs on all four clients; the curves on two and on three."""
-    counts = []
-    for number in (1, 2):
-        status, out, _ = command(*WORDS, "--shard", f"{number}/2", "--json")
-        assert status == 0
-        counts.append(json.loads(out))
+    counts = [command.json(*WORDS, "--shard", f"{number}/2") for number in (1, 2)]
     assert [count["programs"] for count in counts] == [1, 2]
     assert sum(count["runs"] for count in counts) == 4
     assert len(Store(own_folders / "data" / "runs").stored()) == 4
 
 
-def test_a_program_that_fails_does_not_stop_the_others(
-    command: Command, broken: None, own_folders: Path
-) -> None:
+def test_a_program_that_fails_does_not_stop_the_others(command, broken):
     status, out, err = command(*WORDS, "--json")
-    assert status == 1 and "Traceback" not in err
     count = json.loads(out)
-    assert count["missing"] == 1
+    assert status == 1 and count["missing"] == 1
     assert count["failed"] == ["fedadam on synthetic: out of memory on this machine"]
     assert "1 programs failed" in err and err.count("\n") == 1
 
 
 def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
-    command: Command, own_folders: Path, write_notebook: Callable[..., Path]
-) -> None:
-    words = ["-p", "rounds=2"]
-    assert command("sweep", "23_fair_synthetic", *words)[0] == 0
+    command, own_folders, write_notebook
+):
+    assert command(*WORDS)[0] == 0
     store, to = Store(own_folders / "data" / "runs"), own_folders / "published"
-    status, out, _ = command("publish", "23", *words, "--to", str(to), "--json")
-    (one,) = json.loads(out)
-    assert status == 0 and (one["notebook"], one["runs"], one["missing"]) == (
-        "23_fair_synthetic",
-        4,
-        0,
-    )
+    (one,) = command.json("publish", "23", "-p", "rounds=2", "--to", str(to))
+    assert (one["notebook"], one["runs"], one["missing"]) == ("23_fair_synthetic", 4, 0)
     elsewhere = Store(own_folders / "nothing", published=[to])
     runs = {run.config.digest: run.history() for run in store.stored()}
     assert {run.config.digest for run in elsewhere.stored(published=True)} == set(runs)
@@ -119,24 +90,20 @@ def test_publish_packs_the_plans_runs_of_which_figures_are_drawn(
     own = own_folders / "notebooks" / "23_fair_synthetic.ipynb"
     own.write_text(own.read_text().replace("rounds=100", "rounds=2"))
     (made,) = draw.redraw(["adafedadam/table_5"], store=elsewhere)
-    record = json.loads(made.with_suffix(".json").read_text())
-    assert sorted(record["runs"]) == sorted(runs)
+    assert sorted(json.loads(made.with_suffix(".json").read_text())["runs"]) == sorted(runs)
 
 
-def test_a_part_of_a_plan_is_published_if_that_is_asked_for(
-    command: Command, own_folders: Path
-) -> None:
+def test_a_part_of_a_plan_is_published_if_that_is_asked_for(command, own_folders):
     words, to = ["-p", "rounds=2", "--seed", "1"], own_folders / "published"
     partly = ["publish", "23", *words, "--to", str(to), "--name", "more", "--partial"]
-    status, _, err = command(*partly)
-    assert status == 2 and "more: no runs to publish" in err
+    command.refused("more: no runs to publish", *partly)
     assert command("sweep", "23_fair_synthetic", *words, "--part", "mu")[0] == 0
     status, out, _ = command(*partly)
     assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(2 missing)" in out
     assert [path.name for path in to.glob("*.parquet")] == ["more.parquet"]
 
 
-def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path) -> None:
+def test_restored_runs_are_not_trained_again(command, own_folders):
     assert command(*WORDS)[0] == 0
     root, to = own_folders / "data" / "runs", own_folders / "published"
     first = {run.config.digest: run.history() for run in Store(root).stored()}
@@ -144,8 +111,7 @@ def test_restored_runs_are_not_trained_again(command: Command, own_folders: Path
     shutil.rmtree(root)
     status, out, _ = command("restore", "23", "--from", str(to))
     assert (status, out) == (0, "23_fair_synthetic: 4 of 4 runs restored\n")
-    status, out, _ = command(*WORDS, "--dry-run", "--json")
-    assert status == 0 and json.loads(out)["missing"] == 0
+    assert command.json(*WORDS, "--dry-run")["missing"] == 0
     store = Store(root, published=[])
     for digest, history in first.items():
         accuracy = history.final("accuracy")
@@ -169,10 +135,7 @@ MISTAKES = [
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--name", "../x", "--partial"], "--name is '../x'; allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
-    (
-        ["restore", "24_mime_emnist_laptob", "--from", str(PUBLISHED)],
-        "did you mean '24_mime_emnist_laptop'",
-    ),
+    (["restore", "10_cifar", "--from", str(PUBLISHED)], "did you mean '10_cifar10"),
     (["restore", "--from", "/nothing"], "no published runs in /nothing"),
 ]
 
@@ -180,21 +143,17 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
-def test_mistakes_exit_2_with_one_line(
-    command: Command, own_folders: Path, words: list[str], message: str
-) -> None:
-    status, _, err = command(*words)
-    assert status == 2
-    assert message in err and err.count("\n") == 1 and "Traceback" not in err
+def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
+    command.refused(message, *words)
     assert not list(own_folders.rglob("*.parquet"))
 
 
-def program(path: Path, text: str) -> None:
+def program(path, text):
     path.write_text(f"#!/bin/bash\nPATH=/usr/bin:/bin\ncd {path.parent}\n{text}\n")
     path.chmod(0o755)
 
 
-def test_slurm_gets_an_array_with_a_job_per_shard(command: Command, own_folders: Path) -> None:
+def test_slurm_gets_an_array_with_a_job_per_shard(command, own_folders):
     logs = own_folders / "data" / "runs" / ".slurm"
     status, text, _ = command(*WORDS, "--executor", "slurm", "--jobs", "2")
     lines = text.splitlines()
@@ -212,17 +171,16 @@ def test_slurm_gets_an_array_with_a_job_per_shard(command: Command, own_folders:
     words = shlex.split(line)
     assert words[:3] == [sys.executable, "-m", "fedlib"]
     assert words[-3:] == ["--shard", "$SLURM_ARRAY_TASK_ID/2", "&"]
-    status, out, _ = command(*words[3:-3], "--shard", "1/1", "--dry-run", "--json")
-    assert status == 0 and json.loads(out)["missing"] == 4
-    status, out, _ = command(*WORDS, "--executor", "slurm", "--jobs", "20", "--json")
-    assert json.loads(out)["jobs"] == 3, "no more jobs than programs"
+    assert command.json(*words[3:-3], "--shard", "1/1", "--dry-run")["missing"] == 4
+    most = command.json(*WORDS, "--executor", "slurm", "--jobs", "20")["jobs"]
+    assert most == 3, "no more jobs than programs"
     assert not Store(own_folders / "data" / "runs").stored()
 
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
-    own_folders: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, again: bool
-) -> None:
+    own_folders, monkeypatch, number, again
+):
     python = own_folders / "python"
     program(python, "trap 'sleep 0.2; echo $@ > saved; exit 143' TERM; touch up; sleep 9 & wait")
     program(own_folders / "scontrol", 'cat saved - <<< " $*" > requeued')
@@ -240,9 +198,7 @@ def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
     assert not again or (own_folders / "requeued").read_text().endswith(" requeue 17\n")
 
 
-def test_processes_of_this_machine_compute_a_shard_each(
-    own_folders: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_processes_of_this_machine_compute_a_shard_each(own_folders, monkeypatch, capfd):
     """Each GPU one, or parts of the cores; one that fails says so, and the others go on."""
     python = own_folders / "python"
     program(python, 'echo "$OMP_NUM_THREADS $*" > said$$; [[ "$*" != *2/2* ]]')
@@ -262,12 +218,10 @@ def test_processes_of_this_machine_compute_a_shard_each(
     [((), 0, 0), ((), 2, 2), (("--jobs", "3"), 0, 0), (("--device", "cuda:1"), 2, 0),
      (("--device", "cpu"), 2, 0), (("--jobs", "1"), 2, 1)],
 )  # fmt: skip
-def test_each_gpu_is_given_a_shard(
-    command: Command, monkeypatch: pytest.MonkeyPatch, words: Any, there: int, gpus: int
-) -> None:
-    made: list[tuple[int, int]] = []
+def test_each_gpu_is_given_a_shard(command, monkeypatch, words, there, gpus):
+    made = []
 
-    def local(words: Any, shards: Any, gpus: int, *_: Any) -> bool:
+    def local(words, shards, gpus, *_):
         made.append((len(shards), gpus))
         return True
 
@@ -279,7 +233,5 @@ def test_each_gpu_is_given_a_shard(
     jobs = 3 if "3" in words else gpus or 1
     assert made == [(jobs, gpus)]
     if there:
-        status, _, err = command(*WORDS, "--jobs", "3")
-        assert status == 2 and "--jobs is 3, but here are 2 GPUs; give less, or" in err
-        status, _, err = command(*WORDS, "--device", "cuda:2")
-        assert status == 2 and "there is no such GPU here; the last one is 'cuda:1'" in err
+        command.refused("--jobs is 3, but here are 2 GPUs; give less, or", *WORDS, "--jobs", "3")
+        command.refused("no such GPU here; the last one is 'cuda:1'", *WORDS, "--device", "cuda:2")

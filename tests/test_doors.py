@@ -1,13 +1,7 @@
 """Algorithms and tasks of users: classes, instances, and MODULE:NAME."""
 
-from __future__ import annotations
-
 import importlib
-import json
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +9,6 @@ import pytest
 import fedlib
 from fedlib import algorithms
 from fedlib.results import Store
-
-Command = Callable[..., tuple[int, str, str]]
 
 METHODS = """
 from dataclasses import dataclass
@@ -61,7 +53,7 @@ def wrong():
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def modules(tmp_path, monkeypatch):
     """A folder of the user's, the current one, with two modules that no other test has seen."""
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -76,7 +68,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def end(method: Any, **overrides: float) -> np.ndarray:
+def end(method, **overrides):
     """x after two rounds of one gradient step on two quadratics."""
     task = fedlib.quadratic_task(np.stack([np.eye(2)] * 2), np.ones((2, 2)))
     keys = {"local_steps": 1, "client_lr": 0.5, **overrides}
@@ -85,7 +77,7 @@ def end(method: Any, **overrides: float) -> np.ndarray:
     )
 
 
-def test_a_class_and_an_instance_go_where_a_name_goes(modules: Path) -> None:
+def test_a_class_and_an_instance_go_where_a_name_goes(modules):
     sys.path.insert(0, str(modules))
     import my_methods
 
@@ -104,7 +96,7 @@ def test_a_class_and_an_instance_go_where_a_name_goes(modules: Path) -> None:
 
 
 @pytest.mark.parametrize("door", ["grid", "store"])
-def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door: str) -> None:
+def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door):
     """Whatever is no axis stays the instance's, whatever kind its parts are of."""
     task = fedlib.load_task("quadratic")
     given = {"rounds": 2, "overrides": {"local_steps": 1}}
@@ -125,7 +117,7 @@ def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door: str)
         assert mine.equals(run(task, name, **named, **axes)), name
 
 
-def test_what_is_no_field_is_refused() -> None:
+def test_what_is_no_field_is_refused():
     task = fedlib.load_task("quadratic")
     with pytest.raises(fedlib.Error, match="unknown override for Scaffold 'tau'"):
         fedlib.grid(task, fedlib.Scaffold, rounds=1, tau=[0.1])
@@ -133,12 +125,10 @@ def test_what_is_no_field_is_refused() -> None:
         fedlib.run(task, dict, rounds=1)
 
 
-def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None:
-    words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5", "--json"]
+def test_a_module_of_the_current_folder(modules, command):
+    words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5"]
     words += ["--option", "strength=2", "--set", "local_steps=1", "--set", "share=0.2"]
-    status, out, err = command(*words)
-    assert status == 0, err
-    assert json.loads(out)["task"] == "my_tasks:pull"
+    assert command.json(*words)["task"] == "my_tasks:pull"
     (config,) = (run.config.as_dict() for run in Store(modules.parent / "data" / "runs").stored())
     assert config["task"]["name"] == "pull" and config["task"]["seed"] == 5
     assert config["task"]["options"] == {"strength": 2}
@@ -155,15 +145,9 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
         (["my_tasks:failing", "fedavg"], "ZeroDivisionError: division by zero (my_tasks.py, line"),
         (["my_tasks:wrong", "fedavg"], "fedlib: strength is 3; allowed: 2"),
         (["my_tasks:large", "fedavg"], "large(size: int): missing a required argument: 'size'"),
-        (
-            ["my_tasks:pull", "fedavg", "--option", "strenth=1"],
-            "got an unexpected keyword argument 'strenth'",
-        ),
+        (["my_tasks:pull", "fedavg", "--option", "strenth=1"], "keyword argument 'strenth'"),
         (["my_tasks:pull", "fedavg", "--preset", "paper"], "has no presets; leave it out"),
-        (
-            ["my_slip:f", "fedavg"],
-            "fails: ModuleNotFoundError: No module named 'not_there_at_all' (my_slip.py,",
-        ),
+        (["my_slip:f", "fedavg"], "No module named 'not_there_at_all' (my_slip.py, line 1)"),
         (["my_exit:f", "fedavg"], "fails: SystemExit: 0 (my_exit.py, line 1)"),
         (["my_tasks:", "fedavg"], "it must be a function that makes a fedlib.Task"),
         (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),
@@ -172,11 +156,8 @@ def test_a_module_of_the_current_folder(modules: Path, command: Command) -> None
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),
 )
-def test_mistakes_exit_2_with_one_line(
-    modules: Path, command: Command, words: list[str], message: str
-) -> None:
-    status, _, err = command("run", *words, "--rounds", "1")
-    assert status == 2 and message in err and err.count("\n") == 1 and "Traceback" not in err, err
+def test_mistakes_exit_2_with_one_line(modules, command, words, message):
+    command.refused(message, "run", *words, "--rounds", "1")
 
 
 VERSIONED = 'share: float = 0.5\n    version = "1"'
@@ -193,17 +174,11 @@ def make():
 
 
 @pytest.mark.parametrize("words", [["my_own:make", "fedavg"], ["quadratic", "my_methods:Halved"]])
-def test_a_users_file_that_was_edited_trains_again(
-    modules: Path,
-    command: Command,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-) -> None:
+def test_a_users_file_that_was_edited_trains_again(modules, command, caplog, monkeypatch, words):
     """As new processes import it: without a version, with one, and with another one."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
-    def losses(factor: float, version: str) -> tuple[Any, str]:
+    def losses(factor, version):
         (modules / "my_own.py").write_text(
             OWN.replace("1.0 *", f"{factor} *").replace('version=""', f'version="{version}"')
         )
@@ -213,9 +188,7 @@ def test_a_users_file_that_was_edited_trains_again(
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
         caplog.clear()
-        status, out, err = command("run", *words, "--rounds=2", "--json")
-        assert status == 0, err
-        return json.loads(out)["last"], caplog.text
+        return command.json("run", *words, "--rounds=2")["last"], caplog.text
 
     first, why = losses(0.5, "")
     assert "not stored" in why and "version" in why
@@ -225,7 +198,7 @@ def test_a_users_file_that_was_edited_trains_again(
     assert losses(2.0, "2")[0] != first and len(Store().stored()) == 2
 
 
-def test_a_notebooks_session_sees_them(modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebooks_session_sees_them(modules, capsys):
     from fedlib import notebook
 
     sys.path.insert(0, str(modules))

@@ -1,7 +1,5 @@
 """environment.yml keeps the rules under which repo2docker, and so Binder, builds it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -17,31 +15,23 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
 
 
-def test_nothing_takes_its_place() -> None:
-    """A folder ``binder`` or a Dockerfile would be built instead."""
-    assert not [name for name in ("binder", ".binder", "Dockerfile") if (ROOT / name).exists()]
-
-
-def test_python_is_pinned_so_that_it_is_understood() -> None:
-    """From this line repo2docker takes its base; without it, it has a version of its own."""
-    (line,) = [each for each in ENVIRONMENT["dependencies"] if str(each).startswith("python")]
-    assert re.fullmatch(r"python =3\.1[1-9]", line)
-
-
-def test_pip_is_asked_for_and_its_files_and_extras_are_there() -> None:
-    """Local files make repo2docker copy the whole checkout before it installs. Jupyter is an extra
-    that a checkout installs.
+def test_binder_builds_from_the_environment():
+    """A folder ``binder`` or a Dockerfile would be built instead; from the line of Python
+    repo2docker takes its base, without it, it has a version of its own. Local files make it copy
+    the whole checkout before it installs. Jupyter is an extra that a checkout installs.
     """
-    assert "pip" in ENVIRONMENT["dependencies"]
-    (lists,) = [each for each in ENVIRONMENT["dependencies"] if isinstance(each, dict)]
+    assert not [name for name in ("binder", ".binder", "Dockerfile") if (ROOT / name).exists()]
+    needs = ENVIRONMENT["dependencies"]
+    (python,) = [each for each in needs if str(each).startswith("python")]
+    assert re.fullmatch(r"python =3\.1[1-9]", python) and "pip" in needs
+    (lists,) = [each for each in needs if isinstance(each, dict)]
     constraints, package = lists["pip"]
     assert (ROOT / constraints.removeprefix("-c ")).is_file() and package == "-e .[dev]"
-    project = PYPROJECT["project"]
-    extras = project["optional-dependencies"]
+    extras = PYPROJECT["project"]["optional-dependencies"]
     assert "fedlib[notebooks]" in extras["dev"]
     needed, brought = (
         {re.split("[>=<]", each)[0] for each in some}
-        for some in (project["dependencies"], extras["notebooks"])
+        for some in (PYPROJECT["project"]["dependencies"], extras["notebooks"])
     )
     assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought
 
@@ -88,7 +78,7 @@ print(json.dumps([end(code) for code in {[code for code, *_ in CALLS]}]))
 """
 
 
-def test_without_jupyter_and_where_a_checkout_lies(tmp_path: Path) -> None:
+def test_without_jupyter_and_where_a_checkout_lies(tmp_path):
     """In a process where nothing of Jupyter is installed.
 
     In a folder that holds a checkout named fedlib Python sees an empty namespace there first. A

@@ -1,11 +1,8 @@
 """The pages of docs/guide run as they stand, and FedDyn is its paper's algorithm."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +15,10 @@ GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
 M, D = 6, 4
 
 
-def ran(page: str, parts: slice = slice(None)) -> dict[str, Any]:
+def ran(page, parts=slice(None)):
     """The names that a page's Python examples leave; each of them is short."""
     text = (GUIDE / f"{page}.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL)[parts]:
         statements = [node for node in ast.walk(ast.parse(example)) if isinstance(node, ast.stmt)]
         imports = [node for node in statements if isinstance(node, (ast.Import, ast.ImportFrom))]
@@ -30,7 +27,7 @@ def ran(page: str, parts: slice = slice(None)) -> dict[str, Any]:
     return names
 
 
-def test_digits_in_a_cnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_in_a_cnn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = ran("digits_in_a_cnn")
     assert (tmp_path / "digits.png").stat().st_size > 10_000
@@ -42,7 +39,7 @@ def test_digits_in_a_cnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.trace(confusions) / 297 == pytest.approx(accuracy)  # the guide's model is the run's
 
 
-def test_gru_on_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gru_on_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = ran("gru_on_text")
     assert tuple(names["task"].classes) == ("asyncio", "email", "unittest")
@@ -51,7 +48,7 @@ def test_gru_on_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.trace(confusions) > confusions.sum(axis=1).max()
 
 
-def test_feddyn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feddyn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = ran("feddyn")
     assert (tmp_path / "feddyn.png").is_file()
@@ -61,9 +58,7 @@ def test_feddyn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(feddyn.frame, pd.DataFrame)
 
 
-def numpy_feddyn(
-    seed: int, rounds: int, size: int, steps: list[int], client_lr: float, alpha: float
-) -> np.ndarray:
+def numpy_feddyn(seed, rounds, size, steps, client_lr, alpha):
     """Algorithm 1 of Acar et al. by gradient steps, with a dictionary of clients' gradients."""
     A, b, _, x = problem(seed)
     g = {k: np.zeros(D) for k in range(M)}
@@ -84,12 +79,12 @@ def numpy_feddyn(
 
 
 @pytest.mark.parametrize("size", [2, 4, 6])
-def test_feddyn_equals_numpy(size: int) -> None:
+def test_feddyn_equals_numpy(size):
     method = ran("feddyn", slice(1))["FedDyn"]
     steps = [1, 2, 3, 4, 2, 2]
     for seed, alpha in ((0, 0.5), (1, 2.0)):
         A, b, weights, x0 = problem(seed)
         task = fedlib.quadratic_task(A, b, weights, x0)
-        how: dict[str, Any] = {"seed": seed, "size": size, "local_steps": steps}
+        how = {"seed": seed, "size": size, "local_steps": steps}
         ours = end(task, method(client_lr=0.05, alpha=alpha), 25, **how)
         assert np.abs(ours - numpy_feddyn(seed, 25, size, steps, 0.05, alpha)).max() < 1e-9

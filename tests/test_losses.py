@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,7 +17,7 @@ from fedlib.losses import (
 
 @pytest.mark.parametrize("classes", [2, 10, SHORT - 1, SHORT, 62])
 @pytest.mark.parametrize("scale", [1.0, 300.0])
-def test_cross_entropy_and_its_gradient_equal_torchs(classes: int, scale: float) -> None:
+def test_cross_entropy_and_its_gradient_equal_torchs(classes, scale):
     generator = torch.Generator().manual_seed(classes)
     logits = scale * torch.randn(4, 5, classes, generator=generator, dtype=torch.float64)
     targets = torch.randint(classes, (4, 5), generator=generator)
@@ -33,19 +31,19 @@ def test_cross_entropy_and_its_gradient_equal_torchs(classes: int, scale: float)
     assert torch.allclose(grad_a, grad_b, atol=1e-12, rtol=1e-12)
 
 
-def test_cross_entropy_of_logits_that_are_a_transposed_view() -> None:
+def test_cross_entropy_of_logits_that_are_a_transposed_view():
     logits = torch.randn(3, 10, 5).transpose(1, 2)
     targets = torch.randint(10, (3, 5))
     expected = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     assert torch.allclose(cross_entropy(logits, targets).flatten(), expected, atol=1e-6)
 
 
-def test_correct_is_one_at_the_largest_output() -> None:
+def test_correct_is_one_at_the_largest_output():
     outputs = torch.tensor([[[0.1, 0.9], [0.8, 0.2]]])
     assert correct(outputs, torch.tensor([[1, 1]])).tolist() == [[1.0, 0.0]]
 
 
-def test_sequence_cross_entropy_averages_over_padding_too() -> None:
+def test_sequence_cross_entropy_averages_over_padding_too():
     outputs = torch.randn(2, 3, 4, 7, dtype=torch.float64)
     targets = torch.randint(7, (2, 3, 4), dtype=torch.int16)
     ours = sequence_cross_entropy(outputs, targets)
@@ -55,13 +53,13 @@ def test_sequence_cross_entropy_averages_over_padding_too() -> None:
             assert float(ours[r, b]) == pytest.approx(float(expected), abs=1e-12)
 
 
-def test_masked_accuracy_leaves_out_the_ignored_targets() -> None:
+def test_masked_accuracy_leaves_out_the_ignored_targets():
     outputs = torch.eye(4).view(1, 1, 4, 4)  # predicts 0, 1, 2, 3
     above, below = masked_accuracy((0, 3))(outputs, torch.tensor([[[0, 1, 1, 3]]]))
     assert (above.tolist(), below.tolist()) == ([[1.0]], [[2.0]])
 
 
-def test_autoencoder_and_tag_losses_equal_torchs() -> None:
+def test_autoencoder_and_tag_losses_equal_torchs():
     outputs, targets = torch.randn(2, 3, 5), torch.rand(2, 3, 5).round()
     assert torch.allclose(
         binary_cross_entropy(outputs, targets.to(torch.int16)),
@@ -72,7 +70,7 @@ def test_autoencoder_and_tag_losses_equal_torchs() -> None:
     assert torch.allclose(mse_x1000(outputs, targets), 1000 * expected)
 
 
-def test_recall_at_5_counts_true_tags_among_the_five_largest() -> None:
+def test_recall_at_5_counts_true_tags_among_the_five_largest():
     outputs = torch.arange(8.0).view(1, 1, 8)  # the five largest are 3..7
     targets = torch.tensor([[[1, 0, 0, 1, 0, 0, 0, 1]]])
     above, below = recall_at_5(outputs, targets)

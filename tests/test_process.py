@@ -1,16 +1,12 @@
 """The process around a run: its settings, random numbers and threads."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -40,7 +36,7 @@ def in_all(pool, count, what):
 
 
 @pytest.mark.parametrize("many", [2, 3])
-def test_workers_stay_on_one_core_whatever_the_caller_sets(many: int) -> None:
+def test_workers_stay_on_one_core_whatever_the_caller_sets(many):
     with threads(many):
         pool = one_core_each(3)
         assert torch.get_num_threads() == many
@@ -50,7 +46,7 @@ def test_workers_stay_on_one_core_whatever_the_caller_sets(many: int) -> None:
             assert in_all(pool, 3, torch.get_num_threads) == [1, 1, 1]
 
 
-def test_a_threads_mask_of_real_examples_is_its_own() -> None:
+def test_a_threads_mask_of_real_examples_is_its_own():
     mask = torch.ones(1, 2, dtype=torch.bool)
     pool = one_core_each(2)
     with real_examples(mask):
@@ -59,7 +55,7 @@ def test_a_threads_mask_of_real_examples_is_its_own() -> None:
 
 
 @contextmanager
-def set_as(get: Callable[[], Any], put: Callable[[Any], Any], value: Any) -> Iterator[None]:
+def set_as(get, put, value):
     before = None if put is torch.set_default_device else get()  # None: no mode of torch's own
     put(value)
     try:
@@ -69,11 +65,11 @@ def set_as(get: Callable[[], Any], put: Callable[[Any], Any], value: Any) -> Ite
         put(before)
 
 
-def flushing() -> bool:
+def flushing():
     return not torch.tensor(1e-40).mul(1).item()
 
 
-SETTINGS: dict[str, Callable[[], Any]] = {
+SETTINGS = {
     "nothing": nullcontext,
     "float64": lambda: set_as(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
     "bfloat16": lambda: set_as(torch.get_default_dtype, torch.set_default_dtype, torch.bfloat16),
@@ -101,20 +97,20 @@ DATA = fedlib.ClientData(X, (X[:, 0] > 0).long(), np.array_split(np.arange(60), 
 class Drawn(nn.Sequential):
     """A model whose values come from all generators there are, with dropout of torch's own."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(nn.Linear(4, 32), nn.AlphaDropout(0.3), nn.Linear(32, 2))
         with torch.no_grad():
             self[0].weight[0, 0] = np.random.rand() + random.random() + torch.full((), 1.0)
 
 
-def numbers(model: Any = Drawn, **given: Any) -> np.ndarray:
+def numbers(model=Drawn, **given):
     history = fedlib.run(fedlib.Task("mine", model, DATA, DATA), "fedavg", rounds=2, **given)
     params = np.concatenate([each.numpy().ravel() for each in history.params.values()])
     return np.concatenate([params, history.frame["value"].to_numpy()])
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_what_the_process_has_set_decides_nothing_and_stays(name: str) -> None:
+def test_what_the_process_has_set_decides_nothing_and_stays(name):
     alone = numbers()
     running = threading.active_count()
     environment, styles = dict(os.environ), dict(matplotlib.rcParams)
@@ -130,17 +126,17 @@ def test_what_the_process_has_set_decides_nothing_and_stays(name: str) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def test_products_are_computed_without_tf32_inside_alone() -> None:
+def test_products_are_computed_without_tf32_inside_alone():
     before = torch.backends.cudnn.allow_tf32
     with process.alone():
         assert not (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32)
     assert torch.backends.cudnn.allow_tf32 == before
 
 
-def test_runs_in_threads_are_those_of_one() -> None:
+def test_runs_in_threads_are_those_of_one():
     """Of two backends, with dropout; each thread's first operation falls into others' runs."""
 
-    def own(turn: int) -> np.ndarray:
+    def own(turn):
         return numbers(backend="vectorized" if turn % 2 else "parallel")
 
     with threads(2, others=False):
@@ -152,7 +148,7 @@ def test_runs_in_threads_are_those_of_one() -> None:
     assert not [one for one in threading.enumerate() if one.name.startswith("fedlib")]
 
 
-SHARED: dict[str, Callable[[nn.Module], Any]] = {
+SHARED = {
     "a module": lambda net: net,
     "a function that gives it again": lambda net: lambda: net,
     "a part of it": lambda net: lambda: nn.Sequential(net, nn.Linear(2, 2)),
@@ -161,7 +157,7 @@ SHARED: dict[str, Callable[[nn.Module], Any]] = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_a_module_that_is_handed_over_stays_as_it_is(name: str) -> None:
+def test_a_module_that_is_handed_over_stays_as_it_is(name):
     net = nn.Sequential(nn.Linear(4, 32), nn.Dropout(0.2), nn.Linear(32, 2)).eval()
     before = {key: value.clone() for key, value in net.state_dict().items()}
     first = numbers(SHARED[name](net), dtype="float64")
@@ -172,7 +168,7 @@ def test_a_module_that_is_handed_over_stays_as_it_is(name: str) -> None:
     assert np.array_equal(first, numbers(SHARED[name](net), dtype="float64"))
 
 
-DRAWS: dict[str, dict[str, Any]] = {
+DRAWS = {
     "transform, torch": {"transform": lambda x, keys: x + torch.randn_like(x)},
     "transform, NumPy": {"transform": lambda x, keys: x * float(np.random.rand())},
     "transform, Python": {"transform": lambda x, keys: x * random.random()},
@@ -182,11 +178,11 @@ DRAWS: dict[str, dict[str, Any]] = {
 
 
 class Noisy(nn.Linear):
-    def __init__(self, draw: Callable[[], Any], always: bool = True) -> None:
+    def __init__(self, draw, always=True):
         super().__init__(4, 2)
         self.draw, self.always = draw, always
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input):
         noise = self.draw() if self.always or self.training else 0.0
         return super().forward(input) + noise
 
@@ -199,7 +195,7 @@ DRAWS |= {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_draws_that_only_the_process_decides_are_refused(name: str) -> None:
+def test_draws_that_only_the_process_decides_are_refused(name):
     task = fedlib.Task(**{"name": "m", "model": Drawn, "train": DATA, "test": DATA, **DRAWS[name]})
     with pytest.raises(fedlib.Error, match="random numbers, whose state is not the run's"):
         fedlib.run(task, "fedavg", rounds=1)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -8,7 +6,7 @@ import torch
 from fedlib import randomness
 
 
-def test_keys_differ_in_every_argument() -> None:
+def test_keys_differ_in_every_argument():
     keys = {
         randomness.key(0, "a"),
         randomness.key(1, "a"),
@@ -21,16 +19,16 @@ def test_keys_differ_in_every_argument() -> None:
     assert all(0 <= key < 2**63 for key in keys)
 
 
-def test_generators_depend_on_their_key_alone() -> None:
+def test_generators_depend_on_their_key_alone():
     a, b = (randomness.numpy_generator(3, "x", n).random(4) for n in (4, 4))
     assert (a == b).all()
     assert (randomness.numpy_generator(3, "x", 5).random(4) != a).all()
 
 
-def test_mix_is_splitmix64() -> None:
+def test_mix_is_splitmix64():
     """Against SplitMix64 in Python integers, seeded with 1234567."""
 
-    def reference(state: int) -> int:
+    def reference(state):
         z = state
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
@@ -42,7 +40,7 @@ def test_mix_is_splitmix64() -> None:
     assert [word % 2**64 for word in words.tolist()] == expected
 
 
-def test_uniform_is_uniform_and_uncorrelated() -> None:
+def test_uniform_is_uniform_and_uncorrelated():
     u = randomness.uniform(torch.arange(2000), 500)
     n = u.numel()
     assert 0 <= float(u.min()) and float(u.max()) < 1
@@ -54,7 +52,7 @@ def test_uniform_is_uniform_and_uncorrelated() -> None:
         assert abs(correlation) < 5 / math.sqrt(a.numel())
 
 
-def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys() -> None:
+def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys():
     keys = torch.tensor([5, 6, 7])
     assert torch.equal(randomness.bits(keys, 9)[:, :4], randomness.bits(keys, 4))
     assert torch.equal(randomness.lanes16(keys, 9)[:, :3], randomness.lanes16(keys, 3))
@@ -62,7 +60,7 @@ def test_words_do_not_depend_on_how_many_are_drawn_or_on_other_keys() -> None:
     assert torch.equal(randomness.bits(keys, 4)[1], randomness.bits(torch.tensor(6), 4))
 
 
-def test_dropout_outside_a_round_is_torchs() -> None:
+def test_dropout_outside_a_round_is_torchs():
     torch.manual_seed(0)
     ours = randomness.dropout(torch.ones(100), 0.3)
     torch.manual_seed(0)
@@ -70,6 +68,6 @@ def test_dropout_outside_a_round_is_torchs() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 2**40, -3])
-def test_fold_of_an_int_is_fold_of_a_tensor(number: int) -> None:
+def test_fold_of_an_int_is_fold_of_a_tensor(number):
     keys = torch.tensor([0, 1, -5, 2**62])
     assert torch.equal(randomness.fold(keys, number), randomness.fold(keys, torch.tensor(number)))

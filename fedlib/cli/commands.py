@@ -12,7 +12,8 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,7 +36,6 @@ UsageError = typer.TyperException
 # ------------------------------------------------------- arguments and options of several commands
 
 Several = list[str] | None
-PAIRS = "KEY=VALUE"  # an option that may be repeated
 HERE = "or MODULE:NAME of yours in this folder"
 TaskName = Annotated[str, typer.Argument(help=f"Task, see 'fedlib list tasks'; {HERE}.")]
 AlgorithmName = Annotated[str, typer.Argument(help=f"See 'fedlib list algorithms'; {HERE}.")]
@@ -50,20 +50,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
 Dtype = Annotated[str, typer.Option(help="float32 or float64.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
-Set = Annotated[
-    Several,
-    typer.Option("--set", metavar=PAIRS, help="Hyperparameter, e.g. client_lr=0.03. Repeatable."),
-]
-TaskOptions = Annotated[
-    Several,
-    typer.Option("--option", metavar=PAIRS, help="Of the task, e.g. width=0.5. Repeatable."),
-]
-Parameters = Annotated[
-    Several,
-    typer.Option(
-        "-p", "--parameter", metavar=PAIRS, help="Notebook parameter, e.g. rounds=9. Repeatable."
-    ),
-]
+_pairs = partial(typer.Option, metavar="KEY=VALUE")  # which may be repeated
+Set = Annotated[Several, _pairs("--set", help="E.g. client_lr=0.03. Repeatable.")]
+TaskOptions = Annotated[Several, _pairs("--option", help="E.g. width=0.5. Repeatable.")]
+Parameters = Annotated[Several, _pairs("-p", "--parameter", help="E.g. rounds=9. Repeatable.")]
 Parts = Annotated[Several, typer.Option("--part", help="Only this part of the plans. Repeatable.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a prepared copy.")]
 
@@ -125,13 +115,8 @@ PAIR = "KEY=VALUE; for instance client_lr=0.03"
 AXIS = "KEY=V1,V2,...; for instance client_lr=0.01,0.1"
 
 
-def parse_pairs(
-    pairs: list[str] | None,
-    option: str,
-    parse: Callable[[str], Any] = parse_value,
-    form: str = PAIR,
-) -> dict[str, Any]:
-    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``.
+def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
+    """``["client_lr=0.03"]`` -> ``{"client_lr": 0.03}``; of an axis a list of several values.
 
     Raises:
         Error: not of this form, or a key twice.
@@ -140,17 +125,13 @@ def parse_pairs(
     for pair in pairs or []:
         key, sign, value = pair.partition("=")
         key, value = key.strip(), value.strip()
-        if not key or not (value if form == AXIS else sign):
-            raise Error(f"{option} {pair!r} is not {form}")
+        if not key or not (value if option == "axis" else sign):
+            raise Error(f"{option} {pair!r} is not {AXIS if option == 'axis' else PAIR}")
         if key in values:
             raise Error(f"{option} {key} is given twice; give it once")
-        values[key] = parse(value)
+        listed = [parse_value(part) for part in value.split(",")]
+        values[key] = listed if option == "axis" else parse_value(value)
     return values
-
-
-def parse_values(text: str) -> list[Any]:
-    """``"0.01,0.1"`` -> ``[0.01, 0.1]``."""
-    return [parse_value(value) for value in text.split(",")]
 
 
 def show(value: Any, as_json: bool, text: str) -> None:
@@ -177,9 +158,8 @@ def columns(rows: Sequence[Sequence[Any]]) -> str:
     margin = sum(widths[:-1]) + 2 * len(widths[:-1])
     lines = []
     for *before, last in cells:
-        start = "".join(
-            f"{cell.ljust(width)}  " for cell, width in zip(before, widths, strict=False)
-        )
+        pairs = zip(before, widths, strict=False)
+        start = "".join(f"{cell.ljust(width)}  " for cell, width in pairs)
         wrapped = textwrap.wrap(last, WIDTH - margin, break_long_words=False) or [""]
         lines += [f"{start}{wrapped[0]}".rstrip(), *(" " * margin + more for more in wrapped[1:])]
     return "\n".join(lines)
@@ -246,11 +226,11 @@ def list_(
     if what != "all" and what not in kinds:
         raise unknown("list", what, [*kinds, "all"])
     chosen = kinds if what == "all" else {what: kinds[what]}
-    text = "\n\n".join(
-        f"{kind}\n{columns([(f'  {name}', entry['about']) for name, entry in entries.items()])}"
-        for kind, entries in chosen.items()
-    )
-    show(kinds if what == "all" else kinds[what], as_json, text)
+    blocks = []
+    for kind, entries in chosen.items():
+        rows = [(f"  {name}", entry["about"]) for name, entry in entries.items()]
+        blocks.append(f"{kind}\n{columns(rows)}")
+    show(kinds if what == "all" else kinds[what], as_json, "\n\n".join(blocks))
 
 
 def _methods() -> list[str]:
@@ -318,12 +298,8 @@ def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
 def data_prepare(
     name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
     overwrite: Overwrite = False,
-    from_folder: Annotated[
-        Path | None, typer.Option("--from", help="Folder of official files, downloaded by hand.")
-    ] = None,
-    keep_raw: Annotated[
-        bool, typer.Option("--keep-raw/--discard-raw", help="Keep the downloaded files.")
-    ] = True,
+    from_folder: Annotated[Path | None, typer.Option("--from", help="Folder of the files.")] = None,
+    keep_raw: Annotated[bool, typer.Option("--keep-raw/--discard-raw", help="Downloads.")] = True,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -361,9 +337,8 @@ def data_import(
 
     columns = {"label": label, "client": client, "split": split}
     card = datasets.import_file(name, file, data_root, overwrite, **columns)
-    show(
-        card, as_json, f"imported {name} from {card['file']}: sha256 {card['fingerprint'][:16]}..."
-    )
+    text = f"imported {name} from {card['file']}: sha256 {card['fingerprint'][:16]}..."
+    show(card, as_json, text)
 
 
 @data.command("verify", cls=_Command)
@@ -453,7 +428,7 @@ def grid(
     _look_here(task, algorithm)
     overrides = parse_pairs(set_, "--set")
     settings |= {"clients_per_round": clients_per_round, "overrides": overrides}
-    parsed = parse_pairs(axes, "axis", parse_values, AXIS)
+    parsed = parse_pairs(axes, "axis")
     for key in parsed:
         if key in overrides:
             raise Error(f"axis {key} is given twice, the other time as --set; give it once")
@@ -630,9 +605,7 @@ def publish(
 @app.command(cls=_Command)
 def restore(
     names: Annotated[Several, typer.Argument(help="Files, e.g. 24; default all.")] = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Folder; default data/results.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Default data/results.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -665,9 +638,7 @@ def reproduce(
     preset: Preset = "quick",
     parameter: Parameters = None,
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Notebooks at once, then of one thread each.")
-    ] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Notebooks at once, of a thread each.")] = 1,
 ) -> None:
     """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner
@@ -690,10 +661,7 @@ def reproduce(
 @app.command(cls=_Command)
 def figures(
     ids: Annotated[Several, typer.Argument(help="E.g. fedopt/figure_1; default all.")] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="Of the runs; default: see above."),
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Of the runs; default: above.")] = None,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -759,9 +727,7 @@ def claims(
     stored: Annotated[bool, typer.Option("--stored", help="Train nothing.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="First seed; 0 is the notebooks'.")] = 0,
     device: Device = "auto",
-    on_print: Annotated[
-        bool, typer.Option("--printed", help="Judge the papers' printed numbers, not runs.")
-    ] = False,
+    on_print: Annotated[bool, typer.Option("--printed", help="Judge print, not runs.")] = False,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:

@@ -11,12 +11,11 @@ import numpy as np
 
 from fedlib.arguments import checked
 from fedlib.datasets import posts, standins, store, text_standins
-from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets.catalogue import CATALOGUE, SOURCES
 from fedlib.datasets.dataset import REQUIRED, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
 from fedlib.datasets.preparing import prepare
-from fedlib.datasets.sources import SOURCES
 from fedlib.datasets.store import Root, prepared, verify
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown
@@ -118,12 +117,8 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
         Error: the name is unknown or does not hold posts, or the copy is missing or incomplete.
     """
     card, arrays = _open(name, data_root, "posts")
-    counts = card["counts"] if card else ()
-    return {
-        split: posts.from_arrays(arrays, split)
-        for split in counts
-        if f"{split}_sentences" in arrays
-    }
+    splits = [split for split in card["counts"] if f"{split}_sentences" in arrays] if card else []
+    return {split: posts.from_arrays(arrays, split) for split in splits}
 
 
 def _open(
@@ -141,10 +136,8 @@ def _open(
     holds = CATALOGUE[name].kind if card is None else card["kind"]
     if holds != kind:
         loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
-        raise Error(
-            f"{name!r} holds {_WORDS.get(holds, holds)}, not {_WORDS[kind]}: use "
-            f"{loaders.get(holds, 'a newer fedlib')}"
-        )
+        use, what = loaders.get(holds, "a newer fedlib"), _WORDS.get(holds, holds)
+        raise Error(f"{name!r} holds {what}, not {_WORDS[kind]}: use {use}")
     if card is None:
         raise Error(how_to_get(name))
     return card, store.open_arrays(card, data_root)
@@ -153,11 +146,8 @@ def _open(
 def _about(card: Mapping[str, Any]) -> dict[str, Any]:
     """What both kinds of data sets take from a card."""
     classes = card.get("classes")
-    return {
-        "classes": None if classes is None else tuple(classes),
-        "source": card["source"],
-        "fingerprint": card["fingerprint"],
-    }
+    about = {key: card[key] for key in ("source", "fingerprint")}
+    return {"classes": None if classes is None else tuple(classes), **about}
 
 
 def _names(stored: np.ndarray) -> tuple[str, ...]:

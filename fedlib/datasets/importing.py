@@ -87,24 +87,18 @@ def import_file(
             f"{file} cannot be imported: give a .npz, .jsonl, .csv or .parquet file, or a folder "
             "of images or of LEAF's JSON"
         )
-    kind = (
-        "text" if path.suffix == ".jsonl" or (frame is not None and "text" in frame) else "arrays"
-    )
+    texts = path.suffix == ".jsonl" or (frame is not None and "text" in frame)
+    kind = "text" if texts else "arrays"
     if known is not None and known.kind == "posts":
         raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     if known is not None and known.kind != kind:
         wanted = ".npz file of arrays" if known.kind == "arrays" else ".jsonl file of texts"
         raise Error(f"{name!r} is imported from a {wanted} or the like, not from {file}")
-    said = known or Description(
-        name=name,
-        title=name,
-        about="imported by the user",
-        source=f"imported by the user from {file}",
-        licence="as the user knows it",
-    )
-    about = {**said.origin(), "file": file}
+    by = "imported by the user"
+    own = Description(name, name, by, f"{by} from {file}", licence="as the user knows it")
+    about = {**(known or own).origin(), "file": file}
     with store.writing(name, data_root, overwrite) as folder:
-        if kind == "text":
+        if texts:
             content = path.read_bytes() if frame is None else foreign.texts(frame)
             card = _texts(content.splitlines(), path, folder, known)
         else:
@@ -154,8 +148,7 @@ def _arrays(
     classes = _classes(members, path, known)
     labels = _numbered(members, "y", path, known)
     classes = classes if known else classes or labels
-    if clients := _numbered(members, "client", path):
-        npy.save_json(folder, "client_names", clients)
+    clients = _numbered(members, "client", path)
     arrays: dict[str, np.ndarray] = {}
     for key in (*REQUIRED, *OPTIONAL):
         if key in members:
@@ -165,24 +158,18 @@ def _arrays(
                     values = values.reshape(len(values), *known.shape)
             arrays[key] = values = _checked(values, f"{path.name}: {key}")
             if len(values) != len(arrays[x]):
-                raise Error(
-                    f"{path.name}: {key} has {len(values)} entries, but {x} has {len(arrays[x])}"
-                )
+                what = f"{path.name}: {key} has {len(values)} entries"
+                raise Error(f"{what}, but {x} has {len(arrays[x])}")
             if key.endswith("_y"):
                 _check_labels(int(values.max()), f"{path.name}: {key}", known, classes)
-            npy.save(folder, key, values)
     train, test = arrays["train_x"], arrays["test_x"]
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
-        raise Error(
-            f"{path.name}: an example is {train.dtype} {train.shape[1:]} in train_x, "
-            f"but {test.dtype} {test.shape[1:]} in test_x"
-        )
+        what = f"{path.name}: an example is {train.dtype} {train.shape[1:]} in train_x"
+        raise Error(f"{what}, but {test.dtype} {test.shape[1:]} in test_x")
     if known and known.shape and train.shape[1:] != known.shape:
-        raise Error(
-            f"{path.name}: an example has shape {train.shape[1:]}, but {known.title} has "
-            f"{known.shape}"
-        )
-    card = npy.arrays_card(folder, known)
+        what = f"{path.name}: an example has shape {train.shape[1:]}"
+        raise Error(f"{what}, but {known.title} has {known.shape}")
+    card = npy.write(folder, arrays, clients, known)
     return {**card, "classes": classes or card["classes"]}
 
 
@@ -224,10 +211,8 @@ def _checked(values: np.ndarray, where: str) -> np.ndarray:
         needed = "uint8 or floating point" if is_x else "integers, or words in both splits"
         raise Error(f"{where} is {values.dtype}; needed: {needed}")
     if values.ndim == 4 and values.shape[1] in (1, 3, 4) and values.shape[3] > 4:
-        raise Error(
-            f"{where} has shape {values.shape}, so its channels seem to come first; give height, "
-            "width and channels: x.transpose(0, 2, 3, 1)"
-        )
+        what = f"{where} has shape {values.shape}, so its channels seem to come first"
+        raise Error(f"{what}; give height, width and channels: x.transpose(0, 2, 3, 1)")
     if values.dtype.kind == "f":
         # Values beyond float32 become infinite here, and are then refused.
         with np.errstate(over="ignore"):
@@ -246,10 +231,8 @@ def _check_labels(
     largest: int, where: str, known: Description | None, classes: list[str] | None
 ) -> None:
     if known and known.class_count is not None and largest >= known.class_count:
-        raise Error(
-            f"{where} has label {largest}, but {known.title} has labels 0 to "
-            f"{known.class_count - 1}"
-        )
+        last = known.class_count - 1
+        raise Error(f"{where} has label {largest}, but {known.title} has labels 0 to {last}")
     if classes is not None and largest >= len(classes):
         raise Error(f"{where} has label {largest}, but classes names only {len(classes)}")
 
@@ -263,10 +246,8 @@ def _classes(
     if names.dtype.kind != "U" or names.ndim != 1 or not names.size:
         raise Error(f"{path.name}: classes must be a one-dimensional array of strings")
     if known and known.class_count and len(names) != known.class_count:
-        raise Error(
-            f"{path.name}: classes has {len(names)} names, but {known.title} has "
-            f"{known.class_count} labels"
-        )
+        what = f"{path.name}: classes has {len(names)} names"
+        raise Error(f"{what}, but {known.title} has {known.class_count} labels")
     listed: list[str] = names.tolist()
     return listed
 
@@ -308,7 +289,7 @@ def _texts(
             goal = line.tags if line.target == "tags" else codes.get(line.label, line.label)
             yield line.split, line.client, line.text.encode(), goal
 
-    card = npy.write_texts(folder, path.name, texts(), known=known)
+    card = npy.write(folder, *npy.text_arrays(path.name, texts()), known)
     return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 

@@ -78,20 +78,33 @@ def growing(folder: Path, kinds: Mapping[str, Kind]) -> Iterator[dict[str, Growi
         }
 
 
-def arrays_card(folder: Path, known: Description | None) -> dict[str, Any]:
-    """The part of a card that follows from the arrays in a folder.
+def write(
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    clients: Sequence[str] | None,
+    known: Description | None,
+) -> dict[str, Any]:
+    """Write the arrays of both splits, and the clients' names; see :func:`card`."""
+    for key, values in arrays.items():
+        save(folder, key, values)
+    if clients is not None:
+        save_json(folder, "client_names", clients)
+    return card(arrays, known)
+
+
+def card(arrays: Mapping[str, np.ndarray], known: Description | None) -> dict[str, Any]:
+    """The part of a card that follows from the arrays.
 
     Args:
-        folder: where they are.
         known: the data set's description, with its classes and whether polarity is to be measured.
     """
-    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
-    counts = {split: len(arrays[f"{split}_x"]) for split in SPLITS}
+    texts = "train_text" in arrays
+    counts = {split: len(arrays[f"{split}_{'client' if texts else 'x'}"]) for split in SPLITS}
     for split in SPLITS:
         if f"{split}_client" in arrays:
             counts[f"{split}_clients"] = len(np.unique(arrays[f"{split}_client"]))
     return {
-        "kind": "arrays",
+        "kind": "text" if texts else "arrays",
         "counts": counts,
         "classes": list(known.classes) if known and known.classes else None,
         "polarity": measured_polarity(arrays["train_x"]) if known and known.polarity else None,
@@ -140,35 +153,3 @@ def text_arrays(
                 dtype = np.uint8 if isinstance(values, bytearray) else np.int64
                 arrays[f"{split}_{key}"] = np.frombuffer(values, dtype=dtype)
     return arrays, list(codes)
-
-
-def write_texts(
-    folder: Path,
-    source: str,
-    texts: Iterable[Text],
-    clients: Iterable[str] = (),
-    known: Description | None = None,
-) -> dict[str, Any]:
-    """Write texts, which are in memory in UTF-8 until all have come, as :func:`text_arrays`.
-
-    Args:
-        folder: where the ``.npy`` files go.
-        known: the data set's description, with its classes.
-
-    Returns:
-        The part of the card that follows from the texts.
-    """
-    arrays, names = text_arrays(source, texts, clients)
-    for key, values in arrays.items():
-        save(folder, key, values)
-    save_json(folder, "client_names", names)
-    owners = {split: arrays[f"{split}_client"] for split in SPLITS}
-    counts = {split: len(codes) for split, codes in owners.items()}
-    counts |= {f"{split}_clients": len(np.unique(codes)) for split, codes in owners.items()}
-    return {
-        "kind": "text",
-        "counts": counts,
-        "clients": len(names),
-        "target": next((goal for goal in ("label", "tags") if f"train_{goal}" in arrays), None),
-        "classes": list(known.classes) if known and known.classes else None,
-    }

@@ -284,9 +284,8 @@ class _Encoder:
     ) -> dict[str, np.ndarray]:
         """The next piece of the arrays by the names of the fields of :class:`Posts`."""
         if client != self._last and client in self.starts:
-            raise Error(
-                f"the posts of client {client!r} do not stand together: sort them by client"
-            )
+            what = f"the posts of client {client!r} do not stand together"
+            raise Error(f"{what}: sort them by client")
         self.starts.setdefault(client, self.ends["sentences"])
         self._last, arrays = client, self._encoded(tokens, titles, tags)
         for field in ("word", "tag"):

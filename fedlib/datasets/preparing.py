@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from tqdm.auto import tqdm
 
 from fedlib import files, paths
 from fedlib.arguments import checked
-from fedlib.datasets import download, originals, sources, store
-from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets import store
+from fedlib.datasets.catalogue import CATALOGUE, SOURCES, File, Source, source
 from fedlib.errors import Error, Failure, first_line, unknown
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
+
+_TIMEOUT = 60  # seconds to connect, and between two pieces
+_ATTEMPTS = 3  # at each address
+_WAIT = 1.0  # seconds before the second attempt; doubled for the third
 
 
 @checked
@@ -38,7 +49,7 @@ def prepare(
     has been found right.
 
     Args:
-        name: one of ``sources.SOURCES``.
+        name: one of ``SOURCES``.
         data_root: default ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
         keep_raw: keep the downloaded files, for the next time.
@@ -54,9 +65,8 @@ def prepare(
             stored then.
     """
     if name not in CATALOGUE:
-        raise unknown("data set to prepare", name, sources.SOURCES)
-    source = sources.source(name)
-    writer = _writer(name)
+        raise unknown("data set to prepare", name, SOURCES)
+    wanted = source(name)
     given = None if from_folder is None else Path(from_folder)
     if given is not None and not given.is_dir():
         raise Error(f"there is no folder {given}")
@@ -64,21 +74,21 @@ def prepare(
     root = paths.data_root(data_root)
     raw = root / "raw" / name
     with _working_in(raw, name):
-        missing = [file.size for file in source.files if not (raw / file.name).exists()]
+        missing = [file.size for file in wanted.files if not (raw / file.name).exists()]
         needed = {
             "to download": sum(missing) if given is None else 0,
-            "unpacked": source.unpacked,
-            "prepared": source.prepared,
+            "unpacked": wanted.unpacked,
+            "prepared": wanted.prepared,
         }
         _require_space(root, needed)
-        fetched = [download.fetch(file, raw, given, progress) for file in source.files]
+        fetched = [fetch(file, raw, given, progress) for file in wanted.files]
         unpacked = raw / "unpacked"
         files.remove(unpacked)
         try:
-            readable = _readable(source, fetched, unpacked)
+            readable = _readable(wanted, fetched, unpacked)
             with store.writing(name, data_root, overwrite) as folder:
-                made = _made(name, writer, readable, folder, progress)
-                card = store.write_card(folder, {**_about(name, source), **made})
+                made = _made(name, readable, folder, progress)
+                card = store.write_card(folder, {**_about(name, wanted), **made})
         finally:
             files.remove(unpacked)
         if not keep_raw and given is None:
@@ -87,26 +97,17 @@ def prepare(
     return card
 
 
-def _made(
-    name: str, writer: originals.Writer, readable: originals.Files, folder: Path, progress: bool
-) -> dict[str, Any]:
+def _made(name: str, readable: dict[str, Path], folder: Path, progress: bool) -> dict[str, Any]:
     """What the official files become; their SHA-256 was right, so they should be as expected."""
+    from fedlib.datasets.writers import WRITERS  # with h5py, which nothing else needs
+
     try:
-        return writer(readable, folder, progress)
+        return WRITERS[name](readable, folder, progress)
     except Exception as error:
         if isinstance(error, Error) or getattr(error, "errno", None):  # the latter: a full disk
             raise
         what = f"{type(error).__name__}, {first_line(error)}"
         raise Failure(f"the official files of {name!r} are not as fedlib expects: {what}") from None
-
-
-def _writer(name: str) -> originals.Writer:
-    """What makes arrays of the files of a data set."""
-    if name in originals.WRITERS:
-        return originals.WRITERS[name]
-    from fedlib.datasets import tff
-
-    return tff.WRITERS[name]
 
 
 @contextmanager
@@ -133,20 +134,18 @@ def _require_space(folder: Path, needed: dict[str, int]) -> None:
     free, total = shutil.disk_usage(folder).free, sum(needed.values())
     if total > free:
         parts = ", ".join(f"{size / 1e6:,.1f} MB {what}" for what, size in needed.items() if size)
-        raise Failure(
-            f"not enough space in {folder}: about {total / 1e6:,.1f} MB needed ({parts}), "
-            f"{free / 1e6:,.1f} MB free"
-        )
+        what = f"about {total / 1e6:,.1f} MB needed ({parts}), {free / 1e6:,.1f} MB free"
+        raise Failure(f"not enough space in {folder}: {what}")
 
 
-def _readable(source: sources.Source, fetched: list[Path], unpacked: Path) -> dict[str, Path]:
+def _readable(source: Source, fetched: list[Path], unpacked: Path) -> dict[str, Path]:
     """The files to read by name: the downloaded ones, or what is needed of their contents."""
     if not source.members:
         return {path.name: path for path in fetched}
     unpacked.mkdir()
     readable: dict[str, Path] = {}
     for path in fetched:
-        readable |= download.unpack(path, unpacked)
+        readable |= unpack(path, unpacked)
     missing = [member for member in source.members if member not in readable]
     if missing:
         archives = ", ".join(path.name for path in fetched)
@@ -154,12 +153,112 @@ def _readable(source: sources.Source, fetched: list[Path], unpacked: Path) -> di
     return readable
 
 
-def _about(name: str, source: sources.Source) -> dict[str, Any]:
+def _about(name: str, source: Source) -> dict[str, Any]:
     """The part of the card that does not depend on what is in the files."""
+    known, hash_from = CATALOGUE[name], {"sha256_from": source.hash_from}
     fetched = [
-        {"name": file.name, "url": file.urls[0]}
-        | {"sha256": file.sha256, "sha256_from": source.hash_from}
+        {"name": file.name, "url": file.urls[0], "sha256": file.sha256} | hash_from
         for file in source.files
     ]
-    known = CATALOGUE[name]
     return {**known.origin(), "source": source.origin or known.source, "files": fetched}
+
+
+# ------------------------------------------------------------------------------------- downloads
+
+
+def fetch(file: File, folder: Path, from_folder: Path | None = None, progress: bool = True) -> Path:
+    """A file of an official source, checked.
+
+    A download grows as ``<name>.part`` in ``folder`` and goes on from there after a break, if the
+    server can (HTTP Range). Only a file with the right SHA-256 gets its name; one with a wrong
+    SHA-256 is put aside as ``<name>.wrong``.
+
+    Args:
+        file: which one.
+        folder: an existing folder; a file that lies there already is checked again and used.
+        from_folder: take the file from here instead, and leave it there.
+        progress: show a progress bar.
+
+    Returns:
+        Where the file is.
+
+    Raises:
+        Error: ``from_folder`` lacks the file.
+        Failure: it cannot be downloaded, or its SHA-256 is wrong.
+    """
+    path = (folder if from_folder is None else Path(from_folder)) / file.name
+    if from_folder is not None and not path.is_file():
+        raise Error(f"there is no {file.name} in {from_folder}; it comes from {file.urls[0]}")
+    if not path.exists():
+        part = folder / f"{file.name}.part"
+        _download(file, part, progress)
+        os.replace(part, path)
+    with open(path, "rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    if sha256 == file.sha256:
+        return path
+    wrong = f"{path} has SHA-256 {sha256}, expected {file.sha256}: nothing was prepared"
+    if from_folder is not None:
+        raise Failure(wrong)
+    aside = folder / f"{file.name}.wrong"
+    os.replace(path, aside)
+    kept = f"it is kept as {aside}, and the next run downloads it from {file.urls[0]} again"
+    raise Failure(f"{wrong}; {kept}")
+
+
+def _download(file: File, part: Path, progress: bool) -> None:
+    """Get the file at one of its addresses, each asked a few times."""
+    reasons: dict[str, str] = {}
+    for attempt in range(_ATTEMPTS):
+        for url in file.urls:
+            try:
+                return _transfer(url, file, part, progress)
+            except (OSError, HTTPException) as error:
+                reasons[url] = first_line(error)
+        if attempt < _ATTEMPTS - 1:
+            time.sleep(_WAIT * 2**attempt)
+    tried = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
+    kept = f"{part.stat().st_size} bytes are kept and " if part.exists() else ""
+    other = "or download it by hand and give its folder with --from"
+    raise Failure(f"cannot download {tried}: {kept}the next run goes on from there, {other}")
+
+
+def _transfer(url: str, file: File, part: Path, progress: bool) -> None:
+    """Append to ``part`` what is still lacking; OSError if the server breaks off."""
+    begin = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "fedlib"} | ({"Range": f"bytes={begin}-"} if begin else {})
+    try:
+        answer = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)
+    except HTTPError as error:
+        if error.code == 416:  # nothing is left to send; whether it is the file, its SHA-256 says
+            return
+        raise
+    goes_on = answer.status == 206  # else it begins again
+    length = int(answer.headers.get("Content-Length", -1))
+    bar: dict[str, Any] = {"desc": file.name, "leave": False, "disable": not progress}
+    with answer, open(part, "ab" if goes_on else "wb") as out:
+        start = out.tell()
+        with tqdm.wrapattr(out, "write", total=file.size, initial=start, **bar) as counted:
+            shutil.copyfileobj(answer, counted, 1 << 17)
+        if length >= 0 and out.tell() - start != length:
+            raise OSError(f"broke off after {out.tell()} of {start + length} bytes")
+
+
+def unpack(archive: Path, folder: Path) -> dict[str, Path]:
+    """Unpack a tar or a zip; its suffix says which.
+
+    Of a tar, Python's ``data`` filter refuses members that would leave the folder, links to
+    elsewhere and devices; a zip's members that would leave the folder are passed over.
+
+    Returns:
+        The unpacked files by name, without folders.
+
+    Raises:
+        Failure: the archive is damaged or not safe, or there is no space.
+    """
+    safely: dict[str, Any] = {} if archive.suffix == ".zip" else {"filter": "data"}
+    try:
+        shutil.unpack_archive(archive, folder, **safely)
+    except Exception as error:  # whatever a damaged archive makes the readers raise
+        raise Failure(f"{archive.name} cannot be unpacked: {first_line(error)}") from None
+    return {path.name: path for path in folder.rglob("*") if path.is_file()}

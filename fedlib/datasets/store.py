@@ -19,11 +19,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedlib import files, paths
 from fedlib.arguments import checked
+from fedlib.datasets.catalogue import SOURCES
 from fedlib.datasets.dataset import describe, fingerprint
-from fedlib.datasets.sources import SOURCES
 from fedlib.errors import Error, Failure, first_line
 
 CARD = "card.json"
+NAME = r"[a-z0-9_-]{1,64}"
 Root = str | os.PathLike[str] | None
 
 
@@ -52,7 +53,7 @@ class _Card(BaseModel):
 
 def prepared_folder(name: str, data_root: Root = None) -> Path:
     """Where ``name`` is or would be; Error if the name is not one a data set may have."""
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9_-]{1,64}", name):
+    if not isinstance(name, str) or not re.fullmatch(NAME, name):
         raise Error(f"{name!r} cannot name a data set; allowed: 1 to 64 of a-z, 0-9, '_' and '-'")
     return paths.data_root(data_root) / "prepared" / name
 
@@ -63,11 +64,8 @@ def prepared_names(data_root: Root = None) -> list[str]:
     if not parent.is_dir():
         return []
     files.recover(parent)
-    return sorted(
-        folder.name
-        for folder in parent.iterdir()
-        if folder.is_dir() and re.fullmatch(r"[a-z0-9_-]{1,64}", folder.name)
-    )
+    there = sorted(folder.name for folder in parent.iterdir() if folder.is_dir())
+    return [name for name in there if re.fullmatch(NAME, name)]
 
 
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
@@ -108,21 +106,18 @@ def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.nd
     folder = prepared_folder(card["name"], data_root)
     arrays = {}
     for key, expected in card["arrays"].items():
-        path = folder / f"{key}.npy"
+        path, what = folder / f"{key}.npy", f"array {key!r} of {card['name']!r}"
         try:
             array = np.load(path, mmap_mode="r", allow_pickle=False)
         except FileNotFoundError:
-            raise Error(f"array {key!r} of {card['name']!r} is missing: {path}") from None
+            raise Error(f"{what} is missing: {path}") from None
         except Exception as error:  # its bytes may say anything
-            raise Error(
-                f"array {key!r} of {card['name']!r} was altered, {path} cannot be read: "
-                f"{first_line(error)}"
-            ) from None
+            why = f"{path} cannot be read: {first_line(error)}"
+            raise Error(f"{what} was altered, {why}") from None
         if array.dtype.str != expected["dtype"] or list(array.shape) != expected["shape"]:
-            raise Error(
-                f"array {key!r} of {card['name']!r} was altered: it is {array.dtype.str} "
-                f"{list(array.shape)}, the card says {expected['dtype']} {expected['shape']}"
-            )
+            why = f"it is {array.dtype.str} {list(array.shape)}"
+            said = f"{expected['dtype']} {expected['shape']}"
+            raise Error(f"{what} was altered: {why}, the card says {said}")
         arrays[key] = array
     return arrays
 
@@ -147,10 +142,8 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     for key, array in open_arrays(card, data_root).items():
         sha256, expected = describe(array)["sha256"], card["arrays"][key]["sha256"]
         if sha256 != expected:
-            raise Error(
-                f"array {key!r} of {name!r} was altered: its SHA-256 is {sha256[:16]}..., the "
-                f"card says {expected[:16]}..."
-            )
+            why = f"its SHA-256 is {sha256[:16]}..., the card says {expected[:16]}..."
+            raise Error(f"array {key!r} of {name!r} was altered: {why}")
     return card
 
 
@@ -178,9 +171,8 @@ def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> P
     if not target.exists():
         files.recover(target.parent)
     if target.exists() and not overwrite:
-        raise Error(
-            f"data set {name!r} exists already in {target.parent}; pass overwrite to replace it"
-        )
+        where = f"data set {name!r} exists already in {target.parent}"
+        raise Error(f"{where}; pass overwrite to replace it")
     return target
 
 

@@ -235,57 +235,41 @@ def _config(run: dict[str, Any], path: Path) -> RunConfig:
 
 
 class Columns:
-    """The numbers of the runs in a file, as arrays; text as codes."""
+    """The numbers of the runs in a file, as arrays; texts as codes."""
 
     def __init__(self, table: pa.Table, digests: Sequence[str]) -> None:
-        self.digests = list(digests)
-        self._places = {digest: place for place, digest in enumerate(digests)}
-        self.texts: dict[str, np.ndarray] = {}
-        self.codes: dict[str, np.ndarray] = {}
-        for name in TEXTS:
-            column = table[name].combine_chunks()
-            if isinstance(column, pa.ChunkedArray):  # of no rows
-                column = pa.array([], pa.string()).dictionary_encode()
-            self.texts[name] = np.array(column.dictionary.to_pylist(), object)
-            self.codes[name] = column.indices.fill_null(-1).to_numpy()
-        self._codes = {
-            name: {text: code for code, text in enumerate(texts)}
-            for name, texts in self.texts.items()
-        }
-        self.numbers = {
-            "round": table["round"].fill_null(-1).to_numpy(),
-            "value": table["value"].to_numpy(),
-            "examples": table["examples"].fill_null(0).to_numpy(),
-        }
-        runs = table["run"].to_numpy()
-        self.starts = np.searchsorted(runs, np.arange(len(self.digests) + 1))
-        # Of each run: where its clients' values begin.
-        self.of_clients = self.codes["client"] >= 0
+        self.places = {digest: place for place, digest in enumerate(digests)}
+        self.starts = np.searchsorted(table["run"].to_numpy(), np.arange(len(digests) + 1))
+        texts = {name: table[name].combine_chunks() for name in TEXTS}
+        self.codes = {name: each.indices.fill_null(-1).to_numpy() for name, each in texts.items()}
+        known = {name: each.dictionary.to_pylist() for name, each in texts.items()}
+        self.texts = {name: np.array(each, object) for name, each in known.items()}
+        numbers = ("round", "value", "examples")
+        self.numbers = {name: table[name].fill_null(0).to_numpy() for name in numbers}
 
     def frame(self, digest: str) -> pd.DataFrame:
         """``History.frame`` of a run."""
-        return self._table(self._slices(digest)[0], "round", "split", "metric", "value")
+        return self._frame(self._slices(digest)[0], "round", "split", "metric", "value")
 
     def clients(self, digest: str) -> pd.DataFrame:
         """``History.clients`` of a run."""
         columns = ("client", "split", "metric", "value", "examples")
-        return self._table(self._slices(digest)[1], *columns)
+        return self._frame(self._slices(digest)[1], *columns)
 
-    def _table(self, rows: slice, *names: str) -> pd.DataFrame:
-        columns: dict[str, Any] = {}
-        for name in names:
-            if name in TEXTS:
-                texts = self.texts[name][self.codes[name][rows]]
-                columns[name] = pd.Series(texts, dtype="str")
-            else:
-                columns[name] = self.numbers[name][rows]
-        return pd.DataFrame(columns)
+    def _frame(self, rows: slice, *columns: str) -> pd.DataFrame:
+        texts = {
+            name: pd.Series(self.texts[name][self.codes[name][rows]], dtype="str")
+            for name in TEXTS
+            if name in columns
+        }
+        numbers = {name: each[rows] for name, each in self.numbers.items()}
+        return pd.DataFrame({name: (texts | numbers)[name] for name in columns})
 
     def _slices(self, digest: str) -> tuple[slice, slice]:
         """The rows of a run's history, and of its clients' values."""
-        place = self._places[digest]
+        place = self.places[digest]
         start, end = self.starts[place], self.starts[place + 1]
-        middle = start + int(np.argmax(np.append(self.of_clients[start:end], True)))
+        middle = start + int(np.argmax(np.append(self.codes["client"][start:end] >= 0, True)))
         return slice(start, middle), slice(middle, end)
 
     def metrics(self, digest: str, split: str) -> list[str]:
@@ -304,8 +288,8 @@ class Columns:
 
     def _chosen(self, name: str, text: str, rows: slice) -> np.ndarray:
         """Which of some rows have a text in a column."""
-        code = self._codes[name].get(text, -2)  # -1 is missing
-        return np.asarray(self.codes[name][rows] == code)
+        code = np.flatnonzero(self.texts[name] == text)
+        return np.asarray(self.codes[name][rows] == (code[0] if len(code) else -2))  # -1: missing
 
 
 @lru_cache(maxsize=16)
@@ -338,9 +322,8 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
         pa.array(np.concatenate([np.asarray(part) for part in rows[field.name]]), field.type)
         for field in SCHEMA
     ]
-    runs = [
-        {"digest": h.config.digest, "config": h.config.as_dict(), "meta": h.meta} for h in histories
-    ]
+    configs = [(history.config, history.meta) for history in histories]
+    runs = [{"digest": c.digest, "config": c.as_dict(), "meta": meta} for c, meta in configs]
     plain = json.dumps(runs, separators=(",", ":")).encode()
     known = {b"format": FORMAT, b"runs": lzma.compress(plain), b"sha256": UNSEALED}
     buffer = BytesIO()
@@ -427,9 +410,7 @@ def describe(task: Task, history: History) -> dict[str, Any]:
         "source": task.source,
         "label": task.label or task.name,
         "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
-        "client_hyperparameters": {
-            name: dict(values) for name, values in task.client_hyperparameters.items()
-        },
+        "client_hyperparameters": {k: dict(v) for k, v in task.client_hyperparameters.items()},
         "settings": {name: getattr(task, name) for name in settings},
     }
 

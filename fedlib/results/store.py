@@ -159,12 +159,10 @@ class Store:
                     raise unknown("keyword of a request", key, ("algorithm", *SETTINGS))
             merged = {**settings, **request}
             if "algorithm" not in merged:
-                raise Error(
-                    f"request {dict(request)!r} names no algorithm; add algorithm='fedavg' or so"
-                )
-            merged["overrides"] = merged_overrides(
-                settings.get("overrides"), request.get("overrides")
-            )
+                what = f"request {dict(request)!r} names no algorithm"
+                raise Error(f"{what}; add algorithm='fedavg' or so")
+            given = settings.get("overrides"), request.get("overrides")
+            merged["overrides"] = merged_overrides(*given)
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
         return self.answer(configured, **keeping, **execution)
 
@@ -191,14 +189,9 @@ class Store:
             one history per configuration, in order.
         """
         alone = {place: run for place, run in enumerate(configured) if unnamed(run)}
-        unique = {
-            run.config.digest: run for place, run in enumerate(configured) if place not in alone
-        }
-        histories = {
-            digest: stored
-            for digest in unique
-            if not refresh and (stored := self.sound(digest)) is not None
-        }
+        unique = {run.config.digest: run for run in configured if not unnamed(run)}
+        found = {} if refresh else {digest: self.sound(digest) for digest in unique}
+        histories = {digest: run for digest, run in found.items() if run is not None}
         wanted = [run for digest, run in unique.items() if digest not in histories]
 
         def keep(made: Sequence[History]) -> None:

@@ -148,10 +148,8 @@ def _partition(
         return partitioners.dirichlet(labels, clients, given.alpha, examples, draw)
     coarse = getattr(dataset, f"{split}_coarse")
     if coarse is None:
-        raise Error(
-            f"task cifar100: data {dataset.name!r} has no coarse labels; import it with "
-            "train_coarse and test_coarse"
-        )
+        what = f"task cifar100: data {dataset.name!r} has no coarse labels"
+        raise Error(f"{what}; import it with train_coarse and test_coarse")
     return partitioners.pachinko(
         np.asarray(coarse), labels, clients, examples, given.alpha, given.beta, draw
     )

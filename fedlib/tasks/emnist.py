@@ -227,10 +227,8 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
     )
     both = sorted(set(train) & set(test))
     if not both:
-        raise Error(
-            f"task {given.name}: no writer of {dataset.name!r} is in both splits; see "
-            "data/README.md"
-        )
+        what = f"task {given.name}: no writer of {dataset.name!r} is in both splits"
+        raise Error(f"{what}; see data/README.md")
     of = f"the writers of {dataset.name!r} in both splits"
     taken = sample(given.clients, len(both), "clients", given.seed, "writers", of)
     codes = [both[i] for i in taken]
@@ -248,7 +246,5 @@ def _choose(given: Given, prefer: Sequence[str]) -> Dataset:
         dataset = datasets.load(name, given.data_root)
         if dataset.train_client is not None and dataset.test_client is not None:
             return images.in_bytes(dataset)
-    raise Error(
-        f"task {given.name}: data {names[0]!r} has no writers; import it with train_client and "
-        "test_client"
-    )
+    what = f"task {given.name}: data {names[0]!r} has no writers"
+    raise Error(f"{what}; import it with train_client and test_client")

@@ -80,9 +80,8 @@ def load(given: Given) -> Task:
     labels = np.concatenate([dataset.labels(split) for split in SPLITS])
     codes = np.concatenate([dataset.client(split) for split in SPLITS])
     if labels.max() > 1:
-        raise Error(
-            f"task fair_sent140: {dataset.name!r} has labels up to {labels.max()}; needed: 0 and 1"
-        )
+        what = f"task fair_sent140: {dataset.name!r} has labels up to {labels.max()}"
+        raise Error(f"{what}; needed: 0 and 1")
     users, counts = np.unique(codes, return_counts=True)
     enough = users[counts >= least]
     if not len(enough):
@@ -103,12 +102,8 @@ def load(given: Given) -> Task:
         name=given.name,
         model=lambda: Sent140LSTM(torch.from_numpy(matrix), width=given.width),
         hyperparameters=settings.adafedadam(LABEL),
-        options={
-            "data": dataset.name,
-            "clients": len(picked),
-            "least": least,
-            "glove": vectors_from,
-        },
+        options={"data": dataset.name, "clients": len(picked)}
+        | {"least": least, "glove": vectors_from},
         stand_in=dataset.stand_in,
         source=f"{texts.source(dataset, 'sent140', 'Sent140')}; {vectors_from}",
         fingerprint=texts.encoded_fingerprint(x=x, y=y, sizes=sizes, vectors=matrix),

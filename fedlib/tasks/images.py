@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedlib import datasets, randomness
-from fedlib.datasets import Dataset
+from fedlib.datasets import Dataset, TextDataset
 from fedlib.errors import Error
 from fedlib.task import ClientData
 from fedlib.tasks.presets import Given, choose_data
@@ -122,10 +122,8 @@ def in_bytes(dataset: Dataset) -> Dataset:
     low = min(float(x.min()) for x in splits.values())
     high = max(float(x.max()) for x in splits.values())
     if low < 0 or high > 255:
-        raise Error(
-            f"the images of {dataset.name!r} have points from {low:g} to {high:g}; allowed: 0 to "
-            "1, or 0 to 255"
-        )
+        what = f"the images of {dataset.name!r} have points from {low:g} to {high:g}"
+        raise Error(f"{what}; allowed: 0 to 1, or 0 to 255")
     scale = 255 if high <= 1 else 1
     whole: dict[str, Any] = {
         split: np.rint(x * scale).astype(np.uint8) for split, x in splits.items()
@@ -151,6 +149,6 @@ def classes(dataset: Dataset) -> int:
     return int(max(dataset.train_y.max(), dataset.test_y.max())) + 1
 
 
-def origin(dataset: Dataset) -> dict[str, Any]:
+def origin(dataset: Dataset | TextDataset) -> dict[str, Any]:
     """A task's fields that say where its data come from."""
     return {name: getattr(dataset, name) for name in ("stand_in", "source", "fingerprint")}

@@ -75,9 +75,8 @@ def image_task(
     dataset = datasets.load(data, data_root)
     shape = dataset.train_x.shape[1:]
     if len(shape) < 2:
-        raise Error(
-            f"data set {data!r} holds {shape[0]} numbers an example, no images; make a fedlib.Task"
-        )
+        what = f"data set {data!r} holds {shape[0]} numbers an example, no images"
+        raise Error(f"{what}; make a fedlib.Task")
     made = model
     if made is None:
         channels = shape[2] if len(shape) == 3 else 1
@@ -175,14 +174,8 @@ def _task(
     for field in fields:
         if field not in (*FIELDS, "transform", "seed"):
             raise unknown("field of a task", field, FIELDS)
-    said = {
-        "name": name,
-        "stand_in": dataset.stand_in,
-        "source": dataset.source,
-        "fingerprint": dataset.fingerprint,
-        "classes": dataset.classes or (),
-        "options": {key: value for key, value in options.items() if value is not None},
-    }
+    said = {"name": name, "classes": dataset.classes or (), **images.origin(dataset)}
+    said["options"] = {key: value for key, value in options.items() if value is not None}
     (x, y, owners), (test_x, test_y, test_owners) = train, test
     y, test_y = checks.labels("labels", y), checks.labels("test labels", test_y)
     clients, alpha, names = options["clients"], options["alpha"], dataset.clients
@@ -212,16 +205,12 @@ def _divided(
         if alpha is not None:
             raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
         if owners is None:
-            raise Error(
-                f"data set {data!r} names no clients; say how many to make, for instance "
-                "clients=20, and alpha=0.3 for skewed labels"
-            )
+            what = f"data set {data!r} names no clients; say how many to make"
+            raise Error(f"{what}, for instance clients=20, and alpha=0.3 for skewed labels")
         return _by_owner(owners, names)
     if len(labels) < clients:
-        raise Error(
-            f"{data} has {len(labels)} training examples for {clients} clients: some would have "
-            "none; take fewer clients"
-        )
+        what = f"{data} has {len(labels)} training examples for {clients} clients"
+        raise Error(f"{what}: some would have none; take fewer clients")
     if alpha is None:
         return partitioners.iid(len(labels), clients, seed), []
     size = len(labels) // max(1, clients)

@@ -88,21 +88,14 @@ def load(given: Given) -> Task:
     weights = "" if small else weights
     require(isinstance(length, int) and 3 <= length <= 512, "length", length, "3..512 tokens")
     if weights and (width, given.layers) != (1.0, 6):
-        raise Error(
-            f"task {given.name}: pretrained weights have width 1 and 6 layers; allowed: no other"
-        )
+        what = f"task {given.name}: pretrained weights have width 1 and 6 layers"
+        raise Error(f"{what}; allowed: no other")
 
     dataset = datasets.load_text(choose_data(given), given.data_root)
     labels, test_labels = (np.asarray(dataset.labels(split)) for split in ("train", "test"))
     classes = int(max(labels.max(), test_labels.max())) + 1
-    parts = partitioners.dirichlet_overlapping(
-        labels,
-        given.clients,
-        given.alpha,
-        given.sizes,
-        key(given.seed, "clients"),
-        author_split=given.author_split,
-    )
+    drawn = (labels, given.clients, given.alpha, given.sizes, key(given.seed, "clients"))
+    parts = partitioners.dirichlet_overlapping(*drawn, author_split=given.author_split)
     # Only texts that some client holds are encoded.
     held, places = np.unique(np.concatenate(parts), return_inverse=True)
     packed = np.split(places, np.cumsum(texts.sizes_of(parts))[:-1])

@@ -102,9 +102,8 @@ def quadratic_task(
     ):
         numbers[label] = np.asarray(default if given is None else given, dtype=np.float64)
         if numbers[label].shape != default.shape:
-            raise Error(
-                f"quadratic_task: {label} has shape {numbers[label].shape}; need {default.shape}"
-            )
+            shape = numbers[label].shape
+            raise Error(f"quadratic_task: {label} has shape {shape}; need {default.shape}")
     for label, value in numbers.items():
         if not np.isfinite(value).all():
             raise Error(f"quadratic_task: {label} has a number that is not finite; check it")

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from fedlib.datasets import download, sources
+from fedlib.datasets import catalogue, preparing
 
 
 class Site:
@@ -101,17 +101,17 @@ def offer(site, monkeypatch):
     """Serve files in place of a data set's official ones, everything else as in the table."""
 
     def offer(name, files):
-        original = sources.SOURCES[name]
+        original = catalogue.SOURCES[name]
         assert {file.name for file in original.files} == set(files)
         offered = []
         for file in original.files:
             content = files[file.name]
             site.files[f"/{file.name}"] = content
             url, sha256 = f"{site.url}/{file.name}", hashlib.sha256(content).hexdigest()
-            offered.append(sources.File(file.name, (url,), sha256, len(content)))
+            offered.append(catalogue.File(file.name, (url,), sha256, len(content)))
         small = dataclasses.replace(original, files=tuple(offered), unpacked=1000, prepared=1000)
-        monkeypatch.setitem(sources.SOURCES, name, small)
+        monkeypatch.setitem(catalogue.SOURCES, name, small)
         return small
 
-    monkeypatch.setattr(download, "_WAIT", 0)
+    monkeypatch.setattr(preparing, "_WAIT", 0)
     return offer

@@ -15,11 +15,14 @@ LABELLED = [
 ]
 
 
+def row(**changes):
+    values = {"client": "a", "split": "train", "text": "x", "label": 1, **changes}
+    return json.dumps({key: value for key, value in values.items() if value is not None})
+
+
 def write(folder, rows, ascii_only=False):
     path = folder / "own.jsonl"
-    lines = [
-        row if isinstance(row, str) else json.dumps(row, ensure_ascii=ascii_only) for row in rows
-    ]
+    lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=ascii_only) for r in rows]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -45,10 +48,7 @@ def test_round_trip_with_labels(tmp_path, ascii_only):
 
 
 def test_round_trip_with_tags_and_other_fields(tmp_path):
-    rows = [
-        {"client": "a", "split": "train", "text": "x", "tags": ["c++", "Ä"], "date": 5},
-        {"client": "a", "split": "test", "text": "y", "tags": []},
-    ]
+    rows = [row(label=None, tags=["c++", "Ä"], date=5), row(split="test", label=None, tags=[])]
     card = datasets.import_file("own", write(tmp_path, rows), tmp_path)
     data = datasets.load_text("own", tmp_path)
     assert data.tags("train", 0) == ["c++", "Ä"] and data.tags("test", 0) == []
@@ -58,19 +58,13 @@ def test_round_trip_with_tags_and_other_fields(tmp_path):
 
 
 def test_texts_without_target_blank_lines_and_a_byte_order_mark(tmp_path):
-    path = tmp_path / "own.jsonl"
-    row = json.dumps({"client": "a", "split": "train", "text": "x"})
-    path.write_bytes(b"\xef\xbb\xbf" + f"{row}\r\n\r\n{row.replace('train', 'test')}".encode())
+    path, first = tmp_path / "own.jsonl", row(label=None)
+    path.write_bytes(b"\xef\xbb\xbf" + f"{first}\r\n\r\n{first.replace('train', 'test')}".encode())
     datasets.import_file("own", path, tmp_path)
     assert datasets.load_text("own", tmp_path).text("test", 0) == "x"
 
 
-GOOD = json.dumps({"client": "a", "split": "train", "text": "x", "label": 1})
-
-
-def row(**changes):
-    values = {"client": "a", "split": "train", "text": "x", "label": 1, **changes}
-    return json.dumps({key: value for key, value in values.items() if value is not None})
+GOOD = row()
 
 
 @pytest.mark.parametrize(
@@ -102,9 +96,8 @@ def row(**changes):
 def test_bad_lines_are_named(tmp_path, second, words):
     path = tmp_path / "own.jsonl"
     path.write_bytes(f"{GOOD}\n{second}\n".encode("latin-1"))
-    with pytest.raises(Error, match=words) as caught:
+    with pytest.raises(Error, match=words):
         datasets.import_file("own", path, tmp_path / "root")
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "root").exists()
 
 
@@ -128,9 +121,8 @@ def test_labels_may_be_words(tmp_path):
 
 
 def test_words_of_a_known_name_are_its_classes(tmp_path):
-    rows = [
-        {**line, "label": word} for line, word in zip(WORDED, ["Sports", "World"] * 2, strict=True)
-    ]
+    words = ["Sports", "World"] * 2
+    rows = [{**line, "label": word} for line, word in zip(WORDED, words, strict=True)]
     datasets.import_file("ag_news", write(tmp_path, rows), tmp_path)
     data = datasets.load_text("ag_news", tmp_path)
     assert data.labels("train").tolist() == [data.classes.index(w) for w in ("Sports", "World")]

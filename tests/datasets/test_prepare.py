@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import json
 import shutil
 import struct
 import subprocess
@@ -15,8 +14,9 @@ import numpy as np
 import pytest
 
 from fedlib import datasets
-from fedlib.datasets import preparing, sources
-from fedlib.datasets.catalogue import CATALOGUE
+from fedlib.datasets import preparing
+from fedlib.datasets.catalogue import CATALOGUE, SOURCES
+from fedlib.datasets.writers import WRITERS
 from fedlib.errors import Error, Failure
 from fedlib.tasks import TASKS
 from tests.datasets.conftest import holds, tarred
@@ -240,14 +240,9 @@ def test_sent140_by_user(root, offer):
 
 
 def test_every_source_has_a_reader_an_entry_and_known_tasks():
-    for name in sources.SOURCES:
-        assert callable(preparing._writer(name)) and name in CATALOGUE
-    for entry in CATALOGUE.values():
-        assert set(entry.tasks) <= set(TASKS)
-    assert {task for entry in CATALOGUE.values() for task in entry.tasks} == set(TASKS) - {
-        "quadratic",
-        "synthetic",
-    }
+    assert set(SOURCES) == set(WRITERS) <= set(CATALOGUE)
+    used = {task for entry in CATALOGUE.values() for task in entry.tasks}
+    assert used == set(TASKS) - {"quadratic", "synthetic"}
 
 
 # ------------------------------------------------------------------------------- what is refused
@@ -255,10 +250,9 @@ def test_every_source_has_a_reader_an_entry_and_known_tasks():
 
 def refused(kind, words, name, root, **options):
     before = left(root / "prepared")
-    with pytest.raises(kind, match=words) as caught:
+    with pytest.raises(kind, match=words):
         prepare(name, root, **options)
-    assert "\n" not in str(caught.value)
-    assert left(root / "prepared") == before
+    assert left(root / "prepared") == before and not (root.parent / "evil").exists()
     assert not list(root.rglob("unpacked")) and not list(root.rglob("*.npy"))
 
 
@@ -272,9 +266,10 @@ def test_files_from_a_folder(root, offer, site, tmp_path):
         (given / name).write_bytes(content)
     refused(Error, "there is no t10k-labels-idx1-ubyte.gz in", "mnist", root, from_folder=given)
     assert not root.exists()
-    (given / "t10k-labels-idx1-ubyte.gz").write_bytes(b"other")
+    last = given / "t10k-labels-idx1-ubyte.gz"
+    last.write_bytes(b"other")
     refused(Failure, "nothing was prepared", "mnist", root, from_folder=given)
-    (given / "t10k-labels-idx1-ubyte.gz").write_bytes(files["t10k-labels-idx1-ubyte.gz"])
+    last.write_bytes(files[last.name])
     prepare("mnist", root, from_folder=given, keep_raw=False)
     assert (datasets.load("mnist", root).train_x == images["train"]).all()
     assert sorted(path.name for path in given.iterdir()) == sorted(files)
@@ -318,7 +313,8 @@ TWO, TEN = idx(np.zeros((2, 28, 28))), idx(np.array([1, 10, 2]))
         ("cifar10", {"data_batch_3.bin": None}, "there is no data_batch_3"),
         ("cifar10", {"test_batch.bin": b"\n" + bytes(3072)}, "cifar10 test, y: label is 10; allow"),
         ("cifar10", {"test_batch.bin": bytes(3072)}, "'cifar10' are not as fedlib .* ValueError"),
-        ("cifar10", {"../../evil": b"x"}, "cifar-10-binary.tar.gz cannot be unpacked: "),
+        ("cifar10", {"../../../../evil": b"x"}, "cifar-10-binary.tar.gz cannot be unpacked: "),
+        ("cifar10", {None: b"x"}, "cifar-10-binary.tar.gz cannot be unpacked: "),
         ("ag_news", {"train.csv": b'"5","a","b"\n'}, "files of 'ag_news' are not as fedlib"),
         ("ag_news", {"train.csv": b""}, "the train split has no texts"),
     ],
@@ -331,8 +327,12 @@ def test_files_in_another_format(root, offer, name, changes, words):
     if name == "ag_news":
         content = {f"{split}.csv": text.encode() for split, text in NEWS.items()}
     content |= changes
+    damaged = content.pop(None, None)
     content = {file: data for file, data in content.items() if data is not None}
-    offer(name, {"cifar-10-binary.tar.gz": tarred(content)} if name == "cifar10" else content)
+    if name == "cifar10":
+        whole = tarred(content)
+        content = {"cifar-10-binary.tar.gz": whole[: len(whole) // 2] if damaged else whole}
+    offer(name, content)
     refused(Error, words, name, root)
 
 
@@ -354,16 +354,3 @@ def test_two_processes_do_not_prepare_the_same(root, offer, tmp_path):
     finally:
         other.communicate()
     prepare("mnist", root)
-
-
-def test_a_copy_of_another_version_says_how_to_rebuild_it(root, offer):
-    files, *_ = mnist(3)
-    offer("mnist", files)
-    prepare("mnist", root)
-    path = root / "prepared" / "mnist" / "card.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
-    words = (
-        r"format: Input should be 1; make it again with 'fedlib data prepare mnist --overwrite' or"
-    )
-    with pytest.raises(Error, match=words):
-        datasets.load("mnist", root)

@@ -1,8 +1,6 @@
 """Stand-ins are fixed, have the real sets' shapes, types and partition structure, and can be
 learnt."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

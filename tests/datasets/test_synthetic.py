@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedlib.datasets import leaf_synthetic
-from fedlib.errors import Error
 
 
 def test_the_default_draw_is_the_known_one():
@@ -29,9 +28,3 @@ def test_the_seed_decides_and_global_state_is_left_alone():
     assert all((a == b).all() for a, b in zip(first[0], again[0], strict=True))
     assert first[0][0].shape != other[0][0].shape or (first[0][0] != other[0][0]).any()
     assert (np.random.get_state()[1] == before).all()
-
-
-@pytest.mark.parametrize("bad", [{"clients": 0}, {"classes": 0}, {"dimension": 0}, {"seed": -1}])
-def test_bad_numbers_are_refused(bad):
-    with pytest.raises(Error, match=next(iter(bad))):
-        leaf_synthetic(**bad)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedlib import datasets
-from fedlib.datasets import posts, sources, tff
+from fedlib.datasets import catalogue, posts, writers
 from fedlib.errors import Error
 from tests.datasets.conftest import tarred
 
@@ -44,7 +44,7 @@ def prepare(offer):
 
     def prepare(name, files, root):
         archives = {}
-        for file in sources.SOURCES[name].files:
+        for file in catalogue.SOURCES[name].files:
             start = file.name.removesuffix(".tar.bz2")
             inside = {n: path.read_bytes() for n, path in files.items() if n.startswith(start)}
             archives[file.name] = tarred(inside, kind="bz2")
@@ -66,12 +66,8 @@ def emnist():
     def images(n):
         levels = random.integers(0, 256, (n, 28, 28)).astype(np.float32)
         levels[:, 0] = 255  # paper is bright
-        return [
-            {"pixels": image, "label": int(label)}
-            for image, label in zip(
-                levels / np.float32(255), random.integers(0, 62, n), strict=True
-            )
-        ]
+        pixels, labels = levels / np.float32(255), random.integers(0, 62, n).tolist()
+        return [{"pixels": pixels[i], "label": labels[i]} for i in range(n)]
 
     return {
         "train": {"f10_1": images(3), "f9_1": images(2), "é": images(4), "f2_0": []},
@@ -86,10 +82,8 @@ def test_emnist_bit_for_bit(tmp_path, prepare):
     data = datasets.load("emnist", tmp_path)
     assert data.clients == ("f10_1", "f2_0", "f99", "f9_1", "é")  # by code point
     assert data.polarity == "ink_dark" and len(data.classes) == 62 and not data.stand_in
-    for split, x, y, codes in (
-        ("train", data.train_x, data.train_y, data.train_client),
-        ("test", data.test_x, data.test_y, data.test_client),
-    ):
+    for split in ("train", "test"):
+        x, y, codes = (getattr(data, f"{split}_{field}") for field in ("x", "y", "client"))
         rows = [(c, row) for c in sorted(splits[split]) for row in splits[split][c]]
         assert x.dtype == np.uint8 and y.dtype == codes.dtype == np.int64
         pixels = torch.from_numpy(np.array(x)).float() / 255
@@ -127,18 +121,14 @@ CIFAR = {
 
 def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path, prepare):
     random = np.random.default_rng(0)
+
+    def image():
+        pixels = random.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        fine = int(random.integers(100))
+        return {"image": pixels, "label": fine, "coarse_label": int(random.integers(20))}
+
     splits = {
-        split: {
-            str(client): [
-                {
-                    "image": random.integers(0, 256, (32, 32, 3), dtype=np.uint8),
-                    "label": int(random.integers(100)),
-                    "coarse_label": int(random.integers(20)),
-                }
-                for _ in range(2)
-            ]
-            for client in range(clients)
-        }
+        split: {str(client): [image(), image()] for client in range(clients)}
         for split, clients in (("train", 11), ("test", 3))
     }
     card = prepare("fed_cifar100", write_h5(tmp_path, "fed_cifar100", splits, CIFAR), tmp_path)
@@ -204,12 +194,10 @@ def stack_overflow(seed=0):
     def rows(n):
         return [
             {
-                "creation_date": "2010-01-01",
-                "score": int(random.integers(-5, 5)),
+                "score": int(random.integers(-5, 5)),  # which is not read
                 "tags": "|".join(random.choice(tags, random.integers(0, 4))),
                 "title": " ".join(random.choice(pool, random.integers(0, 5))),
                 "tokens": " ".join(random.choice(pool, random.integers(0, 28))),
-                "type": "question",
             }
             for _ in range(n)
         ]
@@ -221,8 +209,7 @@ def stack_overflow(seed=0):
     }
 
 
-STACK = {"creation_date": str, "score": np.zeros(0, np.int64)}
-STACK |= {key: str for key in ("tags", "title", "tokens", "type")}
+STACK = {"score": np.zeros(0, np.int64), "tags": str, "title": str, "tokens": str}
 
 
 def stack_files(folder):
@@ -232,7 +219,7 @@ def stack_files(folder):
 
 @pytest.mark.parametrize("piece", [2, 4096])
 def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
-    monkeypatch.setattr(tff, "_PIECE", piece)
+    monkeypatch.setattr(writers, "_PIECE", piece)
     splits = stack_overflow()
     card = prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     assert card["kind"] == "posts"
@@ -244,22 +231,20 @@ def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
     assert list(loaded) == ["train", "heldout", "test"]
     # Rank by count, then by the file's order; the last of the 500 is tag498.
     tag_list = ["tag600", "tag5", *(f"tag{i}" for i in range(499) if i != 5)]
-    for split, posts_of_split in loaded.items():
+    fields = ("sentences", "lengths", "words", "word_offsets", "tags", "tag_offsets")
+    for split, own in loaded.items():
+        clients = sorted(splits[split])
         rows = [
-            (client, row["tokens"], row["title"], row["tags"])
-            for client in sorted(splits[split])
+            (client, *(row[key] for key in ("tokens", "title", "tags")))
+            for client in clients
             for row in splits[split][client]
         ]
         expected = posts.encode(rows, WORD_LIST, tag_list)
-        fields = ("sentences", "lengths", "words", "word_offsets", "tags", "tag_offsets")
         for field in fields:
-            np.testing.assert_array_equal(getattr(posts_of_split, field), getattr(expected, field))
-        assert list(posts_of_split.clients) == sorted(splits[split])
-        sizes = [len(splits[split][client]) for client in posts_of_split.clients]
-        assert np.diff(posts_of_split.starts).tolist() == sizes
-        assert posts_of_split.word_list == tuple(WORD_LIST) and posts_of_split.tag_list == tuple(
-            tag_list
-        )
+            np.testing.assert_array_equal(getattr(own, field), getattr(expected, field))
+        assert list(own.clients) == clients
+        assert np.diff(own.starts).tolist() == [len(splits[split][client]) for client in clients]
+        assert (own.word_list, own.tag_list) == (expected.word_list, expected.tag_list)
     train = loaded["train"]
     assert set(np.unique(train.tags)) <= {0, 1, 2, 499} and 499 in train.tags
     for field in fields:
@@ -267,13 +252,13 @@ def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
         assert not array.flags.writeable and isinstance(array.base, np.memmap)
 
 
-def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(
-    tmp_path, prepare, command
-):
+def test_posts_have_a_loader_of_their_own(tmp_path, prepare):
+    with pytest.raises(Error, match=r"not prepared.*'fedlib data prepare stackoverflow'"):
+        datasets.load_posts("stackoverflow", tmp_path)
+    (tmp_path / "posts.jsonl").write_text("{}")
+    with pytest.raises(Error, match="cannot be imported"):
+        datasets.import_file("stackoverflow", tmp_path / "posts.jsonl", tmp_path)
     prepare("stackoverflow", stack_files(tmp_path), tmp_path)
-    _, shown, _ = command("data", "list", "--json", "--data-root", str(tmp_path))
-    listed = {card["name"]: card for card in json.loads(shown)}
-    assert listed["stackoverflow"]["counts"]["train"] == 13
     for load in (datasets.load, datasets.load_text):
         with pytest.raises(Error, match=r"holds posts, not \w+: use load_posts"):
             load("stackoverflow", tmp_path)
@@ -282,18 +267,8 @@ def test_prepared_posts_are_listed_verified_and_loaded_by_their_own_function(
     assert datasets.verify("stackoverflow", tmp_path)["kind"] == "posts"
 
 
-def test_posts_that_are_not_prepared(tmp_path):
-    with pytest.raises(
-        Error, match=r"not prepared.*get it with 'fedlib data prepare stackoverflow'"
-    ):
-        datasets.load_posts("stackoverflow", tmp_path)
-    (tmp_path / "posts.jsonl").write_text("{}")
-    with pytest.raises(Error, match="cannot be imported"):
-        datasets.import_file("stackoverflow", tmp_path / "posts.jsonl", tmp_path)
-
-
 def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(tff, "_PIECE", 100)
+    monkeypatch.setattr(writers, "_PIECE", 100)
     row = {"tags": "tag1", "title": "w1 w2", "tokens": "w1 w2 w3 w4 w5 w6 w7 w8"}
     like = {key: str for key in row}
     held = []
@@ -303,7 +278,7 @@ def test_writing_posts_does_not_hold_them_in_memory(tmp_path, monkeypatch):
         content = {str(client): [row] * 100 for client in range(clients)}
         (path,) = write_h5(folder, "x", {"train": content}, like).values()
         tracemalloc.start()
-        pieces = tff.read_pieces(path, ["tokens", "title", "tags"])
+        pieces = writers.read_pieces(path, ["tokens", "title", "tags"])
         posts.write(folder, "train", pieces, WORD_LIST, ["tag1"])
         held.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

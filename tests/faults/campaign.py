@@ -3,21 +3,16 @@
 ``make test`` runs a few; ``make faults`` (``FEDLIB_FAULTS=all``) runs all.
 """
 
-from __future__ import annotations
-
 import os
 import random
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import hypothesis
 
-Case = TypeVar("Case")
 EVERYTHING = os.environ.get("FEDLIB_FAULTS") == "all"
 
 
-def cases(all_cases: Iterable[Case], few: int) -> list[Case]:
+def cases(all_cases, few):
     """Every case, or a sample of ``few`` that is the same at every call, in the given order."""
     every = list(all_cases)
     if EVERYTHING or few >= len(every):
@@ -25,7 +20,7 @@ def cases(all_cases: Iterable[Case], few: int) -> list[Case]:
     return [every[at] for at in sorted(random.Random(few).sample(range(len(every)), few))]
 
 
-def examples(every: int, few: int) -> hypothesis.settings:
+def examples(every, few):
     """Settings of a hypothesis test: how many examples, always the same ones.
 
     Fixtures may be per test: a test under them must not depend on what an example leaves there.
@@ -43,7 +38,7 @@ def examples(every: int, few: int) -> hypothesis.settings:
 
 
 @contextmanager
-def case(name: object) -> Iterator[None]:
+def case(name):
     """One of a test's cases; where it fails, its name is told."""
     try:
         yield

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ import pytest
 
 import fedlib
 from fedlib import cli, datasets, figures, files
-from fedlib.datasets import sources
+from fedlib.datasets import catalogue
 from fedlib.results import Store
 from fedlib.results.files import open_runs
 from fedlib.results.published import publish
+from tests import copies
 
 REMOVALS = ("os.remove", "os.rmdir", "os.rename")
 EVENTS = (*REMOVALS, "os.mkdir", "os.truncate")
@@ -42,11 +42,11 @@ class Operations:
     act: Callable[[], None]
     names: list[str] = field(default_factory=list)
 
-    def note(self, name: str) -> bool:
+    def note(self, name):
         self.names.append(name)
         return len(self.names) - 1 == self.at
 
-    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def audit(self, event, arguments):
         if event not in EVENTS and not (event == "open" and arguments[2] & WRITING):
             return
         if isinstance(arguments[0], (str, bytes, os.PathLike)):
@@ -56,16 +56,16 @@ class Operations:
                 self.act()
 
 
-_current: list[Operations] = []
+_current = []
 _fsync = os.fsync
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+def _audit(event, arguments):
     if _current:
         _current[-1].audit(event, arguments)
 
 
-def _half(handle: int) -> None:
+def _half(handle):
     """Python tells of no write: what is to come to the disk is cut in half here."""
     if _current and _current[-1].note("fsync"):
         now = _current.pop()
@@ -79,9 +79,7 @@ sys.addaudithook(_audit)  # it cannot be removed
 
 
 @contextmanager
-def operations(
-    under: Path, at: int | None = None, act: Callable[[], None] = lambda: None
-) -> Iterator[list[str]]:
+def operations(under, at=None, act=lambda: None):
     """The names of the operations that change files under a folder inside the block."""
     _current.append(Operations(under, at, act))
     with pytest.MonkeyPatch.context() as patch:
@@ -92,16 +90,16 @@ def operations(
             _current.clear()
 
 
-def failing(number: int) -> Callable[[], None]:
+def failing(number):
     """Raises an OSError of this number."""
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise OSError(number, os.strerror(number))
 
     return fail
 
 
-def killed(write: Callable[[], Any], under: Path, at: int) -> bool:
+def killed(write, under, at):
     """Whether a forked process that writes is killed at operation number ``at``; else it ended."""
     pid = os.fork()
     if not pid:
@@ -118,7 +116,7 @@ def killed(write: Callable[[], Any], under: Path, at: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def left_behind(place: Path) -> list[str]:
+def left_behind(place):
     """Unfinished files and folders under a folder."""
     return [
         str(path.relative_to(place))
@@ -144,18 +142,18 @@ class Scene:
     write: Callable[[Path], Any]
     read: Callable[[Path], Any]
 
-    def sound(self, after: Any, before: Any, wanted: Any) -> bool:
+    def sound(self, after, before, wanted):
         """Whether what is read after a failure is the old or the new; of several files, each."""
         if isinstance(after, dict):
             return all(part in (before.get(name), wanted[name]) for name, part in after.items())
         return bool(after in (before, wanted))
 
 
-def nothing(place: Path) -> None:
+def nothing(place):
     (place / "given").mkdir(exist_ok=True)
 
 
-def arrays(place: Path, seed: int) -> Path:
+def arrays(place, seed):
     """A .npz file to import; not under ``place``, whose operations count."""
     draw = np.random.default_rng(seed)
     path = place.with_name(f"{place.name}_own_{seed}.npz")
@@ -166,29 +164,20 @@ def arrays(place: Path, seed: int) -> Path:
     return path
 
 
-def _import(seed: int) -> Callable[[Path], Any]:
+def _import(seed):
     return lambda place: datasets.import_file("own", arrays(place, seed), place, overwrite=True)
 
 
-CSV = b'"3","Oil, up","Prices rise"\n"1","World","Peace"\n' * 50
-
-
-def _prepare(place: Path) -> None:
-    """AG News, "downloaded" from two small files."""
-    official = []
-    for split in ("train", "test"):
-        path = place.with_name(f"{place.name}_{split}.csv")
-        if not path.exists():
-            path.write_bytes(CSV)
-        digest = sha256(CSV).hexdigest()
-        official.append(sources.File(f"{split}.csv", (path.as_uri(),), digest, len(CSV)))
+def _prepare(place):
+    """AG News, "downloaded" from two small files, which are not under ``place``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sources.SOURCES, "ag_news", sources.Source(tuple(official)))
+        source = copies.news(place.with_name(f"{place.name}_news"))
+        patch.setitem(catalogue.SOURCES, "ag_news", source)
         datasets.prepare("ag_news", place, overwrite=True, progress=False)
 
 
-def _verified(name: str) -> Callable[[Path], Any]:
-    def read(place: Path) -> Any:
+def _verified(name):
+    def read(place):
         there = [card["name"] for card in datasets.prepared(place)]
         return datasets.verify(name, place)["fingerprint"] if name in there else None
 
@@ -199,14 +188,14 @@ TASK = fedlib.quadratic_task(np.eye(2)[None] * [[[1.0]], [[2.0]]], np.ones((2, 2
 STEPS = {"local_steps": 1}
 
 
-def _store(place: Path) -> Store:
+def _store(place):
     return Store(place / "runs", published=[place / "results"])
 
 
-def _run(**settings: Any) -> Callable[[Path], Any]:
+def _run(**settings):
     """A run in a store that leaves a checkpoint after every round."""
 
-    def write(place: Path) -> None:
+    def write(place):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fedlib.engine.checkpoint.SECONDS", 0.0)
             _store(place).run(TASK, "fedadam", rounds=3, overrides=STEPS, **settings)
@@ -214,13 +203,13 @@ def _run(**settings: Any) -> Callable[[Path], Any]:
     return write
 
 
-def _stored(place: Path) -> Any:
+def _stored(place):
     histories = [run.history() for run in _store(place).stored()]
     return [str((each.frame["value"].tolist(), each.params)) for each in histories] or None
 
 
-def _publish(first: int) -> Callable[[Path], Any]:
-    def write(place: Path) -> None:
+def _publish(first):
+    def write(place):
         store = Store(place.with_name(f"{place.name}_source") / "runs", published=[])
         requests = [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}]
         histories = store.runs(TASK, requests, rounds=2, overrides=STEPS)
@@ -229,22 +218,22 @@ def _publish(first: int) -> Callable[[Path], Any]:
     return write
 
 
-def _published(place: Path) -> Any:
+def _published(place):
     path = place / "results" / "own.parquet"
     return sorted(open_runs(path)) if path.exists() else None
 
 
-def _figure(value: float) -> Callable[[Path], Any]:
+def _figure(value):
     about = {"data": pd.DataFrame({"a": [value]}), "caption": "", "histories": []}
     return lambda place: figures.save(None, "own/table", **about, root=place / "figures")
 
 
-def _drawn(place: Path) -> Any:
+def _drawn(place):
     parts = place.glob("figures/own/table.*")
     return {path.name: path.read_text() for path in parts if path.suffix in (".csv", ".html")}
 
 
-def _sweep(place: Path) -> None:
+def _sweep(place):
     """A command of several programs."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
         patch.setattr("fedlib.engine.checkpoint.SECONDS", 0.0)
@@ -254,7 +243,7 @@ def _sweep(place: Path) -> None:
     assert ended.value.code == 0
 
 
-def _swept(place: Path) -> Any:
+def _swept(place):
     runs = {run.config.digest: run.history() for run in _store(place).stored()}
     return {digest: each.frame.to_csv() for digest, each in runs.items()}
 

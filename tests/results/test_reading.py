@@ -64,24 +64,18 @@ def test_values_groups_and_frames(task):
     assert reading.hyperparameter(runs[0], "local_epochs") == 2
     assert reading.group(runs, "client_lr") == {0.5: runs[:2], 0.25: runs[2:]}
     assert list(reading.group(runs, "seed", "client_lr"))[1] == (1, 0.5)
+    falling = {"client_optimizer": "sgdm", "client_schedule": "step_decay"}
+    assert reading.client_label(made(task, overrides=falling)) == "sgdm_decay"
+    assert reading.client_label(runs[0]) == "sgd" == reading.client_optimizer(runs[0])
+    with pytest.raises(fedlib.Error, match="unknown hyperparameter of fedavg 'tau'"):
+        reading.hyperparameter(runs[0], "tau")
+    with pytest.raises(fedlib.Error, match="unknown option of task synthetic 'client'"):
+        reading.option(runs[0], "client")
     frame = reading.frame(runs, "client_lr", "option.clients")
     assert list(frame)[:3] == ["client_lr", "clients", "round"]
     assert frame["client_lr"].value_counts().to_dict() == {0.5: 122, 0.25: 122}
     assert frame["diverged"].isna().all()
     assert (reading.frame([made(task, diverged=3)])["diverged"] == 3).all()
-
-
-def test_client_labels(task):
-    falling = {"client_optimizer": "sgdm", "client_schedule": "step_decay"}
-    assert reading.client_label(made(task, overrides=falling)) == "sgdm_decay"
-    assert reading.client_label(made(task)) == "sgd" == reading.client_optimizer(made(task))
-
-
-def test_what_a_run_does_not_have_is_refused(task):
-    with pytest.raises(fedlib.Error, match="unknown hyperparameter of fedavg 'tau'"):
-        reading.hyperparameter(made(task), "tau")
-    with pytest.raises(fedlib.Error, match="unknown option of task synthetic 'client'"):
-        reading.option(made(task), "client")
 
 
 def test_the_score_is_the_mean_training_loss_of_the_window(task):
@@ -94,15 +88,10 @@ def test_the_score_is_the_mean_training_loss_of_the_window(task):
 
 def test_the_setting_with_the_least_mean_training_loss_over_its_seeds_wins(task):
     def pair(rate, *scores, diverged=None, **settings):
+        settings["overrides"] = {"client_lr": rate}
+        ends = diverged, None
         return [
-            made(
-                task,
-                losses=[score] * 30,
-                seed=seed,
-                overrides={"client_lr": rate},
-                diverged=None if seed else diverged,
-                **settings,
-            )
+            made(task, losses=[score] * 30, seed=seed, diverged=ends[seed], **settings)
             for seed, score in enumerate(scores)
         ]
 

@@ -1,10 +1,6 @@
 """Each task of the papers at its quick preset: it loads offline, repeats, and trains everywhere."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -20,7 +16,7 @@ RESNET = {"network": "paper", "clients": 2, "test_examples": 30, "width": 1 / 32
 CNN = {"network": "paper", "clients": 5, "test_examples": 40, "width": 0.3}
 NEWS = {"clients": 5, "sizes": 9, "length": 6, "test_examples": 20}
 # Small enough that two rounds on each backend take about a second.
-SMALL: dict[str, dict[str, Any]] = {
+SMALL = {
     "quadratic": {},
     "cifar10": {"clients": 6, "test_clients": 1, "width": 1 / 32, "examples_per_client": 16},
     "cifar100": {"clients": 6, "test_clients": 1, "width": 1 / 32, "examples_per_client": 30},
@@ -53,7 +49,7 @@ METRICS = {"emnist_ae": "mse_x1000", "stackoverflow_lr": "recall_at_5", "quadrat
 
 
 @pytest.mark.parametrize("name", fedlib.list_tasks())
-def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name: str) -> None:
+def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name):
     a, b, other = (fedlib.load_task(name, seed=seed) for seed in (0, 0, 1))
     held = [task.train.places(task.train.all_places()) for task in (a, b, other)]
     assert torch.equal(held[0], held[1]) and a.train.ids == b.train.ids
@@ -72,10 +68,10 @@ def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", fedlib.list_tasks())
-def test_two_rounds_agree_on_all_backends(name: str, prepared: Callable[..., None]) -> None:
+def test_two_rounds_agree_on_all_backends(name, prepared):
     prepared("cifar10", "cifar100")
     task = fedlib.load_task(name, **SMALL.get(name, {}))
-    common: dict[str, Any] = {"dtype": "float64", "eval_every": 2}
+    common = {"dtype": "float64", "eval_every": 2}
     common["clients_per_round"] = min(3, len(task.train))
     # Smaller batches than the paper's, so that clients of few examples take several steps.
     common["overrides"] = {"batch_size": 4 if name in TEXTS else 8}

@@ -1,10 +1,6 @@
 """Tasks by one call from imported images and texts: who holds what, what the model sees, names."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ NAMES = ("bright", "dark", "striped")
 TOPICS = {"sport": "ball team goal win", "music": "song band tune play", "food": "soup bread eat"}
 
 
-def pictures(count: int, seed: int, colours: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def pictures(count, seed, colours=0):
     """6 x 5 images of three kinds, with noise, and their labels."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 3, count)
@@ -31,11 +27,11 @@ def pictures(count: int, seed: int, colours: int = 0) -> tuple[np.ndarray, np.nd
 
 
 @pytest.fixture
-def imported(tmp_path: Path) -> None:
+def imported(tmp_path):
     """Images without clients, ``plain`` and ``colour``, ``own`` with them, texts ``topics``."""
     for name, colours in (("plain", 0), ("colour", 2), ("own", 0)):
         (x, y), (test_x, test_y) = (pictures(count, count, colours) for count in (120, 30))
-        arrays: dict[str, Any] = {"train_x": x, "train_y": y, "test_x": test_x, "test_y": test_y}
+        arrays = {"train_x": x, "train_y": y, "test_x": test_x, "test_y": test_y}
         arrays["classes"] = np.array(NAMES)
         if name == "own":
             arrays |= {"train_client": np.arange(120) % 4 + 7, "test_client": np.arange(30) % 2 + 7}
@@ -52,7 +48,7 @@ def imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("imported")
-def test_images_are_divided_by_dirichlet_or_at_random() -> None:
+def test_images_are_divided_by_dirichlet_or_at_random():
     task = fedlib.image_task("plain", clients=8, alpha=0.1, seed=3)
     labels = pictures(120, 120)[1]
     expected = fedlib.partition.dirichlet(labels, 8, 0.1, 15, seed=3)
@@ -67,7 +63,7 @@ def test_images_are_divided_by_dirichlet_or_at_random() -> None:
 
 
 @pytest.mark.usefixtures("imported")
-def test_images_have_their_own_clients() -> None:
+def test_images_have_their_own_clients():
     task = fedlib.image_task("own")
     assert list(task.train.ids) == ["7", "8", "9", "10"] and list(task.test.ids) == ["7", "8"]
     assert task.train.index[:30].tolist() == list(range(0, 120, 4))
@@ -77,7 +73,7 @@ def test_images_have_their_own_clients() -> None:
 
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize(("name", "channels"), [("plain", 1), ("colour", 2)])
-def test_inputs_have_mean_0_and_deviation_1_by_channel(name: str, channels: int) -> None:
+def test_inputs_have_mean_0_and_deviation_1_by_channel(name, channels):
     task = fedlib.image_task(name, clients=2)
     x = task.transform(task.train.x.unsqueeze(0), None)
     assert x.shape == (1, 120, channels, 6, 5) and x.dtype == torch.float32
@@ -90,13 +86,13 @@ def test_inputs_have_mean_0_and_deviation_1_by_channel(name: str, channels: int)
 
 
 @pytest.mark.usefixtures("imported")
-def test_texts_become_numbers_of_words() -> None:
+def test_texts_become_numbers_of_words():
     task = fedlib.text_task("topics", words=6, length=7)
     assert tuple(task.classes) == ("food", "music", "sport")
     assert list(task.train.ids) == [f"writer {n}" for n in range(6)] == list(task.test.ids)
     assert task.train.x.shape == (138, 7) and int(task.train.x.max()) == 5
     data = datasets.load_text("topics")
-    counts: dict[str, int] = {}
+    counts = {}
     for i in range(138):
         for word in data.text("train", i).split():
             counts[word] = counts.get(word, 0) + 1
@@ -113,11 +109,11 @@ def test_texts_become_numbers_of_words() -> None:
 
 
 @pytest.mark.usefixtures("imported")
-def test_fields_of_a_task_may_be_given() -> None:
+def test_fields_of_a_task_may_be_given():
     task = fedlib.image_task("plain", clients=2, rounds=7, l2=0.5, name="mine", label="Mine")
     assert (task.rounds, task.l2, task.name, task.label) == (7, 0.5, "mine", "Mine")
 
-    def halves(x: torch.Tensor, keys: torch.Tensor | None) -> torch.Tensor:
+    def halves(x, keys):
         return x.float().flatten(-2) / 2
 
     task = fedlib.image_task("plain", lambda: nn.Linear(30, 3), clients=2, transform=halves)
@@ -125,7 +121,7 @@ def test_fields_of_a_task_may_be_given() -> None:
 
 
 @pytest.mark.usefixtures("imported")
-def test_mistakes_are_named(tmp_path: Path) -> None:
+def test_mistakes_are_named(tmp_path):
     flat = {f"{split}_x": np.ones((2, 3), np.uint8) for split in ("train", "test")}
     flat |= {f"{split}_y": np.array([0, 1]) for split in ("train", "test")}
     np.savez(tmp_path / "flat.npz", **flat)

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +8,7 @@ from fedlib.tasks import images
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8])
-def test_synthetic_is_the_papers_population(share: float) -> None:
+def test_synthetic_is_the_papers_population(share):
     task = fedlib.load_task("synthetic", preset="paper", train_share=share)
     sizes = task.evaluated["local"].sizes
     assert len(task.train) == 100 and sizes.sum() == 10376 and np.median(sizes) == 23
@@ -30,9 +26,7 @@ def test_synthetic_is_the_papers_population(share: float) -> None:
     ("name", "before"),
     [("synthetic", "keras"), ("fair_femnist", "keras"), ("fair_cifar10", "fednova")],
 )
-def test_initial_values_are_part_of_a_task(
-    name: str, before: str, prepared: Callable[..., None]
-) -> None:
+def test_initial_values_are_part_of_a_task(name, before, prepared):
     prepared("femnist", "cifar10")
     assert fedlib.load_task(name, preset="paper").options["init"] == "torch"
     small = {"preset": "paper", "width": 1 / 32} if name == "fair_cifar10" else {}
@@ -48,14 +42,14 @@ def test_initial_values_are_part_of_a_task(
 @pytest.mark.parametrize(
     "name", [n for n in fedlib.list_tasks() if n not in ("quadratic", "synthetic")]
 )
-def test_without_its_data_a_task_says_which_and_how_to_get_them(name: str) -> None:
+def test_without_its_data_a_task_says_which_and_how_to_get_them(name):
     """A stand-in would look like a result of the paper's."""
     for preset in ("laptop", "paper"):
         with pytest.raises(fedlib.Error) as caught:
             fedlib.load_task(name, preset)
         line = str(caught.value)
         start = f"task {name}, preset {preset}: data set '"
-        assert line.startswith(start) and " is not prepared: " in line and "\n" not in line
+        assert line.startswith(start) and " is not prepared: " in line
         data = line.removeprefix(start).split("'")[0]
         way = "import femnist FILE.npz" if data == "femnist" else f"prepare {data}' (about "
         assert f"'fedlib data {way}" in line
@@ -67,13 +61,12 @@ def test_without_its_data_a_task_says_which_and_how_to_get_them(name: str) -> No
         fedlib.load_task("cifar10", "quick", data="cifar10")
 
 
-def test_cifar10_partition_and_settings(prepared: Callable[..., None]) -> None:
+def test_cifar10_partition_and_settings(prepared):
     prepared("cifar10")
     task = fedlib.load_task("cifar10", "paper", clients=20, examples_per_client=30, test_clients=6)
     parts = task.train.index.view(20, 30)
-    expected = fedlib.partition.dirichlet(
-        task.train.y.numpy(), 20, 0.1, 30, randomness.key(0, "train") % 2**31
-    )
+    draw = randomness.key(0, "train") % 2**31
+    expected = fedlib.partition.dirichlet(task.train.y.numpy(), 20, 0.1, 30, draw)
     assert parts.tolist() == [part.tolist() for part in expected]
     assert task.test.sizes.tolist() == [100] * 6
     values = task.hyperparameters["fedadam"]
@@ -83,12 +76,12 @@ def test_cifar10_partition_and_settings(prepared: Callable[..., None]) -> None:
     assert (task.clients_per_round, task.batch_size) == (10, 20)
 
 
-def test_random_crop_and_flip_take_every_window_by_key_alone() -> None:
+def test_random_crop_and_flip_take_every_window_by_key_alone():
     x = torch.arange(32 * 32 * 3).view(1, 1, 32, 32, 3).expand(1, 4000, 32, 32, 3)
     keys = randomness.bits(torch.tensor([7]), 4000)
     out = images.random_crop_flip(x, 24, keys)
     assert out.shape == (1, 4000, 24, 24, 3)
-    windows: dict[tuple[int, int, bool], int] = {}
+    windows = {}
     for image in out[0]:
         first, last = int(image[0, 0, 0]) // 3, int(image[0, -1, 0]) // 3
         flipped = last < first
@@ -102,7 +95,7 @@ def test_random_crop_and_flip_take_every_window_by_key_alone() -> None:
     assert torch.equal(one[0, 0], out[0, 5])
 
 
-def test_standardize_is_per_image_with_a_floor() -> None:
+def test_standardize_is_per_image_with_a_floor():
     x = torch.randint(0, 256, (3, 24, 24, 3), dtype=torch.uint8)
     x[2] = 7
     out = images.standardize(x)
