@@ -25,27 +25,30 @@ _held = False  # whether some run's settings are in force
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def alone(tf32: bool = False) -> Iterator[None]:
     """While open, torch's and NumPy's settings are the usual ones, and no other thread's run is on.
 
     Afterwards settings and random states are what they were.
+
+    Args:
+        tf32: whether CUDA's products and convolutions may use this format.
     """
-    with _turn, _products(), nullcontext() if _held else _fixed():
+    with _turn, _products(tf32), nullcontext() if _held else _fixed():
         yield
 
 
 @contextmanager
-def _products() -> Iterator[None]:
-    """CUDA computes products and convolutions of float32 without TF32."""
+def _products(tf32: bool) -> Iterator[None]:
+    """What CUDA computes products and convolutions of float32 in."""
     try:
         before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     except RuntimeError:
         raise Error(
             "torch.backends' fp32_precision is set, beside which torch does not say what products "
-            "are computed in; leave it as it is"
+            "are computed in; leave it as it is, and give dtype='tf32' for that"
         ) from None
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
     try:
         yield
     finally:

@@ -126,11 +126,17 @@ def test_what_the_process_has_set_decides_nothing_and_stays(name):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def test_products_are_computed_without_tf32_inside_alone():
+@pytest.mark.parametrize("tf32", [False, True])
+def test_products_are_computed_in_tf32_only_where_that_was_asked_for(tf32):
     before = torch.backends.cudnn.allow_tf32
-    with process.alone():
-        assert not (torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32)
+    with process.alone(tf32):
+        assert torch.backends.cudnn.allow_tf32 == torch.backends.cuda.matmul.allow_tf32 == tf32
     assert torch.backends.cudnn.allow_tf32 == before
+
+
+def test_tf32_is_refused_where_there_is_none():
+    with pytest.raises(fedlib.Error, match="needs a CUDA device"):
+        numbers(dtype="tf32")
 
 
 def test_runs_in_threads_are_those_of_one():

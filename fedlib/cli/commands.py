@@ -48,7 +48,7 @@ Rounds = Annotated[int | None, typer.Option(help="Communication rounds; default 
 Seed = Annotated[int, typer.Option(help="Seed of partition, initialisation, sampling and batches.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Backend = Annotated[str, typer.Option(help="auto, vectorized or parallel.")]
-Dtype = Annotated[str, typer.Option(help="float32 or float64.")]
+Dtype = Annotated[str, typer.Option(help="float32, float64 or, on CUDA, tf32.")]
 Cohort = Annotated[int | None, typer.Option(help="Clients per round; default the task's.")]
 _pairs = partial(typer.Option, metavar="KEY=VALUE")  # which may be repeated
 Set = Annotated[Several, _pairs("--set", help="E.g. client_lr=0.03. Repeatable.")]

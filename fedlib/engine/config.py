@@ -21,7 +21,8 @@ from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
 FORMAT = 1
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# What parameters and losses are stored in; tf32 is float32 whose products use TF32 on CUDA.
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
 SEEDS = ("init", "sampling", "batches")
 TRAINING_KEYS = ("batch_size", "local_epochs", "local_steps")
 

@@ -57,6 +57,8 @@ class Program:
         config = self.config
         self.task = task.centralized() if method.pooled else task
         self.device = device
+        if config.dtype == "tf32" and device.type != "cuda":
+            raise Error(f"dtype 'tf32' needs a CUDA device, this run is on {device}; use 'float32'")
         self.dtype = DTYPES[config.dtype]
         process.seed(randomness.key(config.seeds["init"], "init"))
         model = self.task.new_model()
@@ -127,7 +129,7 @@ class Program:
     def _settings(self, others: bool = True) -> Iterator[None]:
         """torch's settings for this program, inside."""
         count = self.strategy.threads
-        with process.alone(), process.threads(count, others):
+        with process.alone(self.config.dtype == "tf32"), process.threads(count, others):
             yield
 
     def _run_safely(

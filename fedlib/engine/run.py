@@ -96,7 +96,8 @@ def run(
         backend: ``"vectorized"`` (clients and configurations as rows of one program),
             ``"parallel"`` (a part of the cohort per CPU core), or ``"auto"``: rows for small models
             and on a GPU, else one part per core; see :mod:`fedlib.engine.strategy`.
-        dtype: ``"float32"`` (on CUDA without TF32) or ``"float64"``.
+        dtype: ``"float32"`` (on CUDA without TF32), ``"float64"``, or on CUDA ``"tf32"``:
+            float32 whose products have 10 bits of mantissa, which takes a fraction of the time.
         eval_every: rounds between evaluations; the initial and the last model are always evaluated.
         clients_per_round: default the task's; sampled without replacement.
         overrides: hyperparameters in the papers' words, for instance ``{"client_lr": 0.03}``, and

@@ -80,7 +80,6 @@ def test_the_ways_train_alike_from_the_same_start() -> None:
         ("W9", {}, "unknown workload 'W9'"),
         ("W1", {"repeats": 0}, "repeats is 0"),
         ("W1", {"clients": 3, "population": 2}, "population is 2; allowed: a whole number >= 3"),
-        ("W1", {"rivals": False, "dtype": "bfloat61"}, "bfloat61"),
     ],
 )
 def test_mistakes_are_told_in_one_line(name: str, given: dict[str, Any], message: str) -> None:
