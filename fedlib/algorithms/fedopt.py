@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import State
 from fedlib.algorithms.local import LocalTraining
+from fedlib.optimizers import client as clients
 from fedlib.optimizers import server as servers
 
 
@@ -38,6 +39,7 @@ class FedOpt(LocalTraining):
         0.001
     """
 
+    client: clients.ClientOptimizer = field(default_factory=clients.SGD)
     server: servers.ServerOptimizer = field(default_factory=servers.SGD)
 
     def program(self) -> str:

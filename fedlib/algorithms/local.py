@@ -16,7 +16,7 @@ from fedlib.optimizers import client as clients
 from fedlib.optimizers.schedules import SCHEDULES, check_schedule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LocalTraining(Algorithm):
     """Base of methods whose clients start at x_t and train with an optimizer of their own.
 
@@ -109,7 +109,7 @@ class OwnSteps(Algorithm):
     """
 
     client_lr: NonNegative = 0.1
-    client_schedule: str = "constant"
+    client_schedule: str = field(default="constant", kw_only=True)
 
     def validate(self) -> None:
         check_schedule(self.client_schedule)

@@ -192,3 +192,10 @@ def test_descriptions_hold_every_hyperparameter() -> None:
     assert described["objective"] == {"type": "Proximal", "mu": 0.3}
     assert described["client"] == {"type": "SGD", "lr": 0.1}
     assert described["client_schedule"] == "constant"
+
+
+def test_parts_are_taken_in_the_order_of_the_signatures():
+    sgd, adam = fedlib.SGD(0.5), fedlib.server.Adam(0.05)
+    assert fedlib.FedOpt(sgd, adam) == fedlib.FedOpt(client=sgd, server=adam)
+    assert fedlib.Scaffold(0.5, 0.2) == fedlib.Scaffold(client_lr=0.5, server_lr=0.2)
+    assert fedlib.AdaFedAdam(0.01).lr == 0.01 and fedlib.QFedAvg(2.0).q == 2.0
