@@ -231,14 +231,15 @@ class Trial:
         first, last = rows.split(1, 1)
         scale = 1 + float(rows.detach().abs().max())
         # As in training: several rows, and another number of examples.
-        many = torch.tensor([[1, 1, 0]] * (min(2, len(self.task.train)) if name == "loss" else 1))
+        several = name == "loss" and len(self.task.train) > 1
+        many = torch.tensor([[0, 1, 1], [1, 1, 0]] if several else [[1, 1, 0]])
         # Other outputs beside it, larger and smaller, and probabilities still.
         for other in (0.5 * last + 0.5, torch.min(last / 2, 2 * last)):
-            beside = _parts(what, function, torch.cat([first, other], 1), y.unsqueeze(0))
+            both = torch.cat([first, other], 1)
+            beside = _parts(what, function, both, y.unsqueeze(0))
             alone = all(_same(a[:, 0], b[:, 0]) for a, b in zip(own, beside, strict=True))
             if alone:
-                outputs = torch.cat([other, other, first], 1).repeat_interleave(len(many), 0)
-                pairs = zip(beside, _parts(what, function, outputs, y[many]), strict=True)
+                pairs = zip(beside, _parts(what, function, both[0, many], y[many]), strict=True)
                 alone = all(_close(a[0], b[-1, [2, 0]], scale) for a, b in pairs)
             if not alone:
                 shapes = f"outputs {_shape(rows[0])}, labels {_shape(labels[0])}"
