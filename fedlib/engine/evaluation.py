@@ -17,7 +17,7 @@ from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.device import resolve_device
 from fedlib.engine.fairness import fairness
-from fedlib.engine.fitting import metrics_of, require_finite
+from fedlib.engine.fitting import Trial, metrics_of, require_finite
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
@@ -172,7 +172,7 @@ def evaluate(
         device: see :func:`fedlib.run`.
 
     Raises:
-        Error: parameters of another model, or data without examples.
+        Error: parameters of another model, data without examples, or metrics that do not fit.
 
     Example:
         >>> import fedlib
@@ -189,6 +189,8 @@ def evaluate(
     model, where = _flat(task, params, device)
     require_finite(task, "evaluated", data, model.dtype)
     with process.alone(), model.tracking(model.initial_statistics()):
+        with model.evaluating():
+            Trial(task, model.model, model.dtype).check_losses("evaluated", data)
         evaluator = Evaluator(task, model, model.dtype, where, data)
         result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
     return {name: float(value) for name, value in result.mean.items()}

@@ -68,8 +68,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
                 trial.require_constant(buffers, after)
             if outputs:
                 trial.check_transform(split, data)
-                trial.check_loss(split, data, outputs[0])
-                trial.check_missing(split, data)
+                trial.check_losses(split, data, outputs[0])
                 mixes = mixes or (not task.described and trial.mixes(data))
     return mixes
 
@@ -189,8 +188,13 @@ class Trial:
                         "and clients cannot share; keep it constant, or compute it from the batch"
                     )
 
-    def check_loss(self, split: str, data: ClientData, outputs: Tensor) -> None:
-        """Require labels that fit the outputs ``[2, ...]``, and a loss and metrics of them."""
+    def check_losses(self, split: str, data: ClientData, outputs: Tensor | None = None) -> None:
+        """Require labels that fit the outputs, and a loss and metrics of them.
+
+        Args:
+            outputs: for two copies of the first example, ``[2, ...]``.
+        """
+        outputs = self.outputs(split, data, 0) if outputs is None else outputs
         kind = getattr(self.task.loss, "targets", None)
         if isinstance(self.task.loss, losses.OfTorch):
             kind = self.task.loss.kind(outputs, data.y)
@@ -211,6 +215,7 @@ class Trial:
             with torch.no_grad():
                 for name, metric in metrics_of(self.task, outputs, data.y).items():
                     self._own(f"{name} (a metric)", metric, rows.detach(), labels, y)
+        self._check_missing(split, data)
 
     def _own(
         self, name: str, function: Metric, rows: Tensor, labels: Tensor, y: Tensor
@@ -251,7 +256,7 @@ class Trial:
                 )
         return own
 
-    def check_missing(self, split: str, data: ClientData) -> None:
+    def _check_missing(self, split: str, data: ClientData) -> None:
         """Require a finite loss where labels are not; some losses leave such labels out."""
         if self.task.described or not data.y.is_floating_point():
             return

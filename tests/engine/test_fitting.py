@@ -333,11 +333,34 @@ def test_evaluated_data_have_examples() -> None:
         task(evaluated={"local": fedlib.ClientData(X, Y, [[]])})
 
 
-@pytest.mark.parametrize("metric", [lambda o, y: o.mean(), lambda o, y: o, lambda o, y: 1 / 0])
-def test_metrics_of_other_data_are_one_line(metric: Callable[[Tensor, Tensor], Any]) -> None:
+MISFITS: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
+    "mean": (lambda o, y: o.mean(), "mine .a metric. gives"),
+    "fails": (lambda o, y: 1 / 0, "mine .a metric. .*division by zero"),
+    "across": (lambda o, y: (o - o.mean(1, keepdim=True)).sum(-1), "changes with the others'"),
+    "writes": (lambda o, y: o.zero_().sum(-1), "writes to its arguments"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_metrics_that_are_asked_for_later_must_fit(name: str) -> None:
+    metric, message = MISFITS[name]
     history = fedlib.run(task(), "fedavg", rounds=1)
-    with pytest.raises(fedlib.Error, match=r"mine (gives|fails)"):
+    with pytest.raises(fedlib.Error, match=message):
         fedlib.evaluate(history.task, history.params, {"mine": metric})
+
+
+def test_a_metric_of_one_row_is_one_line_where_there_are_several() -> None:
+    one = task(metrics={"mine": lambda o, y: losses.correct(o[:1], y[:1])})
+    assert fedlib.run(one, "fedavg", rounds=1).final("mine") >= 0
+    with pytest.raises(fedlib.Error, match=r"mine gives \(1, 5\) for examples \(2, 5\)"):
+        fedlib.grid(one, "fedavg", rounds=1, client_lr=[0.1, 0.2])
+
+
+def test_missing_labels_of_other_data_are_told() -> None:
+    history = fedlib.run(task(y=X, loss=nn.MSELoss()), "fedavg", rounds=1)
+    data = fedlib.ClientData(X, changed(X, 3, float("nan")), PARTS)
+    with pytest.raises(fedlib.Error, match="evaluated client 1's example 3 has the label"):
+        fedlib.evaluate(history.task, history.params, data=data)
 
 
 RESERVED = ["loss", "mine_unweighted", *fairness(torch.ones(1, 2), torch.ones(2))]
