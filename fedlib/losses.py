@@ -65,9 +65,10 @@ def of_torch(loss: Any) -> bool:
 class OfTorch:
     """One of torch's losses, or one made like them, of each example: ``[R, B]``.
 
-    Further axes are averaged, or with ``reduction`` "sum" or "batchmean" summed. Weights of classes
-    multiply the examples' losses, which are then averaged over their number, not their weight.
-    Targets ``[R, B]`` stand for outputs ``[R, B, 1]``, too.
+    Further axes are averaged, or with ``reduction`` "sum" or "batchmean" summed. Labels equal to
+    ``ignore_index`` do not count: means of an example, a batch or a data set are over the others.
+    Weights of classes multiply the examples' losses, which are then averaged over their number, not
+    their weight. Targets ``[R, B]`` stand for outputs ``[R, B, 1]``, too.
 
     Args:
         loss: a module or function with ``reduction``, of a batch ``[B, ...]``.
@@ -82,21 +83,29 @@ class OfTorch:
         self.loss, self.placed = loss, torch.zeros(0)
         self.__name__ = getattr(getattr(loss, "func", loss), "__name__", type(loss).__name__)
         reduction: Any = getattr(loss, "reduction", None)
+        self.ignored: int | None = getattr(loss, "ignore_index", None)
         if isinstance(loss, nn.Module):
             self.loss = copy.deepcopy(loss)
             self.loss.reduction = "none"
         else:
             reduction = inspect.signature(loss).parameters["reduction"].default
             self.loss = functools.partial(loss, reduction="none")
+            parameter = inspect.signature(loss).parameters.get("ignore_index")
+            self.ignored = getattr(parameter, "default", None)
         self.sums = reduction in ("sum", "batchmean")
 
     def kind(self, outputs: Tensor, targets: Tensor) -> str | None:
         """The kind of targets, see :func:`needs`, where that is known."""
-        ignored = getattr(self.loss, "ignore_index", -100)
         known = "CrossEntropy" in self.__name__ or "NLL" in self.__name__
         known = known or self.__name__ in ("cross_entropy", "nll_loss")
-        known = known and of_classes(outputs, targets) and outputs.dim() == 2
-        return CLASSES if known and not (targets == ignored).any() else None
+        return CLASSES if known and of_classes(outputs, targets) else None
+
+    def counted(self, targets: Tensor) -> Tensor | None:
+        """How many labels of ``targets [N, ...]`` count, ``[N]``; None where there is no choice."""
+        if self.sums or self.ignored is None or targets.is_floating_point():
+            return None
+        counts = targets != self.ignored
+        return counts.flatten(1).sum(1) if counts.dim() > 1 else counts.long()
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
         o, y = outputs.flatten(0, 1), targets.flatten(0, 1)
@@ -117,7 +126,17 @@ class OfTorch:
             self.loss, self.placed = self.loss.to(o.device, o.dtype), o.new_zeros(0)
         each = self.loss(o, y)
         each = each.flatten(1) if each.dim() > 1 else each.unsqueeze(-1)
+        if (counted := self.counted(y)) is not None:
+            return (each.sum(-1) / counted.clamp(min=1)).view(targets.shape[:2])
         return (each.sum(-1) if self.sums else each.mean(-1)).view(targets.shape[:2])
+
+
+def counted_labels(loss: Any, targets: Tensor) -> Tensor | None:
+    """What each of the examples ``targets [N, ...]`` counts in a mean of a loss, int64 ``[N]``.
+
+    None: all count alike.
+    """
+    return loss.counted(targets) if isinstance(loss, OfTorch) else None
 
 
 # On a CPU torch's log_softmax is slow along a short last axis. Forward and backward at 10 classes,
@@ -171,6 +190,19 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def correct(outputs: Tensor, targets: Tensor) -> Tensor:
     """1 where the largest output is at the target, else 0: ``[R, B]``."""
     return (outputs.contiguous().argmax(-1) == targets).to(outputs.dtype)
+
+
+def accuracy(outputs: Tensor, targets: Tensor, ignored: int | None = None) -> Any:
+    """Of the labels ``targets [R, B, ...]`` that are not ``ignored``, the share predicted right.
+
+    The metric of a task that names none. Of ``outputs [R, B, ..., K]`` that are no scores of
+    classes it is left out.
+    """
+    if targets.dim() == 2 and ignored is None:
+        return correct(outputs, targets)
+    y = targets.reshape(*targets.shape[:2], -1)
+    ignore = () if ignored is None else (ignored,)
+    return masked_accuracy(ignore)(outputs.reshape(*y.shape, -1), y)
 
 
 @needs(CLASSES)

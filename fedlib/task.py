@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from fedlib import losses, process
 from fedlib.arguments import Numbers, check_fields, checked, shown
 from fedlib.errors import Error, first_line, require, unknown
-from fedlib.losses import correct, cross_entropy
+from fedlib.losses import accuracy, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
@@ -61,7 +61,7 @@ class ClientData:
         ids: names of the clients, each another (text or numbers, also a column of pandas); default
             ``"0"``, ``"1"``, ...
         weights: aggregation weight of each client, 0 or 1e-30 to 1e30 and not all 0; default its
-            number of examples.
+            number of examples. What is reported is averaged over examples all the same.
 
     Raises:
         Error: parts that are no indices of examples, or numbers that do not fit; names the client.
@@ -325,9 +325,8 @@ RESERVED = (
     "accuracy_worst_10",
     "error_rsd",
 )
-
-# The metric of a task that names none, if its targets are classes.
-ACCURACY: Mapping[str, Metric] = {"accuracy": correct}
+# Splits of a history's frames beside the data in ``Task.evaluated``.
+SPLITS = ("train", "test", "communication")
 # What of a task decides its numbers.
 PARTS = set("model train test loss metrics transform reduction l2 cohorts pool".split())
 
@@ -380,7 +379,7 @@ class Task:
         metrics: per-example values that are averaged over examples and, where the test data has
             clients, over clients; or pairs (numerators, denominators) that are summed over examples
             apart and divided. Default the accuracy, where outputs are scores of classes. The loss
-            is always reported.
+            is always reported. They are called without gradients.
         transform: raw inputs to model inputs, with augmentation keyed per example in training;
             one without any is faster as :class:`fedlib.task.Fixed`.
         reduction: of a batch's losses in training, ``"mean"`` or ``"sum"``.
@@ -423,7 +422,7 @@ class Task:
     train: ClientData
     test: ClientData
     loss: PerExample = cross_entropy
-    metrics: Mapping[str, Metric] = field(default_factory=lambda: ACCURACY)
+    metrics: Mapping[str, Metric] = field(default_factory=lambda: {"accuracy": accuracy})
     transform: Transform = identity
     reduction: str = "mean"
     l2: float = 0.0
@@ -445,6 +444,8 @@ class Task:
     pool: Callable[[], Task] | None = field(default=None, repr=False)
     evaluated: Mapping[str, ClientData] = field(default_factory=dict, repr=False)
     version: str = ""
+    # Whether reported means are by the clients' weights: a quadratic's test loss is the objective.
+    by_weights: bool = field(default=False, repr=False, compare=False)
     # Takes the fingerprint anew, where the data may have been changed in place.
     hashed: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     # Whether name, options and fingerprint say everything, as of the catalogue's tasks; not of one
@@ -514,15 +515,26 @@ class Task:
         require(known, f"task {self.name}: reduction", self.reduction, "'mean', 'sum'")
         require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
         self.l2 = float(self.l2)  # tensors take no whole number beyond 64 bits
-        for name in self.metrics:
-            if name in RESERVED or name.endswith("_unweighted"):
-                raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")
+        self.require_names()
         if not self.train.sizes.sum():
             lacking = f"none of the {len(self.train)} training clients has examples"
             lacking = lacking if len(self.train) else "no training clients"
             raise Error(f"task {self.name}: {lacking}; check the partition")
         if not self.test.sizes.sum():
             raise Error(f"task {self.name}: no test examples; nothing could be evaluated")
+
+    def require_names(self) -> None:
+        """Require metrics and evaluated data that are not named as something of fedlib's."""
+        for name in self.metrics:
+            if name in RESERVED or name.endswith("_unweighted"):
+                raise Error(f"task {self.name}: metric {name!r} is a number of fedlib's; rename it")
+        for split, data in self.evaluated.items():
+            if split in SPLITS:
+                raise Error(
+                    f"task {self.name}: evaluated {split!r} is a split of fedlib's; rename it"
+                )
+            if not data.sizes.sum():
+                raise Error(f"task {self.name}: evaluated {split!r} has no examples; leave it out")
 
     def new_model(self) -> nn.Module:
         """A new model, drawn from torch's generator as it stands.

@@ -247,6 +247,76 @@ def test_a_metric_that_was_asked_for_must_fit():
         fedlib.run(fedlib.Task("m", lambda: nn.Linear(4, 2), data, data, **given), "fedavg")
 
 
+def tokens():
+    """A label of each example's two tokens."""
+    return nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3)))
+
+
+SOME = torch.where(torch.arange(12) % 4 == 1, -100, Y)
+# A loss, targets, some of which are ignored, and a model.
+IGNORED = {
+    "labels": (nn.CrossEntropyLoss(), SOME, lambda: nn.Linear(4, 3)),
+    "of a function": (F.cross_entropy, SOME, lambda: nn.Linear(4, 3)),
+    "another number": (nn.CrossEntropyLoss(ignore_index=2), Y, lambda: nn.Linear(4, 3)),
+    "tokens": (nn.CrossEntropyLoss(), torch.stack([SOME, SOME.flip(0)], 1), tokens),
+}
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_labels_that_a_loss_ignores_count_nowhere(name):
+    """A step over all data is torch's, and so are the loss and the accuracy after it."""
+    loss, y, model = IGNORED[name]
+    data = fedlib.ClientData(X, y, PARTS)
+    task = fedlib.Task("mine", model, data, data, loss=loss, batch_size=None)
+    settings = {"dtype": "float64", "overrides": {"client_lr": 0.5, "local_steps": 1}}
+    history = fedlib.run(task, "centralized", rounds=1, **settings)
+    begun = fedlib.run(task, "centralized", rounds=0, **settings)
+    held = sorted(example for part in PARTS for example in part)
+    net = model().double()
+
+    def torchs():
+        outputs = net(X[held].double())
+        whole = F.cross_entropy(outputs.movedim(-1, 1), y[held], ignore_index=ignored)
+        right = (outputs.argmax(-1) == y[held])[y[held] != ignored]
+        return whole, right.double().mean().item()
+
+    ignored = getattr(loss, "ignore_index", -100)
+    net.load_state_dict(begun.params)
+    before, _ = torchs()
+    before.backward()
+    for key, parameter in net.named_parameters():
+        torch.testing.assert_close(history.params[key], parameter.detach() - parameter.grad / 2)
+    assert history.final("loss", "train") == pytest.approx(before.item())
+    net.load_state_dict(history.params)
+    after, accuracy = torchs()
+    assert history.final("loss") == pytest.approx(after.item())
+    assert history.final() == pytest.approx(accuracy)
+
+
+@pytest.mark.parametrize("algorithm", ["qfedavg", "adafedadam", "mime"])
+def test_examples_without_a_label_that_counts_might_be_left_out(algorithm):
+    """Where methods look at a client's whole data."""
+    kept = [[example for example in part if SOME[example] >= 0] for part in PARTS]
+    histories, model = [], nn.Linear(4, 3)
+    for parts in (PARTS, kept):
+        train = fedlib.ClientData(X, SOME, parts, weights=[1, 1, 1])
+        task = fedlib.Task("m", model, train, DATA, loss=nn.CrossEntropyLoss())
+        histories.append(fedlib.run(task, algorithm, rounds=1, dtype="float64"))
+    first, second = histories
+    torch.testing.assert_close(first.params, second.params)
+
+
+def test_weights_do_not_weigh_what_is_reported():
+    data = fedlib.ClientData(X, Y, PARTS, weights=[100, 1, 1])
+    task = fedlib.Task("m", lambda: nn.Linear(4, 3), data, data, evaluated={"local": data})
+    history = fedlib.run(task, "fedavg", rounds=1)
+    plain = fedlib.evaluate(task, history.params, data=DATA)
+    assert fedlib.evaluate(task, history.params) == plain
+    for split in ("test", "local"):
+        assert history.final("loss", split) == pytest.approx(plain["loss"])
+        assert history.final("accuracy", split) == pytest.approx(plain["accuracy"])
+
+
 WORDS = np.array(["dog", "ant", "cat"])
 FIRST = np.zeros((60, 3, 32, 32), np.uint8)
 ARRAYS = {

@@ -16,6 +16,7 @@ from fedlib.algorithms.base import Client, State
 from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.errors import Error
+from fedlib.losses import counted_labels
 from fedlib.task import ClientData, Fixed, Task, Transform, identity
 
 
@@ -270,10 +271,14 @@ class Feed:
         self.dtype, self.device = dtype, device
         self.transform, self.y = task.transform, self.data.y.to(device)
         self.bytes_each = input_bytes(task, dtype)
+        # Of each example the labels that count in a mean, or None where all count.
+        labels = counted_labels(task.loss, self.data.y) if task.reduction == "mean" else None
+        few = labels is not None and bool((labels < labels.max()).any())
+        self.labels = labels.to(dtype) if labels is not None and few else None
         if isinstance(self.transform, Fixed) and len(self.y) * self.bytes_each <= KEPT_BYTES:
             parts = [
-                transformed(self.transform, part.unsqueeze(0), None, dtype, device)
-                for part in self.data.x.split(WHOLE_BATCH**2)
+                transformed(self.transform, part.clone().unsqueeze(0), None, dtype, device)
+                for part in self.data.x.split(WHOLE_BATCH**2)  # which a transform may write to
             ]
             self.x, self.transform = torch.cat(parts, 1).squeeze(0), identity
         else:
@@ -374,8 +379,21 @@ class Feed:
                 now.pop("mask", None)
             yield Batch(**now)
 
+    def seen(self, plan: Plan) -> Tensor:
+        """What each batch counts in the mean training loss, ``[T]``: its examples, or labels."""
+        return (plan.counts if self.labels is None else self._labels(plan).sum(1)).to(self.dtype)
+
+    def _labels(self, plan: Plan) -> Tensor:
+        """How many labels of each example count, ``[T, B]``."""
+        assert self.labels is not None
+        labels = self.labels[plan.index]
+        return labels if plan.mask is None else labels * plan.mask
+
     def example_weights(self, plan: Plan) -> Tensor:
         """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""
+        if self.labels is not None:
+            labels = self._labels(plan)
+            return labels / labels.sum(1, keepdim=True).clamp(min=1)
         weights = torch.ones(plan.index.shape, dtype=self.dtype) if plan.mask is None else plan.mask
         if self.task.reduction == "mean":
             weights = weights / plan.counts.to(self.dtype).unsqueeze(1)
@@ -383,8 +401,12 @@ class Feed:
 
     def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
-        scale = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
         rows = np.concatenate([np.arange(active) for active in plan.active])
+        if self.labels is not None:
+            labels, row = self._labels(plan), torch.from_numpy(rows)
+            total = labels.new_zeros(len(plan.clients)).index_add_(0, row, labels.sum(1))
+            return labels / total.clamp(min=1)[row].unsqueeze(1)
+        scale = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
         weights = torch.from_numpy(scale[rows]).unsqueeze(1).expand(plan.index.shape)
         if plan.mask is not None:
             weights = weights * plan.mask
@@ -443,7 +465,7 @@ def transformed(
 
 def input_bytes(task: Task, dtype: torch.dtype) -> int:
     """Bytes of one example, as the model takes it or as it is kept, whichever are more."""
-    example = task.transform(task.train.x[:1].unsqueeze(0), None)
+    example = task.transform(task.train.x[:1].clone().unsqueeze(0), None)
     return max(example.numel() * dtype.itemsize, task.train.x[:1].numel())
 
 

@@ -17,10 +17,11 @@ from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.device import resolve_device
 from fedlib.engine.fairness import fairness
-from fedlib.engine.fitting import require_finite
+from fedlib.engine.fitting import Trial, metrics_of, require_finite
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
+from fedlib.losses import counted_labels
 from fedlib.task import ClientData, Metric, Task
 
 # Input or output numbers per chunk: all configurations together see at most this many.
@@ -71,9 +72,9 @@ class Evaluator:
         self.index = data.places(places).to(self.x.device)
         self.codes = torch.from_numpy(data.codes()).to(device)
         self.sizes = torch.from_numpy(data.sizes).to(device, dtype)
-        weights = data.client_weights() / np.maximum(data.sizes, 1)
+        weights = data.client_weights() if task.by_weights else data.sizes
+        weights = weights / np.maximum(data.sizes, 1)
         self.weights = torch.from_numpy(weights).to(device, dtype)[self.codes]
-        self.functions = {"loss": task.loss, **task.metrics}
         self.inputs_each = self._transform(self.index[:1]).numel() if len(self.index) else 1
         self.outputs_each = 0
         self._inputs: Tensor | None = None
@@ -94,16 +95,21 @@ class Evaluator:
     def __call__(self, x: Tensor) -> Evaluated:
         """Evaluate ``x [C, P]``."""
         views, configurations = self.model.views(x), len(x)
-        sums: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.functions}
+        sums: dict[str, list[tuple[Tensor, Tensor]]] = {}
         with self.model.evaluating():
             size = BATCH if self.model.mixes else self._chunk(views, configurations)
             for start in range(0, len(self.index), size):
                 part = slice(start, start + size)
                 y = self.y[self.index[part].to(self.device)]
+                counted = counted_labels(self.task.loss, y)
                 y = y.expand(configurations, *y.shape)
                 outputs = self.model.rows(views, self.inputs(part))
-                for name, function in self.functions.items():
-                    sums[name].append(_pair(function(outputs, y)))
+                functions = {"loss": self.task.loss, **metrics_of(self.task, outputs[0], self.y)}
+                for name, function in functions.items():
+                    values = called(f"task {self.task.name}: {name}", function, outputs, y)
+                    if name == "loss" and counted is not None:
+                        values = values * counted, counted.expand(y.shape[:2])
+                    sums.setdefault(name, []).append(self._pair(name, values, y))
         mean, clients = {}, {}
         for name, parts in sums.items():
             above, below = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
@@ -118,6 +124,21 @@ class Evaluator:
             views = self.model.views(x)
             parts = [slice(start, start + BATCH) for start in range(0, len(self.index), BATCH)]
             return torch.cat([self.model.rows(views, self.inputs(part)) for part in parts], 1)
+
+    def _pair(self, name: str, values: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+        """A metric's numerators and denominators, 1 for each example where it has but one value.
+
+        Raises:
+            Error: no numbers ``[C, B]``.
+        """
+        pair = values if isinstance(values, tuple) else (values, y.new_ones(y.shape[:2]))
+        for part in pair:
+            if not isinstance(part, Tensor) or part.shape != y.shape[:2]:
+                told = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
+                what = f"task {self.task.name}: {name} gives {told} for examples"
+                raise Error(f"{what} {tuple(y.shape[:2])}; need each one's own, of this shape")
+        above, below = (part.to(self.device, self.dtype) for part in pair)
+        return above, below
 
     def _by_client(self, values: Tensor) -> Tensor:
         """``values [C, N]`` summed over each client's examples: ``[C, clients]``."""
@@ -151,7 +172,7 @@ def evaluate(
         device: see :func:`fedlib.run`.
 
     Raises:
-        Error: parameters of another model, or data without examples.
+        Error: parameters of another model, data without examples, or metrics that do not fit.
 
     Example:
         >>> import fedlib
@@ -168,6 +189,8 @@ def evaluate(
     model, where = _flat(task, params, device)
     require_finite(task, "evaluated", data, model.dtype)
     with process.alone(), model.tracking(model.initial_statistics()):
+        with model.evaluating():
+            Trial(task, model.model, model.dtype).check_losses("evaluated", data)
         evaluator = Evaluator(task, model, model.dtype, where, data)
         result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
     return {name: float(value) for name, value in result.mean.items()}
@@ -211,11 +234,6 @@ def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatMo
     return FlatModel(model, next(model.parameters()).dtype, where), where
 
 
-def _pair(values: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """A metric's numerators and denominators; each example counts 1 where it has but one value."""
-    return values if isinstance(values, tuple) else (values, torch.ones_like(values))
-
-
 class Recorder:
     """Collects the numbers of a task's configurations and makes tidy frames of them."""
 
@@ -256,9 +274,9 @@ class Recorder:
         data = evaluated(self.task)[split]
         columns = {name: values.tolist() for name, values in result.mean.items()}
         if len(data) > 1:
-            for name in self.task.metrics:
+            for name in list(columns)[1:]:  # but the loss
                 columns[f"{name}_unweighted"] = result.clients[name].nanmean(1).tolist()
-            if "accuracy" in self.task.metrics:
+            if "accuracy" in result.clients:
                 accuracies = result.clients["accuracy"]
                 sizes = torch.from_numpy(data.sizes).to(accuracies.device)
                 spread = fairness(accuracies, sizes)

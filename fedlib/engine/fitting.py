@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from fedlib import losses, process
 from fedlib.errors import Error, first_line
 from fedlib.models import layers
-from fedlib.task import ACCURACY, ClientData, Task
+from fedlib.task import ClientData, Metric, Task, identity
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
 # than this, which may lie on a disk, are not read again.
@@ -56,6 +57,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
         process.seed(0)
         trial = Trial(task, model.to(dtype), dtype)
         buffers, mixes = _buffers(model), False
+        task.require_names()
         for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
             model.train(split == "train")
             require_finite(task, split, data, dtype)
@@ -65,7 +67,8 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
                 trial.outputs(split, data, 0)
                 trial.require_constant(buffers, after)
             if outputs:
-                trial.check_loss(split, data, outputs[0])
+                trial.check_transform(split, data)
+                trial.check_losses(split, data, outputs[0])
                 mixes = mixes or (not task.described and trial.mixes(data))
     return mixes
 
@@ -108,6 +111,38 @@ class Trial:
                 "real numbers whose first axis is the examples'"
             )
         return outputs
+
+    def check_transform(self, split: str, data: ClientData) -> None:
+        """Require a transform that makes the same of an example, whatever is beside it."""
+        transform = self.task.transform
+        if self.task.described or transform is identity:
+            return
+        whose = f"task {self.task.name}: the transform"
+        places = np.linspace(0, data.sizes.sum() - 1, 5).astype(int)
+        raw = data.x[data.places(data.all_places())[places]].to(self.device)
+        keys, others = torch.arange(10, device=self.device).view(2, -1)
+        call = _called_twice(whose, transform)
+
+        def made(rows: list[Tensor], keyed: list[Tensor]) -> Tensor:
+            given = torch.stack(keyed) if split == "train" else None
+            shape = f"[{len(rows)}, {len(raw)}, ...]"
+            x = _called(
+                f"{whose} does not take {_told(raw)} as {shape}", call, torch.stack(rows), given
+            )
+            if not isinstance(x, Tensor) or x.shape[:2] != (len(rows), len(raw)):
+                raise Error(f"{whose} gives {_told(x)} for {shape}; need as many rows and examples")
+            return x
+
+        together = made([raw], [keys])[0]
+        # Batches of copies of each, with keys of their own; and, as in training, a second row.
+        for place in range(len(raw)):
+            own = others.clone()
+            own[place] = keys[place]
+            alone = made([raw[[place] * len(raw)]], [own])[0]
+            if not _same(alone[place], together[place]):
+                raise Error(_beside(whose))
+        if split == "train" and not _close(made([raw, raw.flip(0)], [keys, others])[0], together):
+            raise Error(_beside(whose))
 
     def _held(self, x: Tensor) -> Tensor:
         """Inputs in the run's type."""
@@ -153,52 +188,106 @@ class Trial:
                         "and clients cannot share; keep it constant, or compute it from the batch"
                     )
 
-    def check_loss(self, split: str, data: ClientData, outputs: Tensor) -> None:
-        """Require labels that fit the outputs ``[2, ...]``, and a loss and metrics of them."""
+    def check_losses(self, split: str, data: ClientData, outputs: Tensor | None = None) -> None:
+        """Require labels that fit the outputs, and a loss and metrics of them.
+
+        Args:
+            outputs: for two copies of the first example, ``[2, ...]``.
+        """
+        outputs = self.outputs(split, data, 0) if outputs is None else outputs
         kind = getattr(self.task.loss, "targets", None)
         if isinstance(self.task.loss, losses.OfTorch):
             kind = self.task.loss.kind(outputs, data.y)
         if kind is not None:
             _check_labels(self.task, split, data, outputs, kind)
         example = _where(data, 0)[1]
-        y = data.y[[example, example]].to(outputs.device).unsqueeze(0)
-        rows = outputs.unsqueeze(0)
-        first, last = rows.split(1, 1)
-        # Larger and smaller, and probabilities still.
-        changed = 0.5 * last + 0.5, torch.min(last / 2, 2 * last)
-        others = [torch.cat([first, another], 1) for another in changed]
-        if self.task.metrics is ACCURACY and not losses.of_classes(outputs, data.y):
-            self.task.metrics = {}  # nobody asked for it
-        named = {"loss": self.task.loss, **(self.task.metrics if split == "test" else {})}
-        for name, function in named.items():
-            what = f"task {self.task.name}: {name}" + ("" if name == "loss" else " (a metric)")
-            value = _called(
-                f"{what} does not take outputs {_told(outputs)}, labels {_told(y[0])} (as "
-                "[R, B, ...], R rows of B examples, to give each example's own, [R, B])",
-                _repeatable(what, function),
-                rows,
-                y,
+        other = example if self.task.described else _unlike(data, example)
+        y = data.y[[example, other]].to(outputs.device)
+        rows, labels = outputs.unsqueeze(0), y[[0, 0]].unsqueeze(0)
+        trained = any(p.requires_grad for p in self.model.parameters())
+        (value,) = self._own("loss", self.task.loss, rows, labels, y)
+        if split == "train" and trained and not value.requires_grad:
+            raise Error(
+                f"task {self.task.name}: loss does not depend on the parameters of "
+                f"{type(self.model).__name__}: its outputs are detached from them"
             )
-            if not self.task.described and not all(
-                _same(_first(value), _first(function(other, y))) for other in others
-            ):
+        if split != "train":
+            with torch.no_grad():
+                for name, metric in metrics_of(self.task, outputs, data.y).items():
+                    self._own(f"{name} (a metric)", metric, rows.detach(), labels, y)
+        self._check_missing(split, data)
+
+    def _own(
+        self, name: str, function: Metric, rows: Tensor, labels: Tensor, y: Tensor
+    ) -> tuple[Tensor, ...]:
+        """A loss, or a metric's parts, of copies of an example ``[1, 2, ...]``.
+
+        Args:
+            y: the example's label and another one.
+
+        Raises:
+            Error: they are not of each example alone.
+        """
+        what = f"task {self.task.name}: {name}"
+        if self.task.described:
+            return _parts(what, _repeatable(what, function), rows, labels)
+        function = _called_twice(what, function, keeps=True)
+        own = _parts(what, function, rows, labels)
+        first, last = rows.split(1, 1)
+        scale = 1 + float(rows.detach().abs().max())
+        # As in training: several rows, and another number of examples.
+        several = name == "loss" and len(self.task.train) > 1
+        many = torch.tensor([[0, 1, 1], [1, 1, 0]] if several else [[1, 1, 0]])
+        # Other outputs beside it, larger and smaller, and probabilities still.
+        for other in (0.5 * last + 0.5, torch.min(last / 2, 2 * last)):
+            both = torch.cat([first, other], 1)
+            beside = _parts(what, function, both, y.unsqueeze(0))
+            alone = all(_same(a[:, 0], b[:, 0]) for a, b in zip(own, beside, strict=True))
+            if alone:
+                pairs = zip(beside, _parts(what, function, both[0, many], y[many]), strict=True)
+                alone = all(_close(a[0], b[-1, [2, 0]], scale) for a, b in pairs)
+            if not alone:
+                shapes = f"outputs {_shape(rows[0])}, labels {_shape(labels[0])}"
+                if abs(rows.dim() - labels.dim()) == 1 and 1 in (rows.shape[-1], labels.shape[-1]):
+                    shapes += ", which broadcast to [B, B]; squeeze(-1) the axis of 1"
                 raise Error(
-                    f"{what} of an example changes with the others' outputs, so that padding would "
-                    "count in it; it must be of each example alone"
+                    f"{what} of an example changes with the others' outputs or labels, so that "
+                    f"padding would count in it; it must be of each example alone ({shapes})"
                 )
-            pair = value if isinstance(value, tuple) and name != "loss" else (value,)
-            for part in pair:
-                if not isinstance(part, Tensor) or part.shape != (1, 2) or part.is_complex():
-                    raise Error(
-                        f"{what} gives {_told(part)} for 1 row of 2 examples; need each example's "
-                        "own, shape (1, 2)"
-                    )
-            trained = any(p.requires_grad for p in self.model.parameters())
-            if name == "loss" and split == "train" and trained and not value.requires_grad:
-                raise Error(
-                    f"{what} does not depend on the parameters of {type(self.model).__name__}: "
-                    "its outputs are detached from them"
-                )
+        return own
+
+    def _check_missing(self, split: str, data: ClientData) -> None:
+        """Require a finite loss where labels are not; some losses leave such labels out."""
+        if self.task.described or not data.y.is_floating_point():
+            return
+        bad = ~torch.isfinite(data.y.to(self.dtype))
+        if (place := _first_place(data, bad)) is None:
+            return
+        client, example = _where(data, place)
+        outputs = self.outputs(split, data, place)
+        y = data.y[[example, example]].to(outputs.device).unsqueeze(0)
+        what = f"task {self.task.name}: loss"
+        (loss,) = _parts(what, self.task.loss, outputs.unsqueeze(0), y)
+        if not torch.isfinite(loss).all():
+            raise Error(
+                f"task {self.task.name}: {split} client {client}'s example {example} has the label "
+                f"{_value(data.y[example])}, so that its loss is {loss.flatten()[0].item()}; clean "
+                "the data, or leave the example out"
+            )
+
+
+def metrics_of(task: Task, outputs: Tensor, targets: Tensor) -> dict[str, Metric]:
+    """A task's metrics of ``outputs [B, ...]`` and ``targets [N, ...]``.
+
+    The usual accuracy, which nobody asked for, is among them only where it fits.
+    """
+    named = dict(task.metrics)
+    for name, metric in task.metrics.items():
+        if metric is losses.accuracy and not losses.of_classes(outputs, targets):
+            del named[name]
+        elif metric is losses.accuracy:
+            named[name] = partial(metric, ignored=getattr(task.loss, "ignored", None))
+    return named
 
 
 def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kind: str) -> None:
@@ -234,6 +323,8 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         bad = ~torch.isfinite(y)
     else:
         bad = ~((y >= 0) & (y <= 1))
+    if classes and (ignored := getattr(task.loss, "ignored", None)) is not None:
+        bad &= y != ignored
     if (place := _first_place(data, bad)) is not None:
         refuse(place)
 
@@ -295,11 +386,38 @@ def _buffers(model: nn.Module) -> dict[str, Tensor]:
     return {name: buffer.detach().clone() for name, buffer in buffers if name not in moving}
 
 
-def _first(value: Any) -> Tensor:
-    """A loss or metric of the first example; nothing where it is not ``[1, 2]``."""
-    value = value[0] if isinstance(value, tuple) else value
-    good = isinstance(value, Tensor) and value.shape == (1, 2)
-    return value[0, :1] if good else torch.zeros(0)
+def _unlike(data: ClientData, example: int) -> int:
+    """Another example that a client holds, with another label if there is one."""
+    held = data.places(data.all_places())
+    unlike = (data.y[held] != data.y[example]).view(len(held), -1).any(1)
+    return int(held[int(unlike.int().argmax())])
+
+
+def _parts(
+    what: str, function: Callable[..., Any], outputs: Tensor, y: Tensor
+) -> tuple[Tensor, ...]:
+    """A loss, or a metric's parts, ``[R, B]``."""
+    value = _called(
+        f"{what} does not take outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], "
+        "R rows of B examples, to give each example's own, [R, B])",
+        function,
+        outputs,
+        y,
+    )
+    rows, count = y.shape[:2]
+    parts = value if isinstance(value, tuple) and what.endswith("(a metric)") else (value,)
+    for part in parts:
+        if not isinstance(part, Tensor) or part.shape != (rows, count) or part.is_complex():
+            raise Error(
+                f"{what} gives {_told(part)} for {rows} row{'s' * (rows > 1)} of {count} examples; "
+                f"need each example's own, shape {(rows, count)}"
+            )
+    return parts
+
+
+def _close(left: Tensor, right: Tensor, scale: float = 1.0) -> bool:
+    """Whether numbers are the same but for rounding; other sizes are computed in another order."""
+    return torch.allclose(left, right, rtol=1e-2, atol=1e-4 * scale, equal_nan=True)
 
 
 def _same(left: Tensor, right: Tensor) -> bool:
@@ -329,6 +447,45 @@ def _repeatable(what: str, function: Callable[..., Any], keyed: str = "") -> Cal
     return call
 
 
+def _called_twice(
+    what: str, function: Callable[..., Any], keeps: bool = False
+) -> Callable[..., Any]:
+    """A function of the user's, refused where the same arguments give something else next time.
+
+    Args:
+        keeps: refused, too, where it writes to its arguments.
+    """
+
+    def call(*args: Tensor | None) -> Any:
+        given = [None if arg is None else arg.clone() for arg in args]
+        again = [None if arg is None else arg.clone() for arg in args]
+        first, second = _repeatable(what, function)(*given), function(*again)
+        if keeps and not _alike(given, list(args)):
+            raise Error(f"{what} writes to its arguments, which others need; let it make new ones")
+        if not _alike(first, second):
+            raise Error(
+                f"{what} gives something else when it is called again; it must depend on its "
+                "arguments alone, and in a transform draw by the keys (fedlib.randomness)"
+            )
+        return first
+
+    return call
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Whether two results, or tuples or lists of them, are the same tensors."""
+    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
+        return len(left) == len(right) and all(map(_alike, left, right))
+    return not isinstance(left, Tensor) or (isinstance(right, Tensor) and _same(left, right))
+
+
+def _beside(what: str) -> Error:
+    return Error(
+        f"{what} of an example changes with the others in its batch or their keys, so that padding "
+        "would count in it; it must be of each example alone, of x [G, B, ...] and keys [G, B]"
+    )
+
+
 def _called(what: str, function: Callable[..., Any], *args: Any) -> Any:
     """A function of the user's; what goes wrong in it is a :class:`fedlib.Error`."""
     try:
@@ -347,6 +504,10 @@ def _told(values: Any) -> str:
     if values.numel() and not (values.is_floating_point() or values.is_complex()):
         text += f" from {values.min().item()} to {values.max().item()}"
     return text
+
+
+def _shape(batch: Tensor) -> str:
+    return f"[{', '.join(['B', *map(str, batch.shape[1:])])}]"
 
 
 def _value(label: Tensor) -> str:

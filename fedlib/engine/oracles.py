@@ -90,10 +90,10 @@ class RowsOracle:
         leaves = self.model.leaves(rows)
         with torch.enable_grad(), masks(batch.keys, draw), real_examples(batch.mask):
             if extra is None:
-                losses = total = self.task.loss(self.model.rows(leaves, batch.x), y)
+                losses = total = self.task.loss(self.model.rows(leaves, batch.x), y).to(x.dtype)
             else:
                 outputs, z = self.model.rows(leaves, batch.x, features=True)
-                losses = self.task.loss(outputs, y)
+                losses = self.task.loss(outputs, y).to(x.dtype)
                 z = z.reshape(clients, configurations, *z.shape[1:])
                 total = losses + extra(z).reshape(losses.shape)
             if self.task.l2:
@@ -109,7 +109,7 @@ class RowsOracle:
         y, weights = self._targets(batch, configurations)
         views = self.model.views(x.reshape(clients * configurations, -1))
         with torch.no_grad(), real_examples(batch.mask):
-            losses = self.task.loss(self.model.rows(views, batch.x), y)
+            losses = self.task.loss(self.model.rows(views, batch.x), y).to(x.dtype)
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:

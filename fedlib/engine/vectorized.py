@@ -141,7 +141,7 @@ class Vectorized:
         sums = self._sums(report, clients, work, sent)
         if losses:
             sums.loss = sent["seen"] @ torch.cat(losses)
-        sums.seen = float(plan.counts.sum())
+        sums.seen = float(self.feed.seen(plan).sum(dtype=torch.float64))
         return sums
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
@@ -166,7 +166,7 @@ class Vectorized:
             "keys": plan.keys if training else None,
             "mask": plan.mask,
             "share": work.weights[torch.from_numpy(order)].to(feed.dtype),
-            "seen": plan.counts.to(feed.dtype),
+            "seen": feed.seen(plan),
             **feed.counts(order, work.round),
         }
         if work.method.remembers:

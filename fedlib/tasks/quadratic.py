@@ -73,8 +73,9 @@ def quadratic_task(
         x0: start, ``[d]``; default zeros.
         offset: constant added to each client's loss, ``[m]``; default zeros.
         name: the task's name in results.
-        test: ``"loss"``: the test loss is the clients' mean objective F(x); ``"gradient"``: it is
-            ||grad F(x)||^2, also as the metric ``squared_gradient``. Training is the same.
+        test: ``"loss"``: the test loss is the clients' mean objective F(x), by weight;
+            ``"gradient"``: it is ||grad F(x)||^2, also as the metric ``squared_gradient``. Training
+            is the same.
 
     Raises:
         Error: shapes that do not fit, negative weights or weights that are all zero, an unknown
@@ -134,6 +135,7 @@ def quadratic_task(
         fingerprint=hashed(),
         hashed=hashed,
         label="Quadratic",
+        by_weights=True,
     )
     task.pool = lambda: _pooled(task, p, *arrays)
     task.described = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedlib import losses
 from fedlib.engine import program
 from fedlib.engine.fairness import fairness
 
+COUNTER = itertools.count(1)
 X = torch.linspace(-1, 1, 18).reshape(6, 3)
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
 PARTS = [[0, 1], [5, 4, 3]]  # example 2 is nobody's
@@ -80,6 +82,10 @@ def changed(values: Tensor, example: int, value: float) -> Tensor:
     return values
 
 
+def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).abs().mean(-1)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "float labels": ({"y": Y.float()}, r"client 0's example 0 has the label 0.0 \(float32\)"),
     "a negative label": ({"y": changed(Y, 1, -1)}, "client 0's example 1 has the label -1 .*0..2"),
@@ -122,6 +128,80 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a mean loss": ({"loss": lambda outputs, y: outputs.mean()}, r"of shape \(\) for 1 row of 2"),
     "a metric by class": ({"metrics": {"hits": lambda outputs, y: outputs}}, r"hits \(a metric\)"),
     "a metric that fails": ({"metrics": {"hits": lambda outputs, y: 1 / 0}}, "division by zero"),
+    "labels in a column": (
+        {"y": X[:, :1], "model": lambda: nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))}
+        | {"loss": absolute},
+        r"outputs \[B\], labels \[B, 1\], which broadcast to \[B, B\]; squeeze",
+    ),
+    "outputs in a column": (
+        {"y": X[:, 0], "model": lambda: nn.Linear(3, 1), "loss": absolute},
+        r"outputs \[B, 1\], labels \[B\], which broadcast to \[B, B\]; squeeze",
+    ),
+    "a metric of a column": (
+        {"y": X[:, 0], "model": lambda: nn.Linear(3, 1), "loss": nn.MSELoss()}
+        | {"metrics": {"mae": absolute}},
+        r"mae \(a metric\) .* squeeze",
+    ),
+    "a loss by the others' labels": (
+        {"loss": lambda o, y: losses.cross_entropy(o, y) * (y == y[:, :1]).sum(1, keepdim=True)},
+        "loss of an example changes with the others' outputs or labels",
+    ),
+    "a loss by how many there are": (
+        {"loss": lambda o, y: losses.cross_entropy(o, y) / y.shape[1]},
+        "loss of an example changes with the others'",
+    ),
+    "a loss by the other rows": (
+        {"loss": lambda o, y: losses.cross_entropy(o - o.mean(0), y)},
+        "loss of an example changes with the others'",
+    ),
+    "a loss of one row": (
+        {"loss": lambda o, y: losses.cross_entropy(o[:1], y[:1])},
+        r"of shape \(1, 3\) for 2 rows of 3 examples",
+    ),
+    "a metric that draws": (
+        {"metrics": {"hits": lambda o, y: losses.correct(o, y) + next(COUNTER)}},
+        r"hits \(a metric\) gives something else when it is called again",
+    ),
+    "a metric that writes": (
+        {"metrics": {"hits": lambda o, y: losses.correct(o.neg_(), y)}},
+        r"hits \(a metric\) writes to its arguments",
+    ),
+    "a transform by the batch": (
+        {"transform": lambda x, keys: x - x.mean()},
+        "the transform of an example changes with the others in its batch",
+    ),
+    "a transform by the largest": (
+        {"transform": fedlib.task.Fixed(lambda x, keys: x / x.amax())},
+        "the transform of an example changes with the others",
+    ),
+    "a transform by the rows": (
+        {"transform": lambda x, keys: x - x.mean(0)},
+        "the transform of an example changes with the others",
+    ),
+    "a transform by another's key": (
+        {"transform": lambda x, keys: x if keys is None else x * keys[:, :1, None].cos()},
+        "the transform of an example changes with the others in its batch or their keys",
+    ),
+    "a transform of one row": (
+        {"transform": lambda x, keys: x[:1]},
+        r"the transform gives float32 of shape \(1, 5, 3\) for \[2, 5, ...\]",
+    ),
+    "a transform that draws": (
+        {"transform": lambda x, keys: x + next(COUNTER)},
+        "the transform gives something else when it is called again",
+    ),
+    "a label that is missing": (
+        {"y": changed(X, 4, float("nan")), "loss": nn.L1Loss()},
+        "train client 1's example 4 has the label .nan, nan, nan., so that its loss is nan",
+    ),
+    "an infinite test label": (
+        {"y": X, "test_y": changed(X, 1, float("inf")), "loss": absolute},
+        "test client 0's example 1 has the label .inf, inf, inf., so that its loss is inf",
+    ),
+    "a label too large beside one that is ignored": (
+        {"y": changed(changed(Y, 4, 3), 0, -100), "loss": nn.CrossEntropyLoss()},
+        "train client 1's example 4 has the label 3",
+    ),
     "a transform that fails": ({"transform": lambda x, keys: x @ x}, "the transform does not take"),
 }
 
@@ -154,6 +234,133 @@ def test_labels_of_a_loss_that_declares_nothing_are_its_own_affair() -> None:
 
     mine = task(y=torch.stack([Y, -Y], 1).double(), loss=first, metrics={})
     assert fedlib.run(mine, "fedavg", rounds=1).diverged is None
+
+
+def hit(outputs: Tensor, targets: Tensor) -> Tensor:
+    return outputs.argmax(-1) == targets
+
+
+HITS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "bool": hit,
+    "whole": lambda o, y: hit(o, y).long(),
+    "double": lambda o, y: hit(o, y).double(),
+    "pair": lambda o, y: (hit(o, y), torch.ones_like(y)),
+    "NumPy": lambda o, y: torch.from_numpy(o.numpy().argmax(-1) == y.numpy()),
+}
+
+
+@pytest.mark.parametrize("kind", HITS)
+def test_metrics_may_be_of_any_type(kind: str) -> None:
+    history = fedlib.run(task(metrics={"hit": HITS[kind]}), "fedavg", rounds=2)
+    usual = fedlib.run(task(), "fedavg", rounds=2)
+    assert history.final("hit") == usual.final("accuracy")
+    assert history.final("hit_unweighted") == usual.final("accuracy_unweighted")
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "mime", "qfedavg"])
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+def test_losses_may_be_of_any_type(algorithm: str, kind: torch.dtype) -> None:
+    def converted(outputs: Tensor, targets: Tensor) -> Tensor:
+        return losses.cross_entropy(outputs, targets).to(kind)
+
+    history = fedlib.run(task(loss=converted), algorithm, rounds=2)
+    usual = fedlib.run(task(), algorithm, rounds=2)
+    np.testing.assert_allclose(history.frame["value"], usual.frame["value"], rtol=1e-2)
+
+
+def test_labels_may_be_numpys_doubles() -> None:
+    given = {"loss": losses.squared_error, "metrics": {"mae": absolute}}
+    double = fedlib.run(task(y=X.double() / 2, **given), "scaffold", rounds=2)
+    single = fedlib.run(task(y=X / 2, **given), "scaffold", rounds=2)
+    np.testing.assert_allclose(double.frame["value"], single.frame["value"], rtol=1e-5)
+
+
+def test_a_loss_may_leave_out_labels_that_are_missing() -> None:
+    def present(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).nan_to_num().square().mean(-1)
+
+    mine = task(y=changed(X, 4, float("nan")), loss=present)
+    assert fedlib.run(mine, "fedavg", rounds=1).diverged is None
+
+
+TRANSFORMS = {"fixed": fedlib.task.Fixed, "drawn": lambda function: function}
+
+
+@pytest.mark.parametrize("kind", TRANSFORMS)
+def test_a_transform_may_write_to_what_it_is_given(kind: str) -> None:
+    own, array = X.clone(), X.numpy().copy()
+    for x in (own, torch.from_numpy(array)):
+        writes = task(x=x, transform=TRANSFORMS[kind](lambda x, keys: x.div_(2)))
+        history = fedlib.run(writes, "scaffold", rounds=1)
+        usual = fedlib.run(task(x=X / 2), "scaffold", rounds=1)
+        assert history.frame["value"].tolist() == usual.frame["value"].tolist()
+    assert torch.equal(own, X) and np.array_equal(array, X.numpy())
+
+
+def test_the_default_metric_is_each_tasks_own() -> None:
+    values = task(y=X, loss=nn.MSELoss())
+    values.metrics["bias"] = lambda o, y: (o - y).mean(-1)  # type: ignore[index]
+    history = fedlib.run(values, "fedavg", rounds=1)
+    assert history.metrics() == ["loss", "bias", "bias_unweighted"]
+    assert list(fedlib.evaluate(values, history.params)) == ["loss", "bias"]
+    assert list(values.metrics) == ["accuracy", "bias"] and list(task().metrics) == ["accuracy"]
+
+
+def test_the_default_accuracy_of_tokens() -> None:
+    labels = torch.stack([Y, 2 - Y], 1)
+
+    def tagger() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 6), nn.Unflatten(1, (2, 3)))
+
+    history = fedlib.run(task(tagger, y=labels, loss=nn.CrossEntropyLoss()), "fedavg", rounds=1)
+    right = fedlib.predict(history.task, history.params).argmax(-1) == labels
+    assert history.final() == pytest.approx(right[[0, 1, 3, 4, 5]].float().mean().item())
+
+
+@pytest.mark.parametrize("split", ["train", "test", "communication"])
+def test_evaluated_data_may_not_be_named_as_another_split(split: str) -> None:
+    data = fedlib.ClientData(X, Y, PARTS)
+    with pytest.raises(fedlib.Error, match=f"evaluated '{split}'"):
+        task(evaluated={split: data})
+    mine = task()
+    mine.evaluated = {split: data}
+    with pytest.raises(fedlib.Error, match=f"evaluated '{split}'"):
+        fedlib.run(mine, "fedavg", rounds=1)
+
+
+def test_evaluated_data_have_examples() -> None:
+    with pytest.raises(fedlib.Error, match="evaluated 'local' has no examples"):
+        task(evaluated={"local": fedlib.ClientData(X, Y, [[]])})
+
+
+MISFITS: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
+    "mean": (lambda o, y: o.mean(), "mine .a metric. gives"),
+    "fails": (lambda o, y: 1 / 0, "mine .a metric. .*division by zero"),
+    "across": (lambda o, y: (o - o.mean(1, keepdim=True)).sum(-1), "changes with the others'"),
+    "writes": (lambda o, y: o.zero_().sum(-1), "writes to its arguments"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_metrics_that_are_asked_for_later_must_fit(name: str) -> None:
+    metric, message = MISFITS[name]
+    history = fedlib.run(task(), "fedavg", rounds=1)
+    with pytest.raises(fedlib.Error, match=message):
+        fedlib.evaluate(history.task, history.params, {"mine": metric})
+
+
+def test_a_metric_of_one_row_is_one_line_where_there_are_several() -> None:
+    one = task(metrics={"mine": lambda o, y: losses.correct(o[:1], y[:1])})
+    assert fedlib.run(one, "fedavg", rounds=1).final("mine") >= 0
+    with pytest.raises(fedlib.Error, match=r"mine gives \(1, 5\) for examples \(2, 5\)"):
+        fedlib.grid(one, "fedavg", rounds=1, client_lr=[0.1, 0.2])
+
+
+def test_missing_labels_of_other_data_are_told() -> None:
+    history = fedlib.run(task(y=X, loss=nn.MSELoss()), "fedavg", rounds=1)
+    data = fedlib.ClientData(X, changed(X, 3, float("nan")), PARTS)
+    with pytest.raises(fedlib.Error, match="evaluated client 1's example 3 has the label"):
+        fedlib.evaluate(history.task, history.params, data=data)
 
 
 RESERVED = ["loss", "mine_unweighted", *fairness(torch.ones(1, 2), torch.ones(2))]
