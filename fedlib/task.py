@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import hashlib
 import itertools
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -36,6 +37,8 @@ from fedlib.losses import correct, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
+# Bytes of a tensor that are read again whenever a task is asked what it is.
+SMALL = 2**19
 # Aggregation weights that float32 holds, and their sums.
 WEIGHTS = 1e-30, 1e30
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -362,9 +365,14 @@ def tensors_digest(tensors: Iterable[Tensor]) -> str:
     sha = hashlib.sha256()
     for tensor in tensors:
         sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        sha.update(flat.view(torch.uint8).numpy().data)
+        sha.update(_bytes(tensor))
     return sha.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """A tensor's values, one after the other."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data
 
 
 def _indices(what: str, which: Any, part: Any) -> np.ndarray:
@@ -524,6 +532,7 @@ class Task:
     # What was here when the catalogue described it; None of a task that is made by hand, or a copy
     # with another part.
     _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
+    _sums: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
     # Whether model() gives what it has given before, as far as that is known.
     _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
     # Which of this process's tasks it is.
@@ -551,13 +560,15 @@ class Task:
     def described(self) -> bool:
         """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
 
-        Not of one with another part, metric or split, or whose data torch has changed in place.
+        Not of one with another part, metric or split, or whose data were changed in place: by
+        torch, or, where they are small, through NumPy, which :attr:`identity` finds out.
         """
         return self._as_described is not None and self._as_described == self._contents()
 
     @described.setter
     def described(self, yes: bool) -> None:
         self._as_described = self._contents() if yes else None
+        self._sums = self._checksums() if yes else []
 
     def _contents(self) -> list[Any]:
         """What shows changes within the parts; no number of the data is read."""
@@ -567,8 +578,22 @@ class Task:
         weights = weights if self.hashed is None else []
         return [[*self.metrics.items()], [*self.evaluated], [*map(id, data)], versions, weights]
 
+    def _checksums(self) -> list[int]:
+        """Of the small tensors of the data."""
+        if self.hashed is not None:
+            return []
+        tensors = (self.train.x, self.train.y, self.test.x, self.test.y)
+        small = [_bytes(tensor) for tensor in tensors if tensor.nbytes <= SMALL]
+        return [zlib.crc32(part) for part in small]
+
+    def _still_described(self) -> bool:
+        """:attr:`described`, after a look at the small tensors."""
+        if self.described and self._sums != self._checksums():
+            self.described = False
+        return self.described
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_as_described": self.described}  # a copy's tensors are others
+        return {**vars(self), "_as_described": self._still_described()}  # a copy has other tensors
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -581,7 +606,7 @@ class Task:
         Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
         parameters' names and shapes; of any other its number, which no other task has.
         """
-        if self.described:
+        if self._still_described():
             return self.fingerprint if self.hashed is None else self.hashed()
         if not self.version:
             return f"task {self.number} of its process"
@@ -599,7 +624,7 @@ class Task:
         An example that several clients hold is there once. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
-        pooled.described, pooled.number = self.described, self.number
+        pooled.described, pooled.number = self._still_described(), self.number
         return pooled
 
     def _pooled(self) -> Task:

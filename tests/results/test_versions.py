@@ -107,6 +107,10 @@ def relabel(made):
     made.train.y[:] = 0
 
 
+def flip_a_label(made):
+    made.train.y.numpy()[7] ^= 1  # torch does not notice
+
+
 def scale_test(made):
     made.test.x.mul_(2)
 
@@ -130,7 +134,9 @@ def own_metrics(monkeypatch):
 
 @pytest.mark.usefixtures("own_metrics")
 @pytest.mark.parametrize("copied", [lambda made: made, copy.copy, copy.deepcopy])
-@pytest.mark.parametrize("change", [relabel, scale_test, add_metric, add_split, set_splits])
+@pytest.mark.parametrize(
+    "change", [relabel, flip_a_label, scale_test, add_metric, add_split, set_splits]
+)
 def test_the_catalogues_task_is_no_longer_described_once_changed(change, copied, tmp_path):
     store = Store(tmp_path)
     before = store.run(fedlib.load_task("synthetic", clients=3), "fedavg", rounds=1)
@@ -139,6 +145,7 @@ def test_the_catalogues_task_is_no_longer_described_once_changed(change, copied,
     assert known.described
     assert store.run(known, "fedavg", rounds=1).meta["created"] == before.meta["created"]
     change(known)
+    assert known.identity != known.fingerprint
     assert not known.described and not copied(known).described
     after = store.run(known, "fedavg", rounds=1)
     assert not after.frame.equals(before.frame) and len(store.stored()) == 1
