@@ -42,6 +42,8 @@ def _numbers(value: Any) -> bool:
 
 # The largest count: what a 32-bit integer holds.
 MOST = 2**31 - 1
+# Whole numbers of no more bits are floats, too.
+FLOAT_BITS = 1023
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
 Seed = Annotated[int, lambda value: value >= 0]
@@ -176,7 +178,7 @@ def check(owner: Any, argument: str, value: Any, label: str) -> None:
 
 def shown(value: Any) -> str:
     """A value in a few words, on one line."""
-    if hasattr(value, "dtype") and getattr(value, "ndim", False):
+    if hasattr(value, "dtype") and not isinstance(value, type) and getattr(value, "ndim", False):
         return f"a {type(value).__name__} of shape {tuple(value.shape)}"
     return " ".join(reprlib.repr(value).split())
 
@@ -210,7 +212,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return _fits(value, parts[0]) and all(check(value) for check in parts[1:])
     if hint in (int, float):
         kinds = (int, float) if hint is float else int
-        return isinstance(value, kinds) and not isinstance(value, bool)
+        held = hint is int or not isinstance(value, int) or value.bit_length() <= FLOAT_BITS
+        return isinstance(value, kinds) and not isinstance(value, bool) and held
     if origin is Callable:
         return callable(value)
     if origin is Sequence and isinstance(value, np.ndarray) and value.ndim:

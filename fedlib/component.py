@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.arguments import check_fields
+from fedlib.arguments import FLOAT_BITS, check_fields
 
 # The ranges of floating-point fields, which errors name as :data:`fedlib.arguments.WORDS` has them.
 Positive = Annotated[float, lambda value: 0 < value < math.inf]
@@ -60,6 +60,7 @@ class Component:
             value = getattr(self, name)
             value = value.item() if isinstance(value, np.generic) else value
             whole = isinstance(value, int) and not isinstance(value, bool)
+            whole = whole and value.bit_length() <= FLOAT_BITS
             object.__setattr__(self, name, float(value) if float in types and whole else value)
         check_fields(self)
         self.validate()

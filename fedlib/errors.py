@@ -40,6 +40,12 @@ def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
     return Error(f"unknown {kind} {str(name)!r}: {hint}known: {', '.join(known) or 'none'}")
 
 
+def undefined(owner: object, name: str) -> Error:
+    """The error for a function that only the classes derived from a base class define."""
+    kind = type(owner).__name__
+    return Error(f"{kind} defines no {name}; take a class that is derived from it and does")
+
+
 def require(condition: bool, what: str, value: Any, allowed: str) -> None:
     """Raise :class:`Error` naming ``what`` and its ``allowed`` range unless ``condition`` holds."""
     if not condition:

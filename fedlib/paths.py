@@ -75,7 +75,7 @@ def folder(path: str | os.PathLike[str]) -> Path:
     Raises:
         Error: as :func:`data_root`.
     """
-    place = Path(path)
+    place = Path(os.path.expanduser(path))  # in .env files no shell does it
     try:
         if not stat.S_ISDIR(place.stat().st_mode):
             raise Error(f"cannot write in {place}, nor read: it is not a folder; give another")

@@ -6,26 +6,39 @@ import copy
 import dataclasses
 import hashlib
 import itertools
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    default_collate,
+    default_convert,
+)
 
 from fedlib import losses, process
-from fedlib.arguments import Numbers, check_fields, checked, shown
+from fedlib.arguments import Numbers, called, check_fields, checked, shown
 from fedlib.errors import Error, first_line, require, unknown
 from fedlib.losses import accuracy, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
+# Bytes of a tensor that are read again whenever a task is asked what it is.
+SMALL = 2**19
 # Aggregation weights that float32 holds, and their sums.
 WEIGHTS = 1e-30, 1e30
 # A per-example loss: outputs [R, B, ...], targets [R, B, ...] -> [R, B].
@@ -99,13 +112,14 @@ class ClientData:
         ids = np.asarray(self.ids)
         if ids.ndim != 1:
             raise Error(f"client data: ids of shape {ids.shape}; need one name each")
+        require_owners("client data: ids", ids)
         names = [str(name) for name in ids.tolist()]
         if twice := next((name for name, count in Counter(names).items() if count > 1), None):
             raise Error(f"client data: two clients have the id {twice!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
                 what = f"client data: {len(given)} {name} for {len(sizes)} clients"
-                raise Error(f"{what}; need one each")
+                raise Error(f"{what}; need one each" + ("" if len(sizes) else ", and their parts"))
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64).copy()
             if weights.ndim != 1:
@@ -123,7 +137,7 @@ class ClientData:
             index=torch.from_numpy(index),
             starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
             ids=names or [str(i) for i in range(len(sizes))],
-            parts=(),
+            parts=np.split(index, np.cumsum(sizes)[:-1]) if len(sizes) else (),
         )
 
     def digest(self) -> str:
@@ -161,7 +175,7 @@ class ClientData:
         inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
         if not inside or (starts + sizes).max(initial=0) > len(x):
             raise Error(f"client data: clients outside the {len(x)} examples; check the starts")
-        data._set(starts=starts, sizes=sizes, index=None)
+        data._set(starts=starts, sizes=sizes, index=None, parts=())
         return data
 
     @classmethod
@@ -176,12 +190,14 @@ class ClientData:
         Args:
             datasets: a ``torch.utils.data`` Dataset, Subset or DataLoader for each client, in a
                 list or by the clients' names; or, with ``client``, one data set of dicts, for
-                instance of Hugging Face's.
+                instance of Hugging Face's. Of a loader the examples count that its sampler chooses,
+                in the data set's order where they are all; its batches do not.
             inputs, targets: fields of dicts; default the usual names, as ``image`` and ``label``.
             client: the field that says whose an item is.
 
         Raises:
-            Error: items of another kind, or of different shapes.
+            Error: items of another kind, or of different shapes; a loader with a sampler that may
+                choose an example twice, or with batches of its own.
 
         Example:
             >>> from torch.utils.data import TensorDataset
@@ -190,21 +206,22 @@ class ClientData:
             [3, 3]
         """
         names = list(datasets) if isinstance(datasets, Mapping) else []
+        if not (client or isinstance(datasets, Iterable)):
+            raise Error(f"client data: datasets is {shown(datasets)}; give a list of data sets")
         given: list[Any] = [datasets] if client else list(datasets.values() if names else datasets)
         examples: list[tuple[Tensor, Tensor]] = []
         sizes, owners = [], []
         for number, source in enumerate(given):
-            dataset: Any = source.dataset if isinstance(source, DataLoader) else source
-            whole = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
-            items = (dataset[place] for place in range(len(dataset))) if whole else dataset
-            before = len(examples)
-            for place, item in enumerate(items):
-                what = f"client data: item {place} of data set {names[number] if names else number}"
+            before, whose = len(examples), f"data set {names[number] if names else number}"
+            for place, item in _items(whose, source):
+                what = f"client data: item {place} of {whose}"
                 examples.append(_example(what, item, inputs, targets))
                 if client:
                     if not (isinstance(item, Mapping) and client in item):
                         raise Error(f"{what} has no field {client!r}, the client's")
-                    owners.append(str(item[client]))
+                    owner = item[client]
+                    one = isinstance(owner, Tensor) and owner.numel() == 1
+                    owners.append(owner.item() if one else owner)
                 first, own = ([[*part.shape] for part in examples[at]] for at in (0, -1))
                 if own != first:
                     raise Error(f"{what} has shapes {own}, the first one {first}; make them alike")
@@ -213,7 +230,8 @@ class ClientData:
             raise Error("client data: these data sets have no items")
         x, y = (torch.stack(parts) for parts in zip(*examples, strict=True))
         if client:
-            ids, codes = np.unique(owners, return_inverse=True)
+            require_owners(f"client data: field {client!r}", np.array(owners, dtype=object))
+            ids, codes = np.unique([str(owner) for owner in owners], return_inverse=True)
             return cls(x, y, [np.flatnonzero(codes == code) for code in range(len(ids))], ids)
         return cls(x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), names)
 
@@ -243,6 +261,60 @@ class ClientData:
 # The usual names of inputs and targets.
 INPUTS = ("x", "image", "img", "input", "inputs", "features", "pixel_values", "input_ids")
 TARGETS = ("y", "label", "labels", "target", "targets", "fine_label")
+
+
+def require_owners(what: str, owners: np.ndarray) -> None:
+    """Refuse owners of which one is missing: None, NaN or pandas.NA.
+
+    Args:
+        what: they are, for the error.
+    """
+    missing = np.flatnonzero(pd.isna(owners))
+    if len(missing):
+        raise Error(f"{what}: number {missing[0]} is missing; name it, or leave its examples out")
+
+
+def _items(whose: str, source: Any) -> Iterator[tuple[int, Any]]:
+    """The items of a data set that a client's loader would give, with their places.
+
+    Raises:
+        Error: it is none, an item cannot be read, or the loader changes what there is.
+    """
+    dataset, places = source, None
+    if isinstance(source, DataLoader):
+        dataset, places = source.dataset, _places(whose, source)
+    if places is None and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
+        places = range(len(dataset))
+    if places is None and not isinstance(dataset, Iterable):
+        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
+    if places is None:
+        yield from enumerate(dataset)
+    for place in places or ():
+        what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
+        yield place, called(what, dataset.__getitem__, place)
+
+
+def _places(whose: str, loader: DataLoader[Any]) -> Sequence[int] | None:
+    """The items that a loader chooses; None where it chooses none.
+
+    Raises:
+        Error: chance decides which they are, or it makes other batches or items of them.
+    """
+    sampler, own = loader.sampler, loader.batch_sampler
+    advice = "give torch.utils.data.Subset(dataset, indices), or the data set itself"
+    if type(own) not in (BatchSampler, type(None)) or (loader.batch_size is None) != (own is None):
+        raise Error(f"client data: the loader of {whose} has a batch_sampler; {advice}")
+    if loader.collate_fn not in (default_collate, default_convert):
+        raise Error(f"client data: the loader of {whose} has a collate_fn; {advice}")
+    chosen = sampler.indices if type(sampler) is SubsetRandomSampler else sampler
+    if isinstance(chosen, Sequence):
+        return [int(place) for place in chosen]
+    every = type(sampler) is SequentialSampler or isinstance(loader.dataset, IterableDataset)
+    if type(sampler) is RandomSampler:
+        every = not sampler.replacement and sampler._num_samples is None
+    if not every:
+        raise Error(f"client data: the loader of {whose} has a {type(sampler).__name__}; {advice}")
+    return None
 
 
 def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, Tensor]:
@@ -283,6 +355,8 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
     with torch.inference_mode(False):
         if tensor.dtype in (torch.uint16, torch.uint32, torch.uint64):
             tensor = tensor.long()  # torch computes little with these
+        if tensor.is_floating_point() and tensor.dtype.itemsize < 2:
+            tensor = tensor.float()
         return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
@@ -291,9 +365,14 @@ def tensors_digest(tensors: Iterable[Tensor]) -> str:
     sha = hashlib.sha256()
     for tensor in tensors:
         sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        sha.update(flat.view(torch.uint8).numpy().data)
+        sha.update(_bytes(tensor))
     return sha.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """A tensor's values, one after the other."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data
 
 
 def _indices(what: str, which: Any, part: Any) -> np.ndarray:
@@ -302,7 +381,10 @@ def _indices(what: str, which: Any, part: Any) -> np.ndarray:
     Raises:
         Error: a mask, fractions, or more than one dimension.
     """
-    given = np.asarray(part)
+    try:
+        given = np.asarray(part)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise Error(f"{what} {which} is no list of indices: {first_line(error)}") from None
     if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
         return given.astype(np.int64, copy=False)
     if given.dtype == bool:
@@ -328,7 +410,7 @@ RESERVED = (
 # Splits of a history's frames beside the data in ``Task.evaluated``.
 SPLITS = ("train", "test", "communication")
 # What of a task decides its numbers.
-PARTS = set("model train test loss metrics transform reduction l2 cohorts pool".split())
+PARTS = set("model train test loss metrics transform reduction l2 cohorts pool evaluated".split())
 
 
 def identity(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -448,9 +530,10 @@ class Task:
     by_weights: bool = field(default=False, repr=False, compare=False)
     # Takes the fingerprint anew, where the data may have been changed in place.
     hashed: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-    # Whether name, options and fingerprint say everything, as of the catalogue's tasks; not of one
-    # that is made by hand, or a copy with another part.
-    described: bool = field(default=False, init=False, repr=False, compare=False)
+    # What was here when the catalogue described it; None of a task that is made by hand, or a copy
+    # with another part.
+    _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
+    _sums: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
     # Whether model() gives what it has given before, as far as that is known.
     _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
     # Which of this process's tasks it is.
@@ -460,13 +543,62 @@ class Task:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in PARTS:  # no longer what the catalogue describes
-            super().__setattr__("described", False)
+            super().__setattr__("_as_described", None)
         if name == "model":  # a module stands for its copies
             value = partial(copy.deepcopy, value) if isinstance(value, nn.Module) else value
             self._shares = None
+        if name == "loss" and isinstance(value, type):
+            raise Error(f"task {self.name}: loss is the class {value.__name__}; give one of it")
+        more = value if name == "evaluated" and isinstance(value, Mapping) else {}
+        for split, data in more.items():
+            if isinstance(data, ClientData) and not data.sizes.sum():
+                raise Error(f"task {self.name}: no examples to evaluate in {split!r}")
         if name == "loss" and losses.of_torch(value):
             value = losses.OfTorch(value)
         super().__setattr__(name, value)
+
+    @property
+    def described(self) -> bool:
+        """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
+
+        Not of one with another part, metric or split, or whose data were changed in place: by
+        torch, or, where they are small, through NumPy, which :attr:`identity` finds out.
+        """
+        return self._as_described is not None and self._as_described == self._contents()
+
+    @described.setter
+    def described(self, yes: bool) -> None:
+        self._as_described = self._contents() if yes else None
+        self._sums = self._checksums() if yes else []
+
+    def _contents(self) -> list[Any]:
+        """What shows changes within the parts; no number of the data is read."""
+        data = [self.train, self.test, *self.evaluated.values()]
+        versions = [tensor._version for each in data for tensor in (each.x, each.y)]
+        weights = [each.weights is not None and np.asarray(each.weights).tobytes() for each in data]
+        weights = weights if self.hashed is None else []
+        return [[*self.metrics.items()], [*self.evaluated], [*map(id, data)], versions, weights]
+
+    def _checksums(self) -> list[int]:
+        """Of the small tensors of the data."""
+        if self.hashed is not None:
+            return []
+        tensors = (self.train.x, self.train.y, self.test.x, self.test.y)
+        small = [_bytes(tensor) for tensor in tensors if tensor.nbytes <= SMALL]
+        return [zlib.crc32(part) for part in small]
+
+    def _still_described(self) -> bool:
+        """:attr:`described`, after a look at the small tensors."""
+        if self.described and self._sums != self._checksums():
+            self.described = False
+        return self.described
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_as_described": self._still_described()}  # a copy has other tensors
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.described = state["_as_described"]
 
     @property
     def identity(self) -> str:
@@ -475,7 +607,7 @@ class Task:
         Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
         parameters' names and shapes; of any other its number, which no other task has.
         """
-        if self.described:
+        if self._still_described():
             return self.fingerprint if self.hashed is None else self.hashed()
         if not self.version:
             return f"task {self.number} of its process"
@@ -493,7 +625,7 @@ class Task:
         An example that several clients hold is there once. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
-        pooled.described, pooled.number = self.described, self.number
+        pooled.described, pooled.number = self._still_described(), self.number
         return pooled
 
     def _pooled(self) -> Task:
@@ -513,7 +645,8 @@ class Task:
         check_fields(self)
         known = self.reduction in ("mean", "sum")
         require(known, f"task {self.name}: reduction", self.reduction, "'mean', 'sum'")
-        require(self.l2 >= 0, f"task {self.name}: l2", self.l2, "a number >= 0")
+        most = WEIGHTS[1]
+        require(0 <= self.l2 <= most, f"task {self.name}: l2", self.l2, f"0 to {most:g}")
         self.l2 = float(self.l2)  # tensors take no whole number beyond 64 bits
         self.require_names()
         if not self.train.sizes.sum():

@@ -1,6 +1,7 @@
 """Data as people have them: taken right, or refused in one line that says what and where."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -35,6 +36,7 @@ def with_(value, example):
     return x
 
 
+TWO = {"clients_per_round": 2}
 NANS = fedlib.ClientData(X * NAN, Y, [[3, 4]])
 REFUSED = {
     "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
@@ -60,6 +62,20 @@ REFUSED = {
     "few targets": ({"y": Y[:3]}, "12 inputs but 3 targets"),
     "an array": ({"x": X.numpy()}, "x is a ndarray of shape .*; allowed: Tensor"),
     "few ids": ({"ids": ["ann"]}, "1 ids for 3 clients"),
+    "a ragged part": ({"parts": [[[1], [2, 3]]]}, "client 0 is no list of indices"),
+    "an id that is missing": ({"ids": [1.0, NAN, 2.0]}, "ids: number 1 is missing"),
+    "nothing to evaluate": ({"evaluated": {"own": fedlib.ClientData(X, Y, [[]])}}, "te in 'own'"),
+    "a class of losses": ({"loss": nn.CrossEntropyLoss}, "loss is the class CrossEntropyLoss; giv"),
+    "an infinite l2": ({"l2": INF}, "l2 is inf; allowed: 0 to 1e"),
+    "l2 beyond float32": ({"l2": 1e39}, "l2 is 1e\\+39; allowed: 0 to 1e"),
+    "an algorithm of no name": ({"hyperparameters": {"FedAvg": {}}}, "did you mean 'fedavg'"),
+    "a client optimizer of no name": (
+        {"client_hyperparameters": {"SGD": {}}},
+        "hyperparameters 'SGD'",
+    ),
+    "cohorts of one argument": ({**TWO, "cohorts": lambda r: [0, 1]}, r"cohorts\(0, 2\) fails"),
+    "cohorts of fractions": ({**TWO, "cohorts": lambda r, n: [0.0, 1.0]}, "must give 2 diff"),
+    "cohorts of words": ({**TWO, "cohorts": lambda r, n: ["0", "1"]}, "must give 2 different"),
     "few weights": ({"weights": np.ones(1)}, "1 weights for 3 clients"),
     "a negative weight": ({"weights": np.array([1.0, -1.0, 1])}, "client 1 has weight -1.0"),
     "a weight that is no number": ({"weights": [NAN, 1, 1]}, "client 0 has weight nan"),
@@ -118,6 +134,23 @@ def test_a_client_may_have_nothing_and_an_example_two_clients():
     assert data.index.tolist() == [0, 3, 3]
 
 
+def test_a_copy_with_other_inputs_has_the_same_clients():
+    data = dataclasses.replace(DATA, x=2 * X)
+    assert data.sizes.tolist() == DATA.sizes.tolist() and torch.equal(data.index, DATA.index)
+    together = fedlib.ClientData.contiguous(X, Y, [0, 4], [4, 8])
+    with pytest.raises(fedlib.Error, match="2 ids for 0 clients; need one each, and their parts"):
+        dataclasses.replace(together, x=2 * X)
+
+
+def test_small_floats_and_options_of_numpys_are_taken():
+    few = run(x=X.to(torch.float8_e4m3fn))
+    assert few.frame.equals(run(x=X.to(torch.float8_e4m3fn).float()).frame)
+    ours, plain = (run(options={"a": a, "b": [a]}).config for a in (np.int64(1), 1))
+    assert ours.as_dict()["task"]["options"] == plain.as_dict()["task"]["options"]
+    with pytest.raises(fedlib.Error, match="1} cannot name a run; an option is words"):
+        print(run(options={"a": {1}}).config.digest)
+
+
 def test_weights_are_copied():
     weights = np.array([1.0, 2.0, 3.0])
     data = fedlib.ClientData(X, Y, PARTS, weights=weights)
@@ -139,6 +172,12 @@ def test_weights_are_copied():
 )
 def test_a_column_of_users_is_a_partition(column):
     assert [part.tolist() for part in partition.by_user(column)] == [[1], [0, 2]]
+
+
+@pytest.mark.parametrize("column", [np.array([1, NAN]), pd.Series([1, None], dtype="Int64")])
+def test_a_user_that_is_missing_is_refused(column):
+    with pytest.raises(fedlib.Error, match="user_codes: number 1 is missing"):
+        partition.by_user(column)
 
 
 IDS = [0, 10**9, 0, 7]

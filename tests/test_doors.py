@@ -34,9 +34,11 @@ TASKS = """
 import fedlib
 import numpy as np
 
-def pull(strength: float = 1.0, seed: int = 0, clients: int = 3):
+def pull(strength: float = 1.0, seed: int = 0, clients: int = 3, version: str = ""):
     b = np.random.default_rng(seed).standard_normal((clients, 2))
-    return fedlib.quadratic_task(strength * np.stack([np.eye(2)] * clients), b, name="pull")
+    task = fedlib.quadratic_task(strength * np.stack([np.eye(2)] * clients), b, name="pull")
+    task.version = version
+    return task
 
 def large(size: int):
     return pull(clients=size)
@@ -128,10 +130,12 @@ def test_what_is_no_field_is_refused():
 def test_a_module_of_the_current_folder(modules, command):
     words = ["run", "my_tasks:pull", "my_methods:Halved", "--rounds", "2", "--seed", "5"]
     words += ["--option", "strength=2", "--set", "local_steps=1", "--set", "share=0.2"]
+    words += ["--option", "version=1"]
     assert command.json(*words)["task"] == "my_tasks:pull"
     (config,) = (run.config.as_dict() for run in Store(modules.parent / "data" / "runs").stored())
     assert config["task"]["name"] == "pull" and config["task"]["seed"] == 5
-    assert config["task"]["options"] == {"strength": 2}
+    assert config["task"]["options"] == {"strength": 2, "version": "1"}
+    assert config["task"]["version"] == "1"
     assert config["method"]["share"] == 0.2
     assert fedlib.load_task("my_tasks:pull").name == "pull"
     assert isinstance(algorithms.build("my_methods:slow"), fedlib.FedOpt)

@@ -1,14 +1,25 @@
 """What users of other libraries find: data sets a client, predictions, callbacks."""
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Subset,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from torch.utils.data import TensorDataset as Tensors
 
 import fedlib
@@ -54,10 +65,18 @@ DATASETS = {
     "subsets": ([Subset(WHOLE, part) for part in PARTS], {}),
     "by name": ({f"w{i}": Subset(WHOLE, part) for i, part in enumerate(PARTS)}, {}),
     "loaders": ([DataLoader(Subset(WHOLE, part), 7, shuffle=True) for part in PARTS], {}),
+    "samplers": ([DataLoader(WHOLE, 7, sampler=SubsetRandomSampler(part)) for part in PARTS], {}),
+    "lists as samplers": ([DataLoader(WHOLE, sampler=list(part)) for part in PARTS], {}),
+    "loaders of all": ([DataLoader(Subset(WHOLE, part), None) for part in PARTS], {}),
+    "loaders of streams": ([DataLoader(Stream(part), 3) for part in PARTS], {}),
     "arrays": ([Pictures(part) for part in PARTS], {}),
     "streams": ([Stream(part) for part in PARTS], {}),
     "lists": (tuple([(X[i], Y[i]) for i in part] for part in PARTS), {}),
     "rows": (rows("image", "label"), {"client": "writer"}),
+    "tensors' owners": (
+        [row | {"u": torch.tensor(int(row["writer"][1]))} for row in rows("x", "y")],
+        {"client": "u"},
+    ),
     "named rows": (rows("a", "b"), {"client": "writer", "inputs": "a", "targets": "b"}),
 }
 
@@ -68,9 +87,13 @@ def test_data_sets_are_clients(name):
     data = fedlib.ClientData.from_datasets(given, **fields)
     usual = fedlib.ClientData(X, Y, PARTS)
     assert data.sizes.tolist() == [50, 30, 10]
-    assert data.ids == (["w0", "w1", "w2"] if fields or name == "by name" else ["0", "1", "2"])
+    named = fields.get("client") == "writer" or name == "by name"
+    assert data.ids == (["w0", "w1", "w2"] if named else ["0", "1", "2"])
     assert torch.equal(data.x, X) and torch.equal(data.y, Y)
     assert torch.equal(data.index, usual.index)
+
+
+loader = partial(DataLoader, WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +106,19 @@ def test_data_sets_are_clients(name):
         (rows("image", "label"), {"client": "user"}, "has no field 'user'"),
         ([[]], {}, "have no items"),
         ([[3]], {}, "must be a pair"),
+        (None, {}, "datasets is None; give a list"),
+        ([WHOLE, None], {}, "data set 1 is None; give a torch.utils.data.Dataset"),
+        (pd.DataFrame({"u": [1]}), {"client": "u"}, r"item 0 of data set 0 \(DataFrame\) fails"),
+        (
+            [loader(sampler=WeightedRandomSampler([1.0] * 90, 9))],
+            {},
+            "a WeightedRandomSampler; giv",
+        ),
+        ([loader(sampler=RandomSampler(WHOLE, num_samples=9))], {}, "a RandomSampler; give torch"),
+        ([loader(batch_sampler=BatchSampler(range(9), 3, False))], {}, "has a batch_sampler; giv"),
+        ([loader(collate_fn=list)], {}, "the loader of data set 0 has a collate_fn; give torch"),
+        ([row | {"u": float("nan")} for row in rows("x", "y")], {"client": "u"}, "0 is missing"),
+        ([row | {"u": None} for row in rows("x", "y")], {"client": "u"}, "'u': number 0 is mis"),
     ],
 )
 def test_other_items_are_one_line(given, fields, message):
@@ -127,6 +163,8 @@ def test_what_was_trained_is_at_hand(algorithm, dtype):
 
 def test_parameters_of_another_model_are_refused():
     history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=1)
+    with pytest.raises(fedlib.Error, match="x has no examples"):
+        fedlib.predict(task(), history.params, X[:0])
     for wrong in (lambda: history.model(task()), lambda: fedlib.predict(task(), history.params)):
         with pytest.raises(fedlib.Error, match="these are not its parameters"):
             wrong()

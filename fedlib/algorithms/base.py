@@ -14,6 +14,10 @@ A round, for the clients of the cohort that have examples:
 3. ``client_init``, ``client_step`` for every local step, ``client_final``; ``remembers``: then
    ``client_remember``;
 4. ``server_update`` with the weighted mean of the reports.
+
+What the server's functions draw from torch's, NumPy's or Python's random numbers is a function of
+the run's seed and the round, the same for all configurations. Clients draw by ``batch.keys``, see
+:mod:`fedlib.randomness`; other draws of theirs are refused.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from fedlib.component import Component
+from fedlib.errors import undefined
 
 State = dict[str, Any]
 # Added to each example's loss, from the model's features [..., B, F] to [..., B].
@@ -156,7 +161,7 @@ class Algorithm(Component):
         What it keeps is ``client.measured`` in :meth:`client_init`; what it sends is averaged with
         the clients' weights for :meth:`server_measured`.
         """
-        raise NotImplementedError
+        raise undefined(self, "client_measure")
 
     def server_measured(self, server: State, mean: State) -> State:
         """The server's state with the mean of what the clients measured."""
@@ -164,15 +169,15 @@ class Algorithm(Component):
 
     def client_init(self, server: State, client: Client) -> State:
         """The client's state at the start of a round; ``"x"`` holds its parameters."""
-        raise NotImplementedError
+        raise undefined(self, "client_init")
 
     def client_step(self, state: State, batch: Any, value_and_grad: ValueAndGrad) -> State:
         """The state after one local step; ``"loss"`` holds the loss ``[..., 1]`` before it."""
-        raise NotImplementedError
+        raise undefined(self, "client_step")
 
     def client_final(self, server: State, state: State) -> State:
         """What the client sends: tensors that the engine averages with the clients' weights."""
-        raise NotImplementedError
+        raise undefined(self, "client_final")
 
     def client_remember(self, server: State, state: State) -> State:
         """What the client remembers until its next round; the fields of :meth:`client_enroll`."""
@@ -180,7 +185,7 @@ class Algorithm(Component):
 
     def server_update(self, server: State, mean: State) -> State:
         """The server's state after a round, from the weighted mean of the clients' reports."""
-        raise NotImplementedError
+        raise undefined(self, "server_update")
 
     def communication(self, size: int) -> tuple[int, int]:
         """Floats that one training client receives and sends in a round, for ``size`` parameters.

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedlib.algorithms.base import State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
 from fedlib.component import NonNegative
-from fedlib.errors import require
+from fedlib.errors import require, undefined
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TwoPhase(OwnSteps):
     @property
     def state_vectors(self) -> int:
         """|s|: what clients receive besides x and c."""
-        raise NotImplementedError
+        raise undefined(self, "state_vectors")
 
     def communication(self, size: int) -> tuple[int, int]:
         down = 1 + self.state_vectors + self.corrects

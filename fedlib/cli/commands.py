@@ -129,8 +129,10 @@ def parse_pairs(pairs: list[str] | None, option: str) -> dict[str, Any]:
             raise Error(f"{option} {pair!r} is not {AXIS if option == 'axis' else PAIR}")
         if key in values:
             raise Error(f"{option} {key} is given twice; give it once")
-        listed = [parse_value(part) for part in value.split(",")]
+        listed = [parse_value(part) for part in re.split(r",(?![^[]*\])", value)]
         values[key] = listed if option == "axis" else parse_value(value)
+        if (option, key) == ("--option", "version"):  # a text, whatever it looks like
+            values[key] = value
     return values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ from PIL import Image
 from fedlib.datasets.dataset import SPLITS
 from fedlib.errors import Error, first_line, unknown
 
-TABLES = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+TABLES = (".csv", ".parquet")
+TEXTS = ("text", "label", "client", "split")
 EVERY = 5  # every fifth example tests, where nothing says which do
 
 
@@ -30,10 +32,14 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
         Error: it cannot be read, lacks a column that was named, or would have two of a name.
     """
     try:
-        frame = TABLES[path.suffix](path)
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else _csv(path)
     except Exception as error:  # its bytes may say anything
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
+    if not len(frame):
+        raise Error(f"{path.name} has no rows")
     for role, name in columns.items():
+        if twice := [other for other in columns if other != role and columns[other] == name]:
+            raise Error(f"{path.name}: column {name!r} is named as {role} and as {twice[0]}")
         if name != role and name not in frame:
             raise Error(f"{path.name}: {unknown('column', name, map(str, frame.columns))}")
         if name != role and role in frame:
@@ -42,6 +48,23 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
                 f"{role!r}, too; rename that one, or leave it out"
             )
     return frame.reset_index(drop=True).rename(columns={v: k for k, v in columns.items()})
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    """A CSV file, in whose columns of words only an empty field is nothing: ``NA`` is a word."""
+    frame = pd.read_csv(path)
+    words = [name for name in frame if frame[name].dtype.kind == "O" or frame[name].isna().all()]
+    if words:
+        frame[words] = pd.read_csv(path, keep_default_na=False, na_values=[""])[words]
+    return frame
+
+
+def _require_all(where: str, columns: Mapping[Any, pd.Series]) -> None:
+    """Refuse columns in which something is missing."""
+    for name, column in columns.items():
+        if column.isna().any():
+            row = int(np.flatnonzero(column.isna())[0])
+            raise Error(f"{where}: row {row + 1} has nothing in {name!r}; fill it, or leave it out")
 
 
 def leaf(folder: Path) -> pd.DataFrame:
@@ -70,8 +93,9 @@ def leaf(folder: Path) -> pd.DataFrame:
     return pd.concat([frame, features], axis=1)
 
 
-def texts(frame: pd.DataFrame) -> bytes:
+def texts(frame: pd.DataFrame, where: str) -> bytes:
     """The rows of a table with a column ``text`` as the lines of a ``.jsonl`` file."""
+    _require_all(where, {name: frame[name] for name in TEXTS if name in frame})
     given: dict[str, object] = {"client": "all", "split": _splits(len(frame))}
     frame = frame.assign(**{key: value for key, value in given.items() if key not in frame})
     frame["client"] = frame["client"].astype(str)
@@ -94,12 +118,15 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
     codes = {name: frame.pop(name) for name in ("label", "client") if name in frame}
     split = frame.pop("split") if "split" in frame else pd.Series(_splits(len(frame)))
     codes["split"] = split
-    for name, column in (*codes.items(), *frame.items()):
+    _require_all(where, {**codes, **dict(frame.items())})
+    for name, column in frame.items():
         kind = getattr(column.dtype, "kind", "O")
-        if column.isna().any():
-            row = int(np.flatnonzero(column.isna())[0])
-            raise Error(f"{where}: row {row + 1} has nothing in {name!r}; fill it, or leave it out")
-        if name not in codes and kind not in "biuf":
+        if str(name).startswith("Unnamed: "):  # as pandas calls a column whose head is empty
+            raise Error(
+                f"{where}: a column has no name; name it, or if it counts the rows leave it out "
+                "(DataFrame.to_csv(index=False))"
+            )
+        if kind not in "biuf":
             raise Error(
                 f"{where}: column {name!r} is {column.dtype}, a feature is numbers; encode it "
                 "(pandas.get_dummies), or leave it out"

@@ -73,6 +73,7 @@ def import_file(
     store.prepared_folder(name, data_root)
     if not path.exists():
         raise Error(f"there is no file {path}")
+    path = path.absolute()  # of '.' the name is said, too
     known = CATALOGUE.get(name)
     file = path.resolve().name.encode(errors="backslashreplace").decode()
     frame, columns = None, {"label": label, "client": client, "split": split}
@@ -99,7 +100,7 @@ def import_file(
     about = {**(known or own).origin(), "file": file}
     with store.writing(name, data_root, overwrite) as folder:
         if texts:
-            content = path.read_bytes() if frame is None else foreign.texts(frame)
+            content = path.read_bytes() if frame is None else foreign.texts(frame, file)
             card = _texts(content.splitlines(), path, folder, known)
         else:
             if frame is not None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedlib import randomness
 from fedlib.algorithms.base import Client, State
+from fedlib.arguments import called
 from fedlib.engine.config import RunConfig
 from fedlib.engine.oracles import Batch
 from fedlib.errors import Error
@@ -294,12 +295,11 @@ class Feed:
         if size == population:
             return np.arange(size)
         if self.task.cohorts is not None:
-            drawn = np.unique(self.task.cohorts(round, size))
+            asked = f"task {self.task.name}: cohorts({round}, {size})"
+            drawn = np.asarray(called(asked, self.task.cohorts, round, size))
+            drawn = np.unique(drawn) if drawn.dtype.kind in "iu" else drawn[:0]
             if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= population:
-                raise Error(
-                    f"task {self.task.name}: cohorts({round}, {size}) must give {size} "
-                    f"different clients of 0..{population - 1}"
-                )
+                raise Error(f"{asked} must give {size} different clients of 0..{population - 1}")
             return drawn
         draw = randomness.numpy_generator(self.seeds["sampling"], "cohort", round)
         return np.sort(draw.choice(population, size, replace=False))

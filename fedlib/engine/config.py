@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
 
@@ -15,7 +15,7 @@ import torch
 
 from fedlib import algorithms, process
 from fedlib.algorithms.base import Algorithm
-from fedlib.arguments import checked, whole
+from fedlib.arguments import checked, shown, whole
 from fedlib.errors import Error, require, unknown
 from fedlib.task import Task
 
@@ -63,7 +63,7 @@ class RunConfig:
     def as_dict(self) -> dict[str, Any]:
         """A JSON-able dict, with the format version."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **parts}, default=asdict))
+        plain: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **parts}, default=_plain))
         return plain
 
     @cached_property
@@ -93,7 +93,7 @@ def unnamed(run: Configured) -> str:
     """
     if not (run.task.described or run.task.version):
         return (
-            f"task {run.task.name} is made by hand and names no version; "
+            f"task {run.task.name} is made by hand, or has been changed, and names no version; "
             "give it version='1', and another whenever you change it"
         )
     for kind, version in run.method.versions():
@@ -188,6 +188,15 @@ def configure(
     return Configured(config, method, task)
 
 
+def _plain(value: Any) -> Any:
+    """What JSON can have in place of a value."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    raise Error(f"{shown(value)} cannot name a run; an option is words, numbers or lists of them")
+
+
 def _described(method: Algorithm) -> dict[str, Any]:
     # Runs of two classes of one name are told apart, also where neither is stored.
     versions = [
@@ -214,11 +223,25 @@ def _require_held(described: Mapping[str, Any], dtype: str, part: str = "") -> N
 def _method(
     task: Task, algorithm: str | Algorithm | type[Algorithm], given: dict[str, Any]
 ) -> tuple[str, Algorithm]:
+    _check_known(task)
     if not isinstance(algorithm, str):
         method = algorithms.build(algorithm, **given)
         return type(method).__name__, method
     values = task.hyperparameters.get(algorithm, {})
     return algorithm, named_method(algorithm, given, values, task.client_hyperparameters)
+
+
+def _check_known(task: Task) -> None:
+    """Refuse values of algorithms and client optimizers that there are not."""
+    for name in task.hyperparameters:
+        if name not in algorithms.METHODS and ":" not in name:
+            raise unknown(
+                f"algorithm in task {task.name}'s hyperparameters", name, algorithms.METHODS
+            )
+    known = algorithms.CLIENT_OPTIMIZERS
+    for name in task.client_hyperparameters:
+        if name not in known:
+            raise unknown(f"client optimizer in task {task.name}'s hyperparameters", name, known)
 
 
 def named_method(
@@ -263,7 +286,7 @@ def _listed(value: Any) -> bool:
 
 
 def _local_epochs(epochs: Any) -> int | tuple[int, int]:
-    allowed = "a whole number >= 1, or two such numbers low, high"
+    allowed = "a whole number >= 1, or two such numbers [low, high]"
     if _listed(epochs):
         require(len(epochs) == 2, "local_epochs", epochs, allowed)
         low, high = (whole("local_epochs", end, 1, allowed=allowed) for end in epochs)

@@ -209,7 +209,7 @@ def predict(
         device: see :func:`fedlib.run`.
 
     Raises:
-        Error: parameters of another model.
+        Error: parameters of another model, or no examples.
 
     Example:
         >>> import fedlib
@@ -219,6 +219,8 @@ def predict(
         True
     """
     x = task.test.x if x is None else x
+    if not len(x):
+        raise Error("predict: x has no examples")
     model, where = _flat(task, params, device)
     with process.alone(), model.tracking(model.initial_statistics()):
         data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])

@@ -156,6 +156,7 @@ class History:
 
     def __repr__(self) -> str:
         state = "" if self.diverged is None else f", diverged in round {self.diverged}"
+        state += f", stopped after round {self.meta['stopped']}" if "stopped" in self.meta else ""
         data = ", stand-in data" if self.stand_in else ""
         return (
             f"History({self.config.algorithm} on {self.config.task['name']}, "

@@ -35,6 +35,12 @@ Callback = Callable[[History], Any]
 LARGE_BLOCK = 2**20
 
 
+class _Bar(tqdm):  # type: ignore[type-arg]
+    """A progress bar without a thread that watches it, which would outlive the run."""
+
+    monitor_interval = 0
+
+
 class Program:
     """C configurations that train together: one model, one cohort a round, C server states.
 
@@ -140,10 +146,11 @@ class Program:
         saved = checkpoint.load(self.device)
         now = self._start() if saved is None else self.restore(saved)
 
-        def between(now: Progress) -> None:
+        def between(now: Progress, failed: bool) -> None:
             finished = now.done == self.config.rounds or not now.alive
             # A finished run that will be kept is not worth a checkpoint.
-            if (asked and not (finished and keep)) or (checkpoint.due(now.done) and not finished):
+            wanted = failed or (asked and not (finished and keep))
+            if wanted or (checkpoint.due(now.done) and not finished):
                 checkpoint.save(self.snapshot(now))
                 if asked:
                     raise Stopped(
@@ -171,19 +178,22 @@ class Program:
         self,
         progress: bool,
         now: Progress | None = None,
-        between: Callable[[Progress], None] = lambda now: None,
+        between: Callable[[Progress, bool], None] = lambda now, failed: None,
     ) -> tuple[list[History], Progress]:
-        """The histories, and the state after the last round; ``between`` is called after each."""
+        """The histories, and the state after the last round; ``between`` is called after each, and
+        where a callback has failed.
+        """
         started, stopped = time.perf_counter(), dict[str, int]()
         now = self._start() if now is None else now
         started -= now.spent
-        bar = tqdm(
+        bar = _Bar(
             range(now.done, self.config.rounds),
             initial=now.done,
             total=self.config.rounds,
             desc=self._title(),
             unit="round",
             disable=not progress,
+            miniters=1,
             leave=not self.place or None,
         )
         with bar:
@@ -192,8 +202,15 @@ class Program:
                     break
                 self._advance(now, number)
                 now.spent = time.perf_counter() - started
-                between(now)
-                if self.callback is not None and self.callback(*self._histories(now, started)):
+                between(now, False)
+                if self.callback is None:
+                    continue
+                try:
+                    stop = self.callback(*self._histories(now, started))
+                except Exception:
+                    between(now, True)
+                    raise
+                if stop:
                     stopped = {"stopped": now.done}
                     if now.alive and now.done % self.config.eval_every:
                         self._evaluate(now.done, now.alive, now.server)
@@ -239,7 +256,7 @@ class Program:
     def _initial_server(self, alive: list[int]) -> State:
         """The server states of some configurations before round 0."""
         x = self.model.initial().expand(len(alive), -1).contiguous()
-        server = self.training.stack(alive).server_init(x)
+        server = self.training.serve("server_init", alive, 0, x)
         if not self.model.tracked:
             return server
         return server | {"statistics": self.model.initial_statistics().expand(len(alive), -1)}
@@ -300,7 +317,7 @@ class Program:
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
             "seconds": round(seconds, 3),
-            "seconds_per_round": now.seconds / max(1, self.config.rounds),
+            "seconds_per_round": now.seconds / max(1, now.done),
             "versions": {
                 "python": platform.python_version(),
                 "torch": torch.__version__,

@@ -112,6 +112,8 @@ def run(
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
         callback: called after each round with the history so far; the run ends where it gives
             something true, for instance ``lambda history: history.series("loss").iloc[-1] < 0.1``.
+            Where it fails, a checkpoint is left. It must not wait for another thread that calls
+            fedlib: runs of one process take turns.
 
     Raises:
         Error: an unknown name or key, or a value out of its range.
@@ -297,6 +299,9 @@ def grid_frame(
     frames = []
     for (cell_seed, cell), history in zip(cells, histories, strict=True):
         named = {"seed": cell_seed, **cell} if several else cell
+        for key, value in named.items():
+            if np.ndim(value):  # a list is one value, of every row
+                named = {**named, key: [tuple(np.asarray(value).tolist())] * len(history.frame)}
         frame = history.frame.assign(**named, diverged=history.diverged)
         frames.append(frame.astype({"diverged": "float64"}))
     columns = [*named, "round", "split", "metric", "value", "diverged"]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib import process, randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
 from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
+from fedlib.errors import Error
 
 
 class Training:
@@ -52,6 +55,8 @@ class Training:
         self.measured = ClientStates(len(self.examples), feed.device)
         self.floats = 0, 0
         self._stacked: dict[tuple[int, ...], Algorithm] = {}
+        # Of a class that is not fedlib's: which of the server's functions draw random numbers.
+        self._brought, self._draws = bool(methods[0].versions()), dict[str, bool]()
 
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""
@@ -87,7 +92,8 @@ class Training:
             measured = self._phase("measure", work, measuring)
             if measured is None or not self._weight(measuring):
                 return server, None
-            informed = method.server_measured(server, self._mean(measured, measuring))
+            mean = self._mean(measured, measuring)
+            informed = self.serve("server_measured", alive, number, server, mean)
             work = replace(work, server=carry_statistics(server, informed))
         trained = self._phase("train", work, training)
         if trained is None or not trained.seen:
@@ -96,7 +102,51 @@ class Training:
         if not self._weight(training):
             return server, loss
         mean = self._mean(trained, training)
-        return carry_statistics(mean, method.server_update(work.server, mean)), loss
+        updated = self.serve("server_update", alive, number, work.server, mean)
+        return carry_statistics(mean, updated), loss
+
+    def serve(self, deed: str, alive: list[int], number: int, *given: Any) -> State:
+        """What the server does in a round, for all configurations at once.
+
+        What a class of the user's draws from the process's random numbers is a function of the seed
+        and the round, and of each configuration what it would be alone.
+
+        Args:
+            deed: the method's function; given: its arguments.
+
+        Raises:
+            Error: it is no function of its arguments, or not of each configuration's own.
+        """
+        function = getattr(self.stack(alive), deed)
+        if not self._brought:
+            return function(*given)  # type: ignore[no-any-return]
+        key = randomness.key(self.config.seeds["sampling"], deed, number)
+
+        def alone(place: int) -> State:
+            method = self.methods[alive[place]]
+            method = type(method).stack([method], self.feed.dtype, self.feed.device)
+            process.seed(key)
+            made: State = getattr(method, deed)(*(_row(part, place, len(alive)) for part in given))
+            return made
+
+        trial = None
+        process.seed(key)
+        if deed not in self._draws:
+            before = process.random_states()
+            trial = alone(0)
+            self._draws[deed] = bool(process.drawn_since(before))
+            process.seed(key)
+        if self._draws[deed] and len(alive) > 1:
+            made = map_state(lambda *rows: _joined(rows), *map(alone, range(len(alive))))
+        else:
+            made = function(*given)
+        if trial is not None and not _alike(trial, _row(made, 0, len(alive))):
+            raise Error(
+                f"{deed} of {self.config.algorithm} gives other numbers when it is called again, "
+                "or beside other configurations; reduce over the last axis (dim=-1, keepdim=True), "
+                "draw from torch's own random numbers, keep what changes in the server's state"
+            )
+        return made
 
     def _phase(self, phase: str, work: Work, clients: np.ndarray) -> Sums | None:
         """The sums of one phase over those of ``clients`` that have examples, chunk by chunk."""
@@ -104,7 +154,15 @@ class Training:
         if not len(clients):
             return None
         pieces = chunks(clients, work.round.steps_of(clients), self.chunk_clients)
-        return self.backend.total(phase, work, pieces)
+        before = process.random_states() if self._brought else []
+        sums = self.backend.total(phase, work, pieces)
+        for whose in process.drawn_since(before) if before else ():
+            raise Error(
+                f"clients of {self.config.algorithm} draw from {whose}'s random numbers, which "
+                "those that train together share; draw in server_update, or by batch.keys "
+                "(fedlib.randomness)"
+            )
+        return sums
 
     def _mean(self, sums: Sums, clients: np.ndarray) -> State:
         """The weighted mean of what ``clients`` sent."""
@@ -126,3 +184,28 @@ class Training:
             measure_down += self.tracked
             down, up = down + measurers * measure_down, up + measurers * measure_up
         return down, up
+
+
+def _row(state: Any, place: int, count: int) -> Any:
+    """A copy of one configuration's part of a state, or of a tensor, of ``count`` of them."""
+    if isinstance(state, dict):
+        return {name: _row(part, place, count) for name, part in state.items()}
+    if not isinstance(state, Tensor) or not state.dim() or len(state) != count:
+        return state
+    return state[place : place + 1].clone()
+
+
+def _joined(rows: Sequence[Any]) -> Any:
+    """The parts of several configurations as one; what they share stays."""
+    own = isinstance(rows[0], Tensor) and rows[0].dim() > 0 and len(rows[0]) == 1
+    return torch.cat(list(rows)) if own else rows[0]
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Whether the floating-point numbers of two states differ by rounding only."""
+    if isinstance(left, dict):
+        return all(_alike(part, right[name]) for name, part in left.items())
+    if not (isinstance(left, Tensor) and left.is_floating_point() and left.shape == right.shape):
+        return True
+    left, right = left.nan_to_num(), right.nan_to_num()
+    return bool((left - right).norm() <= 1e-4 * right.norm())

@@ -16,6 +16,7 @@ from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
+from fedlib.errors import Error
 from fedlib.process import one_core_each, usual_threads
 
 
@@ -133,6 +134,9 @@ class Vectorized:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
             state = self.step(method, state, batch)
+            if "loss" not in state:
+                what = f"client_step of {type(method).__name__} gives no 'loss'"
+                raise Error(f"{what}; need the loss [..., 1] before the step")
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:

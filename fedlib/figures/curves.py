@@ -103,6 +103,8 @@ def learning_curves(
     with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
             look = (looks or {}).get(str(key)) or style.look(str(key))
+            if not look.label or look.label.startswith("_"):  # matplotlib leaves such lines out
+                raise Error(f"a line's label is {look.label!r}; give one that starts otherwise")
             raw = part.set_index("round")["mean"]
             smooth = trailing(raw, over)
             # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.

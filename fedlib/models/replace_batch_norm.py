@@ -7,6 +7,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.arguments import shown
 from fedlib.errors import Error, unknown
 from fedlib.models.batch_norm import BatchNorm2d
 
@@ -48,6 +49,8 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
         >>> replace_batch_norm(model, by="group")[1]
         GroupNorm(8, 8, eps=1e-05, affine=True)
     """
+    if not isinstance(model, nn.Module):
+        raise Error(f"replace_batch_norm: model is {shown(model)}; give a module, not its class")
     if by not in ("group", "batch", "running"):
         raise unknown("normalisation", by, ("group", "batch", "running"))
     for name, layer in list(model.named_modules()):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import require, unknown
+from fedlib.errors import require, undefined, unknown
 
 State = dict[str, Any]
 # The objective's value [..., 1] where the step began, the new x and the new state.
@@ -77,7 +77,7 @@ class ClientOptimizer(Component):
         Returns:
             the objective's value ``[..., 1]`` at ``x``, the new ``x`` and the new state.
         """
-        raise NotImplementedError
+        raise undefined(self, "step")
 
 
 @dataclass(frozen=True)

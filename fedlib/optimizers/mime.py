@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import Error
+from fedlib.errors import Error, undefined
 
 State = dict[str, Any]
 
@@ -65,7 +65,7 @@ class Base(Component):
 
     def linear(self, s: State) -> tuple[Tensor | float, Tensor | float]:
         """(a, b) with U(g, s) = a g + b."""
-        raise NotImplementedError
+        raise undefined(self, "linear")
 
     def step(self, g: Tensor, s: State) -> Tensor:
         """U(g, s) ``[..., P]``."""

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import unknown
+from fedlib.errors import undefined, unknown
 from fedlib.optimizers.client import adam_state
 
 State = dict[str, Any]
@@ -56,7 +56,7 @@ class ServerOptimizer(Component):
 
     def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
         """The parameters and state after the pseudo-gradient ``g [..., P]``."""
-        raise NotImplementedError
+        raise undefined(self, "step")
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Adaptive(ServerOptimizer):
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """The new v from the old one and the squared (pseudo-)gradient."""
-        raise NotImplementedError
+        raise undefined(self, "second_moment")
 
     def corrects_bias(self) -> bool:
         """Whether the step is corrected for m and v having started at their initial values."""

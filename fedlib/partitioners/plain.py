@@ -11,6 +11,7 @@ from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
+from fedlib.task import require_owners
 
 
 @checked
@@ -53,7 +54,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
         ``np.unique(user_codes)``.
 
     Raises:
-        Error: the codes are not one-dimensional.
+        Error: the codes are not one-dimensional, or one is missing.
 
     Example:
         >>> import fedlib
@@ -61,6 +62,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
         [[1], [0, 2]]
     """
     codes = np.asarray(user_codes)
+    require_owners("user_codes", codes)
     codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
         raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")

@@ -336,11 +336,12 @@ class Store:
         if not re.fullmatch("[0-9a-f]{16}", digest):
             raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
         with suppress(OSError):  # no such folder, or one that others are removing
-            for entry in os.scandir(self.root):
-                if entry.is_dir() and entry.name[0] != ".":
-                    path = self._files(Path(entry.path)).get(digest)
-                    if path is not None:
-                        return path
+            with os.scandir(self.root) as entries:
+                for entry in entries:
+                    if entry.is_dir() and entry.name[0] != ".":
+                        path = self._files(Path(entry.path)).get(digest)
+                        if path is not None:
+                            return path
         return None
 
     def _files(self, folder: Path) -> dict[str, Path]:

@@ -64,6 +64,10 @@ def test_a_table(tmp_path, suffix):
         (lambda f: f.assign(age=np.inf), NAMES, "not finite float32"),
         (lambda f: f.assign(label=1), NAMES, "'income' is named as the label, but there is a"),
         (lambda f: f[["income", "who", "part"]], NAMES, "train_x is empty"),
+        (lambda f: f[:0], NAMES, "own.parquet has no rows"),
+        (lambda f: f, {"label": "who", "client": "who"}, "'who' is named as label and as client"),
+        (lambda f: f.assign(**{"Unnamed: 0": 1}), NAMES, "a column has no name; name it, or if"),
+        (lambda f: f.assign(text="a", who=None), NAMES, "row 1 has nothing in 'client'"),
     ],
 )
 def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
@@ -71,6 +75,17 @@ def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
     with pytest.raises(Error, match=words):
         datasets.import_file("own", tmp_path / "own.parquet", tmp_path / "root", **columns)
     assert not (tmp_path / "root").exists()
+
+
+def test_a_field_that_says_na_is_a_word(tmp_path):
+    frame = pd.DataFrame({"a": range(6), "y": ["NA", "null"] * 3, "u": ["NA", "b", "None"] * 2})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    datasets.import_file("own", tmp_path / "own.csv", tmp_path, label="y", client="u")
+    data = datasets.load("own", tmp_path)
+    assert data.classes == ("NA", "null") and data.clients == ("NA", "None", "b")
+    frame.to_csv(tmp_path / "own.csv")
+    with pytest.raises(Error, match=r"a column has no name.*to_csv\(index=False\)"):
+        datasets.import_file("rows", tmp_path / "own.csv", tmp_path, label="y", client="u")
 
 
 def test_a_table_of_texts(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"device": "gpu"}, "unknown device 'gpu'"),
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
+    ({"dtype": np.float32}, "dtype is <class 'numpy.float32'>; allowed: str"),
+    ({"overrides": {"client_lr": 10**400}}, "client_lr is 10+...0+; allowed: a finite number"),
+    ({"overrides": {"local_epochs": "1,3"}}, r"allowed: .* or two such numbers \[low, high\]"),
+    ({"algorithm": fedlib.FedOpt(client=fedlib.client.ClientOptimizer())}, "defines no step"),
     ({"algorithm": "fedavg", "overrides": {"delta": 0.1}}, "unknown override for fedavg 'delta'"),
     ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
 ]
@@ -236,3 +241,27 @@ def test_seeds_are_an_axis_of_a_grid() -> None:
         alone = fedlib.grid(task, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
         part = frame[frame["seed"] == seed].drop(columns="seed").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, alone)
+
+
+@pytest.mark.parametrize(
+    "axis", [{"local_epochs": [(1, 2), [1, 3], 2]}, {"local_steps": [[1, 2], np.array([2, 3])]}]
+)
+def test_a_value_of_an_axis_may_be_a_list(axis: dict[str, Any]) -> None:
+    task = fedlib.load_task("synthetic", clients=2)
+    frame = fedlib.grid(task, "fedavg", rounds=1, **axis)
+    ((name, values),) = axis.items()
+    cells = [tuple(value) if np.ndim(value) else value for value in values]
+    assert frame[name].drop_duplicates().tolist() == cells
+    for cell in cells:
+        alone = fedlib.run(task, "fedavg", rounds=1, overrides={name: cell}).frame
+        part = frame.loc[frame[name] == cell, alone.columns] if np.ndim(cell) == 0 else None
+        part = frame.loc[[c == cell for c in frame[name]], alone.columns] if part is None else part
+        np.testing.assert_allclose(part["value"], alone["value"], rtol=1e-6)
+
+
+def test_a_run_that_was_stopped_counts_the_rounds_it_did() -> None:
+    task, threads = fedlib.load_task("quadratic"), threading.active_count()
+    history = fedlib.run(task, "fedavg", rounds=10**6, callback=lambda history: True, progress=True)
+    assert history.meta["seconds_per_round"] > 1e-5
+    assert repr(history).endswith("1000000 rounds, stopped after round 1)")
+    assert threading.active_count() == threads

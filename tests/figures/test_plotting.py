@@ -73,6 +73,14 @@ def test_mistakes_are_named(histories: list[fedlib.History]) -> None:
         fedlib.plot("fedavg")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("label", ["", "_a"])
+def test_a_label_that_matplotlib_leaves_out_is_refused(
+    label: str, histories: list[fedlib.History]
+) -> None:
+    with pytest.raises(fedlib.Error, match=f"a line's label is {label!r}; give one"):
+        fedlib.plot({label: histories[0]})
+
+
 def test_other_data_under_one_name_are_no_seeds() -> None:
     A, b = np.ones((2, 1, 1)), np.ones((2, 1))
     tasks = [fedlib.quadratic_task(factor * A, b) for factor in (1, 2)]

@@ -34,6 +34,8 @@ def test_batch_statistics_are_torchs_in_training_mode() -> None:
 def test_what_a_choice_does_not_cover_is_one_line() -> None:
     with pytest.raises(fedlib.Error, match=r"1 \(BatchNorm1d\).*use by='group'"):
         replace_batch_norm(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), by="running")
+    with pytest.raises(fedlib.Error, match="give a module, not its class"):
+        replace_batch_norm(nn.Linear, by="group")  # type: ignore[arg-type]
     with pytest.raises(fedlib.Error, match="did you mean 'group'"):
         replace_batch_norm(nn.BatchNorm1d(3), by="groups")
 

@@ -1,8 +1,10 @@
 """The run store: what is read equals what was computed, and nothing half-written is ever seen."""
 
 import functools
+import gc
 import logging
 import os
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -227,6 +229,18 @@ def test_a_frame_has_sound_runs(store, quadratic, caplog):
     assert frame.loc[9, ["seed.init", "seed.sampling"]].tolist() == [1, 0]
     assert pd.isna(frame.loc[1, "diverged"]) and frame.loc[9, "diverged"] >= 1
     assert all(Path(path).is_file() for path in frame["path"]) and not frame["stand_in"].any()
+
+
+def test_a_root_may_start_with_a_tilde_and_no_folder_stays_open(quadratic, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FEDLIB_DATA", "~/runs of mine")
+    digests = [Store().run(quadratic, "fedavg", seed=seed).config.digest for seed in (0, 0, 1)]
+    assert (tmp_path / "runs of mine" / "runs").is_dir()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert all(map(Store().has, digests))
+        gc.collect()
+    assert not caught
 
 
 def test_a_run_that_another_process_stores_or_removes_is_seen_at_once(store, quadratic, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from dataclasses import dataclass, replace
 
@@ -100,6 +101,57 @@ def test_the_catalogues_tasks_are_described_and_copies_with_other_parts_are_not(
     assert known.described
     known.train = fedlib.ClientData(known.train.x + 1, known.train.y, [[0], [1], [2]])
     assert not known.described
+
+
+def relabel(made):
+    made.train.y[:] = 0
+
+
+def flip_a_label(made):
+    made.train.y.numpy()[7] ^= 1  # torch does not notice
+
+
+def scale_test(made):
+    made.test.x.mul_(2)
+
+
+def add_metric(made):
+    made.metrics["twice"] = doubled  # of its own dict: see the fixture
+
+
+def add_split(made):
+    made.evaluated["more"] = made.train
+
+
+def set_splits(made):
+    made.evaluated = {"more": made.train}
+
+
+@pytest.fixture
+def own_metrics(monkeypatch):
+    monkeypatch.setattr("fedlib.task.ACCURACY", dict(fedlib.task.ACCURACY))
+
+
+@pytest.mark.usefixtures("own_metrics")
+@pytest.mark.parametrize("copied", [lambda made: made, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize(
+    "change", [relabel, flip_a_label, scale_test, add_metric, add_split, set_splits]
+)
+def test_the_catalogues_task_is_no_longer_described_once_changed(change, copied, tmp_path):
+    store = Store(tmp_path)
+    before = store.run(fedlib.load_task("synthetic", clients=3), "fedavg", rounds=1)
+    known = copied(fedlib.load_task("synthetic", clients=3))
+    known.train.x.numpy(), known.train.x.clone().mul_(2)
+    assert known.described
+    assert store.run(known, "fedavg", rounds=1).meta["created"] == before.meta["created"]
+    change(known)
+    assert known.identity != known.fingerprint
+    assert not known.described and not copied(known).described
+    after = store.run(known, "fedavg", rounds=1)
+    assert not after.frame.equals(before.frame) and len(store.stored()) == 1
+    known.version = "1"
+    assert store.run(known, "fedavg", rounds=1).frame.equals(after.frame)
+    assert len(store.stored()) == 2
 
 
 @pytest.mark.parametrize("test", ["loss", "gradient"])

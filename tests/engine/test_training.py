@@ -1,0 +1,127 @@
+"""Algorithms of the user's: what they draw is a function of the seed and the round."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedlib
+from fedlib import randomness
+
+X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
+Y = (X[:, 0] > 0).long() + (X[:, 2] > 1).long()
+DATA = fedlib.ClientData(X, Y, [range(23), range(23, 30), range(30, 60)])
+TASK = fedlib.Task("mine", lambda: nn.Linear(6, 3), DATA, DATA, version="1")
+OWN = torch.Generator().manual_seed(3)
+CALLS: list[int] = []
+
+NOISE = {
+    "torch": torch.randn_like,
+    "NumPy": lambda like: torch.from_numpy(np.random.randn(*like.shape)).to(like),
+    "Python": lambda like: random.gauss(0, 1) * like,
+}
+
+
+class Noisy(fedlib.FedOpt):
+    """DP-FedAvg's noise, at the server."""
+
+    version = "1"
+    whose = "torch"
+
+    def server_update(self, server, mean):
+        new = super().server_update(server, mean)
+        return new | {"x": new["x"] + 0.05 * NOISE[self.whose](new["x"])}
+
+
+class Scattered(fedlib.FedOpt):
+    def server_init(self, params):
+        return super().server_init(torch.randn_like(params))
+
+
+class ByKeys(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        new = super().client_step(state, batch, value_and_grad)
+        draws = randomness.uniform(batch.keys, new["x"].shape[-1]).unsqueeze(1)
+        return new | {"x": new["x"] + 0.01 * draws}
+
+
+def final(method, **settings):
+    return fedlib.run(TASK, method, rounds=4, **settings).series("loss").iloc[-1]
+
+
+@pytest.mark.parametrize("whose", NOISE)
+def test_a_run_goes_on_with_the_same_draws(whose, tmp_path, monkeypatch):
+    monkeypatch.setattr(Noisy, "whose", whose)
+
+    def fails(history):
+        return history.frame["round"].max() == 2 and 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        fedlib.run(TASK, Noisy, rounds=4, checkpoint=tmp_path, callback=fails)
+    assert len(list(tmp_path.iterdir())) == 1, "a callback that fails leaves the state"
+    before = torch.get_rng_state()
+    assert final(Noisy, checkpoint=tmp_path) == final(Noisy) != final(Noisy, seed=1)
+    assert final(Noisy) != final(fedlib.FedOpt)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("method", [Noisy, Scattered, ByKeys])
+def test_draws_do_not_depend_on_what_trains_beside(method):
+    rates = [0.1, 0.2, 0.3]
+    frame = fedlib.grid(TASK, method, rounds=4, client_lr=rates)
+    frame = frame[(frame["split"] == "test") & (frame["metric"] == "loss") & (frame["round"] == 4)]
+    for rate, beside in zip(rates, frame["value"], strict=True):
+        alone = final(method, overrides={"client_lr": rate}, chunk_clients=1)
+        assert alone == pytest.approx(beside, rel=1e-6)
+
+
+class Local(fedlib.FedOpt):
+    def client_final(self, server, state):
+        return {k: v + torch.randn_like(v) for k, v in super().client_final(server, state).items()}
+
+
+class OwnGenerator(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        return server | {"x": server["x"] + torch.randn(server["x"].shape, generator=OWN)}
+
+
+class Counting(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        CALLS.append(1)
+        return server | {"x": server["x"] / len(CALLS)}
+
+
+class Mixing(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        return server | {"x": server["x"] / server["x"].norm()}
+
+
+class NoLoss(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        return {"x": super().client_step(state, batch, value_and_grad)["x"]}
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Local, r"clients of Local draw from torch's random numbers.* draw in server_update"),
+        (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
+        (Counting, "keep what changes in the server's state"),
+        (Mixing, "reduce over the last axis"),
+        (NoLoss, "client_step of NoLoss gives no 'loss'"),
+    ],
+)
+def test_what_is_no_function_of_its_arguments_is_refused(method, message):
+    with pytest.raises(fedlib.Error, match=message):
+        fedlib.grid(TASK, method, rounds=2, client_lr=[0.1, 0.3])
+
+
+def test_a_plain_class_of_the_users_trains_as_fedlibs_own():
+    class Plain(fedlib.FedOpt):
+        pass
+
+    assert fedlib.run(TASK, Plain, rounds=3).frame.equals(
+        fedlib.run(TASK, "fedavg", rounds=3).frame
+    )
