@@ -116,7 +116,7 @@ def scale_test(made):
 
 
 def add_metric(made):
-    made.metrics["twice"] = doubled  # of its own dict: see the fixture
+    made.metrics["twice"] = doubled
 
 
 def add_split(made):
@@ -127,12 +127,6 @@ def set_splits(made):
     made.evaluated = {"more": made.train}
 
 
-@pytest.fixture
-def own_metrics(monkeypatch):
-    monkeypatch.setattr("fedlib.task.ACCURACY", dict(fedlib.task.ACCURACY))
-
-
-@pytest.mark.usefixtures("own_metrics")
 @pytest.mark.parametrize("copied", [lambda made: made, copy.copy, copy.deepcopy])
 @pytest.mark.parametrize(
     "change", [relabel, flip_a_label, scale_test, add_metric, add_split, set_splits]
