@@ -7,6 +7,7 @@ backend, in silence: here it is one line, or it is called in the way that suits 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -79,6 +80,7 @@ class Trial:
         self.named = f"task {task.name}: the model {type(model).__name__}"
         self.device = next(model.parameters()).device
         self.places = task.train.all_places()
+        self.statistics = Statistics(model).initial.to(dtype)
 
     def changes_inputs(self, used: nn.Module, training: bool) -> bool:
         """Whether a call changes its inputs.
@@ -89,7 +91,9 @@ class Trial:
         x = self._inputs(self._spread(EXAMPLES), training)[:2]
         outputs, given = [], x.clone()
         for model, inputs in ((used, x.clone()), (self.model, given)):
-            Statistics(model).put_back()
+            statistics = Statistics(model)
+            statistics.values = self.statistics  # which earlier calls have moved
+            statistics.put(0)
             outputs.append(self._outputs(model.train(training), inputs))
         if _differ(*outputs):
             raise Error(
@@ -120,7 +124,8 @@ class Trial:
         """Whether outputs change with padding beside their examples.
 
         Raises:
-            Error: they do, and the model does not take a batch of one example.
+            Error: the model does not take a batch of one example where it has to: if they do, and
+                in evaluation.
         """
         x = self._inputs(self._spread(EXAMPLES), training)
         self.model.train(training)
@@ -131,23 +136,22 @@ class Trial:
                 return self._outputs(self.model, batch)[1:-1]
 
         wanted = outputs(x.clone())
+        mixes = False
         for batch in self._replaced(x, training):
             try:
                 found = outputs(batch)
             except Error:  # the model does not take such inputs
                 continue
-            if not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True):
-                break
-        else:
-            return False
-        _called(
-            f"{self.named} looks across its batch and does not take one of one example, as a "
-            "client's last may be; fedlib.models.replace_batch_norm(model, by='group') makes "
-            "normalisation that does",
-            self.model,
-            x[:1].clone(),
-        )
-        return True
+            mixes |= not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
+        if mixes or not training:
+            _called(
+                f"{self.named} looks across its batch and does not take one of one example, as a "
+                "client's last may be; fedlib.models.replace_batch_norm(model, by='group') makes "
+                "normalisation that does",
+                self.model,
+                x[:1].clone(),
+            )
+        return mixes
 
     def compare(self, model: FlatModel) -> None:
         """Compare the gradient by rows with plain PyTorch's at the parameters as they are.
@@ -165,46 +169,57 @@ class Trial:
             rows.see_real_examples_only()
         vector, parameters = rows.initial().clone(), _trained(self.model)
 
-        def gradient(outputs: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-            loss = self.task.loss(outputs, y.unsqueeze(0)).mean()
-            return loss, rows.flatten(torch.autograd.grad(loss, leaves, allow_unused=True), ())
+        def plain() -> Tensor:
+            self.model.zero_grad()
+            outputs = _keyed(self.model, x.clone()).unsqueeze(0)
+            self.task.loss(outputs, y.unsqueeze(0)).mean().backward()
+            grads = [parameter.grad for parameter in parameters]
+            self.model.zero_grad()
+            return rows.flatten(grads, ())
 
-        def plain() -> tuple[Tensor, Tensor]:
-            return gradient(_keyed(self.model, x.clone()).unsqueeze(0), parameters)
-
-        def by_rows(leaves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        def by_rows(rows: FlatModel, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            """The gradient, and parameters that the loss goes back to beside the leaves."""
             with randomness.masks(torch.zeros(1, dtype=torch.int64, device=self.device)):
                 outputs = rows.rows(leaves, x.unsqueeze(0).clone())
-            return gradient(outputs, leaves)
+            loss = self.task.loss(outputs, y.unsqueeze(0)).mean()
+            grads = torch.autograd.grad(loss, leaves, allow_unused=True)
+            return rows.flatten(grads, ()), [p for p in _ends(loss) if isinstance(p, nn.Parameter)]
+
+        def agrees(rows: FlatModel, leaves: Sequence[Tensor]) -> bool:
+            try:
+                mine, beside = by_rows(rows, leaves)
+            except Exception:  # whatever torch.func.vmap cannot run, or has no copy
+                return False
+            return not beside and _first_other(rows, mine, wanted) is None
 
         what = f"{self.named}: its gradient cannot be taken"
-        wanted = _called(what, plain)[1]
+        wanted = _called(what, plain)
         with torch.no_grad():
             for parameter in parameters:  # so that it shows where these are read
                 parameter.mul_(0.9)
-        loss, single = _called(what, by_rows, rows.leaves(vector.clone().unsqueeze(0)))
-        held = {id(p): name for name, p in self.model.named_parameters()}
-        for leaf in _leaves(loss):
-            if isinstance(leaf, nn.Parameter):
-                raise Error(
-                    f"{self.named} reads the parameter {held.get(id(leaf), 'of another module')} "
-                    "past its layer, by a list, a closure or another copy of it, so that it would "
-                    "not train; read it as the layer's attribute"
-                )
-        if (place := _first_other(rows, single, wanted)) is not None:
+        mine, beside = _called(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
+        for held in beside:
+            names = [name for name, p in self.model.named_parameters() if p is held]
+            raise Error(
+                f"{self.named} reads the parameter {''.join(names) or 'of another module'} past "
+                "its layer, by a list, a closure or another copy of it, so that it would not train;"
+                " read it as the layer's attribute"
+            )
+        if (place := _first_other(rows, mine, wanted)) is not None:
             raise Error(
                 f"{self.named}: the gradient of {rows.names[place]!r} by rows is not plain "
                 "PyTorch's; what may be the cause is torch.utils.checkpoint, a hook, or weights "
                 "that are kept elsewhere as well: take it out of the forward pass"
             )
-        if rows._vmaps:
-            leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
-            try:
-                _, stacked = by_rows(leaves)
-            except Exception:  # whatever torch.func.vmap cannot run
-                stacked = torch.full_like(wanted, torch.nan)
-            if not rows._vmaps or _first_other(rows, stacked, wanted) is not None:
-                model.go_one_by_one()
+        try:
+            another = copy.deepcopy(rows)
+        except Exception:
+            model.copyable = False
+        else:
+            model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
+        leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
+        if rows._vmaps and not (agrees(rows, leaves) and rows._vmaps):
+            model.go_one_by_one()
 
     def _spread(self, count: int) -> Tensor:
         """Numbers of that many examples; some twice where there are fewer."""
@@ -255,8 +270,8 @@ def _trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def _leaves(value: Tensor) -> Iterator[Tensor]:
-    """What requires a gradient at the ends of a value's graph."""
+def _ends(value: Tensor) -> Iterator[Tensor]:
+    """The leaves of a value's graph."""
     seen, ahead = set(), [value.grad_fn]
     while ahead:
         node = ahead.pop()
@@ -270,8 +285,8 @@ def _leaves(value: Tensor) -> Iterator[Tensor]:
 
 def _differ(one: Tensor, other: Tensor) -> bool:
     """Whether more than rounding is between two."""
-    if one.shape != other.shape:
-        return True
+    if one.shape != other.shape or torch.equal(one, other):
+        return one.shape != other.shape
     one, other = (values.detach().double().nan_to_num() for values in (one, other))
     return bool((one - other).norm() > ROUNDING * one.norm())
 

@@ -69,6 +69,12 @@ class Program:
         fitting.require_fit(self.task, used, self.dtype)
         if fresh is not None:
             modules.suit(self.task, self.model, used, fresh.to(self.dtype))
+        if backend == "parallel" and not self.model.copyable:
+            raise Error(
+                f"task {self.task.name}: backend 'parallel' needs copies of the model, but one of "
+                f"{type(model).__name__} fails or reads its original's weights, as closures do; "
+                "leave the backend out"
+            )
         self.strategy = strategy.pick(
             self.model.size,
             len(configured),
@@ -76,7 +82,7 @@ class Program:
             device,
             backend,
             chunk_clients,
-            strategy.stacks(model),
+            strategy.stacks(model) or not self.model.copyable,
         )
         feed = Feed(self.task, config.seeds, self.dtype, device)
         self.training = Training(

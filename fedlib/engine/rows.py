@@ -48,8 +48,8 @@ def require_trainable(model: nn.Module) -> None:
             )
 
 
-class NoPadding(TorchFunctionMode):
-    """Under torch.func.vmap: refuse embeddings with padding, whose gradient vmap gets wrong.
+class NoOmissions(TorchFunctionMode):
+    """Under torch.func.vmap: refuse what it omits, an embedding's padding and hooks on tensors.
 
     The message says vmap, so that rows are then computed one after the other.
     """
@@ -61,6 +61,8 @@ class NoPadding(TorchFunctionMode):
         padding = kwargs.get("padding_idx", args[2] if len(args) > 2 else None)
         if func is F.embedding and padding is not None:
             raise RuntimeError("torch.func.vmap ignores an embedding's padding_idx")
+        if func is Tensor.register_hook:
+            raise RuntimeError("torch.func.vmap calls no hooks")
         return func(*args, **kwargs)
 
 
@@ -215,6 +217,7 @@ class FlatModel:
         self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
         self._vmapped = False  # whether it has, once
         self.copies_inputs = False  # whether the model changes its inputs, which are others' too
+        self.copyable = True  # whether a copy of the model is one, as one by closures is not
         self._all = dict(self.model.named_parameters())
         trained = {n: p for n, p in self._all.items() if p.requires_grad}
         if not trained:
@@ -231,8 +234,10 @@ class FlatModel:
         self._statistics = Statistics(self.model)
         self.tracked = self._statistics.size
         self.mixes = False
-        if any(isinstance(module, BatchNorm2d) for module in self.model.modules()):
-            self._vmaps = False  # its padding and its statistics have rows of their own
+        for module in self.model.modules():
+            hooked = module._backward_hooks or module._backward_pre_hooks
+            # The latter's padding and statistics have rows of their own; vmap calls no hooks.
+            self._vmaps &= not (hooked or isinstance(module, BatchNorm2d))
 
     def see_real_examples_only(self) -> None:
         """Give the model no padding: it looks across its batch. Its rows then go one by one."""
@@ -378,7 +383,7 @@ class FlatModel:
             call = partial(self._masked, function)
         if self._vmaps:
             try:
-                with nullcontext() if self._vmapped else NoPadding(), _quiet():
+                with nullcontext() if self._vmapped else NoOmissions(), _quiet():
                     run = torch.func.vmap(partial(call, vmapped=True) if outer else call)
                     outputs = run(*given)
                 self._vmapped = True
