@@ -29,6 +29,7 @@ ROUNDING = 1e-4  # relative; what is above it is another number
 # Relative to the gradient of one parameter, and of all: far above the rounding of deep networks in
 # float32, far below what a hook or another weight makes of it.
 OF_ONE, OF_ALL = 1e-2, 1e-4
+LOUD = 1e3  # what the loss is multiplied by, so that hooks which clip gradients do
 
 
 def require_repeatable(task: Task, *models: nn.Module) -> None:
@@ -169,10 +170,13 @@ class Trial:
             rows.see_real_examples_only()
         vector, parameters = rows.initial().clone(), _trained(self.model)
 
+        def loss(outputs: Tensor) -> Tensor:
+            return LOUD * self.task.loss(outputs, y.unsqueeze(0)).mean()
+
         def plain() -> Tensor:
             self.model.zero_grad()
             outputs = _keyed(self.model, x.clone()).unsqueeze(0)
-            self.task.loss(outputs, y.unsqueeze(0)).mean().backward()
+            loss(outputs).backward()
             grads = [parameter.grad for parameter in parameters]
             self.model.zero_grad()
             return rows.flatten(grads, ())
@@ -181,9 +185,9 @@ class Trial:
             """The gradient, and parameters that the loss goes back to beside the leaves."""
             with randomness.masks(torch.zeros(1, dtype=torch.int64, device=self.device)):
                 outputs = rows.rows(leaves, x.unsqueeze(0).clone())
-            loss = self.task.loss(outputs, y.unsqueeze(0)).mean()
-            grads = torch.autograd.grad(loss, leaves, allow_unused=True)
-            return rows.flatten(grads, ()), [p for p in _ends(loss) if isinstance(p, nn.Parameter)]
+            total = loss(outputs)
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
+            return rows.flatten(grads, ()), [p for p in _ends(total) if isinstance(p, nn.Parameter)]
 
         def agrees(rows: FlatModel, leaves: Sequence[Tensor]) -> bool:
             try:
@@ -217,6 +221,7 @@ class Trial:
             model.copyable = False
         else:
             model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
+        # With an axis of rows, by torch.func.vmap as long as that can.
         leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
         if rows._vmaps and not (agrees(rows, leaves) and rows._vmaps):
             model.go_one_by_one()

@@ -48,8 +48,8 @@ def require_trainable(model: nn.Module) -> None:
             )
 
 
-class NoOmissions(TorchFunctionMode):
-    """Under torch.func.vmap: refuse what it omits, an embedding's padding and hooks on tensors.
+class NoPadding(TorchFunctionMode):
+    """Under torch.func.vmap: refuse embeddings with padding, whose gradient vmap gets wrong.
 
     The message says vmap, so that rows are then computed one after the other.
     """
@@ -61,8 +61,6 @@ class NoOmissions(TorchFunctionMode):
         padding = kwargs.get("padding_idx", args[2] if len(args) > 2 else None)
         if func is F.embedding and padding is not None:
             raise RuntimeError("torch.func.vmap ignores an embedding's padding_idx")
-        if func is Tensor.register_hook:
-            raise RuntimeError("torch.func.vmap calls no hooks")
         return func(*args, **kwargs)
 
 
@@ -383,7 +381,7 @@ class FlatModel:
             call = partial(self._masked, function)
         if self._vmaps:
             try:
-                with nullcontext() if self._vmapped else NoOmissions(), _quiet():
+                with nullcontext() if self._vmapped else NoPadding(), _quiet():
                     run = torch.func.vmap(partial(call, vmapped=True) if outer else call)
                     outputs = run(*given)
                 self._vmapped = True

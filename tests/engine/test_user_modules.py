@@ -137,8 +137,8 @@ def reversed_by_hook(net: Net, x: Tensor) -> Tensor:
 
 def clipped_by_hook(net: Net, x: Tensor) -> Tensor:
     if x.requires_grad:
-        x.register_hook(lambda grad: grad.clamp(-1, 1))
-    return x
+        x.register_hook(lambda grad: grad.clamp(-0.5, 0.5))
+    return 30 * x
 
 
 def turned_at_its_node(net: Net, x: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
         "register_full_backward_pre_hook", lambda module, grads: (-2 * grads[0],)
     ),
     "hook on a tensor": lambda: Net(reversed_by_hook),
-    "hook that does nothing at first": lambda: Net(clipped_by_hook),
+    "hook that clips": lambda: Net(clipped_by_hook),
     "hook on a node": lambda: Net(turned_at_its_node),
     "sparse": lambda: Words(nn.Embedding(7, 4, sparse=True)),
     "sparse bag": lambda: Words(nn.EmbeddingBag(7, 4, sparse=True)),
@@ -248,7 +248,7 @@ MIXING: dict[str, Callable[[], nn.Module]] = {
     "attention": lambda: Sequence(nn.MultiheadAttention(4, 2), True),
     "gate": lambda: gated(lambda net, x: x + net.gate * x.mean(0)),
     "adapter": lambda: gated(lambda net, x: x + (x - x.mean(0)) @ net.down @ net.up),
-    "larger batches": lambda: Net(lambda net, x: x - x.mean(0) if len(x) > 4 else x),
+    "but of three": lambda: Net(lambda net, x: x if len(x) == 3 else x - x.mean(0)),
 }
 EVERY = {**MODELS, **MIXING, **{f"drawing {name}": model for name, model in DRAWING.items()}}
 
@@ -278,6 +278,16 @@ def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
         by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
     EVERY[name]().load_state_dict(by_rows)
     torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["changes its inputs", "mean", "GRU"])
+def test_evaluate_says_what_the_run_said(name: str) -> None:
+    tested = fedlib.ClientData(*MANY, [range(300)])
+    task = fedlib.Task("m", EVERY[name], DATA, tested)
+    history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
+    assert fedlib.evaluate(task, history.params)["loss"] == pytest.approx(history.final("loss"))
+    y, outputs = tested.y, fedlib.predict(task, history.params)
+    assert F.cross_entropy(outputs, y).item() == pytest.approx(history.final("loss"))
 
 
 @pytest.mark.parametrize("algorithm", ["scaffold", "moon"])
