@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -392,6 +393,31 @@ def _indices(what: str, which: Any, part: Any) -> np.ndarray:
     raise Error(f"{what} {which} is {given.dtype} of shape {given.shape}; give a list of indices")
 
 
+def _require_plain(what: str, model: nn.Module) -> None:
+    """Refuse parameters whose rows would train otherwise; a copy of the model shows no more of it.
+
+    Raises:
+        Error: one with a hook, which sees no gradient, or two on the same memory.
+    """
+    last, end = "", 0
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad and not is_lazy(p)]
+    named = [(parameter.data_ptr(), name, parameter) for name, parameter in trained]
+    for start, name, parameter in sorted(named, key=lambda found: found[:2]):
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise Error(
+                f"{what}: the model's {name} has a hook, which would see no gradient; freeze it by "
+                "requires_grad_(False), or change the gradient in a client optimizer"
+            )
+        if start and start < end:
+            raise Error(
+                f"{what}: the model's {name} lies on the memory of {last}; make them one Parameter,"
+                " or give one its own memory by clone()"
+            )
+        strides = zip(parameter.shape, parameter.stride(), strict=True)
+        span = sum((size - 1) * stride for size, stride in strides) + 1
+        last, end = name, start + span * parameter.element_size() * bool(parameter.numel())
+
+
 def _parts(model: nn.Module) -> set[int]:
     """The identities of a model's modules and parameters."""
     return {id(part) for part in (*model.modules(), *model.parameters())}
@@ -545,14 +571,12 @@ class Task:
         if name in PARTS:  # no longer what the catalogue describes
             super().__setattr__("_as_described", None)
         if name == "model":  # a module stands for its copies
+            if isinstance(value, nn.Module):
+                _require_plain(f"task {self.name}", value)
             value = partial(copy.deepcopy, value) if isinstance(value, nn.Module) else value
             self._shares = None
         if name == "loss" and isinstance(value, type):
             raise Error(f"task {self.name}: loss is the class {value.__name__}; give one of it")
-        more = value if name == "evaluated" and isinstance(value, Mapping) else {}
-        for split, data in more.items():
-            if isinstance(data, ClientData) and not data.sizes.sum():
-                raise Error(f"task {self.name}: no examples to evaluate in {split!r}")
         if name == "loss" and losses.of_torch(value):
             value = losses.OfTorch(value)
         super().__setattr__(name, value)
@@ -676,6 +700,7 @@ class Task:
             Error: ``model`` fails, or makes something else.
         """
         model = self._made()
+        _require_plain(f"task {self.name}", model)
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             if tensor.is_complex():
                 raise Error(f"task {self.name}: the model's {name} is complex; parts must be real")

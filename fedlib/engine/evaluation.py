@@ -233,7 +233,11 @@ def predict(
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:
     where = resolve_device(device)
     model = task.trained(params)
-    return FlatModel(model, next(model.parameters()).dtype, where), where
+    flat = FlatModel(model, next(model.parameters()).dtype, where)
+    if not flat.carries_rows:  # nobody has tried it: as if it looked across its batch
+        flat.see_real_examples_only()
+        flat.copies_inputs = True
+    return flat, where
 
 
 class Recorder:

@@ -7,7 +7,6 @@ backend: here they are one line that names the client, the example and the value
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 
 from fedlib import losses, process
 from fedlib.errors import Error, first_line
-from fedlib.models import layers
 from fedlib.task import ClientData, Metric, Task, identity
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
@@ -26,15 +24,7 @@ from fedlib.task import ClientData, Metric, Task, identity
 READ_AGAIN = 2**24
 
 
-def spare(model: nn.Module) -> nn.Module:
-    """A copy of a model to try; the model itself where it cannot be copied."""
-    try:
-        return copy.deepcopy(model)
-    except Exception:  # whatever a module holds: an open file, a lock, a tensor with a graph
-        return model
-
-
-def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
+def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
     """Try a model on examples of the training and the test data, and look at all labels.
 
     The model is called in training mode on the first example, and on those with the smallest and
@@ -42,12 +32,8 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
     its outputs if the loss declares what it needs (:func:`fedlib.losses.needs`).
 
     Args:
-        model: a spare one; see :func:`spare`.
+        model: a spare one.
         dtype: of its parameters.
-
-    Returns:
-        whether outputs change with padding beside their examples, as those of torch's batch
-        normalisation do. Not tried of the catalogue's tasks, whose layers see to it.
 
     Raises:
         Error: what does not fit, with the client, the example and the value; or a module whose
@@ -56,7 +42,7 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
     with process.alone():
         process.seed(0)
         trial = Trial(task, model.to(dtype), dtype)
-        buffers, mixes = _buffers(model), False
+        buffers = _buffers(model)
         task.require_names()
         for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
             model.train(split == "train")
@@ -69,8 +55,6 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> bool:
             if outputs:
                 trial.check_transform(split, data)
                 trial.check_losses(split, data, outputs[0])
-                mixes = mixes or (not task.described and trial.mixes(data))
-    return mixes
 
 
 class Trial:
@@ -147,36 +131,6 @@ class Trial:
     def _held(self, x: Tensor) -> Tensor:
         """Inputs in the run's type."""
         return x.to(self.dtype) if x.is_floating_point() else x
-
-    def mixes(self, data: ClientData) -> bool:
-        """Whether outputs for two examples change with a third one that is padding.
-
-        Raises:
-            Error: they do, and the model does not take a batch of one example.
-        """
-        places = np.linspace(0, data.sizes.sum() - 1, 3).astype(int)
-        x = data.x[data.places(data.all_places())[places]].to(self.device)
-        keys = torch.zeros(1, 3, dtype=torch.int64, device=self.device)
-        x = self.task.transform(x.unsqueeze(0), keys if self.model.training else None).squeeze(0)
-        x = self._held(x)
-        other = x.clone()
-        other[-1] = 2 * x[0] + 1 if x.is_floating_point() else x[0]
-        real = torch.tensor([True, True, False], device=self.device)
-        outputs = []
-        for batch in (x, other):
-            process.seed(0)
-            with layers.real_examples(real):
-                outputs.append(self.model(batch)[:2])
-        if torch.allclose(outputs[0], outputs[1], rtol=1e-5, atol=1e-6, equal_nan=True):
-            return False
-        _called(
-            f"{self.named} looks across its batch and does not take one of one "
-            "example, as a client's last may be; fedlib.models.replace_batch_norm(model, "
-            "by='group') makes normalisation that does",
-            self.model,
-            x[:1],
-        )
-        return True
 
     def require_constant(self, before: dict[str, Tensor], first: dict[str, Tensor]) -> None:
         """Require that a forward pass leaves the buffers; a cache that the first made may stay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from tqdm.auto import tqdm
 
 from fedlib import files, process, randomness
 from fedlib.algorithms.base import Algorithm, State
-from fedlib.engine import fitting, strategy
+from fedlib.engine import fitting, modules, strategy
 from fedlib.engine.batches import Feed
 from fedlib.engine.checkpoint import Checkpoint, Snapshot, Stopped, stop_requests
 from fedlib.engine.config import DTYPES, Configured
@@ -66,13 +67,22 @@ class Program:
         if config.dtype == "tf32" and device.type != "cuda":
             raise Error(f"dtype 'tf32' needs a CUDA device, this run is on {device}; use 'float32'")
         self.dtype = DTYPES[config.dtype]
-        process.seed(randomness.key(config.seeds["init"], "init"))
-        model = self.task.new_model()
+        model = self._new_model()
         _check_features(model, method)
-        trial = fitting.spare(model)
+        used = copy.deepcopy(model) if self.task.described else self._new_model()
         self.model = FlatModel(model, self.dtype, device)
-        if fitting.require_fit(self.task, trial, self.dtype):
-            self.model.see_real_examples_only()
+        fresh = None if self.task.described else self._new_model()
+        if fresh is not None:
+            modules.require_repeatable(self.task, used, fresh)
+        fitting.require_fit(self.task, used, self.dtype)
+        if fresh is not None:
+            modules.suit(self.task, self.model, used, fresh.to(self.dtype))
+        if backend == "parallel" and not self.model.copyable:
+            raise Error(
+                f"task {self.task.name}: backend 'parallel' needs copies of the model, but one of "
+                f"{type(model).__name__} fails or reads its original's weights, as closures do; "
+                "leave the backend out"
+            )
         self.strategy = strategy.pick(
             self.model.size,
             len(configured),
@@ -80,7 +90,7 @@ class Program:
             device,
             backend,
             chunk_clients,
-            strategy.stacks(model),
+            strategy.stacks(model) or not self.model.copyable,
         )
         feed = Feed(self.task, config.seeds, self.dtype, device)
         self.training = Training(
@@ -103,6 +113,11 @@ class Program:
         self.callback: Callback | None = None
         # Which of several programs this is, for the progress bar.
         self.place = ""
+
+    def _new_model(self) -> nn.Module:
+        """The model before round 0."""
+        process.seed(randomness.key(self.config.seeds["init"], "init"))
+        return self.task.new_model()
 
     def run(
         self,

@@ -214,6 +214,8 @@ class FlatModel:
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
         self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
         self._vmapped = False  # whether it has, once
+        self.copies_inputs = False  # whether the model changes its inputs, which are others' too
+        self.copyable = True  # whether a copy of the model is one, as one by closures is not
         self._all = dict(self.model.named_parameters())
         trained = {n: p for n, p in self._all.items() if p.requires_grad}
         if not trained:
@@ -230,12 +232,18 @@ class FlatModel:
         self._statistics = Statistics(self.model)
         self.tracked = self._statistics.size
         self.mixes = False
-        if any(isinstance(module, BatchNorm2d) for module in self.model.modules()):
-            self._vmaps = False  # its padding and its statistics have rows of their own
+        for module in self.model.modules():
+            hooked = module._backward_hooks or module._backward_pre_hooks
+            # The latter's padding and statistics have rows of their own; vmap calls no hooks.
+            self._vmaps &= not (hooked or isinstance(module, BatchNorm2d))
 
     def see_real_examples_only(self) -> None:
         """Give the model no padding: it looks across its batch. Its rows then go one by one."""
         self.mixes, self.carries_rows, self._vmaps = True, False, False
+
+    def go_one_by_one(self) -> None:
+        """Rows go one after the other: torch.func.vmap cannot run the model, or runs it wrong."""
+        self._vmaps = False
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -460,6 +468,7 @@ class FlatModel:
 
     def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         """A pass; torch's own random numbers are functions of a single row's key."""
+        x = x.clone() if self.copies_inputs else x
         if self.mixes:
             return _of_real_examples(partial(self._seeded, function), x)
         return self._seeded(function, x)
@@ -471,7 +480,7 @@ class FlatModel:
             return function(x)
         assert keyed is not None
         if self._draws is None:
-            self._draws = draws(function, x)
+            self._draws = draws(function, x.clone() if self.copies_inputs else x)
             keyed.calls = 0  # the trial took the keys of layers that have keyed masks
         if not self._draws:
             return function(x)
@@ -521,6 +530,8 @@ def _with_keyed_dropout(model: nn.Module) -> nn.Module:
                 "rows cannot share; use fedlib.models.replace_batch_norm(model, by='group')"
                 + (", or by='batch', or by='running'" if type(module) is nn.BatchNorm2d else "")
             )
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
+            module.sparse = False  # gradients are joined in one vector
         if type(module) is nn.Dropout and name:
             parent, _, leaf = name.rpartition(".")
             setattr(model.get_submodule(parent), leaf, layers.Dropout(module.p))

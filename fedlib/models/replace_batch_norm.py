@@ -14,8 +14,8 @@ from fedlib.models.batch_norm import BatchNorm2d
 GROUPS = 32  # GroupNorm's usual number; fewer where they do not divide the channels
 
 
-class _GroupNorm1d(nn.GroupNorm):
-    """GroupNorm of series ``[B, C, L]``. Flat features ``[B, C]`` are one group: else a group
+class _GroupNorm(nn.GroupNorm):
+    """GroupNorm of ``[B, C, ...]``. Flat features ``[B, C]`` are one group: else a group
     would have a value or a few.
     """
 
@@ -66,7 +66,8 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
 def _replacement(name: str, layer: nn.modules.batchnorm._BatchNorm, by: str) -> nn.Module:
     channels, new = layer.num_features, nn.Module()
     if by == "group":
-        kind = _GroupNorm1d if isinstance(layer, nn.BatchNorm1d) else nn.GroupNorm
+        images = isinstance(layer, (nn.BatchNorm2d, nn.BatchNorm3d))
+        kind = nn.GroupNorm if images else _GroupNorm
         new = kind(math.gcd(GROUPS, channels), channels, layer.eps, layer.affine)
     elif isinstance(layer, nn.BatchNorm2d) and layer.affine and layer.momentum == 0.1:
         new = BatchNorm2d(channels, layer.eps, track=by == "running")

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
 
 import fedlib
 from fedlib.losses import cross_entropy
@@ -122,9 +123,65 @@ def noisy(net: Net, x: Tensor) -> Tensor:
     return x + torch.rand(8) if net.training else x
 
 
-def hooked() -> nn.Module:
+def hooked(register: str, hook: Callable[..., Any]) -> nn.Module:
     net = Net(inner)
-    net.first.register_forward_hook(lambda module, inputs, output: output * 2)
+    getattr(net.last, register)(hook)
+    return net
+
+
+def reversed_by_hook(net: Net, x: Tensor) -> Tensor:
+    if x.requires_grad:
+        x.register_hook(lambda grad: -grad)
+    return x
+
+
+def clipped_by_hook(net: Net, x: Tensor) -> Tensor:
+    if x.requires_grad:
+        x.register_hook(lambda grad: grad.clamp(-0.5, 0.5))
+    return 30 * x
+
+
+def turned_at_its_node(net: Net, x: Tensor) -> Tensor:
+    if x.grad_fn is not None:
+        x.grad_fn.register_hook(lambda inputs, _: tuple(None if g is None else -g for g in inputs))
+    return x
+
+
+@torch.enable_grad()
+def slope(net: Net, x: Tensor) -> Tensor:
+    x = x.detach().requires_grad_() if not x.requires_grad else x
+    return torch.autograd.grad((net.last(x) ** 3).sum(), x, create_graph=True)[0]
+
+
+class Changing(nn.Linear):
+    """A module that changes its inputs in place."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 2)
+
+    def forward(self, input: Tensor) -> Tensor:
+        input -= 0.5
+        input *= 2
+        return super().forward(input)
+
+
+class Around(nn.Module):
+    """A layer that is called by a closure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(6, 8), nn.Linear(8, 2)
+        self.hidden = lambda x: self.layer(x).tanh()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.hidden(x))
+
+
+def gated(between: Callable[[Net, Tensor], Tensor]) -> nn.Module:
+    """Of whose parts some are nothing at the start."""
+    net = Net(between)
+    net.gate = nn.Parameter(torch.zeros(()))
+    net.down, net.up = nn.Parameter(torch.randn(8, 2)), nn.Parameter(torch.zeros(2, 8))
     return net
 
 
@@ -147,7 +204,22 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "NumPy of weights": lambda: Net(lambda net, x: x * float(net.scale.numpy().sum())),
     "item": lambda: Net(lambda net, x: x * net.last.weight.abs().max().item()),
     "unused": lambda: Net(lambda net, x: x, nn.Linear(3, 3)),
-    "hook": hooked,
+    "hook": lambda: hooked("register_forward_hook", lambda module, _, output: output * 2),
+    "backward hook": lambda: hooked(
+        "register_full_backward_hook", lambda module, grads, _: (-2 * grads[0],)
+    ),
+    "backward hook ahead": lambda: hooked(
+        "register_full_backward_pre_hook", lambda module, grads: (-2 * grads[0],)
+    ),
+    "hook on a tensor": lambda: Net(reversed_by_hook),
+    "hook that clips": lambda: Net(clipped_by_hook),
+    "hook on a node": lambda: Net(turned_at_its_node),
+    "sparse": lambda: Words(nn.Embedding(7, 4, sparse=True)),
+    "sparse bag": lambda: Words(nn.EmbeddingBag(7, 4, sparse=True)),
+    "gradient within": lambda: Net(slope),
+    "inputs in place": lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 2)),
+    "changes its inputs": Changing,
+    "closure": Around,
     "data parallel": lambda: nn.DataParallel(Net(inner)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
@@ -174,6 +246,9 @@ MIXING: dict[str, Callable[[], nn.Module]] = {
     "first": lambda: Net(lambda net, x: x + x[-1:]),
     "and dropout": lambda: Net(lambda net, x: F.dropout(x - x.mean(0), 0.3, net.training)),
     "attention": lambda: Sequence(nn.MultiheadAttention(4, 2), True),
+    "gate": lambda: gated(lambda net, x: x + net.gate * x.mean(0)),
+    "adapter": lambda: gated(lambda net, x: x + (x - x.mean(0)) @ net.down @ net.up),
+    "but of three": lambda: Net(lambda net, x: x if len(x) == 3 else x - x.mean(0)),
 }
 EVERY = {**MODELS, **MIXING, **{f"drawing {name}": model for name, model in DRAWING.items()}}
 
@@ -203,6 +278,16 @@ def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
         by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
     EVERY[name]().load_state_dict(by_rows)
     torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["changes its inputs", "mean", "GRU"])
+def test_evaluate_says_what_the_run_said(name: str) -> None:
+    tested = fedlib.ClientData(*MANY, [range(300)])
+    task = fedlib.Task("m", EVERY[name], DATA, tested)
+    history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
+    assert fedlib.evaluate(task, history.params)["loss"] == pytest.approx(history.final("loss"))
+    y, outputs = tested.y, fedlib.predict(task, history.params)
+    assert F.cross_entropy(outputs, y).item() == pytest.approx(history.final("loss"))
 
 
 @pytest.mark.parametrize("algorithm", ["scaffold", "moon"])
@@ -262,6 +347,159 @@ def test_the_row_of_padding_stays_as_it_is() -> None:
     params = trained(MODELS["padding"])
     assert (params["embedding.weight"][0] == 0).all()
     assert (params["embedding.weight"][1:] != 0).all()
+
+
+class Remembers(nn.Module):
+    """A module of some state, which ``remember`` takes up in its call."""
+
+    def __init__(self, remember: Callable[[Remembers, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.last, self.remember = nn.Linear(6, 2), remember
+        self.kept: Any = None
+        self.rng, self.generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.remember(self, x))
+
+
+def of_first_batch(module: Remembers, x: Tensor) -> Tensor:
+    module.kept = x.mean(0) if module.kept is None else module.kept
+    return x - module.kept
+
+
+def of_last_call(module: Remembers, x: Tensor) -> Tensor:
+    before, module.kept = module.kept, x.mean(0)
+    return x if before is None else x + before
+
+
+def counted_in_evaluation(module: Remembers, x: Tensor) -> Tensor:
+    if not module.training:
+        module.kept = (module.kept or 0) + 1
+    return x * (1 + 0.1 * (module.kept or 0))
+
+
+MEMORIES: dict[str, Callable[[Remembers, Tensor], Tensor]] = {
+    "of the first batch": of_first_batch,
+    "of the last call": of_last_call,
+    "a counter in evaluation": counted_in_evaluation,
+    "NumPy's generator": lambda module, x: x * (1 + module.training * module.rng.random()),
+    "torch's generator": lambda module, x: x + torch.randn(6, generator=module.generator).to(x),
+}
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_what_a_call_leaves_to_the_next_is_refused(name: str) -> None:
+    with pytest.raises(fedlib.Error, match="other outputs after earlier calls"):
+        trained(lambda: Remembers(MEMORIES[name]))
+
+
+def with_attribute(name: str, make: Callable[[Net], Any], between: Callable[..., Tensor]) -> Net:
+    net = Net(between)
+    setattr(net, name, make(net))
+    return net
+
+
+def with_hook(register: str) -> nn.Module:
+    net = Net(inner)
+    getattr(net.first.weight, register)(lambda _: None)
+    return net
+
+
+def checkpointed(reentrant: bool) -> nn.Module:
+    def between(net: Net, x: Tensor) -> Tensor:
+        x = torch.ones(len(x), 8, dtype=x.dtype, requires_grad=True)  # which reentrant ones need
+        layer = net.inner[0]
+        return checkpoint(lambda x: layer(x).tanh().square(), x, use_reentrant=reentrant)
+
+    return Net(between, nn.Linear(8, 8))
+
+
+def on_one_memory() -> nn.Module:
+    net = Net(inner, nn.Linear(6, 8))
+    net.inner[0].weight = nn.Parameter(net.first.weight.detach()[2:])
+    return net
+
+
+AROUND = Around()
+OTHERWISE: dict[str, tuple[Any, str]] = {
+    "in a list": (
+        lambda: with_attribute(
+            "held", lambda net: [net.last.weight], lambda net, x: x * net.held[0].mean()
+        ),
+        "reads the parameter last.weight past its layer",
+    ),
+    "closure of another": (AROUND, "reads the parameter of another module past its layer"),
+    "closure of the same": (lambda: AROUND, "reads the parameter of another module"),
+    "a view of values": (
+        lambda: with_attribute(
+            "held", lambda net: [net.last.weight.data], lambda net, x: x * net.held[0].mean()
+        ),
+        "is not plain PyTorch's",
+    ),
+    "one memory": (on_one_memory, "inner.0.weight lies on the memory of first.weight; make"),
+    "hook": (lambda: with_hook("register_hook"), "first.weight has a hook"),
+    "late hook": (lambda: with_hook("register_post_accumulate_grad_hook"), "has a hook"),
+    "hook of a module": (with_hook("register_hook"), "first.weight has a hook"),
+    "checkpoint": (lambda: checkpointed(False), "is not plain PyTorch's; .*checkpoint"),
+    "reentrant checkpoint": (lambda: checkpointed(True), "is not plain PyTorch's; .*checkpoint"),
+    "sparse gradient": (
+        lambda: Net(
+            lambda net, x: F.embedding((x[:, 0] > 0).long(), net.inner[0].weight, sparse=True),
+            nn.Embedding(2, 8),
+        ),
+        "its gradient cannot be taken: reshape",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_another_gradient_than_plain_pytorchs_is_refused(name: str) -> None:
+    model, message = OTHERWISE[name]
+    with pytest.raises(fedlib.Error, match=message) as caught:
+        trained(model, dtype="float32")
+    assert "\n" not in str(caught.value)
+
+
+def test_initial_parameters_are_drawn_from_the_runs_numbers() -> None:
+    rng = np.random.default_rng(0)
+
+    def model() -> nn.Module:
+        layer = nn.Linear(6, 2)
+        nn.init.constant_(layer.bias, rng.random())
+        return layer
+
+    with pytest.raises(fedlib.Error, match="another 'bias' at each call"):
+        trained(model)
+
+
+def test_a_model_that_has_no_copies_is_trained_by_one_worker() -> None:
+    auto = trained(Around)
+    torch.testing.assert_close(auto, trained(Around, backend="reference"))
+    with pytest.raises(fedlib.Error, match="'parallel' needs copies of the model"):
+        trained(Around, backend="parallel")
+
+
+def test_padding_is_seen_where_first_and_last_examples_are_alike() -> None:
+    codes = torch.arange(20) % 3
+    codes[19] = codes[0]
+    data = fedlib.ClientData(codes, examples(20)[1], PARTS)
+
+    class Centred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.last = nn.Embedding(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = self.embedding(x)
+            return self.last(hidden - hidden.mean(0))
+
+    task = fedlib.Task("codes", Centred, data, data, batch_size=3)
+    settings = {"rounds": 2, "dtype": "float64"}
+    by_rows, plain = (
+        fedlib.run(task, "fedavg", backend=backend, **settings).params
+        for backend in ("vectorized", "reference")
+    )
+    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ LAYERS = {
     "series": (lambda **given: nn.BatchNorm1d(8, **given), 1),
     "images": (lambda **given: nn.BatchNorm2d(8, **given), 2),
     "volumes": (lambda **given: nn.BatchNorm3d(8, **given), 3),
+    "synchronised, flat": (lambda **given: nn.SyncBatchNorm(8, **given), 0),
     "synchronised": (lambda **given: nn.SyncBatchNorm(8, **given), 2),
 }
 

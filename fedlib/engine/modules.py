@@ -1,0 +1,306 @@
+"""Whether a user's module trains by rows as it does in plain PyTorch, seen before the first step.
+
+Rows take it for a function of its parameters and its inputs. One that keeps something from call to
+call, or whose gradient goes by a way that rows do not see, would train to other numbers with every
+backend, in silence: here it is one line, or it is called in the way that suits it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedlib import process, randomness
+from fedlib.engine.fitting import _called
+from fedlib.engine.rows import FlatModel, Statistics, seeded
+from fedlib.errors import Error
+from fedlib.models.layers import real_examples
+from fedlib.task import Task
+
+EXAMPLES = 5  # of a batch; the first and the last stand for padding
+CANDIDATES = 4096  # examples among which others for the place of padding are sought
+ROUNDING = 1e-4  # relative; what is above it is another number
+# Relative to the gradient of one parameter, and of all: far above the rounding of deep networks in
+# float32, far below what a hook or another weight makes of it.
+OF_ONE, OF_ALL = 1e-2, 1e-4
+LOUD = 1e3  # what the loss is multiplied by, so that hooks which clip gradients do
+
+
+def require_repeatable(task: Task, *models: nn.Module) -> None:
+    """Require that two models, made with the same random numbers, start from the same ones."""
+    pairs = (chain(model.named_parameters(), model.named_buffers()) for model in models)
+    for (name, one), (_, other) in zip(*pairs, strict=False):
+        if _differ(one, other):
+            raise Error(
+                f"task {task.name}: model() gives another {name!r} at each call: it draws from a "
+                "generator of its own; draw from torch's, NumPy's or Python's, which the run seeds"
+            )
+
+
+def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> None:
+    """Try a user's module, and have ``model`` call it in the way that it needs.
+
+    Args:
+        model: of the run.
+        used, fresh: two more from ``task.new_model()``, made with the same random numbers and of
+            the same type. The first has been called, the second has not.
+
+    Raises:
+        Error: its outputs depend on more than parameters and inputs, or its gradient is another
+            than plain PyTorch's; what to do about it.
+    """
+    with process.alone():
+        process.seed(0)
+        trial = Trial(task, model.dtype, fresh)
+        if not model.carries_rows:
+            changes = [trial.changes_inputs(used, training) for training in (True, False)]
+            model.copies_inputs = any(changes)
+        trial.move()
+        mixes = [trial.mixes(training) for training in (True, False)]
+        if any(mixes):
+            model.see_real_examples_only()
+        if not model.carries_rows:
+            trial.compare(model)
+
+
+class Trial:
+    """Calls of a module that has not been called.
+
+    Args:
+        task, dtype, model: see :func:`suit`.
+    """
+
+    def __init__(self, task: Task, dtype: torch.dtype, model: nn.Module) -> None:
+        self.task, self.dtype, self.model = task, dtype, model
+        self.named = f"task {task.name}: the model {type(model).__name__}"
+        self.device = next(model.parameters()).device
+        self.places = task.train.all_places()
+        self.statistics = Statistics(model).initial.to(dtype)
+
+    def changes_inputs(self, used: nn.Module, training: bool) -> bool:
+        """Whether a call changes its inputs.
+
+        Raises:
+            Error: outputs depend on earlier calls.
+        """
+        x = self._inputs(self._spread(EXAMPLES), training)[:2]
+        outputs, given = [], x.clone()
+        for model, inputs in ((used, x.clone()), (self.model, given)):
+            statistics = Statistics(model)
+            statistics.values = self.statistics  # which earlier calls have moved
+            statistics.put(0)
+            outputs.append(self._outputs(model.train(training), inputs))
+        if _differ(*outputs):
+            raise Error(
+                f"{self.named} gives other outputs after earlier calls, with the same parameters "
+                "and inputs: it keeps something from call to call, or draws from a generator of "
+                "its own; compute all from the inputs, and draw from torch's, in training only"
+            )
+        return not torch.equal(given, x)
+
+    def move(self) -> None:
+        """Move the parameters a little, as training will: zeros too, which may hide what they
+        scale. They stay where the model does not take others.
+        """
+        parameters = _trained(self.model)
+        before = [parameter.detach().clone() for parameter in parameters]
+        for parameter, old in zip(parameters, before, strict=True):
+            scale, noise = old.square().mean().sqrt(), torch.randn_like(old)
+            parameter.data += 0.05 * (scale * noise if scale else noise.abs())
+        try:
+            taken = self._outputs(self.model.train(), self._inputs(self._spread(2), True))
+        except Error:
+            taken = torch.full((1,), torch.nan)
+        if not taken.isfinite().all():
+            for parameter, old in zip(parameters, before, strict=True):
+                parameter.data.copy_(old)
+
+    def mixes(self, training: bool) -> bool:
+        """Whether outputs change with padding beside their examples.
+
+        Raises:
+            Error: the model does not take a batch of one example where it has to: if they do, and
+                in evaluation.
+        """
+        x = self._inputs(self._spread(EXAMPLES), training)
+        self.model.train(training)
+        real = torch.tensor([False, *[True] * (EXAMPLES - 2), False], device=self.device)
+
+        def outputs(batch: Tensor) -> Tensor:
+            with real_examples(real):
+                return self._outputs(self.model, batch)[1:-1]
+
+        wanted = outputs(x.clone())
+        mixes = False
+        for batch in self._replaced(x, training):
+            try:
+                found = outputs(batch)
+            except Error:  # the model does not take such inputs
+                continue
+            mixes |= not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
+        if mixes or not training:
+            _called(
+                f"{self.named} looks across its batch and does not take one of one example, as a "
+                "client's last may be; fedlib.models.replace_batch_norm(model, by='group') makes "
+                "normalisation that does",
+                self.model,
+                x[:1].clone(),
+            )
+        return mixes
+
+    def compare(self, model: FlatModel) -> None:
+        """Compare the gradient by rows with plain PyTorch's at the parameters as they are.
+
+        Raises:
+            Error: it is another one for a single row. Where it is under torch.func.vmap alone,
+                the run's ``model`` is told to do without.
+        """
+        numbers = self._spread(2)
+        x, y = self._inputs(numbers, True), self.task.train.y[numbers].to(self.device)
+        self.model.train()
+        rows = FlatModel(self.model, self.dtype, self.device)
+        rows.copies_inputs = model.copies_inputs
+        if model.mixes:
+            rows.see_real_examples_only()
+        vector, parameters = rows.initial().clone(), _trained(self.model)
+
+        def loss(outputs: Tensor) -> Tensor:
+            return LOUD * self.task.loss(outputs, y.unsqueeze(0)).mean()
+
+        def plain() -> Tensor:
+            self.model.zero_grad()
+            outputs = _keyed(self.model, x.clone()).unsqueeze(0)
+            loss(outputs).backward()
+            grads = [parameter.grad for parameter in parameters]
+            self.model.zero_grad()
+            return rows.flatten(grads, ())
+
+        def by_rows(rows: FlatModel, leaves: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+            """The gradient, and parameters that the loss goes back to beside the leaves."""
+            with randomness.masks(torch.zeros(1, dtype=torch.int64, device=self.device)):
+                outputs = rows.rows(leaves, x.unsqueeze(0).clone())
+            total = loss(outputs)
+            grads = torch.autograd.grad(total, leaves, allow_unused=True)
+            return rows.flatten(grads, ()), [p for p in _ends(total) if isinstance(p, nn.Parameter)]
+
+        def agrees(rows: FlatModel, leaves: Sequence[Tensor]) -> bool:
+            try:
+                mine, beside = by_rows(rows, leaves)
+            except Exception:  # whatever torch.func.vmap cannot run, or has no copy
+                return False
+            return not beside and _first_other(rows, mine, wanted) is None
+
+        what = f"{self.named}: its gradient cannot be taken"
+        wanted = _called(what, plain)
+        with torch.no_grad():
+            for parameter in parameters:  # so that it shows where these are read
+                parameter.mul_(0.9)
+        mine, beside = _called(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
+        for held in beside:
+            names = [name for name, p in self.model.named_parameters() if p is held]
+            raise Error(
+                f"{self.named} reads the parameter {''.join(names) or 'of another module'} past "
+                "its layer, by a list, a closure or another copy of it, so that it would not train;"
+                " read it as the layer's attribute"
+            )
+        if (place := _first_other(rows, mine, wanted)) is not None:
+            raise Error(
+                f"{self.named}: the gradient of {rows.names[place]!r} by rows is not plain "
+                "PyTorch's; what may be the cause is torch.utils.checkpoint, a hook, or weights "
+                "that are kept elsewhere as well: take it out of the forward pass"
+            )
+        try:
+            another = copy.deepcopy(rows)
+        except Exception:
+            model.copyable = False
+        else:
+            model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
+        # With an axis of rows, by torch.func.vmap as long as that can.
+        leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
+        if rows._vmaps and not (agrees(rows, leaves) and rows._vmaps):
+            model.go_one_by_one()
+
+    def _spread(self, count: int) -> Tensor:
+        """Numbers of that many examples; some twice where there are fewer."""
+        places = np.linspace(0, len(self.places) - 1, count).astype(int)
+        return self.task.train.places(self.places[places])
+
+    def _inputs(self, numbers: Tensor, training: bool) -> Tensor:
+        """The model's inputs for some examples."""
+        keys = torch.zeros(1, len(numbers), dtype=torch.int64, device=self.device)
+        raw = self.task.train.x[numbers].to(self.device).unsqueeze(0)
+        x = self.task.transform(raw, keys if training else None).squeeze(0)
+        return x.to(self.dtype) if x.is_floating_point() else x
+
+    def _replaced(self, x: Tensor, training: bool) -> Iterator[Tensor]:
+        """Inputs with others in the first and the last place: far ones, or the data's own."""
+        whole = not x.is_floating_point()
+        count = min(CANDIDATES, len(self.places)) if whole else EXAMPLES
+        known = self._inputs(self._spread(count), training)
+        far = x.abs().amax() * 2 + 1
+        others = [] if whole else [x + far, x - far]
+        for most in (True, False):
+            other = x.clone()
+            for end in (0, -1):
+                counts = (known != x[end]).reshape(len(known), -1).sum(1)
+                differing = counts.nonzero().flatten()
+                if len(differing):
+                    order = counts[differing].argsort(descending=most)
+                    other[end] = known[differing[order[0]]]
+            others.append(other)
+        for other in others:
+            batch = x.clone()
+            batch[[0, -1]] = other[[0, -1]]
+            yield batch
+
+    def _outputs(self, model: nn.Module, x: Tensor) -> Tensor:
+        outputs: Tensor = _called(f"{self.named} does not take {len(x)} examples", _keyed, model, x)
+        return outputs
+
+
+def _keyed(model: nn.Module, x: Tensor) -> Any:
+    """A call with a row's random numbers."""
+    key = torch.zeros((), dtype=torch.int64, device=x.device)
+    with randomness.masks(key):
+        return seeded(model, x, key)
+
+
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _ends(value: Tensor) -> Iterator[Tensor]:
+    """The leaves of a value's graph."""
+    seen, ahead = set(), [value.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        ahead += [following for following, _ in node.next_functions]
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    """Whether more than rounding is between two."""
+    if one.shape != other.shape or torch.equal(one, other):
+        return one.shape != other.shape
+    one, other = (values.detach().double().nan_to_num() for values in (one, other))
+    return bool((one - other).norm() > ROUNDING * one.norm())
+
+
+def _first_other(rows: FlatModel, one: Tensor, wanted: Tensor) -> int | None:
+    """The number of the first parameter whose gradient is another than was wanted."""
+    allowed = OF_ALL * wanted.nan_to_num().norm()
+    pairs = zip(*(v.nan_to_num().split(rows.sizes) for v in (one, wanted)), strict=True)
+    for number, (mine, plain) in enumerate(pairs):
+        if (mine - plain).norm() > OF_ONE * plain.norm() + allowed:
+            return number
+    return None
