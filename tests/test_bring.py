@@ -64,7 +64,10 @@ REFUSED = {
     "few ids": ({"ids": ["ann"]}, "1 ids for 3 clients"),
     "a ragged part": ({"parts": [[[1], [2, 3]]]}, "client 0 is no list of indices"),
     "an id that is missing": ({"ids": [1.0, NAN, 2.0]}, "ids: number 1 is missing"),
-    "nothing to evaluate": ({"evaluated": {"own": fedlib.ClientData(X, Y, [[]])}}, "te in 'own'"),
+    "nothing to evaluate": (
+        {"evaluated": {"own": fedlib.ClientData(X, Y, [[]])}},
+        "'own' has no examples",
+    ),
     "a class of losses": ({"loss": nn.CrossEntropyLoss}, "loss is the class CrossEntropyLoss; giv"),
     "an infinite l2": ({"l2": INF}, "l2 is inf; allowed: 0 to 1e"),
     "l2 beyond float32": ({"l2": 1e39}, "l2 is 1e\\+39; allowed: 0 to 1e"),
