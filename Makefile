@@ -23,8 +23,8 @@ setup: $(STAMP)  ## make .venv with fedlib and everything it needs (done once; t
 $(STAMP): pyproject.toml constraints.txt
 	@python="$(PYTHON)"; if [ -x $(BIN)/python ]; then python=$(BIN)/python; fi; \
 	version=$$("$$python" --version 2>&1) || version="does not run"; \
-	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	    echo "fedlib needs Python >= 3.11, but $$python: $$version. Delete $(VENV) if there is one," \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' 2>/dev/null || { \
+	    echo "fedlib needs Python >= 3.11.4, but $$python: $$version. Delete $(VENV) if there is one," \
 	        "and name another interpreter, for instance: make setup PYTHON=python3.12" >&2; exit 1; }
 	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	    "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
