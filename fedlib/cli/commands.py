@@ -669,7 +669,7 @@ def figures(
 ) -> None:
     """Redraw figures and tables from stored runs; never trains.
 
-    By default each from laptop or paper, whichever has runs of more of its tasks, and from quick
+    By default each from laptop or paper, whichever has more of its tasks and runs, and from quick
     where neither has any.
     """
     from fedlib.reproduction import draw

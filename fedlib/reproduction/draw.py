@@ -166,8 +166,8 @@ def drawn_from(
     """The preset and the runs that a figure is drawn from.
 
     Runs on the papers' tasks come before those on small problems, of however few of the figure's
-    tasks: of laptop and paper the preset at which the most tasks have runs (the larger, of as
-    many), and quick where neither has any.
+    tasks: of laptop and paper the preset at which the most tasks have runs (of as many, the one
+    with more runs: a column of a larger table is less to see), and quick where neither has any.
 
     Args:
         preset: only of this one.
@@ -178,8 +178,8 @@ def drawn_from(
     presets = [preset] if preset else list(reversed(PRESETS))
     runs = {name: _runs(chosen, stored, name) for name in presets}
     tasks = {name: len({run.config.task["name"] for run in runs[name]}) for name in presets}
-    real = max((name for name in presets if name != PRESETS[0]), key=tasks.__getitem__, default="")
-    best = real if tasks.get(real) else presets[-1]
+    known = [name for name in presets if name != PRESETS[0] and runs[name]]
+    best = max(known, key=lambda name: (tasks[name], len(runs[name])), default=presets[-1])
     if not runs[best]:
         makers = dict.fromkeys(chosen.notebooks.values())
         ways = " and ".join(how_to_make(maker, best) for maker in makers)
