@@ -76,7 +76,7 @@ class Trial:
         keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
         what = f"{split} client {client}'s example {example}, {_told(raw[0])}"
         training, whose = split == "train", f"task {self.task.name}: the transform"
-        x = _called(
+        x = tried(
             f"{whose} does not take {what}",
             _repeatable(whose, self.task.transform),
             raw.unsqueeze(0),
@@ -88,7 +88,7 @@ class Trial:
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
         forward = _repeatable(named, self.model, "torch" if training else "")
-        outputs = _called(f"{self.named} does not take {what}", forward, self._held(x).squeeze(0))
+        outputs = tried(f"{self.named} does not take {what}", forward, self._held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
                 f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
@@ -110,7 +110,7 @@ class Trial:
         def made(rows: list[Tensor], keyed: list[Tensor]) -> Tensor:
             given = torch.stack(keyed) if split == "train" else None
             shape = f"[{len(rows)}, {len(raw)}, ...]"
-            x = _called(
+            x = tried(
                 f"{whose} does not take {_told(raw)} as {shape}", call, torch.stack(rows), given
             )
             if not isinstance(x, Tensor) or x.shape[:2] != (len(rows), len(raw)):
@@ -351,7 +351,7 @@ def _parts(
     what: str, function: Callable[..., Any], outputs: Tensor, y: Tensor
 ) -> tuple[Tensor, ...]:
     """A loss, or a metric's parts, ``[R, B]``."""
-    value = _called(
+    value = tried(
         f"{what} does not take outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], "
         "R rows of B examples, to give each example's own, [R, B])",
         function,
@@ -440,8 +440,8 @@ def _beside(what: str) -> Error:
     )
 
 
-def _called(what: str, function: Callable[..., Any], *args: Any) -> Any:
-    """A function of the user's; what goes wrong in it is a :class:`fedlib.Error`."""
+def tried(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of the user's gives; what goes wrong in it is a :class:`fedlib.Error`."""
     try:
         return function(*args)
     except Error:

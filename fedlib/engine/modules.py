@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import process, randomness
-from fedlib.engine.fitting import _called
+from fedlib.engine.fitting import tried
 from fedlib.engine.rows import FlatModel, Statistics, seeded
 from fedlib.errors import Error
 from fedlib.models.layers import real_examples
@@ -57,7 +57,7 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
     """
     with process.alone():
         process.seed(0)
-        trial = Trial(task, model.dtype, fresh)
+        trial = ModuleTrial(task, model.dtype, fresh)
         if not model.carries_rows:
             changes = [trial.changes_inputs(used, training) for training in (True, False)]
             model.copies_inputs = any(changes)
@@ -69,7 +69,7 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
             trial.compare(model)
 
 
-class Trial:
+class ModuleTrial:
     """Calls of a module that has not been called.
 
     Args:
@@ -145,7 +145,7 @@ class Trial:
                 continue
             mixes |= not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
         if mixes or not training:
-            _called(
+            tried(
                 f"{self.named} looks across its batch and does not take one of one example, as a "
                 "client's last may be; fedlib.models.replace_batch_norm(model, by='group') makes "
                 "normalisation that does",
@@ -197,11 +197,11 @@ class Trial:
             return not beside and _first_other(rows, mine, wanted) is None
 
         what = f"{self.named}: its gradient cannot be taken"
-        wanted = _called(what, plain)
+        wanted = tried(what, plain)
         with torch.no_grad():
             for parameter in parameters:  # so that it shows where these are read
                 parameter.mul_(0.9)
-        mine, beside = _called(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
+        mine, beside = tried(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
         for held in beside:
             names = [name for name, p in self.model.named_parameters() if p is held]
             raise Error(
@@ -260,7 +260,7 @@ class Trial:
             yield batch
 
     def _outputs(self, model: nn.Module, x: Tensor) -> Tensor:
-        outputs: Tensor = _called(f"{self.named} does not take {len(x)} examples", _keyed, model, x)
+        outputs: Tensor = tried(f"{self.named} does not take {len(x)} examples", _keyed, model, x)
         return outputs
 
 
