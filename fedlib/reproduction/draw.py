@@ -167,7 +167,8 @@ def drawn_from(
 
     Runs on the papers' tasks come before those on small problems, of however few of the figure's
     tasks: of laptop and paper the preset at which the most tasks have runs (of as many, the one
-    with more runs: a column of a larger table is less to see), and quick where neither has any.
+    with more runs), and quick where neither has any. A printed table has the runs of laptop and
+    paper: each cell takes the nearest to the paper's settings, see :mod:`.matching`.
 
     Args:
         preset: only of this one.
@@ -179,6 +180,8 @@ def drawn_from(
     runs = {name: _runs(chosen, stored, name) for name in presets}
     tasks = {name: len({run.config.task["name"] for run in runs[name]}) for name in presets}
     known = [name for name in presets if name != PRESETS[0] and runs[name]]
+    if chosen.table and known:
+        return known[0], [run for name in known for run in runs[name]]
     best = max(known, key=lambda name: (tasks[name], len(runs[name])), default=presets[-1])
     if not runs[best]:
         makers = dict.fromkeys(chosen.notebooks.values())

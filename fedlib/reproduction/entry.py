@@ -40,8 +40,9 @@ class Entry:
             that needs no runs, from the data root.
         clients: whether it is drawn from the clients' values; published runs keep them then.
         parts: of the notebooks' plans, whose runs these are; none: all.
-        cells: whether it shows printed cells, each of which has runs of its own; else a method's
-            runs are shown all or none.
+        table: whether it sets runs beside a printed table's cells, a note beside each: then it may
+            show runs of both presets with the papers' tasks.
+        cells: whether each run counts by itself; else a method's runs are shown all or none.
         choose: which of these runs are drawn, for instance those at the tuned rates; default all.
     """
 
@@ -50,6 +51,7 @@ class Entry:
     draw: Callable[[Any], Drawing]
     clients: bool = False
     parts: tuple[str, ...] = ()
+    table: bool = False
     cells: bool = False
     choose: Callable[[Sequence[History]], Sequence[History]] = list
 

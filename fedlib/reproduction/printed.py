@@ -99,7 +99,7 @@ def printed_entry(paper: str, name: str, **more: Any) -> Entry:
         empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
         return None, frame.drop(columns=empty).rename(columns={"row": "method"})
 
-    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, **more)
+    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, table=True, **more)
 
 
 def side_by_side(
@@ -132,7 +132,8 @@ def side_by_side(
         empty = [name for name in (setting, "unclear") if (data[name] == "").all()]
         return None, data.drop(columns=empty)
 
-    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, cells=True, **more)
+    more |= {"table": True, "cells": True}
+    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, **more)
 
 
 def _listed(words: Iterable[str]) -> str:

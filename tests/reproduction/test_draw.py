@@ -238,9 +238,9 @@ def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
     quick_pictures, store, histories, tmp_path, plans
 ):
     """Never beside small problems; of laptop and paper the one with more of the figure's tasks."""
-    id = "fedopt/figure_1"
+    figure, table = "fedopt/figure_1", "fedopt/table_1"
     plans |= {"paper": 5}
-    tasks, record = list(draw.entry(id).notebooks), tmp_path / "figures" / f"{id}.json"
+    tasks = list(draw.entry(figure).notebooks)
 
     def keep(preset, name):
         made = set()
@@ -250,12 +250,15 @@ def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
             made.add(put(store, copy).config.digest)
         return made
 
-    def shown(preset=None):
+    def record(id):
+        return json.loads((tmp_path / "figures" / f"{id}.json").read_text())
+
+    def shown(preset=None, id=figure):
         draw.redraw([id], store=store, preset=preset)
-        return set(json.loads(record.read_text())["runs"])
+        return set(record(id)["runs"])
 
     def missing():
-        return json.loads(record.read_text())["missing"]
+        return record(figure)["missing"]
 
     small = keep("quick", tasks[0]) | keep("quick", tasks[1])
     assert shown() == small and not missing()  # small problems may be fewer
@@ -267,6 +270,7 @@ def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
     laptop |= keep("laptop", "shakespeare")
     paper = keep("paper", tasks[0])
     assert shown() == laptop
+    assert shown(id=table) == laptop | paper  # a table has a note beside each cell
     paper |= keep("paper", "shakespeare")
     assert shown() == paper and set(missing()) == set(tasks) - {tasks[0], "shakespeare"}
     with pytest.raises(fedlib.Error, match="unknown preset 'papre'"):
