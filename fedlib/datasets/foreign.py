@@ -37,6 +37,8 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
     if not len(frame):
         raise Error(f"{path.name} has no rows")
+    owned = [name for name in frame.index.names if name in (*columns.values(), "text")]
+    frame = frame.reset_index([name for name in owned if name not in frame])
     for role, name in columns.items():
         if twice := [other for other in columns if other != role and columns[other] == name]:
             raise Error(f"{path.name}: column {name!r} is named as {role} and as {twice[0]}")
@@ -114,7 +116,8 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
         Error: no labels, a split that is none, something missing, or features that are words.
     """
     if "label" not in frame:
-        raise Error(f"{where} has no column 'label'; name that of the labels by --label")
+        known = ", ".join(map(repr, frame.columns))
+        raise Error(f"{where} has no column 'label', but {known:.200}; name it by --label")
     codes = {name: frame.pop(name) for name in ("label", "client") if name in frame}
     split = frame.pop("split") if "split" in frame else pd.Series(_splits(len(frame)))
     codes["split"] = split
@@ -160,8 +163,16 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     for part in SPLITS if apart else ("",):
         try:
             listed = ImageFolder(str(folder / part))
+            if all(Path(path).parents[1] != folder / part for path, _ in listed.samples):
+                raise Error(
+                    f"{folder.name}: its images lie deeper than <class>/<image>, so that "
+                    f"{listed.classes[0]!r} is no class; name the splits 'train' and 'test', or "
+                    "give the folder of the classes"
+                )
             read = [_points(Path(path)) for path, _ in listed.samples]
             x = np.stack(read)
+        except Error:
+            raise
         except Exception as error:  # of one that is damaged, too
             raise Error(f"{folder.name}: no images of one size: {first_line(error)}") from None
         y = np.array(listed.classes)[listed.targets]
@@ -174,6 +185,9 @@ def images(folder: Path) -> dict[str, np.ndarray]:
 def _points(path: Path) -> np.ndarray:
     """An image as uint8, ``[H, W]`` if it is grey, else ``[H, W, 3]``."""
     with Image.open(path) as image:
+        if image.mode[0] in "IF":  # which a conversion would cut off at 255
+            what = f"{path.parent.name}/{path.name} has more than 8 bits a point ({image.mode})"
+            raise Error(f"{what}; save it with 8, or give a .npz file of float32")
         return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
 
 
