@@ -69,6 +69,14 @@ def _require_all(where: str, columns: Mapping[Any, pd.Series]) -> None:
             raise Error(f"{where}: row {row + 1} has nothing in {name!r}; fill it, or leave it out")
 
 
+def _whole(column: pd.Series) -> pd.Series:
+    """Labels or clients as integers where they are whole floats, as pandas and LEAF write them."""
+    if getattr(column.dtype, "kind", "O") != "f":
+        return column
+    whole = ((column % 1 == 0) & (column.abs() < 2**53)).all()
+    return column.astype(np.int64) if whole else column
+
+
 def leaf(folder: Path) -> pd.DataFrame:
     """What LEAF's scripts write, ``train/*.json`` and ``test/*.json``, as a table.
 
@@ -98,6 +106,7 @@ def leaf(folder: Path) -> pd.DataFrame:
 def texts(frame: pd.DataFrame, where: str) -> bytes:
     """The rows of a table with a column ``text`` as the lines of a ``.jsonl`` file."""
     _require_all(where, {name: frame[name] for name in TEXTS if name in frame})
+    frame = frame.assign(**{key: _whole(frame[key]) for key in ("label", "client") if key in frame})
     given: dict[str, object] = {"client": "all", "split": _splits(len(frame))}
     frame = frame.assign(**{key: value for key, value in given.items() if key not in frame})
     frame["client"] = frame["client"].astype(str)
@@ -122,6 +131,7 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
     split = frame.pop("split") if "split" in frame else pd.Series(_splits(len(frame)))
     codes["split"] = split
     _require_all(where, {**codes, **dict(frame.items())})
+    codes = {name: _whole(column) for name, column in codes.items()}
     for name, column in frame.items():
         kind = getattr(column.dtype, "kind", "O")
         if str(name).startswith("Unnamed: "):  # as pandas calls a column whose head is empty

@@ -91,7 +91,7 @@ def test_a_field_that_says_na_is_a_word(tmp_path):
 
 
 def test_a_table_of_texts(tmp_path):
-    frame = pd.DataFrame({"text": list("abcdé"), "label": ["x", "y", "x", "y", "x"], "user": 7})
+    frame = pd.DataFrame({"text": list("abcdé"), "label": ["x", "y", "x", "y", "x"], "user": 7.0})
     frame.to_csv(tmp_path / "own.csv", index=False)
     datasets.import_file("own", tmp_path / "own.csv", tmp_path, client="user")
     data = datasets.load_text("own", tmp_path)
@@ -132,7 +132,7 @@ def test_leafs_json(tmp_path):
     data = datasets.load("own", tmp_path)
     assert data.train_x.tolist() == [[0.5, 1], [2, 3]] and data.test_y.tolist() == [4, 0]
     assert data.clients == ("f1",)
-    writer = leaf(tmp_path / "b", [[1.0] * 784, [0.0] * 784], [61, 0])
+    writer = leaf(tmp_path / "b", [[1.0] * 784, [0.0] * 784], [61.0, 0.0])
     datasets.import_file("femnist", writer, tmp_path)
     assert datasets.load("femnist", tmp_path).train_x.shape == (2, 28, 28)
     plays = leaf(tmp_path / "c", ["To be", "or not"], ["e", "f"])
