@@ -56,7 +56,7 @@ WORDS = {
     "NonNegative": "a finite number >= 0",
     "Decay": "0 <= value < 1",
     "bool": "true or false",
-    "ArrayLike": "an array",
+    "ArrayLike": "an array of numbers or words",
     "Numbers": "an array of real numbers",
     "Root": "a folder",
     "store.Root": "a folder",

@@ -330,7 +330,7 @@ def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, T
     if not isinstance(item, (tuple, list)) or len(item) != 2:
         raise Error(f"{what} is {shown(item)}; it must be a pair (input, target), or a dict")
     try:
-        x, y = (torch.as_tensor(p if isinstance(p, Tensor) else np.asarray(p)) for p in item)
+        x, y = (torch.as_tensor(p if isinstance(p, Tensor) else np.array(p)) for p in item)
     except (TypeError, ValueError) as error:
         raise Error(f"{what} is no pair of numbers: {first_line(error)}; transform it") from None
     return x, y

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -36,7 +37,7 @@ def with_(value, example):
     return x
 
 
-TWO = {"clients_per_round": 2}
+TWO, PLACES = {"clients_per_round": 2}, itertools.count()
 NANS = fedlib.ClientData(X * NAN, Y, [[3, 4]])
 REFUSED = {
     "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
@@ -78,6 +79,11 @@ REFUSED = {
     ),
     "cohorts of one argument": ({**TWO, "cohorts": lambda r: [0, 1]}, r"cohorts\(0, 2\) fails"),
     "cohorts of fractions": ({**TWO, "cohorts": lambda r, n: [0.0, 1.0]}, "must give 2 diff"),
+    "cohorts in a set": ({**TWO, "cohorts": lambda r, n: {0, 1}}, "must give 2 different"),
+    "cohorts that go on": (
+        {**TWO, "cohorts": lambda r, n: [next(PLACES) % 3 for _ in range(n)]},
+        r"cohorts\(0, 2\) gives others when it is called again",
+    ),
     "cohorts of words": ({**TWO, "cohorts": lambda r, n: ["0", "1"]}, "must give 2 different"),
     "few weights": ({"weights": np.ones(1)}, "1 weights for 3 clients"),
     "a negative weight": ({"weights": np.array([1.0, -1.0, 1])}, "client 1 has weight -1.0"),
@@ -85,6 +91,10 @@ REFUSED = {
     "no weight": ({"weights": np.zeros(3)}, "all weights are 0"),
     "large weights": ({"weights": [1, 1e200, 1]}, "client 1 has weight 1e\\+200; allowed: 0, or"),
     "small weights": ({"weights": [1, 1, 1e-300]}, "client 2 has weight 1e-300"),
+    "labels between": (
+        {"y": Y + 0.5, "loss": nn.CrossEntropyLoss()},
+        r"CrossEntropyLoss has outputs \[2, 3\], targets \[2\] a batch, which are no whole numbers",
+    ),
     "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
     "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),
 }

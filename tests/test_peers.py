@@ -1,6 +1,7 @@
 """What users of other libraries find: data sets a client, predictions, callbacks."""
 
 import pickle
+import warnings
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.utils.data import (
@@ -94,6 +96,13 @@ def test_data_sets_are_clients(name):
 
 
 loader = partial(DataLoader, WHOLE)
+
+
+def test_pictures_of_pillow_come_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = fedlib.ClientData.from_datasets([[(Image.new("L", (2, 1), 7), 3)]])
+    assert data.x.tolist() == [[[7, 7]]] and data.y.tolist() == [3]
 
 
 @pytest.mark.parametrize(

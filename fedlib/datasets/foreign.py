@@ -37,6 +37,8 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
     if not len(frame):
         raise Error(f"{path.name} has no rows")
+    owned = [name for name in frame.index.names if name in (*columns.values(), "text")]
+    frame = frame.reset_index([name for name in owned if name not in frame])
     for role, name in columns.items():
         if twice := [other for other in columns if other != role and columns[other] == name]:
             raise Error(f"{path.name}: column {name!r} is named as {role} and as {twice[0]}")
@@ -65,6 +67,14 @@ def _require_all(where: str, columns: Mapping[Any, pd.Series]) -> None:
         if column.isna().any():
             row = int(np.flatnonzero(column.isna())[0])
             raise Error(f"{where}: row {row + 1} has nothing in {name!r}; fill it, or leave it out")
+
+
+def _whole(column: pd.Series) -> pd.Series:
+    """Labels or clients as integers where they are whole floats, as pandas and LEAF write them."""
+    if getattr(column.dtype, "kind", "O") != "f":
+        return column
+    whole = ((column % 1 == 0) & (column.abs() < 2**53)).all()
+    return column.astype(np.int64) if whole else column
 
 
 def leaf(folder: Path) -> pd.DataFrame:
@@ -96,6 +106,7 @@ def leaf(folder: Path) -> pd.DataFrame:
 def texts(frame: pd.DataFrame, where: str) -> bytes:
     """The rows of a table with a column ``text`` as the lines of a ``.jsonl`` file."""
     _require_all(where, {name: frame[name] for name in TEXTS if name in frame})
+    frame = frame.assign(**{key: _whole(frame[key]) for key in ("label", "client") if key in frame})
     given: dict[str, object] = {"client": "all", "split": _splits(len(frame))}
     frame = frame.assign(**{key: value for key, value in given.items() if key not in frame})
     frame["client"] = frame["client"].astype(str)
@@ -114,11 +125,13 @@ def arrays(frame: pd.DataFrame, where: str, whole: bool) -> dict[str, np.ndarray
         Error: no labels, a split that is none, something missing, or features that are words.
     """
     if "label" not in frame:
-        raise Error(f"{where} has no column 'label'; name that of the labels by --label")
+        known = ", ".join(map(repr, frame.columns))
+        raise Error(f"{where} has no column 'label', but {known:.200}; name it by --label")
     codes = {name: frame.pop(name) for name in ("label", "client") if name in frame}
     split = frame.pop("split") if "split" in frame else pd.Series(_splits(len(frame)))
     codes["split"] = split
     _require_all(where, {**codes, **dict(frame.items())})
+    codes = {name: _whole(column) for name, column in codes.items()}
     for name, column in frame.items():
         kind = getattr(column.dtype, "kind", "O")
         if str(name).startswith("Unnamed: "):  # as pandas calls a column whose head is empty
@@ -160,8 +173,16 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     for part in SPLITS if apart else ("",):
         try:
             listed = ImageFolder(str(folder / part))
+            if all(Path(path).parents[1] != folder / part for path, _ in listed.samples):
+                raise Error(
+                    f"{folder.name}: its images lie deeper than <class>/<image>, so that "
+                    f"{listed.classes[0]!r} is no class; name the splits 'train' and 'test', or "
+                    "give the folder of the classes"
+                )
             read = [_points(Path(path)) for path, _ in listed.samples]
             x = np.stack(read)
+        except Error:
+            raise
         except Exception as error:  # of one that is damaged, too
             raise Error(f"{folder.name}: no images of one size: {first_line(error)}") from None
         y = np.array(listed.classes)[listed.targets]
@@ -174,6 +195,9 @@ def images(folder: Path) -> dict[str, np.ndarray]:
 def _points(path: Path) -> np.ndarray:
     """An image as uint8, ``[H, W]`` if it is grey, else ``[H, W, 3]``."""
     with Image.open(path) as image:
+        if image.mode[0] in "IF":  # which a conversion would cut off at 255
+            what = f"{path.parent.name}/{path.name} has more than 8 bits a point ({image.mode})"
+            raise Error(f"{what}; save it with 8, or give a .npz file of float32")
         return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
 
 

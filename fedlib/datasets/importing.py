@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +52,7 @@ def import_file(
     its features. With a column ``text`` they are texts, as the lines of a ``.jsonl`` file.
 
     A folder: of images ``<class>/<image>``, or ``train`` and ``test`` with such ones, all of one
-    size; or ``train/*.json`` and ``test/*.json`` as LEAF's scripts write them.
+    size and of 8 bits a point; or ``train/*.json`` and ``test/*.json`` as LEAF writes them.
 
     Args:
         name: of a known data set, whose format the file must then have, or any new name made of
@@ -147,7 +147,7 @@ def _arrays(
     members: dict[str, np.ndarray], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
     classes = _classes(members, path, known)
-    labels = _numbered(members, "y", path, known)
+    labels = _numbered(members, "y", path, (known.classes or ()) if known else classes)
     classes = classes if known else classes or labels
     clients = _numbered(members, "client", path)
     arrays: dict[str, np.ndarray] = {}
@@ -175,12 +175,12 @@ def _arrays(
 
 
 def _numbered(
-    members: dict[str, np.ndarray], field: str, path: Path, known: Description | None = None
+    members: dict[str, np.ndarray], field: str, path: Path, names: Sequence[str] | None = None
 ) -> list[str] | None:
     """Put numbers in place of labels or clients that are words in all splits.
 
     Args:
-        known: whose classes the words are; else they count in alphabetical order.
+        names: which words there are, in their order; default those that occur, in alphabetical.
 
     Returns:
         the words, ascending.
@@ -189,7 +189,7 @@ def _numbered(
     if not keys or any(members[key].dtype.kind != "U" for key in keys):
         return None
     words = np.unique(np.concatenate([members[key].ravel() for key in keys])).tolist()
-    places = {name: place for place, name in enumerate((known.classes or ()) if known else words)}
+    places = {name: place for place, name in enumerate(words if names is None else names)}
     if wrong := [word for word in words if word not in places]:
         raise Error(f"{path.name}: {unknown('label', wrong[0], places)}")
     numbers = np.array([places[word] for word in words])

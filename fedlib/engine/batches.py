@@ -297,12 +297,22 @@ class Feed:
         if self.task.cohorts is not None:
             asked = f"task {self.task.name}: cohorts({round}, {size})"
             drawn = np.asarray(called(asked, self.task.cohorts, round, size))
-            drawn = np.unique(drawn) if drawn.dtype.kind in "iu" else drawn[:0]
+            drawn = np.unique(drawn if drawn.dtype.kind in "iu" else np.zeros(0, np.int64))
             if len(drawn) != size or drawn[0] < 0 or drawn[-1] >= population:
                 raise Error(f"{asked} must give {size} different clients of 0..{population - 1}")
             return drawn
         draw = randomness.numpy_generator(self.seeds["sampling"], "cohort", round)
         return np.sort(draw.choice(population, size, replace=False))
+
+    def require_same_cohorts(self, rounds: int, size: int) -> None:
+        """Require that the task's own draw is a function of the round."""
+        for round in range(0 if self.task.described else min(rounds, 5)):
+            if not np.array_equal(self.cohort(round, size), self.cohort(round, size)):
+                raise Error(
+                    f"task {self.task.name}: cohorts({round}, {size}) gives others when it is "
+                    "called again, so no run could be repeated or continued; draw them by "
+                    "np.random.default_rng(round)"
+                )
 
     def halves(self, cohort: np.ndarray, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Which clients of a cohort measure and which train, at random."""

@@ -7,6 +7,7 @@ backend, in silence: here it is one line, or it is called in the way that suits 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -62,6 +63,7 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
             changes = [trial.changes_inputs(used, training) for training in (True, False)]
             model.copies_inputs = any(changes)
         trial.move()
+        trial.require_left()
         mixes = [trial.mixes(training) for training in (True, False)]
         if any(mixes):
             model.see_real_examples_only()
@@ -120,6 +122,25 @@ class ModuleTrial:
         if not taken.isfinite().all():
             for parameter, old in zip(parameters, before, strict=True):
                 parameter.data.copy_(old)
+
+    def require_left(self) -> None:
+        """Require that a call leaves the parameters, larger ones too, which it may bound."""
+        named = dict(self.model.named_parameters())
+        before = {name: parameter.detach().clone() for name, parameter in named.items()}
+        for scale in (1.0, 10.0):
+            for name, parameter in named.items():
+                parameter.data.copy_(scale * before[name])
+            with contextlib.suppress(Error):  # the model does not take such ones
+                self._outputs(self.model.train(), self._inputs(self._spread(2), True))
+            for name, parameter in named.items():
+                if not torch.equal(parameter, scale * before[name]):
+                    raise Error(
+                        f"{self.named} changes its parameter {name!r} in its forward pass, as "
+                        "max_norm of an embedding does, which rows would lose; compute with a "
+                        "bounded one instead, for instance torch.renorm(self.weight, 2, 0, 1.0)"
+                    )
+        for name, parameter in named.items():
+            parameter.data.copy_(before[name])
 
     def mixes(self, training: bool) -> bool:
         """Whether outputs change with padding beside their examples.

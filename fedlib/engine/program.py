@@ -93,6 +93,7 @@ class Program:
             strategy.stacks(model) or not self.model.copyable,
         )
         feed = Feed(self.task, config.seeds, self.dtype, device)
+        feed.require_same_cohorts(config.rounds, config.clients_per_round)
         self.training = Training(
             config,
             [run.method for run in configured],

@@ -236,6 +236,8 @@ class FlatModel:
             hooked = module._backward_hooks or module._backward_pre_hooks
             # The latter's padding and statistics have rows of their own; vmap calls no hooks.
             self._vmaps &= not (hooked or isinstance(module, BatchNorm2d))
+            if getattr(module, "scale_grad_by_freq", False):  # counts padding, and other rows
+                self.see_real_examples_only()
 
     def see_real_examples_only(self) -> None:
         """Give the model no padding: it looks across its batch. Its rows then go one by one."""

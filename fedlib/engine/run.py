@@ -279,7 +279,7 @@ def repeated(
     cells: Sequence[dict[str, Any]], seed: Seeds
 ) -> list[tuple[int | Mapping[str, int], dict[str, Any]]]:
     """Each cell with its seed, seed by seed if there are several."""
-    seeds = [seed] if isinstance(seed, (int, Mapping)) else list(seed)
+    seeds = [seed] if isinstance(seed, (int, np.integer, Mapping)) else list(seed)
     if not seeds:
         raise Error("grid: seed is an empty list; give at least one")
     return [(cell_seed, cell) for cell_seed in seeds for cell in cells]
@@ -295,7 +295,7 @@ def grid_frame(
     Args:
         cells: from :func:`repeated`; seed: as given there.
     """
-    several = not isinstance(seed, (int, Mapping))
+    several = not isinstance(seed, (int, np.integer, Mapping))
     frames = []
     for (cell_seed, cell), history in zip(cells, histories, strict=True):
         named = {"seed": cell_seed, **cell} if several else cell

@@ -193,7 +193,7 @@ def local_split(
         >>> len(train[0]), len(test[0])
         (8, 2)
     """
-    good = isinstance(test_fraction, (int, float)) and 0 <= test_fraction <= 1
+    good = isinstance(test_fraction, (int, float, np.number)) and 0 <= test_fraction <= 1
     require(good, "test_fraction", test_fraction, "0 to 1")
     train, test = [], []
     for client, part in enumerate(parts):

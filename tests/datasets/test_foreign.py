@@ -23,11 +23,13 @@ ROWS = pd.DataFrame(
 NAMES = {"label": "income", "client": "who", "split": "part"}
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".by_owner.parquet"])
 def test_a_table(tmp_path, suffix):
     path = tmp_path / f"own{suffix}"
     if suffix == ".csv":
         ROWS.to_csv(path, index=False)
+    elif suffix == ".by_owner.parquet":
+        ROWS.set_index("who").to_parquet(path)
     else:
         ROWS.set_index(pd.Index([9, 3, 1, 0, 7])).to_parquet(path)
     datasets.import_file("own", path, tmp_path, **NAMES)
@@ -59,7 +61,7 @@ def test_a_table(tmp_path, suffix):
         (lambda f: f.assign(part="val"), NAMES, "split is 'val'; allowed: 'train' or 'test'"),
         (lambda f: f.assign(part="train"), NAMES, "test_x is empty"),
         (lambda f: f.assign(income=0.5), NAMES, "train_y is float64; needed: integers"),
-        (lambda f: f, {}, "no column 'label'; name that of the labels by --label"),
+        (lambda f: f, {}, "no column 'label', but 'who', 'age', .*; name it by --label"),
         (lambda f: f, {"label": "incom"}, "unknown column 'incom': did you mean 'income'"),
         (lambda f: f.assign(age=np.inf), NAMES, "not finite float32"),
         (lambda f: f.assign(label=1), NAMES, "'income' is named as the label, but there is a"),
@@ -89,7 +91,7 @@ def test_a_field_that_says_na_is_a_word(tmp_path):
 
 
 def test_a_table_of_texts(tmp_path):
-    frame = pd.DataFrame({"text": list("abcdé"), "label": ["x", "y", "x", "y", "x"], "user": 7})
+    frame = pd.DataFrame({"text": list("abcdé"), "label": ["x", "y", "x", "y", "x"], "user": 7.0})
     frame.to_csv(tmp_path / "own.csv", index=False)
     datasets.import_file("own", tmp_path / "own.csv", tmp_path, client="user")
     data = datasets.load_text("own", tmp_path)
@@ -130,7 +132,7 @@ def test_leafs_json(tmp_path):
     data = datasets.load("own", tmp_path)
     assert data.train_x.tolist() == [[0.5, 1], [2, 3]] and data.test_y.tolist() == [4, 0]
     assert data.clients == ("f1",)
-    writer = leaf(tmp_path / "b", [[1.0] * 784, [0.0] * 784], [61, 0])
+    writer = leaf(tmp_path / "b", [[1.0] * 784, [0.0] * 784], [61.0, 0.0])
     datasets.import_file("femnist", writer, tmp_path)
     assert datasets.load("femnist", tmp_path).train_x.shape == (2, 28, 28)
     plays = leaf(tmp_path / "c", ["To be", "or not"], ["e", "f"])
@@ -146,6 +148,11 @@ def odd(folder):
     (folder / "empty").mkdir()
     draw(folder / "broken/cat/1.png", 1)
     (folder / "broken/cat/2.png").write_bytes(b"no image")
+    draw(folder / "deep/train/cat/1.png", 1)
+    draw(folder / "deep/val/cat/2.png", 1)
+    for name, kind in (("bits.png", np.uint16), ("floats.tiff", np.float32)):
+        (folder / name / "cat").mkdir(parents=True)
+        Image.fromarray(np.full((2, 3), 9, kind)).save(folder / name / "cat" / name)
     (folder / "no.csv").write_bytes(b"")
     (folder / "no.parquet").write_bytes(b"PAR1")
     (folder / "a.txt").touch()
@@ -157,6 +164,8 @@ def odd(folder):
     leaf(folder / "nobody", [], [])
     return {
         **dict.fromkeys(("sizes", "none", "empty", "broken"), "no images of one size"),
+        "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
+        **{name: f"cat/{name} has more than 8 bits" for name in ("bits.png", "floats.tiff")},
         **{name: f"{name} cannot be read" for name in ("no.csv", "no.parquet")},
         "a.txt": "a.txt cannot be imported",
         **dict.fromkeys(("cut", "targets"), "not as LEAF writes it"),

@@ -108,6 +108,14 @@ REFUSED = [
     ({"test_x": np.zeros((0, 3, 2), np.uint8), "test_y": np.zeros(0, int)}, "test_x is empty"),
     ({"classes": np.array(["a", "b"])}, "has label 2, but classes names only 2"),
     ({"classes": np.array([1, 2, 3])}, "classes must be"),
+    (
+        {
+            "classes": np.array(["a"]),
+            "train_y": np.array([*"aaaaab"]),
+            "test_y": np.array([*"aaaa"]),
+        },
+        "unknown label 'b'",
+    ),
     ({"train_clients": np.zeros(6, dtype=int)}, "'train_clients': did you mean 'train_client'"),
 ]
 
@@ -118,6 +126,14 @@ def test_bad_arrays_are_refused_whole(tmp_path, changes, words):
     with pytest.raises(Error, match=words):
         datasets.import_file("own", path, root)
     assert not root.exists()
+
+
+def test_words_are_numbered_as_the_classes_name_them(tmp_path):
+    labels = {"train_y": np.array([*"aabbab"]), "test_y": np.array([*"abab"])}
+    path = write(tmp_path, classes=np.array(["b", "a"]), **labels)
+    datasets.import_file("own", path, tmp_path)
+    data = datasets.load("own", tmp_path)
+    assert [data.classes[code] for code in data.train_y] == [*"aabbab"]
 
 
 def test_a_damaged_archive_is_refused(tmp_path):

@@ -237,7 +237,7 @@ def test_seeds_are_an_axis_of_a_grid() -> None:
     common: dict[str, Any] = {"rounds": 2, "overrides": {"local_steps": 1}}
     frame = fedlib.grid(task, "fedavg", seed=[0, 5], client_lr=[0.1, 0.2], **common)
     assert list(frame.columns[:2]) == ["seed", "client_lr"]
-    for seed in (0, 5):
+    for seed in (0, np.int64(5)):
         alone = fedlib.grid(task, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
         part = frame[frame["seed"] == seed].drop(columns="seed").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, alone)

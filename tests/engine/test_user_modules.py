@@ -191,7 +191,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "GRU": lambda: Recurrent(nn.GRU),
     "LSTM": lambda: Recurrent(nn.LSTM),
     "padding": lambda: Words(nn.Embedding(7, 4, padding_idx=0)),
-    "max_norm": lambda: Words(nn.Embedding(7, 4, max_norm=0.5)),
+    "by frequency": lambda: Words(nn.EmbeddingBag(7, 4, scale_grad_by_freq=True)),
     "bag": lambda: Words(nn.EmbeddingBag(7, 4)),
     "function": lambda: Net(lambda net, x: Square.apply(x)),
     "in place": lambda: Net(written),
@@ -420,6 +420,17 @@ def on_one_memory() -> nn.Module:
     return net
 
 
+def bounded(net: Net, x: Tensor) -> Tensor:
+    net.last.weight.data = torch.renorm(net.last.weight.data, 2, 0, 1.5)  # beyond the first ones
+    return x
+
+
+def averaged(net: Net, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        net.slow.lerp_(net.last.weight.mean(), 0.1)
+    return x * net.slow
+
+
 AROUND = Around()
 OTHERWISE: dict[str, tuple[Any, str]] = {
     "in a list": (
@@ -442,6 +453,17 @@ OTHERWISE: dict[str, tuple[Any, str]] = {
     "hook of a module": (with_hook("register_hook"), "first.weight has a hook"),
     "checkpoint": (lambda: checkpointed(False), "is not plain PyTorch's; .*checkpoint"),
     "reentrant checkpoint": (lambda: checkpointed(True), "is not plain PyTorch's; .*checkpoint"),
+    "max_norm": (
+        lambda: Words(nn.Embedding(7, 4, max_norm=0.5)),
+        "changes its parameter 'embedding.weight' in its forward pass",
+    ),
+    "bounded": (lambda: Net(bounded), "changes its parameter 'last.weight' in its forward pass"),
+    "averaged": (
+        lambda: with_attribute(
+            "slow", lambda net: nn.Parameter(torch.ones(()), requires_grad=False), averaged
+        ),
+        "changes its parameter 'slow' in its forward pass|other outputs after earlier calls",
+    ),
     "sparse gradient": (
         lambda: Net(
             lambda net, x: F.embedding((x[:, 0] > 0).long(), net.inner[0].weight, sparse=True),

@@ -49,6 +49,6 @@ def test_local_split_divides_each_client():
 
 
 def test_local_split_of_a_client_does_not_depend_on_the_others():
-    first = local_split([np.arange(10), np.arange(5)], 0.2, seed=1)
+    first = local_split([np.arange(10), np.arange(5)], np.float32(0.2), seed=1)
     second = local_split([np.arange(10), np.arange(50)], 0.2, seed=1)
     assert (first[1][0] == second[1][0]).all()
