@@ -518,18 +518,17 @@ def sweep(
         missing = sum(group.missing for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
-    ended_well = True
     if not dry_run and shards > 1:
-        ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
+        failed = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
         share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
         failed = sweep.train(store, share, preset, data_root, as_json, **execution)
     counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
-    facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
+    facts = {"shard": f"{number}/{of}", "failed": failed}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
-        typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
-    if failed or not ended_well:
+        what = "shards" if shards > 1 else "programs"
+        typer.echo(f"fedlib: {len(failed)} {what} failed: {' | '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
