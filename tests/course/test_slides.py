@@ -65,6 +65,10 @@ def test_title_idea_pictures_and_summary_are_shown() -> None:
         ("Figures", "Another one.", 1),
         ("Summary", "- one\n\n- two", 0),
     ]
+    bare = book()  # the last picture before the section is another section's
+    next(cell for cell in bare.cells if cell.source.startswith("## Figures")).source = "## Figures"
+    sections = [page.section for page in coursemaker.pages(bare) if page.pictures]
+    assert sections == ["Figures", "Figures"]
 
 
 def test_a_deck_begins_with_goals_and_ends_with_the_assignment() -> None:
