@@ -36,10 +36,12 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\.ipynb\)")
 # A formula, a table and what goes on in lower case belong to the block before them.
 BETWEEN = re.compile(r"\n\n(?!\$\$|\||[a-z])|\n(?=- )")
 # The end of a text that only leads to a cell: a slide without the cell does not say it.
-LEADS = re.compile(r"(?:^|(?<=[.!?)] )|(?<=\n))[^.!?\n]+(?:\n[^.!?\n]+)*:\s*$")
+LEADS = re.compile(
+    r"(?:^|(?<=[.!?)] )|(?<=\n))[^.!?\n]+(?:\n[^.!?\n]+)*:\s*$|The cell\s+below\b.*", re.DOTALL
+)
 PART = re.compile(r"\*\*(.+?)\.\*\* (.+?)(?=\n\n\*\*|\Z)", re.DOTALL)  # of a session's plan
 PREDICT = "**Predict, then run.**"  # begins a notebook's question to answer before it runs
-LETTERS = 900  # of a slide; the deck's script makes one smaller that is too high all the same
+LETTERS = 1200  # of a slide; the deck's script makes one smaller that is too high all the same
 
 
 def sessions() -> dict[int, tuple[str, list[str]]]:
@@ -121,7 +123,7 @@ def pages(book: NotebookNode) -> list[Page]:
         if cell.cell_type == "code":
             pictures = [output for output in cell.outputs if _is_picture(output)]
             if pictures and section in PICTURES:
-                if section in TOLD or made[-1].pictures:
+                if section in TOLD or made[-1].pictures or made[-1].section != section:
                     made.append(Page(section, ""))
                 made[-1].pictures = pictures
             elif made and not made[-1].pictures:
@@ -209,20 +211,30 @@ def deck(title: str, books: Iterable[NotebookNode], plan: dict[str, str] | None 
 
 
 def decks(folder: Path, wanted: Iterable[int]) -> None:
-    """Write the sessions' decks; says what must be executed first for those that cannot be."""
+    """Write the sessions' decks.
+
+    Raises:
+        Failure: some cannot be made before notebooks are executed; the others are.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    without, needed = [], []
     for number in wanted:
         title, names = sessions()[number]
         found = {path.stem: executed(path) for path in reproduce.notebooks(names)}
         books = {name: book for name, book in found.items() if book is not None}
         if missing := [name for name in names if name not in books]:
-            print(f"session {number}: no slides, these must be executed first (make reproduce):")
-            print(f"    {' '.join(missing)}", flush=True)
+            without.append(str(number))
+            needed += missing
             continue
         target = folder / f"session_{number:02d}.html"
         text = deck(f"Session {number}: {title}", [books[name] for name in names], told(number))
         files.write(target, text.encode())
         print(target, flush=True)
+    if needed:
+        raise Failure(
+            f"no slides yet of session {', '.join(without)}: they show executed notebooks. First\n"
+            f'  make reproduce ARGS="{" ".join(needed)}"\nthen\n  make course ARGS="--only slides"'
+        )
 
 
 def main() -> None:

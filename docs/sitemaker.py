@@ -7,20 +7,24 @@ and the gallery's pages written. docs/site/conf.py does the rest.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader
+from PIL import Image
 
 from docs import tables
+from docs.coursemaker import pages
 from docs.executed import executed
 from fedlib import papers
 from fedlib.errors import Error, Failure
@@ -141,6 +145,19 @@ def gallery(figures: Path, pages: Path) -> None:
         (pages / f"{page}.md").write_text(text, encoding="utf-8")
 
 
+def thumbnails(folder: Path) -> None:
+    """Write a picture of every executed notebook that draws one, for the table of notebooks."""
+    folder.mkdir()
+    for path in reproduce.notebooks():
+        book = executed(path)
+        drawn = [page for page in (pages(book) if book else ()) if page.pictures]
+        if drawn:
+            first = next((page for page in drawn if page.section == "Figures"), drawn[0])
+            with Image.open(io.BytesIO(b64decode(first.pictures[0].data["image/png"]))) as image:
+                image.thumbnail((480, 300))
+                image.save(folder / f"{path.stem}.png")
+
+
 def sources(source: Path) -> None:
     """Lay out the site's sources as the checkout is, so that links hold in both places."""
     shutil.rmtree(source, ignore_errors=True)
@@ -167,6 +184,7 @@ def main() -> None:
         print("Drawing the figures from the published runs ...", flush=True)
         draw.redraw(ids(), Store(WORK / "none", published=[ROOT / "data" / "results"]), figures)
         sources(source)
+        thumbnails(source / "thumbnails")
         gallery(figures, source / "gallery")
         shutil.copytree(figures, source / "gallery" / "drawn")
     except Error as problem:

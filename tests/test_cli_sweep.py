@@ -199,7 +199,7 @@ def test_a_slurm_job_saves_its_work_and_is_requeued_when_its_time_is_over(
 
 
 def test_processes_of_this_machine_compute_a_shard_each(own_folders, monkeypatch, capfd):
-    """Each GPU one, or parts of the cores; one that fails says so, and the others go on."""
+    """Each GPU one, or parts of the cores; one that fails is named, and the others go on."""
     python = own_folders / "python"
     program(python, 'echo "$OMP_NUM_THREADS $*" > said$$; [[ "$*" != *2/2* ]]')
     monkeypatch.setattr(executors.sys, "executable", str(python))
@@ -208,9 +208,10 @@ def test_processes_of_this_machine_compute_a_shard_each(own_folders, monkeypatch
     store = Store(own_folders / "data" / "runs")
     for gpus, said in ((0, "4 -m fedlib sweep --shard=1/2 --json"),
                        (2, "1 -m fedlib sweep --shard=1/2 --device=cuda:0 --json")):  # fmt: skip
-        assert not executors.local(["sweep"], [[], []], gpus, store, True)
+        failed = executors.local(["sweep"], [[], []], gpus, store, True)
+        assert failed == ["shard 2/2, exit status 1"]
         assert f"{said}\n" in [path.read_text() for path in own_folders.glob("said*")]
-    assert executors.local(["sweep"], [[]], 0, store, True)
+    assert executors.local(["sweep"], [[]], 0, store, True) == []
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_each_gpu_is_given_a_shard(command, monkeypatch, words, there, gpus):
 
     def local(words, shards, gpus, *_):
         made.append((len(shards), gpus))
-        return True
+        return []
 
     monkeypatch.setattr(executors, "local", local)
     monkeypatch.setattr(sweep, "train", lambda *_, **__: made.append((1, gpus)) or [])

@@ -117,6 +117,11 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     docs/site is the top of the site.
     """
     source[0] = source[0].replace("](site/", "](/") + ADDED.get(name, "")
+    if name == "docs/notebooks":
+        for picture in app.srcdir.glob("thumbnails/*.png"):
+            link = f"| [`{picture.stem}`]"
+            shown = f"| ![{picture.stem}](/thumbnails/{picture.name}){link[2:]}"
+            source[0] = source[0].replace(link, shown)
     if name.startswith("notebooks/"):
         notebook = ROOT / f"{name}.ipynb"
         copy = executed(notebook)

@@ -381,7 +381,7 @@ def run(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train one algorithm on one task and store the run; a stored run is answered from disk."""
+    """Train one algorithm on one task. A run that is stored is answered from disk."""
     settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "eval_every": eval_every}
     settings |= {"device": device, "backend": backend, "dtype": dtype, "refresh": refresh}
     settings |= {"clients_per_round": clients_per_round, "progress": progress(as_json)}
@@ -422,7 +422,7 @@ def grid(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Train all combinations of hyperparameters as one batched program, and store every run."""
+    """Train a grid of hyperparameters as one batched program. Every run is stored."""
     from fedlib import engine
 
     settings: dict[str, Any] = {"rounds": rounds, "seed": seed, "device": device}
@@ -518,18 +518,17 @@ def sweep(
         missing = sum(group.missing for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
-    ended_well = True
     if not dry_run and shards > 1:
-        ended_well = executors.local(words, dealt(groups, shards), gpus, store, as_json)
+        failed = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
         share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
         failed = sweep.train(store, share, preset, data_root, as_json, **execution)
     counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
-    facts = {"shard": f"{number}/{of}", "failed": failed or not ended_well}
+    facts = {"shard": f"{number}/{of}", "failed": failed}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
-        typer.echo(f"fedlib: {len(failed)} programs failed: {' | '.join(failed)}", err=True)
-    if failed or not ended_well:
+        what = "shards" if shards > 1 else "programs"
+        typer.echo(f"fedlib: {len(failed)} {what} failed: {' | '.join(failed)}", err=True)
         raise typer.Exit(1)
 
 
@@ -611,7 +610,7 @@ def restore(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """Put published runs into the store, for notebooks and sweeps to go on from.
+    """Put published runs into the store, to go on from them.
 
     They are stored without parameters: what needs those is trained again.
     """
@@ -642,7 +641,7 @@ def reproduce(
     output: Annotated[Path | None, typer.Option(help="Default build/executed.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Notebooks at once, of a thread each.")] = 1,
 ) -> None:
-    """Execute the notebooks with papermill; their figures land in figures/PRESET/."""
+    """Execute the notebooks headlessly. Their figures land in figures/PRESET/."""
     from fedlib.reproduction import reproduce as runner
 
     given = parse_pairs(parameter, "--parameter")
@@ -733,9 +732,10 @@ def claims(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """What the papers claim, with verdicts: holds, does not hold, not resolved, not run.
+    """What the papers claim, with a verdict on each.
 
-    The quick preset trains what is missing; the others' runs are long, and must be stored already.
+    A claim holds, does not hold, is not resolved, or was not run. The quick preset trains what is
+    missing; the others' runs are long, and must be stored already.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
 
@@ -764,7 +764,7 @@ def doctor(
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
-    """What fedlib finds here: versions, device, threads, execution, data, stored runs.
+    """What fedlib finds here: versions, device, data, stored runs.
 
     Reads every stored and published run; the exit status is 1 if one is damaged.
     """

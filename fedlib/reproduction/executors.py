@@ -32,7 +32,7 @@ trap 'kill "$!"; wait "$!"; scontrol requeue "$SLURM_JOB_ID"; exit' USR1
 
 
 def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int, store: Store,
-          quiet: bool) -> bool:  # fmt: skip
+          quiet: bool) -> list[str]:  # fmt: skip
     """Compute every shard in a process of its own, with a line of progress each on a terminal.
 
     Args:
@@ -40,7 +40,7 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
         gpus: of this machine, for a shard each; 0: the shards share the cores.
 
     Returns:
-        whether all of them ended well; those that did not have said why.
+        the shards that did not end well, a line each; but for a killed one they have said why.
     """
     count, processes, bars = len(shards), [], []
     threads = {} if gpus else {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
@@ -67,7 +67,8 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
         statuses = [process.wait() for process in processes]
         for bar in bars:
             bar.close()
-    return not any(statuses)
+    ended = enumerate(statuses, 1)
+    return [f"shard {place}/{count}, exit status {status}" for place, status in ended if status]
 
 
 def script(words: Sequence[str], jobs: int, store: Path) -> str:

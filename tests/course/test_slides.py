@@ -65,6 +65,10 @@ def test_title_idea_pictures_and_summary_are_shown() -> None:
         ("Figures", "Another one.", 1),
         ("Summary", "- one\n\n- two", 0),
     ]
+    bare = book()  # the last picture before the section is another section's
+    next(cell for cell in bare.cells if cell.source.startswith("## Figures")).source = "## Figures"
+    sections = [page.section for page in coursemaker.pages(bare) if page.pictures]
+    assert sections == ["Figures", "Figures"]
 
 
 def test_a_deck_begins_with_goals_and_ends_with_the_assignment() -> None:
@@ -86,10 +90,10 @@ def test_a_deck_begins_with_goals_and_ends_with_the_assignment() -> None:
 
 def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs() -> None:
     words = "So many words that a slide has room for three of these, but not for four. " * 5
-    idea = "\n\n".join([words + "Then", FORMULA, "where it goes on.", *[words] * 5])
+    idea = "\n\n".join([words + "Then", FORMULA, "where it goes on.", *[words] * 8])
     texts = [page.text for page in coursemaker.pages(book(idea)) if page.section == "Idea"]
     assert len(texts) >= 3 and max(map(len, texts)) < coursemaker.LETTERS + 100
-    assert "".join(texts).count("So many") == 30
+    assert "".join(texts).count("So many") == 45
     assert f"Then\n\n{FORMULA}\n\nwhere it goes on." in texts[0]
 
 

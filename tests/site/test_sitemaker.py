@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
 from nbformat import NotebookNode, v4
+from PIL import Image
 
 from docs import sitemaker, tables
 from docs.executed import executed
@@ -154,6 +157,28 @@ def test_a_notebook_has_buttons_and_does_not_say_where_it_ran(
     monkeypatch.setenv("FEDLIB_REPOSITORY", "https://example.org/fedlib")
     with pytest.raises(Exception, match="allowed: https://github"):
         settings()
+
+
+def test_the_table_of_notebooks_has_a_picture_of_each_that_draws_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with io.BytesIO() as file:
+        Image.new("RGB", (960, 300)).save(file, "png")
+        picture = b64encode(file.getvalue()).decode()
+    output = v4.new_output("display_data", {"image/png": picture})
+    cells = [v4.new_markdown_cell("# 10\n\n## Figures"), v4.new_code_cell(outputs=[output])]
+    books = {"10_cifar10": v4.new_notebook(cells=cells), "90_figures": v4.new_notebook()}
+    monkeypatch.setattr(sitemaker, "executed", lambda path: books.get(path.stem))
+    sitemaker.thumbnails(tmp_path / "thumbnails")
+    (made,) = (tmp_path / "thumbnails").iterdir()
+    with Image.open(made) as image:
+        assert image.size == (480, 150)
+    source = ["| [`10_cifar10`](10) |\n| [`90_figures`](90) |"]
+    settings().read(SimpleNamespace(srcdir=tmp_path), "docs/notebooks", source)
+    shown = (
+        "| ![10_cifar10](/thumbnails/10_cifar10.png)[`10_cifar10`](10) |\n| [`90_figures`](90) |"
+    )
+    assert source[0].startswith(shown)
 
 
 @pytest.mark.parametrize(
