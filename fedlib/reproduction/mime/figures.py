@@ -201,7 +201,8 @@ def mime_table_1() -> tuple[None, pd.DataFrame]:
     """
     frame = papers.table("mime", "table1_rates")
     rates = {name: frame[name].map(readable) for name in ("nonconvex_rate", "pl_rate")}
-    frame = frame.assign(**rates).replace("", "–")
+    frame = frame.assign(**rates)
+    frame[["group", *rates]] = frame[["group", *rates]].replace("", "–")
     frame["algorithm"] = frame["algorithm"].str.replace("==", "≡")
     return None, frame.rename(columns={"nonconvex_rate": "non-convex", "pl_rate": "μ-PL"})
 
