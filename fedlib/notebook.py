@@ -273,7 +273,8 @@ class Session:
         return {name: self.numbers[name] for name in names if self.numbers[name] is not None}
 
     def task(self, name: str, **options: Any) -> Task:
-        """A task with the session's preset and seed; the first time, says where its data are from.
+        """A task with the session's preset and seed; the first time, says where its data are from,
+        and of the first stand-in what that means.
 
         Args:
             name, options: see :func:`fedlib.load_task`; options may set ``preset`` and ``seed``,
@@ -289,7 +290,7 @@ class Session:
         printed = {str(other) for other in known}
         if task.options not in [other.options for other in known] and str(task) not in printed:
             print(task)  # else only another seed's, or the same line again
-        if task.stand_in and not known:
+        if task.stand_in and not any(other.stand_in for other in self._tasks.values()):
             print(
                 f"*** STAND-IN DATA: {name} runs on an offline stand-in. The numbers show how "
                 "the methods behave; they are not the paper's. Real data: see data/README.md ***"

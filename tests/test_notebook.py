@@ -46,6 +46,9 @@ def test_a_stand_in_is_said_loudly_and_once(capsys):
     assert session.task("emnist_cr", clients=9).stand_in
     out = capsys.readouterr().out
     assert "9 training clients" in out and "STAND-IN" not in out
+    assert session.task("mnist").stand_in
+    out = capsys.readouterr().out
+    assert "stand-in data" in out and "STAND-IN" not in out
     session.task("quadratic")
     assert "STAND-IN" not in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -73,8 +74,8 @@ def _seeds(histories: Sequence[History]) -> set[int]:
     groups: dict[str, set[int]] = {}
     for run in histories:
         options, config = run.config.task["options"], run.config
-        key = f"{config.algorithm} {config.method} {options} {config.rounds} {config.local_epochs}"
-        groups.setdefault(key, set()).add(config.seeds["init"])
+        key = [config.algorithm, config.method, options, config.rounds, config.local_epochs]
+        groups.setdefault(json.dumps(key, sort_keys=True), set()).add(config.seeds["init"])
     counts = [len(seeds) for seeds in groups.values()]
     return {min(counts), max(counts)}
 

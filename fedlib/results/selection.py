@@ -129,5 +129,7 @@ def settings(runs: Iterable[Run]) -> list[list[Run]]:
     for run in runs:
         plain = run.config.as_dict()
         del plain["seeds"], plain["task"]["seed"]
+        if plain["task"]["stand_in"]:  # some are made anew for each seed
+            del plain["task"]["data"]
         groups.setdefault(json.dumps(plain, sort_keys=True), []).append(run)
     return list(groups.values())

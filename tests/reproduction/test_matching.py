@@ -122,6 +122,13 @@ def test_missing_seeds_splits_and_tuning_are_told(made, ours):
     assert apart not in note(one, again, seeds=2)
     # Of runs on one split and others the former count.
     assert ours({"seeds": 2}, one, again, split(2, 2))["seeds"] == 2
+    # Other data are another setting, but a stand-in's may be made anew for each seed.
+    for run, data in zip((one, two), "ab", strict=True):
+        run.config.task["data"] = data
+    assert ours({}, one, two)["seeds"] == 1
+    for run in (one, two):
+        run.config.task["stand_in"] = True
+    assert ours({}, one, two)["seeds"] == 2
     rates = [made(overrides={"client_lr": rate}) for rate in (0.1, 1.0)]
     assert "client_lr not tuned, 0.1 alone" in note(rates[0], tuned=("client_lr",))
     assert "not tuned" not in note(*rates, tuned=("client_lr",))
