@@ -125,7 +125,7 @@ class ModuleTrial:
 
     def require_left(self) -> None:
         """Require that a call leaves the parameters, larger ones too, which it may bound."""
-        named = dict(self.model.named_parameters())
+        named = {n: p for n, p in self.model.named_parameters() if p.is_floating_point()}
         before = {name: parameter.detach().clone() for name, parameter in named.items()}
         for scale in (1.0, 10.0):
             for name, parameter in named.items():
