@@ -1,10 +1,5 @@
 """Named algorithms: hyperparameters in the papers' words become parts."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 import fedlib
@@ -16,7 +11,7 @@ ADAM = {**ADAPTIVE, "server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "bias_correc
 BASE = {"eps": 1e-3, "v0": None, "beta1": 0.9, "beta2": 0.99, "bias_correction": False}
 MIME = {"server_lr": 1.0, "momentum": 0.9, "split": False, "lean": False}
 FAIR = {"server_lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS = {
     "fedavg": {"server_lr": 1.0},
     "fedavgm": {"server_lr": 1.0, "momentum": 0.9},
     "fedadagrad": {**ADAPTIVE, "server_lr": 0.1, "beta1": 0.0},
@@ -42,7 +37,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
-def test_defaults_of_a_named_algorithm_are_the_papers(name: str) -> None:
+def test_defaults_of_a_named_algorithm_are_the_papers(name):
     known = algorithms.hyperparameters(name)
     assert algorithms.build(name, **known) == algorithms.build(name)
     assert known.pop("client_lr") == 0.1
@@ -58,7 +53,7 @@ WITHOUT_OPTIMIZER += ["mime_mvr", "mimelite_mvr"]
 
 
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
-def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name: str) -> None:
+def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name):
     if name not in WITHOUT_OPTIMIZER:
         assert algorithms.build(name, client_optimizer="adam").client == fedlib.client.Adam()
         return
@@ -67,7 +62,7 @@ def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name: str
 
 
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
-def test_overrides_have_the_types_of_their_fields(name: str) -> None:
+def test_overrides_have_the_types_of_their_fields(name):
     for key, default in algorithms.hyperparameters(name).items():
         if key in ("client_optimizer", "base"):
             continue
@@ -78,7 +73,7 @@ def test_overrides_have_the_types_of_their_fields(name: str) -> None:
             algorithms.build(name, **{key: [1]})
 
 
-def test_client_optimizers_by_name() -> None:
+def test_client_optimizers_by_name():
     built = algorithms.build("fedavg", client_lr=0.3, client_optimizer="sgdm", momentum=0.8)
     assert built == fedlib.FedOpt(client=fedlib.SGDM(lr=0.3, momentum=0.8))
     built = algorithms.build(
@@ -89,7 +84,7 @@ def test_client_optimizers_by_name() -> None:
 
 
 # What a client receives and sends, in models; in halves also what one that only measures does.
-SENT: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+SENT = [
     ("fedavg", {}, (1, 1)),
     ("centralized", {}, (0, 0)),
     ("scaffold", {}, (2, 2)),
@@ -118,13 +113,13 @@ SENT: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(("name", "given", "models"), SENT)
-def test_what_is_sent(name: str, given: dict[str, Any], models: tuple[int, ...]) -> None:
+def test_what_is_sent(name, given, models):
     method = algorithms.build(name, **given)
     sent = method.communication(10) + (method.measure_communication(10) if method.halves else ())
     assert sent == tuple(10 * count for count in models)
 
 
-BUDGETS: list[tuple[str, dict[str, Any], dict[float, int]]] = [
+BUDGETS = [
     ("fedavg", {}, {40: 20, 100: 50, 2: 1, 3.9: 1}),
     ("scaffold", {}, {40: 10}),
     ("mimelite", {"base": "momentum", "split": True}, {40: 13, 100: 33}),
@@ -136,14 +131,12 @@ BUDGETS: list[tuple[str, dict[str, Any], dict[float, int]]] = [
 
 
 @pytest.mark.parametrize(("name", "given", "clients"), BUDGETS)
-def test_clients_that_a_budget_pays_for(
-    name: str, given: dict[str, Any], clients: dict[float, int]
-) -> None:
+def test_clients_that_a_budget_pays_for(name, given, clients):
     method = algorithms.build(name, **given)
     assert {b: fedlib.clients_for_budget(method, b) for b in clients} == clients
 
 
-MISTAKES: list[tuple[Callable[[], Any], str]] = [
+MISTAKES = [
     (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
     (lambda: fedlib.SGD(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.client.Adam(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
@@ -166,15 +159,13 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), MISTAKES)
-def test_parts_that_do_not_fit_are_refused_in_one_line(
-    call: Callable[[], Any], message: str
-) -> None:
+def test_parts_that_do_not_fit_are_refused_in_one_line(call, message):
     with pytest.raises(fedlib.Error, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
-def test_floats_stack_into_columns_and_the_rest_is_structure() -> None:
+def test_floats_stack_into_columns_and_the_rest_is_structure():
     import torch
 
     a, b = (algorithms.build("fedadam", client_lr=lr, server_lr=2) for lr in (0.1, 0.2))
@@ -187,7 +178,7 @@ def test_floats_stack_into_columns_and_the_rest_is_structure() -> None:
     assert a.client.lr == 0.1
 
 
-def test_descriptions_hold_every_hyperparameter() -> None:
+def test_descriptions_hold_every_hyperparameter():
     described = algorithms.build("fedprox", mu=0.3).describe()
     assert described["objective"] == {"type": "Proximal", "mu": 0.3}
     assert described["client"] == {"type": "SGD", "lr": 0.1}

@@ -3,10 +3,7 @@
 Each is the course's own answer with one slip in it: a sign, a root, a weight.
 """
 
-from __future__ import annotations
-
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -95,14 +92,14 @@ CASES = [(*key, *slip) for key, slips in SLIPS.items() for slip in slips]
 
 
 @pytest.fixture(autouse=True)
-def checks_beside_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+def checks_beside_the_notebook(monkeypatch):
     """``import checks``, as in a student's folder."""
     monkeypatch.syspath_prepend(str(books.COURSE))
     for name in [name for name in sys.modules if name.partition(".")[0] == "checks"]:
         monkeypatch.delitem(sys.modules, name)
 
 
-def test_every_function_has_slips() -> None:
+def test_every_function_has_slips():
     written = {
         (name, function) for name in books.NAMES for function in books.functions(books.read(name))
     }
@@ -111,12 +108,12 @@ def test_every_function_has_slips() -> None:
 
 @pytest.mark.parametrize(("name", "function", "right", "wrong"), CASES)
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_a_slip_is_refused_in_one_line(name: str, function: str, right: str, wrong: str) -> None:
+def test_a_slip_is_refused_in_one_line(name, function, right, wrong):
     book = books.read(name)
     answers = books.functions(book)
     assert right in answers[function], "the slip is none of this answer"
     answers[function] = answers[function].replace(right, wrong)
-    names: dict[str, Any] = {}
+    names = {}
     for source in (books.sources(book, "code")["setup"], *answers.values()):
         exec(source, names)
     with pytest.raises(AssertionError) as refused:
@@ -127,7 +124,7 @@ def test_a_slip_is_refused_in_one_line(name: str, function: str, right: str, wro
     assert str(refused.value) or name in ("session_04", "session_10")
 
 
-def test_what_a_line_says() -> None:
+def test_what_a_line_says():
     for given, message in (
         (np.zeros(3), r"x has shape \(3,\), not \(2,\); look at p"),
         ([1.0, 2.5], r"x is \[1. 2.5\], not \[1. 2.\]; look at p"),
