@@ -9,11 +9,7 @@ from tests.algorithms.quadratics import cohort, end, positive_problem
 
 ROUNDS, LR, RHO, SEED = 12, 0.05, 0.9, 3
 STEPS = [1, 2, 3, 5, 0, 4]
-METHODS = {
-    "fedavg": {"server_lr": 0.8},
-    "fedprox": {"mu": 0.7},
-    "fednova": {},
-}
+METHODS = {"fedavg": {"server_lr": 0.8}, "fedprox": {"mu": 0.7}, "fednova": {}}
 
 
 def overrides(name, nesterov, state="client"):

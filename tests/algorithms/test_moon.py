@@ -88,12 +88,7 @@ def literal(start, solver, mu, temperature):
     return net.state_dict()
 
 
-COMMON = {
-    "rounds": ROUNDS,
-    "seed": SEED,
-    "dtype": "float64",
-    "clients_per_round": 3,
-}
+COMMON = {"rounds": ROUNDS, "seed": SEED, "dtype": "float64", "clients_per_round": 3}
 
 
 def run(algorithm="moon", **change):

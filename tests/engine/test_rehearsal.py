@@ -17,11 +17,7 @@ from fedlib.engine.config import configure
 from tests.engine.rehearsal import DEVICE, Mistake, Seen, rehearse, watched
 from tests.tasks.test_every_task import SMALL
 
-METHODS = {
-    "fedavg": {},
-    "scaffold": {},
-    "delta_sgd": {"client_optimizer": "delta_sgd"},
-}
+METHODS = {"fedavg": {}, "scaffold": {}, "delta_sgd": {"client_optimizer": "delta_sgd"}}
 RESNET = {**SMALL["cifar10"], "data": "cifar10", "network": "resnet18"}
 OPTIONS = {**SMALL, "cifar10": RESNET}
 DENSE, CONVOLUTIONAL, TEXT = "fair_femnist", "mnist", "dbpedia"
