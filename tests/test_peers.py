@@ -2,14 +2,13 @@
 
 import pickle
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -31,7 +30,7 @@ PARTS = [range(0, 50), range(50, 80), range(80, 90)]
 TEST = fedlib.ClientData(X, Y, [range(40), range(40, 90)])
 
 
-class Pictures(Dataset[tuple[Any, int]]):
+class Pictures(Dataset):
     """Items of NumPy and Python, as torchvision's have them."""
 
     def __init__(self, part):
@@ -44,7 +43,7 @@ class Pictures(Dataset[tuple[Any, int]]):
         return X[self.part[place]].numpy(), int(Y[self.part[place]])
 
 
-class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+class Stream(IterableDataset):
     def __init__(self, part):
         self.part = part
 

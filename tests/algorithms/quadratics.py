@@ -5,8 +5,6 @@ import numpy as np
 import fedlib
 from fedlib.randomness import numpy_generator
 
-Problem = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
 
 def problem(seed, clients=6, dimension=4):
     """A, b, weights and x0 of :func:`fedlib.quadratic_task`."""

@@ -1,12 +1,11 @@
 """MOON against literal copies of networks, trained with plain autograd."""
 
 import copy
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 import fedlib
@@ -32,12 +31,8 @@ def task():
     )
 
 
-# A client's objective at a network.
-Objective = Callable[[MLP], Tensor]
-
-
 def solve(net, objective, solver):
-    """Some steps of SGD, or of a Polyak step size."""
+    """Some steps of SGD, or of a Polyak step size, on a client's objective at a network."""
     for _ in range(STEPS):
         value = objective(net)
         gradients = torch.autograd.grad(value, list(net.parameters()))

@@ -3,8 +3,6 @@
 The tests know it as ``backend="reference"``, see ``tests/conftest.py``: it is the oracle of rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,7 +101,6 @@ class Reference(Vectorized):
                 weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
                 loss, seen = loss + done.loss, seen + done.seen
-            assert total is not None  # there are clients
             sums.append(total)
             losses.append(loss)
         if kept and kept[0][0]:

@@ -6,8 +6,6 @@ CUDA, and what would be wrong there is an error here: an operation that mixes de
 asking for a number of the device, for which it would have to wait.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

@@ -163,7 +163,7 @@ fedlib.run(task, "fedadam", callback=first, rounds=10**6, checkpoint=sys.argv[1]
 def test_a_terminated_process_saves_its_state_and_says_so(tmp_path):
     command, pipe = [sys.executable, "-c", SCRIPT, str(tmp_path / "s")], subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
-    assert process.stdout is not None and process.stdout.readline()
+    assert process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert "stopped after round" in errors and len(list((tmp_path / "s").iterdir())) == 1

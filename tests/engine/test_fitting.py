@@ -1,13 +1,11 @@
 """Data, model, loss and metrics that do not fit are refused before the first step."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import fedlib
 from fedlib import losses
@@ -22,8 +20,6 @@ PARTS = [[0, 1], [5, 4, 3]]  # example 2 is nobody's
 
 class Counts(nn.Linear):
     """A module whose buffer is another one after each batch."""
-
-    seen: Tensor
 
     def __init__(self):
         super().__init__(3, 3)
@@ -204,9 +200,8 @@ def test_what_does_not_fit_is_refused(name, monkeypatch):
 
     monkeypatch.setattr(program.Training, "round", refuse)
     wrong, message = WRONG[name]
-    with pytest.raises(fedlib.Error, match=message) as raised:
+    with pytest.raises(fedlib.Error, match=message):
         fedlib.run(task(**wrong), "fedavg", rounds=1)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_cache_that_the_first_call_makes_is_no_state():
@@ -317,11 +312,6 @@ def test_evaluated_data_may_not_be_named_as_another_split(split):
     mine.evaluated = {split: data}
     with pytest.raises(fedlib.Error, match=f"evaluated '{split}'"):
         fedlib.run(mine, "fedavg", rounds=1)
-
-
-def test_evaluated_data_have_examples():
-    with pytest.raises(fedlib.Error, match="evaluated 'local' has no examples"):
-        task(evaluated={"local": fedlib.ClientData(X, Y, [[]])})
 
 
 MISFITS = {

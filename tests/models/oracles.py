@@ -4,11 +4,10 @@ An oracle takes one model's weights by name and inputs ``[B, ...]``.
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models import (
     EMNISTCNN,
@@ -27,8 +26,6 @@ from fedlib.models import (
     TagModel,
 )
 
-Weights = dict[str, Tensor]
-Oracle = Callable[[Weights, Tensor], Tensor]
 # (R, G): one row; a configuration on several clients; several on several; several on one.
 ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
 BATCH, STEPS = 4, 6

@@ -1,7 +1,5 @@
 """Client optimizers against torch.optim and against literal recomputations."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
@@ -18,12 +16,11 @@ def problem():
     return positive_problem(0, M, D)
 
 
-# The local objective of one client: (value, gradient) at a point.
-Local = Callable[[np.ndarray], tuple[float, np.ndarray]]
-
-
 def federated(solve, rounds, mu=0.0):
-    """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way."""
+    """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way.
+
+    It is given the local objective, a function of a point: (value, gradient).
+    """
     given = problem()
     A, b, offset, x = given["A"], given["b"], given["offset"], given["x0"]
     p = given["weights"] / given["weights"].sum()

@@ -196,7 +196,7 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_pa
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         draw.redraw(["fedopt/figure_1"], store=store)
     makers = draw.entry("fedopt/figure_1").notebooks.values()
-    assert all(maker in str(caught.value) for maker in makers) and "\n" not in str(caught.value)
+    assert all(maker in str(caught.value) for maker in makers)
     path = draw.draw(FIGURE, histories, store=store).path
     path.unlink()
     with pytest.raises(fedlib.Error, match=r"\d+ of \d+ figures not drawn"):

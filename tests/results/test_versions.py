@@ -1,7 +1,5 @@
 """A stored run never answers for a task or an algorithm of the user's whose code may be another."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from dataclasses import dataclass, replace

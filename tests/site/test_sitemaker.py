@@ -117,7 +117,6 @@ def settings():
         pytest.importorskip(needed)
     path = project_root() / "docs" / "site" / "conf.py"
     spec = importlib.util.spec_from_file_location("conf", path)
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
