@@ -84,16 +84,8 @@ class NumpyBase:
 
 def end(task, method, rounds, *, seed=0, size=None, **overrides):
     """x after a run in float64, with ``size`` clients a round."""
-    history = fedlib.run(
-        task,
-        method,
-        rounds=rounds,
-        seed=seed,
-        dtype="float64",
-        eval_every=rounds,
-        clients_per_round=size,
-        overrides=overrides,
-    )
+    how = {"rounds": rounds, "seed": seed, "dtype": "float64", "eval_every": rounds}
+    history = fedlib.run(task, method, clients_per_round=size, overrides=overrides, **how)
     assert history.diverged is None
     return np.asarray(history.params["x"])
 

@@ -12,6 +12,7 @@ import fedlib
 from fedlib.models import MLP
 
 CLIENTS, STEPS, ROUNDS, SEED = 4, 3, 4, 2
+RATE = {"client_lr": 0.3}
 
 
 def task():
@@ -21,14 +22,8 @@ def task():
     y = torch.from_numpy(draw.integers(3, size=30))
     parts = np.split(np.arange(30), [3, 12, 20])
     data = fedlib.ClientData(x, y, parts)
-    return fedlib.Task(
-        "t",
-        lambda: MLP(5, (6,), 3),
-        data,
-        data,
-        batch_size=None,
-        hyperparameters={"moon": {"client_lr": 0.3}, "fedavg": {"client_lr": 0.3}},
-    )
+    how = {"batch_size": None, "hyperparameters": dict.fromkeys(("moon", "fedavg"), RATE)}
+    return fedlib.Task("t", lambda: MLP(5, (6,), 3), data, data, **how)
 
 
 def solve(net, objective, solver):
@@ -73,13 +68,11 @@ def literal(start, solver, mu, temperature):
             previous[i] = local
             locals_.append(local.state_dict())
             sizes.append(int(data.sizes[i]))
-        total = sum(sizes)
-        net.load_state_dict(
-            {
-                name: sum(n / total * own[name] for n, own in zip(sizes, locals_, strict=True))
-                for name in start
-            }
-        )
+        shares = [size / sum(sizes) for size in sizes]
+        means = {}
+        for name in start:
+            means[name] = sum(p * own[name] for p, own in zip(shares, locals_, strict=True))
+        net.load_state_dict(means)
     return net.state_dict()
 
 
@@ -109,9 +102,8 @@ def test_without_the_term_and_in_the_first_round_it_is_fedavg():
     pairs = [(run(mu=0), run("fedavg")), (run(rounds=1, mu=9.0), run("fedavg", rounds=1))]
     for moon, average in pairs:
         torch.testing.assert_close(moon.params, average.params, rtol=0, atol=1e-12)
-        assert moon.series("loss", "train").tolist() == pytest.approx(
-            average.series("loss", "train").tolist()
-        )
+        ours, theirs = (run.series("loss", "train").tolist() for run in (moon, average))
+        assert ours == pytest.approx(theirs)
 
 
 def test_batches_chunks_and_grids_agree_on_a_model_with_dropout():

@@ -14,13 +14,9 @@ STEPS = ["tests", "benchmark", "convolutions", "cifar10"]
 
 
 def run(*words):
-    return subprocess.run(
-        ["bash", str(SCRIPT), *words],
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHON": sys.executable}
+    command = ["bash", str(SCRIPT), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 def planned():

@@ -139,15 +139,8 @@ def pictures(transform):
     x = torch.randint(0, 256, (60, 4, 4), generator=generator, dtype=torch.uint8)
     y = torch.randint(0, 3, (60,), generator=generator)
     data = fedlib.ClientData(x, y, np.array_split(np.arange(50), 5))
-    return fedlib.Task(
-        "pictures",
-        lambda: nn.Linear(16, 3),
-        data,
-        data,
-        transform=transform,
-        batch_size=4,
-        clients_per_round=3,
-    )
+    how = {"transform": transform, "batch_size": 4, "clients_per_round": 3}
+    return fedlib.Task("pictures", lambda: nn.Linear(16, 3), data, data, **how)
 
 
 def flat(x, keys):

@@ -58,17 +58,9 @@ def interrupted(configured, folder, cuts):
 
 def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path):
     task = fedlib.load_task("synthetic", clients=8)
-    configured = [
-        configure(
-            task,
-            "fedadam",
-            rounds=7,
-            eval_every=2,
-            clients_per_round=5,
-            overrides={"client_lr": lr, "server_lr": 0.01},
-        )
-        for lr in (0.01, 1e38, 0.1)
-    ]
+    how = {"rounds": 7, "eval_every": 2, "clients_per_round": 5}
+    cells = [{"client_lr": lr, "server_lr": 0.01} for lr in (0.01, 1e38, 0.1)]
+    configured = [configure(task, "fedadam", overrides=cell, **how) for cell in cells]
     whole = execute(configured)
     assert [history.diverged is None for history in whole] == [True, False, True]
     again = interrupted(configured, tmp_path / "state", (1, 3, 1))

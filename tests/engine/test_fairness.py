@@ -11,6 +11,7 @@ import fedlib
 from fedlib.engine.batches import client_keys, drawn_epochs
 from fedlib.engine.fairness import fairness
 from fedlib.reproduction.metrics import METRICS
+from tests.algorithms.quadratics import end
 
 
 def oracle(accuracy, examples):
@@ -85,20 +86,11 @@ def test_drawn_epochs_give_the_steps_of_as_many_passes():
     """One example a client and one gradient everywhere: a client moves by its number of passes."""
     clients = 6
     task = fedlib.quadratic_task(np.zeros((clients, 1, 1)), -np.ones((clients, 1)))
-    for number in range(1, 4):
-        history = fedlib.run(
-            task,
-            "fedavg",
-            rounds=number,
-            seed=9,
-            dtype="float64",
-            overrides={"local_epochs": (1, 3), "client_lr": 1.0},
-        )
-        passes = [
-            drawn_epochs((1, 3), client_keys(9, t, np.arange(clients))).mean()
-            for t in range(number)
-        ]
-        assert float(history.params["x"]) == pytest.approx(-sum(passes))
+    keys = [client_keys(9, number, np.arange(clients)) for number in range(3)]
+    passes = np.cumsum([drawn_epochs((1, 3), each).mean() for each in keys])
+    for rounds in range(1, 4):
+        x = end(task, "fedavg", rounds, seed=9, local_epochs=(1, 3), client_lr=1.0)
+        assert x == pytest.approx(-passes[rounds - 1])
 
 
 def test_all_local_data_are_a_split_of_their_own():

@@ -77,18 +77,10 @@ def test_measurements_and_memory_equal_a_numpy_recomputation(backend, chunk):
     offset = np.full(6, 2.0)
     task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=offset)
     steps = [1, 3, 2, 2, 1, 4]
+    how = {"backend": backend, "chunk_clients": chunk, "overrides": {"local_steps": steps}}
+    how |= {"rounds": 8, "clients_per_round": 3, "dtype": "float64", "seed": 5}
     with threads(3, others=False):
-        history = fedlib.run(
-            task,
-            Visits(lr=0.001),
-            rounds=8,
-            clients_per_round=3,
-            backend=backend,
-            dtype="float64",
-            chunk_clients=chunk,
-            overrides={"local_steps": steps},
-            seed=5,
-        )
+        history = fedlib.run(task, Visits(lr=0.001), **how)
     x, memory = np.ones(3), {}
     for t in range(8):
         draw = fedlib.randomness.numpy_generator(5, "cohort", t)

@@ -6,7 +6,7 @@ import torch
 
 import fedlib
 from fedlib.engine.config import configure
-from tests.algorithms.quadratics import positive_problem
+from tests.algorithms.quadratics import end, positive_problem
 
 M, D = 4, 3
 STEPS = [1, 4, 6, 3]
@@ -38,26 +38,12 @@ def federated(solve, rounds, mu=0.0):
 
 
 def check(method, expected, rounds):
-    history = fedlib.run(
-        fedlib.quadratic_task(**problem()),
-        method,
-        rounds=rounds,
-        dtype="float64",
-        eval_every=rounds,
-        overrides={"local_steps": STEPS},
-    )
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
+    x = end(fedlib.quadratic_task(**problem()), method, rounds, local_steps=STEPS)
+    assert np.abs(x - expected).max() < 1e-9
 
 
+# With momentum: test_client_momentum.
 TORCH = {
-    "momentum": (
-        fedlib.SGDM(lr=0.05, momentum=0.8),
-        lambda x: torch.optim.SGD(x, lr=0.05, momentum=0.8),
-    ),
-    "nesterov": (
-        fedlib.SGDM(lr=0.05, momentum=0.8, nesterov=True),
-        lambda x: torch.optim.SGD(x, lr=0.05, momentum=0.8, nesterov=True),
-    ),
     "adam": (fedlib.client.Adam(), lambda x: torch.optim.Adam(x)),
     "adam with other numbers": (
         fedlib.client.Adam(lr=0.1, beta1=0.5, beta2=0.7, eps=0.1),

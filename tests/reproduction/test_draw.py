@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import sys
+from itertools import product
 
 import matplotlib.image
 import numpy as np
@@ -53,25 +54,14 @@ def plans(monkeypatch):
     rounds = dict.fromkeys(("quick", "laptop", "paper"), 4)
 
     def plan(notebook, preset):
-        tasks = {
-            task
-            for entry in draw.entries()
-            for task, maker in entry.notebooks.items()
-            if maker == notebook
-        }
-        return [
-            Request(
-                task,
-                name,
-                "curves",
-                options={"seed": 0} | ({"clients": 10} if task == "synthetic" else {}),
-                rounds=rounds[preset],
-                seed=seed,
-            )
-            for task in sorted(tasks)
-            for name in ALGORITHMS
-            for seed in (0, 1)
-        ]
+        pairs = {pair for entry in draw.entries() for pair in entry.notebooks.items()}
+        requests = []
+        for task in sorted(task for task, maker in pairs if maker == notebook):
+            options = {"seed": 0} | ({"clients": 10} if task == "synthetic" else {})
+            how = {"options": options, "rounds": rounds[preset]}
+            for name, seed in product(ALGORITHMS, (0, 1)):
+                requests.append(Request(task, name, "curves", seed=seed, **how))
+        return requests
 
     monkeypatch.setattr(draw.plans, "requests", plan)
     monkeypatch.setattr(draw.plans, "has", lambda notebook: True)
@@ -140,14 +130,11 @@ def test_draw_saves_everything(store, histories, tmp_path):
     assert b"CreationDate" not in pdf
     csv = pd.read_csv(folder / "figure_2.csv")
     left, _, right = drawn.figure.axes
-    for name in ALGORITHMS:
-        for ax, panel, x, y in (
-            (left, "average", "round", "mean"),
-            (right, "clients", "value", "density"),
-        ):
-            rows = csv[(csv["panel"] == panel) & (csv["algorithm"] == name)]
-            line = lines(ax)[style.look(name).label]
-            np.testing.assert_allclose(rows[[x, y]].astype(float), line.get_xydata(), 1e-15)
+    panels = {"average": (left, ["round", "mean"]), "clients": (right, ["value", "density"])}
+    for name, (panel, (ax, columns)) in product(ALGORITHMS, panels.items()):
+        rows = csv[(csv["panel"] == panel) & (csv["algorithm"] == name)]
+        line = lines(ax)[style.look(name).label]
+        np.testing.assert_allclose(rows[columns].astype(float), line.get_xydata(), 1e-15)
     record = json.loads((folder / "figure_2.json").read_text())
     assert record["runs"] == [h.config.digest for h in histories]
     assert record["data"] == "real" and record["presets"] == ["quick"] and record["seeds"] == [0, 1]
