@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import fedlib
 from fedlib.algorithms.base import State
 from fedlib.engine.batches import upload, whole_scale
 from fedlib.engine.oracles import masks
@@ -131,6 +132,17 @@ class Reference(Vectorized):
 
     def _zero(self):
         return torch.zeros((), dtype=self.feed.dtype, device=self.feed.device)
+
+
+def assert_rows_agree(task, algorithm="fedavg", **settings):
+    """Rows train as one client after the other does; the trained parameters."""
+    settings = {"dtype": "float64", **settings}
+    by_rows, plain = (
+        fedlib.run(task, algorithm, backend=backend, **settings).params
+        for backend in ("vectorized", "reference")
+    )
+    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+    return by_rows
 
 
 def _own(states, one, c):

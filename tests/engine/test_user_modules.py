@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import fedlib
 from fedlib.losses import cross_entropy
+from tests.engine.reference import assert_rows_agree
 
 
 class Square(torch.autograd.Function):
@@ -271,9 +272,8 @@ def trained(model, lr=0.1, **given):
 def test_rows_are_those_of_one_client_after_the_other(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of torch's, for instance: vmap is slow here
-        by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
+        by_rows = assert_rows_agree(task(EVERY[name]), rounds=3, overrides={"client_lr": 0.1})
     EVERY[name]().load_state_dict(by_rows)
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["changes its inputs", "mean", "GRU"])
@@ -288,23 +288,15 @@ def test_evaluate_says_what_the_run_said(name):
 
 @pytest.mark.parametrize("algorithm", ["scaffold", "moon"])
 def test_other_methods_train_them_row_by_row(algorithm):
-    settings = {"rounds": 3, "dtype": "float64", "overrides": {"client_lr": 0.5}}
-    by_rows, plain = (
-        fedlib.run(task(DRAWING["GRU"]), algorithm, backend=backend, **settings).params
-        for backend in ("vectorized", "reference")
-    )
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+    assert_rows_agree(task(DRAWING["GRU"]), algorithm, rounds=3, overrides={"client_lr": 0.5})
 
 
 @pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])
 def test_a_grid_of_them_is_their_runs(name):
-    frame = fedlib.grid(
-        task(EVERY[name]), "fedavg", rounds=2, dtype="float64", client_lr=[0.1, 0.5]
-    )
+    how = {"rounds": 2, "dtype": "float64"}
+    frame = fedlib.grid(task(EVERY[name]), "fedavg", client_lr=[0.1, 0.5], **how)
     for rate in (0.1, 0.5):
-        alone = fedlib.run(
-            task(EVERY[name]), "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate}
-        )
+        alone = fedlib.run(task(EVERY[name]), "fedavg", overrides={"client_lr": rate}, **how)
         cell = frame[(frame["client_lr"] == rate) & (frame["metric"] == "loss")]
         value = cell[(cell["split"] == "test") & (cell["round"] == 2)]["value"].item()
         assert value == pytest.approx(alone.series("loss").iloc[-1], rel=1e-10)
@@ -389,9 +381,9 @@ def test_what_a_call_leaves_to_the_next_is_refused(name):
         trained(lambda: Remembers(MEMORIES[name]))
 
 
-def with_attribute(name, make, between):
-    net = Net(between)
-    setattr(net, name, make(net))
+def holding(what):
+    net = Net(lambda net, x: x * net.held[0].mean())
+    net.held = [what(net)]
     return net
 
 
@@ -419,17 +411,13 @@ def on_one_memory():
 AROUND = Around()
 OTHERWISE = {
     "in a list": (
-        lambda: with_attribute(
-            "held", lambda net: [net.last.weight], lambda net, x: x * net.held[0].mean()
-        ),
+        lambda: holding(lambda net: net.last.weight),
         "reads the parameter last.weight past its layer",
     ),
     "closure of another": (AROUND, "reads the parameter of another module past its layer"),
     "closure of the same": (lambda: AROUND, "reads the parameter of another module"),
     "a view of values": (
-        lambda: with_attribute(
-            "held", lambda net: [net.last.weight.data], lambda net, x: x * net.held[0].mean()
-        ),
+        lambda: holding(lambda net: net.last.weight.data),
         "is not plain PyTorch's",
     ),
     "one memory": (on_one_memory, "inner.0.weight lies on the memory of first.weight; make"),
@@ -488,13 +476,7 @@ def test_padding_is_seen_where_first_and_last_examples_are_alike():
             hidden = self.embedding(x)
             return self.last(hidden - hidden.mean(0))
 
-    task = fedlib.Task("codes", Centred, data, data, batch_size=3)
-    settings = {"rounds": 2, "dtype": "float64"}
-    by_rows, plain = (
-        fedlib.run(task, "fedavg", backend=backend, **settings).params
-        for backend in ("vectorized", "reference")
-    )
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+    assert_rows_agree(fedlib.Task("codes", Centred, data, data, batch_size=3), rounds=2)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 An oracle takes one model's weights by name and inputs ``[B, ...]``.
 """
 
+import itertools
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -107,7 +109,13 @@ def small_cnn(w, x):
     return dense(w, "dense", F.relu(dense(w, "dense1", x.flatten(1))))
 
 
-def resnet(counts, kernels, norm):
+# How many blocks a stage has, and the kernels of a block, by the depth of a ResNet.
+BLOCKS = {18: ((2, 2, 2, 2), (3, 3)), 50: ((3, 4, 6, 3), (1, 3, 1))}
+
+
+def resnet(depth, norm):
+    counts, kernels = BLOCKS[depth]
+
     def normed(w, name, x):
         weight, bias = w[name + ".weight"], w[name + ".bias"]
         if norm == "group":
@@ -116,11 +124,9 @@ def resnet(counts, kernels, norm):
 
     def oracle(w, x):
         x = F.relu(normed(w, "norm", F.conv2d(x, w["conv.weight"], padding=1)))
-        strides = [
-            2 if stage and not number else 1
-            for stage, count in enumerate(counts)
-            for number in range(count)
-        ]
+        strides = [1] * sum(counts)
+        for first in itertools.accumulate(counts[:-1]):
+            strides[first] = 2
         for block, stride in enumerate(strides):
             at, y = f"blocks.{block}.", x
             for layer, kernel in enumerate(kernels):
@@ -180,9 +186,7 @@ def distilbert(w, x):
     y = F.layer_norm(y, y.shape[-1:], w["norm.weight"], w["norm.bias"], 1e-12)
     for block in range(2):
         at = f"blocks.{block}."
-        layer = nn.TransformerEncoderLayer(
-            6, 2, 10, 0.0, "gelu", 1e-12, batch_first=True, dtype=torch.float64
-        )
+        layer = nn.TransformerEncoderLayer(6, 2, 10, 0.0, "gelu", 1e-12, batch_first=True).double()
         three = [at + f"attention.{part}." for part in ("query", "key", "value")]
         own = {
             "self_attn.in_proj_weight": torch.cat([w[name + "weight"] for name in three]),
@@ -214,6 +218,11 @@ def texts(groups):
     return x
 
 
+def small_resnet(depth, norm, width, features):
+    make = partial(ResNet, depth, 10, width=width, norm=norm)
+    return make, resnet(depth, norm), numbers(3, 16, 16), (10,), features
+
+
 # A maker, the oracle, inputs for G rows, the shape of an output, the size of a feature or 0.
 MODELS = {
     "softmax": (Softmax, linear, numbers(60), (10,), 0),
@@ -222,36 +231,12 @@ MODELS = {
     "autoencoder": (lambda: EMNISTAutoencoder(width=0.05), autoencoder, numbers(784), (784,), 2),
     "emnist_cnn": (lambda: EMNISTCNN(width=0.125), emnist_cnn, numbers(1, 28, 28), (62,), 16),
     "delta_cnn": (lambda: DeltaCNN(width=0.3), delta_cnn, numbers(1, 28, 28), (10,), 15),
-    "small_cnn": (
-        lambda: SmallCNN(3, (9, 6), 5, width=0.25),
-        small_cnn,
-        numbers(3, 9, 6),
-        (5,),
-        16,
-    ),
+    "small_cnn": (lambda: SmallCNN(3, (9, 6), 5, 0.25), small_cnn, numbers(3, 9, 6), (5,), 16),
     "vgg11": (lambda: VGG11(width=1 / 64), vgg11, numbers(3, 32, 32), (10,), 8),
     "resnet18_gn": (lambda: ResNet18GN(width=0.0625), resnet18_gn, numbers(3, 24, 24), (10,), 32),
-    "resnet18 group": (
-        lambda: ResNet(18, width=1 / 16),
-        resnet((2, 2, 2, 2), (3, 3), "group"),
-        numbers(3, 16, 16),
-        (10,),
-        32,
-    ),
-    "resnet18 batch": (
-        lambda: ResNet(18, width=1 / 16, norm="batch"),
-        resnet((2, 2, 2, 2), (3, 3), "batch"),
-        numbers(3, 16, 16),
-        (10,),
-        32,
-    ),
-    "resnet50 batch": (
-        lambda: ResNet(50, 5, width=1 / 32, norm="batch"),
-        resnet((3, 4, 6, 3), (1, 3, 1), "batch"),
-        numbers(3, 16, 16),
-        (5,),
-        64,
-    ),
+    "resnet18 group": small_resnet(18, "group", 1 / 16, 32),
+    "resnet18 batch": small_resnet(18, "batch", 1 / 16, 32),
+    "resnet50 batch": small_resnet(50, "batch", 1 / 32, 64),
     "shakespeare": (lambda: ShakespeareLSTM(11, width=0.02), shakespeare, texts, (STEPS, 11), 5),
     "next word": (lambda: NextWordLSTM(7, width=0.02), next_word, texts, (STEPS, 11), 2),
     "sent140": (lambda: Sent140LSTM(VECTORS, width=0.05), sent140, texts, (2,), 5),

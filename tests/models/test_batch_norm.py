@@ -15,11 +15,6 @@ from fedlib.models.resnet import ResNet
 from tests.models.oracles import ROWS, compare, normal, with_rows
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
 @pytest.mark.parametrize("layout", ["rows first", "as a convolution leaves it"])
 @pytest.mark.parametrize(("rows", "groups"), [*ROWS, (6, 2)])
 @pytest.mark.parametrize("padded", [False, True])

@@ -15,11 +15,6 @@ from tests.models.oracles import ROWS, compare, normal, with_rows
 BATCH, STEPS, INPUTS, UNITS = 3, 5, 4, 2
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture(params=["torch's kernel", "batched steps"])
 def program(request, monkeypatch):
     """Both ways an LSTM is computed, wherever the tests run."""

@@ -12,11 +12,6 @@ from fedlib.models.attention import SelfAttention
 from tests.models.oracles import TINY, call, flat_rows, texts
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
 def test_distilbert_of_an_empty_text_is_finite():
     model = DistilBERT(3, **TINY).double()
     x = torch.zeros(2, 4, dtype=torch.int64)
