@@ -183,33 +183,6 @@ def test_a_user_that_is_missing_is_refused(column):
         partition.by_user(column)
 
 
-IDS = [0, 10**9, 0, 7]
-MANY = np.arange(5000)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda labels: partition.dirichlet(labels, 2, 0.5, 1, 0),
-        lambda labels: partition.dirichlet_overlapping(labels, 2, 0.5, 1, 0),
-        lambda labels: partition.silos(labels, 2, 0.5, 0),
-        lambda labels: partition.label_counts(labels, [[0], [1]]),
-        lambda labels: partition.total_variation(labels, [[0], [1]]),
-        lambda labels: partition.pachinko(labels, labels, 2, 1, 0.5, 0.5, 0),
-    ],
-)
-@pytest.mark.parametrize("labels", [IDS, MANY, MANY * 10])
-def test_labels_that_are_ids_are_refused(call, labels):
-    with pytest.raises(fedlib.Error, match=r"look like ids.*np\.unique"):
-        call(np.array(labels))
-
-
-@pytest.mark.parametrize("alpha", [1e-320, 1e-9, 1e12, 1e308])
-def test_extreme_concentrations_are_refused_with_the_range(alpha):
-    with pytest.raises(fedlib.Error, match=r"alpha is .*; allowed: .* 1e-06 to 1e\+06"):
-        partition.dirichlet(np.arange(20) % 2, 2, alpha, 5, 0)
-
-
 def pictures(**changed):
     draw = np.random.default_rng(0)
     labels = {"train_y": np.arange(60) % 3, "test_y": np.arange(30) % 3}

@@ -36,6 +36,10 @@ DEFAULTS = {
 }
 
 
+MEASURING = ("mime", "loc_mime", "mime_mvr", "mimelite_mvr", "qfedavg", "adafedadam")
+REMEMBERING = ("scaffold", "moon", "adafedadam")
+
+
 @pytest.mark.parametrize("name", fedlib.list_algorithms())
 def test_defaults_of_a_named_algorithm_are_the_papers(name):
     known = algorithms.hyperparameters(name)
@@ -46,6 +50,9 @@ def test_defaults_of_a_named_algorithm_are_the_papers(name):
     assert known.pop("client_schedule", "constant") == "constant"
     assert known.pop("client_optimizer", "sgd") == "sgd"
     assert known == DEFAULTS[name]
+    # The others' clients neither go through all of their data before a round nor keep anything.
+    built = algorithms.build(name)
+    assert (built.measures, built.remembers) == (name in MEASURING, name in REMEMBERING)
 
 
 WITHOUT_OPTIMIZER = "fednova n_accadam scaffold adaalter centralized mime mimelite loc_mime".split()
@@ -66,9 +73,8 @@ def test_overrides_have_the_types_of_their_fields(name):
     for key, default in algorithms.hyperparameters(name).items():
         if key in ("client_optimizer", "base"):
             continue
-        words = {bool: "true or false", str: "str"}.get(
-            type(default), "true|a finite number|0 <= v"
-        )
+        words = {bool: "true or false", str: "str"}
+        words = words.get(type(default), "true|a finite number|0 <= v")
         with pytest.raises(fedlib.Error, match=f"override {key} is \\[1\\]; allowed: ({words})"):
             algorithms.build(name, **{key: [1]})
 
@@ -76,9 +82,8 @@ def test_overrides_have_the_types_of_their_fields(name):
 def test_client_optimizers_by_name():
     built = algorithms.build("fedavg", client_lr=0.3, client_optimizer="sgdm", momentum=0.8)
     assert built == fedlib.FedOpt(client=fedlib.SGDM(lr=0.3, momentum=0.8))
-    built = algorithms.build(
-        "fedavgm", client_optimizer="sgdm", momentum=0.5, client_momentum=0.7, client_lr=0.2
-    )
+    both = {"momentum": 0.5, "client_momentum": 0.7, "client_lr": 0.2}
+    built = algorithms.build("fedavgm", client_optimizer="sgdm", **both)
     assert built.server == fedlib.server.Momentum(lr=1.0, momentum=0.5)
     assert built.client == fedlib.SGDM(lr=0.2, momentum=0.7)
 
@@ -148,6 +153,7 @@ MISTAKES = [
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
     (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
     (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),
+    (lambda: fedlib.QFedAvg(client=fedlib.SGD(lr=0)), "client_lr .of q-FedAvg without L. is 0"),
     (lambda: fedlib.Lookahead(server=fedlib.server.Adam()), "server of Lookahead is 'Adam'"),
     (lambda: fedlib.Lookahead(client=fedlib.SGDM(momentum_state="client")), "Lookahead sends"),
     (lambda: fedlib.SGDM(momentum_state="forever"), "'round' or 'client'"),
@@ -189,3 +195,4 @@ def test_parts_are_taken_in_the_order_of_the_signatures():
     assert fedlib.FedOpt(sgd, adam) == fedlib.FedOpt(client=sgd, server=adam)
     assert fedlib.Scaffold(0.5, 0.2) == fedlib.Scaffold(client_lr=0.5, server_lr=0.2)
     assert fedlib.AdaFedAdam(0.01).lr == 0.01 and fedlib.QFedAvg(2.0).q == 2.0
+    assert fedlib.Moon() == algorithms.build("moon").objective == fedlib.Moon(1.0, 0.5)

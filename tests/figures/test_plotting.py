@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 import fedlib
 from fedlib.figures import style
+from tests.figures import conftest
 
 
 def trained(task, name, seed=0, **overrides):
@@ -15,8 +16,7 @@ def trained(task, name, seed=0, **overrides):
 
 def lines(figure):
     (ax,) = figure.axes
-    every = {str(line.get_label()): line for line in ax.get_lines()}
-    return {label: line for label, line in every.items() if not label.startswith("_")}
+    return conftest.lines(ax)
 
 
 def mean(*runs, metric="accuracy", split="test"):
@@ -35,9 +35,8 @@ def test_runs_that_differ_in_their_seeds_are_one_line(histories):
 
 
 def test_other_hyperparameters_are_other_lines(synthetic):
-    runs = [
-        trained(synthetic, "fedavg", seed, client_lr=lr) for lr in (0.01, 0.1) for seed in (0, 1)
-    ]
+    pairs = [(lr, seed) for lr in (0.01, 0.1) for seed in (0, 1)]
+    runs = [trained(synthetic, "fedavg", seed, client_lr=lr) for lr, seed in pairs]
     runs.append(trained(synthetic, "fedadam"))
     figure = fedlib.plot(runs, "loss", "train")
     assert list(lines(figure)) == ["FedAvg, client_lr=0.01", "FedAvg, client_lr=0.1", "FedAdam"]

@@ -11,7 +11,8 @@ from torch import nn
 from fedlib import randomness
 from fedlib.errors import Error
 from fedlib.models import convolution, layers
-from tests.models.oracles import compare, normal, put
+from fedlib.models.recurrent import LSTM
+from tests.models.oracles import compare, normal, with_rows
 
 
 @pytest.mark.parametrize("size", [(6, 8), (7, 5)])
@@ -147,12 +148,15 @@ def test_errors_name_the_layer_and_what_to_do():
         (layers.Linear(3, 2), (4, 3)),
         (layers.Conv2d(3, 2, 1), (4, 3, 5, 5)),
         (layers.GroupNorm(1, 3), (4, 3, 5, 5)),
+        (layers.LayerNorm(3), (4, 3)),
+        (LSTM(3, 2), (2, 4, 3)),
     ):
-        put(layer, {n: p.detach().expand(6, *p.shape) for n, p in layer.named_parameters()})
-        with pytest.raises(Error, match="without rows"):
-            layer(torch.ones(shape))
-        with pytest.raises(Error, match=r"6 rows .* 4 rows"):
-            layer(torch.ones(4, *shape))
+        with_rows(layer, 6)
+        kind = type(layer).__name__
+        with pytest.raises(Error, match=f"{kind} has weights of 6 rows .* without rows"):
+            layer(normal(*shape))
+        with pytest.raises(Error, match=f"{kind} has weights of 6 rows .* 4 rows"):
+            layer(normal(4, *shape))
     with pytest.raises(Error, match="padding is 'valid'"):
         layers.Conv2d(1, 1, 3, padding="valid")
     with pytest.raises(Error, match="width"):

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from fedlib.errors import Error
 from fedlib.models import recurrent
-from fedlib.models.layers import LayerNorm
 from fedlib.models.recurrent import LSTM, Embedding
 from tests.models.oracles import ROWS, compare, normal, with_rows
 
@@ -161,10 +160,8 @@ def test_embedding_rows_equal_a_loop_of_torchs(rows, groups, dtype):
     layer = Embedding(7, 4)
     (weight,) = with_rows(layer, rows)
     ids = torch.randint(7, (groups, BATCH, STEPS)).to(dtype)
-    expected = [
-        F.embedding(ids[row // (rows // groups)].long(), weight[row]) for row in range(rows)
-    ]
-    compare(layer(ids), torch.stack(expected), [weight])
+    each = ids.long().repeat_interleave(rows // groups, 0)
+    compare(layer(ids), torch.stack(list(map(F.embedding, each, weight))), [weight])
 
 
 def test_embedding_without_rows():
@@ -180,16 +177,9 @@ def test_embedding_without_rows():
 
 
 def test_errors_name_the_layer_and_what_to_do():
-    with pytest.raises(
-        Error, match="kernel is 'uniform'; allowed: glorot_uniform, he_normal, torch"
-    ):
+    with pytest.raises(Error, match="'uniform'; allowed: glorot_uniform, he_normal, torch"):
         LSTM(2, 3, kernel="uniform")
-    layer, words, norm = LSTM(INPUTS, UNITS), Embedding(7, 4), LayerNorm(4)
-    for module in (layer, words, norm):
-        with_rows(module, 6)
-    with pytest.raises(Error, match=r"LSTM has weights of 6 rows .* without rows"):
-        layer(normal(BATCH, STEPS, INPUTS))
+    words = Embedding(7, 4)
+    with_rows(words, 6)
     with pytest.raises(Error, match="Embedding has weights of 6 rows and an input of 4 rows"):
         words(torch.zeros(4, BATCH, STEPS, dtype=torch.int64))
-    with pytest.raises(Error, match=r"LayerNorm has weights of 6 rows .* without rows"):
-        norm(normal(BATCH, 4))

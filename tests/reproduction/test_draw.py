@@ -22,6 +22,7 @@ from fedlib.reproduction.printed import printed_curves
 from fedlib.results import Store, reading
 from fedlib.results.files import write_runs
 from fedlib.tasks import defaults, scale
+from tests.figures.conftest import lines
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
@@ -102,10 +103,6 @@ def put(store, history):
     return write_runs(store.root, [(task, history)], False)[0]
 
 
-def lines(ax):
-    return {line.get_label(): line for line in ax.get_lines() if line.get_label()[0] != "_"}
-
-
 def contents(folder, *suffixes):
     return {s: (folder / f"figure_2.{s}").read_bytes() for s in suffixes or ("png", "pdf", "csv")}
 
@@ -120,9 +117,8 @@ def test_draw_saves_everything(store, histories, tmp_path):
     drawn = draw.draw(FIGURE, histories, store=store)
     folder = tmp_path / "figures" / "adafedadam"
     assert drawn.path == folder / "figure_2.png"
-    assert sorted(p.name for p in folder.iterdir()) == [
-        f"figure_2.{suffix}" for suffix in ("csv", "json", "pdf", "png")
-    ]
+    kinds = ("csv", "json", "pdf", "png")
+    assert sorted(p.name for p in folder.iterdir()) == [f"figure_2.{kind}" for kind in kinds]
     assert not_blank(drawn.path)
     pdf = (folder / "figure_2.pdf").read_bytes()
     assert pdf.startswith(b"%PDF") and pdf.rstrip().endswith(b"%%EOF")
@@ -179,7 +175,7 @@ def test_tasks_merge_into_one_figure(quick_pictures, store, histories, tmp_path)
     assert draw.redraw(["fedopt/figure_1"], store=store)[0].is_file()
 
 
-def test_missing_runs_name_the_notebook(quick_pictures, store, histories, tmp_path):
+def test_missing_runs_name_the_notebook(quick_pictures, store, histories):
     with pytest.raises(fedlib.Error, match="fedlib reproduce 10_cifar10") as caught:
         draw.redraw(["fedopt/figure_1"], store=store)
     makers = draw.entry("fedopt/figure_1").notebooks.values()
