@@ -37,7 +37,7 @@ def with_(value, example):
 
 
 TWO = {"clients_per_round": 2}
-NANS = fedlib.ClientData(X * NAN, Y, [[3, 4]])
+NANS, NOTHING = fedlib.ClientData(X * NAN, Y, [[3, 4]]), fedlib.ClientData(X, Y, [[]])
 REFUSED = {
     "NaN": ({"x": with_(NAN, 10)}, "train client 1's example 10 has the input nan"),
     "infinite": ({"x": with_(-INF, 4)}, "train client 2's example 4 has the input -inf"),
@@ -64,18 +64,12 @@ REFUSED = {
     "few ids": ({"ids": ["ann"]}, "1 ids for 3 clients"),
     "a ragged part": ({"parts": [[[1], [2, 3]]]}, "client 0 is no list of indices"),
     "an id that is missing": ({"ids": [1.0, NAN, 2.0]}, "ids: number 1 is missing"),
-    "nothing to evaluate": (
-        {"evaluated": {"own": fedlib.ClientData(X, Y, [[]])}},
-        "'own' has no examples",
-    ),
+    "nothing to evaluate": ({"evaluated": {"own": NOTHING}}, "evaluated 'own' has no examples"),
     "a class of losses": ({"loss": nn.CrossEntropyLoss}, "loss is the class CrossEntropyLoss; giv"),
     "an infinite l2": ({"l2": INF}, "l2 is inf; allowed: 0 to 1e"),
     "l2 beyond float32": ({"l2": 1e39}, "l2 is 1e\\+39; allowed: 0 to 1e"),
     "an algorithm of no name": ({"hyperparameters": {"FedAvg": {}}}, "did you mean 'fedavg'"),
-    "a client optimizer of no name": (
-        {"client_hyperparameters": {"SGD": {}}},
-        "hyperparameters 'SGD'",
-    ),
+    "an optimizer of no name": ({"client_hyperparameters": {"SGD": {}}}, "parameters 'SGD'"),
     "cohorts of one argument": ({**TWO, "cohorts": lambda r: [0, 1]}, r"cohorts\(0, 2\) fails"),
     "cohorts of fractions": ({**TWO, "cohorts": lambda r, n: [0.0, 1.0]}, "must give 2 diff"),
     "cohorts of words": ({**TWO, "cohorts": lambda r, n: ["0", "1"]}, "must give 2 different"),

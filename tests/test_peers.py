@@ -108,11 +108,7 @@ loader = partial(DataLoader, WHOLE)
         (None, {}, "datasets is None; give a list"),
         ([WHOLE, None], {}, "data set 1 is None; give a torch.utils.data.Dataset"),
         (pd.DataFrame({"u": [1]}), {"client": "u"}, r"item 0 of data set 0 \(DataFrame\) fails"),
-        (
-            [loader(sampler=WeightedRandomSampler([1.0] * 90, 9))],
-            {},
-            "a WeightedRandomSampler; giv",
-        ),
+        ([loader(sampler=WeightedRandomSampler([1.0] * 90, 9))], {}, "a WeightedRandomSampler; "),
         ([loader(sampler=RandomSampler(WHOLE, num_samples=9))], {}, "a RandomSampler; give torch"),
         ([loader(batch_sampler=BatchSampler(range(9), 3, False))], {}, "has a batch_sampler; giv"),
         ([loader(collate_fn=list)], {}, "the loader of data set 0 has a collate_fn; give torch"),

@@ -58,9 +58,10 @@ def test_schedules_and_grids():
     assert ends["value"].nunique() == 4
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
-)
+OTHER = {"beta1": 0.5, "beta2": 0.9, "eps": 0.1, "client_lr": 0.2}
+
+
+@pytest.mark.parametrize("settings", [{}, OTHER])
 def test_n_accadam_equals_numpy(settings):
     A, b, weights, x = problem(6)
     task = fedlib.quadratic_task(A, b, weights, x)

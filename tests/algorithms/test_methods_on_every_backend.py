@@ -80,10 +80,8 @@ def test_order_and_empty_clients_change_nothing(case):
     name, settings = EVERY[case]
     task = small_task(5)
     data = task.train
-    parts = [
-        data.index[data.starts[i] : data.starts[i] + data.sizes[i]].numpy() for i in (3, 0, 4, 1, 2)
-    ]
-    parts += [np.array([], dtype=np.int64)] * 2
+    members = np.split(data.index.numpy(), data.starts[1:])
+    parts = [*(members[i] for i in (3, 0, 4, 1, 2)), [], []]
     other = dataclasses.replace(task, train=fedlib.ClientData(data.x, data.y, parts))
     common = {**COMMON, "clients_per_round": None}
     common["overrides"] = {RATES.get(case, "client_lr"): 0.01, **settings}

@@ -160,7 +160,5 @@ def test_clients_without_examples_exchange_nothing_and_those_with_one_do():
     mixed = numpy_generator(0, "halves", 0).permutation(6)
     measuring, training = (int((sizes[half] > 0).sum()) for half in (mixed[:3], mixed[3:]))
     assert measuring + training == 4 and measuring != 0 != training
-    sent = {
-        way: history.series(f"floats_{way}", "communication").tolist() for way in ("down", "up")
-    }
-    assert sent == {"down": [8.0 * (measuring + 4 * training)], "up": [8.0 * 4]}
+    for way, sent in (("down", measuring + 4 * training), ("up", 4)):
+        assert history.series(f"floats_{way}", "communication").tolist() == [8.0 * sent]

@@ -145,9 +145,8 @@ def polyak(**h):
         x = start
         for _ in range(steps):
             value, g = local(x)
-            eta = max(value - h.get("f_star", 0.0), 0) / (
-                h.get("c", 0.5) * g @ g + h.get("eps", 1e-8)
-            )
+            excess = max(value - h.get("f_star", 0.0), 0)
+            eta = excess / (h.get("c", 0.5) * g @ g + h.get("eps", 1e-8))
             x = x - min(eta, h.get("eta_max", np.inf)) * g
         return x
 
@@ -171,9 +170,8 @@ def test_sps_does_not_step_below_f_star_and_reports_the_own_loss():
     assert np.allclose(history.params["x"].numpy(), problem()["x0"])
     # The first step is at the anchor and so the same; the second loss is without the term too.
     settings = {"client_optimizer": "sps", "c": 2.0, "local_steps": 2}
-    plain, proximal = (
-        fedlib.run(task, "fedprox", rounds=1, overrides={**settings, "mu": mu}) for mu in (0, 5)
-    )
+    keys = [{**settings, "mu": mu} for mu in (0, 5)]
+    plain, proximal = (fedlib.run(task, "fedprox", rounds=1, overrides=own) for own in keys)
     assert plain.series("loss", "train").tolist() == proximal.series("loss", "train").tolist()
 
 
