@@ -9,7 +9,7 @@ from torch import nn
 
 import fedlib
 from fedlib import losses
-from fedlib.engine import program
+from fedlib.engine import fitting, program
 from fedlib.engine.fairness import fairness
 
 COUNTER = itertools.count(1)
@@ -199,6 +199,7 @@ def test_what_does_not_fit_is_refused(name, monkeypatch):
         raise AssertionError("trained")
 
     monkeypatch.setattr(program.Training, "round", refuse)
+    monkeypatch.setattr(fitting, "READ_AGAIN", 0)  # a user's own data are read however many
     wrong, message = WRONG[name]
     with pytest.raises(fedlib.Error, match=message):
         fedlib.run(task(**wrong), "fedavg", rounds=1)
