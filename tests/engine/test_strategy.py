@@ -49,6 +49,9 @@ def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(monkeypatch)
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
     monkeypatch.setitem(strategy.CHUNK_NUMBERS, "cpu", 2 * 610)
+    for free, numbers in ((0, 1), (10**9, 2 * 610), (None, 2 * 610)):
+        monkeypatch.setattr(strategy, "free_bytes", lambda device, free=free: free)
+        assert strategy.chunk_numbers(CPU) == numbers
     before = torch.get_rng_state()
     assert [len(part) for part in programs(configured, "cpu")] == [2, 2, 1]
     assert torch.equal(before, torch.get_rng_state())  # asking draws nothing
