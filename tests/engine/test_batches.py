@@ -66,6 +66,7 @@ def test_every_pass_visits_each_example_once_in_batches():
 def test_passes_and_rounds_are_shuffled_differently():
     own = batches(plan([3]), 3)
     assert list(chain(*own[:4])) != list(chain(*own[4:]))
+    assert own[:4] == batches(plan([3], local_epochs=1), 3)
     assert own != batches(plan([3], round=5), 3)
     assert own != batches(plan([3], seed=1), 3)
 
