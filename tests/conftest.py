@@ -110,6 +110,19 @@ def no_training(monkeypatch):
     return lambda: monkeypatch.setattr(engine, "execute", refuse)
 
 
+@pytest.fixture
+def trained(monkeypatch):
+    """The digests of the runs that were trained, program by program."""
+    seen, execute = [], engine.execute
+
+    def watch(program, **execution):
+        seen.append([config.digest for config, *_ in program])
+        return execute(program, **execution)
+
+    monkeypatch.setattr(engine, "execute", watch)
+    return seen
+
+
 @pytest.fixture(scope="module")
 def browser():
     """Chromium without a window, by selenium; skips where either is missing."""
@@ -170,12 +183,13 @@ def write_notebook(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / "pyproject.toml").touch()
 
-    def write(name, plan=SMALL_PLAN, parameters=PARAMETERS):
+    def write(name, plan=SMALL_PLAN, parameters=PARAMETERS, code=None):
         book = nbformat.v4.new_notebook()
-        for tag, source in (("parameters", parameters), ("plan", plan)):
+        book.metadata["kernelspec"] = {"name": "python3", "language": "python"}
+        book.metadata["kernelspec"]["display_name"] = "Python 3"
+        for tags, source in ((["parameters"], parameters), (["plan"], plan), ([], code)):
             if source is not None:
-                cell = nbformat.v4.new_code_cell(source, metadata={"tags": [tag]})
-                book.cells.append(cell)
+                book.cells.append(nbformat.v4.new_code_cell(source, metadata={"tags": tags}))
         path = tmp_path / "notebooks" / f"{name}.ipynb"
         nbformat.write(book, path)
         return path

@@ -23,7 +23,7 @@ TESTS = {
     "fedlib/partitioners": ["tests/partitioners"],
     "fedlib/optimizers": ["tests/optimizers", "tests/algorithms"],
     "fedlib/algorithms": ["tests/algorithms", "tests/optimizers"],
-    "fedlib/engine": ["tests/engine", "tests/algorithms", "tests/models"],
+    "fedlib/engine": ["tests/engine", "tests/algorithms", "tests/models", "tests/test_bring.py"],
 }
 # The engine's core is what computes: not what reads and writes files, or words messages.
 ASIDE = {"__init__", "checkpoint", "history", "config", "device"}

@@ -9,6 +9,7 @@ import pytest
 import fedlib
 from fedlib import algorithms
 from fedlib.results import Store
+from tests.algorithms import quadratics
 
 METHODS = """
 from dataclasses import dataclass
@@ -73,10 +74,7 @@ def modules(tmp_path, monkeypatch):
 def end(method, **overrides):
     """x after two rounds of one gradient step on two quadratics."""
     task = fedlib.quadratic_task(np.stack([np.eye(2)] * 2), np.ones((2, 2)))
-    keys = {"local_steps": 1, "client_lr": 0.5, **overrides}
-    return np.asarray(
-        fedlib.run(task, method, rounds=2, dtype="float64", overrides=keys).params["x"]
-    )
+    return quadratics.end(task, method, 2, **{"local_steps": 1, "client_lr": 0.5, **overrides})
 
 
 def test_a_class_and_an_instance_go_where_a_name_goes(modules):

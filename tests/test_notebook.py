@@ -135,9 +135,8 @@ def test_an_experiment_trains_its_plan_once(capsys, no_training):
 
 
 def test_a_session_shows_the_numbers_that_count():
-    session = notebook.start(
-        "10_own", plan, seed=2, device="cpu", rounds=2, clients=None, width=None
-    )
+    own = {"seed": 2, "rounds": 2, "clients": None, "width": None}
+    session = notebook.start("10_own", plan, device="cpu", **own)
     said = "preset quick; device cpu; seeds 2; not set: width"
     row = ["synthetic", "6", "all", "2", "80", "1"]
     for text in (repr(session), session._repr_html_()):
@@ -210,10 +209,8 @@ def test_numbers_are_the_presets_unless_given(preset, given, kept):
     session = notebook.start("10_own", plan, preset=preset, rounds=given, width=None)
     assert session.numbers == {"rounds": kept, "width": None}
     assert session.given("rounds", "width") == ({} if kept is None else {"rounds": kept})
-    assert session.defaults(rounds=200, width=1.0).numbers == {
-        "rounds": 200 if kept is None else kept,
-        "width": 1.0,
-    }
+    rounds = 200 if kept is None else kept
+    assert session.defaults(rounds=200, width=1.0).numbers == {"rounds": rounds, "width": 1.0}
     for wrong in (lambda: session.given("round"), lambda: session.defaults(round=200)):
         with pytest.raises(fedlib.Error, match="did you mean 'rounds'"):
             wrong()

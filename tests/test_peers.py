@@ -3,7 +3,6 @@
 import pickle
 import warnings
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.metrics import roc_auc_score
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -33,7 +32,7 @@ PARTS = [range(0, 50), range(50, 80), range(80, 90)]
 TEST = fedlib.ClientData(X, Y, [range(40), range(40, 90)])
 
 
-class Pictures(Dataset[tuple[Any, int]]):
+class Pictures(Dataset):
     """Items of NumPy and Python, as torchvision's have them."""
 
     def __init__(self, part):
@@ -46,7 +45,7 @@ class Pictures(Dataset[tuple[Any, int]]):
         return X[self.part[place]].numpy(), int(Y[self.part[place]])
 
 
-class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+class Stream(IterableDataset):
     def __init__(self, part):
         self.part = part
 
@@ -118,11 +117,7 @@ def test_pictures_of_pillow_come_without_a_warning():
         (None, {}, "datasets is None; give a list"),
         ([WHOLE, None], {}, "data set 1 is None; give a torch.utils.data.Dataset"),
         (pd.DataFrame({"u": [1]}), {"client": "u"}, r"item 0 of data set 0 \(DataFrame\) fails"),
-        (
-            [loader(sampler=WeightedRandomSampler([1.0] * 90, 9))],
-            {},
-            "a WeightedRandomSampler; giv",
-        ),
+        ([loader(sampler=WeightedRandomSampler([1.0] * 90, 9))], {}, "a WeightedRandomSampler; "),
         ([loader(sampler=RandomSampler(WHOLE, num_samples=9))], {}, "a RandomSampler; give torch"),
         ([loader(batch_sampler=BatchSampler(range(9), 3, False))], {}, "has a batch_sampler; giv"),
         ([loader(collate_fn=list)], {}, "the loader of data set 0 has a collate_fn; give torch"),

@@ -69,20 +69,18 @@ def flushing():
     return not torch.tensor(1e-40).mul(1).item()
 
 
+PRECISION = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+DEVICE = torch.get_default_device, torch.set_default_device
 SETTINGS = {
     "nothing": nullcontext,
     "float64": lambda: set_as(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
     "bfloat16": lambda: set_as(torch.get_default_dtype, torch.set_default_dtype, torch.bfloat16),
     "meta device": lambda: torch.device("meta"),
-    "default device": lambda: set_as(
-        torch.get_default_device, torch.set_default_device, torch.device("meta")
-    ),
+    "default device": lambda: set_as(*DEVICE, torch.device("meta")),
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
     "inference": torch.inference_mode,
     "no_grad": torch.no_grad,
-    "precision": lambda: set_as(
-        torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"
-    ),
+    "precision": lambda: set_as(*PRECISION, "medium"),
     "flush": lambda: set_as(flushing, torch.set_flush_denormal, True),
     "three threads": lambda: set_as(torch.get_num_threads, torch.set_num_threads, 3),
     "anomalies": torch.autograd.detect_anomaly,

@@ -1,18 +1,12 @@
 """What the methods' tests share: random quadratics, the engine's cohorts, runs and differences."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 import fedlib
 from fedlib.randomness import numpy_generator
 
-Problem = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-
-def problem(seed: int, clients: int = 6, dimension: int = 4) -> Problem:
+def problem(seed, clients=6, dimension=4):
     """A, b, weights and x0 of :func:`fedlib.quadratic_task`."""
     draw = np.random.default_rng(seed)
     roots = draw.standard_normal((clients, dimension, dimension))
@@ -21,7 +15,7 @@ def problem(seed: int, clients: int = 6, dimension: int = 4) -> Problem:
     return A, b, weights, draw.standard_normal(dimension)
 
 
-def positive_problem(seed: int, clients: int = 6, dimension: int = 4) -> dict[str, np.ndarray]:
+def positive_problem(seed, clients=6, dimension=4):
     """The same as keywords, with offsets that make all losses positive everywhere."""
     A, b, weights, x0 = problem(seed, clients, dimension)
     least = [0.5 * own @ np.linalg.solve(H, own) for H, own in zip(A, b, strict=True)]
@@ -29,7 +23,7 @@ def positive_problem(seed: int, clients: int = 6, dimension: int = 4) -> dict[st
     return {"A": A, "b": b, "weights": weights, "x0": x0, "offset": offset}
 
 
-def cohort(seed: int, round: int, size: int, clients: int = 6) -> list[int]:
+def cohort(seed, round, size, clients=6):
     """The clients that the engine samples."""
     if size == clients:
         return list(range(clients))
@@ -37,7 +31,7 @@ def cohort(seed: int, round: int, size: int, clients: int = 6) -> list[int]:
     return sorted(draw.choice(clients, size, replace=False).tolist())
 
 
-def halves(seed: int, round: int, size: int, split: bool) -> tuple[list[int], list[int]]:
+def halves(seed, round, size, split):
     """Those of the sampled clients that send gradients, and those that train."""
     sampled = cohort(seed, round, size)
     if not split:
@@ -46,7 +40,7 @@ def halves(seed: int, round: int, size: int, split: bool) -> tuple[list[int], li
     return mixed[: size // 2], mixed[size // 2 :]
 
 
-def step_decay(round: int, rounds: int) -> float:
+def step_decay(round, rounds):
     """The schedule's factor: a tenth from half of the rounds on, then a hundredth."""
     return 0.1 ** ((round >= rounds / 2) + (round >= 3 * rounds / 4))
 
@@ -54,13 +48,13 @@ def step_decay(round: int, rounds: int) -> float:
 class NumpyBase:
     """(U, V) of Mime's bases in NumPy; ``n`` counts the Vs."""
 
-    def __init__(self, base: str, dimension: int, **h: Any) -> None:
+    def __init__(self, base, dimension, **h):
         self.base, self.h, self.n = base, h, 0
         self.m, self.v = np.zeros(dimension), np.full(dimension, h.get("v0", 0.0))
         self.b1 = h.get("momentum", 0.9) if base == "momentum" else h.get("beta1", 0.9)
         self.b2, self.eps = h.get("beta2", 0.99), h.get("eps", 1e-3)
 
-    def U(self, g: np.ndarray) -> np.ndarray:
+    def U(self, g):
         if self.base == "sgd":
             return g
         if self.base == "adagrad":
@@ -73,7 +67,7 @@ class NumpyBase:
             m, v = m / (1 - self.b1 ** (self.n + 1)), v / (1 - self.b2**self.n)
         return m / (np.sqrt(v) + self.eps)
 
-    def V(self, g: np.ndarray) -> None:
+    def V(self, g):
         self.m = (1 - self.b1) * g + self.b1 * self.m
         if self.base == "adagrad":
             self.v = self.v + g**2
@@ -83,35 +77,19 @@ class NumpyBase:
             self.v = self.v - (1 - self.b2) * g**2 * np.sign(self.v - g**2)
         self.n += 1
 
-    def begin(self, g: np.ndarray) -> None:
+    def begin(self, g):
         if self.n == 0 and self.base in ("adam", "adagrad", "yogi") and "v0" not in self.h:
             self.V(g)
 
 
-def end(
-    task: fedlib.Task,
-    method: Any,
-    rounds: int,
-    *,
-    seed: int = 0,
-    size: int | None = None,
-    **overrides: Any,
-) -> np.ndarray:
+def end(task, method, rounds, *, seed=0, size=None, **overrides):
     """x after a run in float64, with ``size`` clients a round."""
-    history = fedlib.run(
-        task,
-        method,
-        rounds=rounds,
-        seed=seed,
-        dtype="float64",
-        eval_every=rounds,
-        clients_per_round=size,
-        overrides=overrides,
-    )
+    how = {"rounds": rounds, "seed": seed, "dtype": "float64", "eval_every": rounds}
+    history = fedlib.run(task, method, clients_per_round=size, overrides=overrides, **how)
     assert history.diverged is None
     return np.asarray(history.params["x"])
 
 
-def difference(a: fedlib.History, b: fedlib.History) -> float:
+def difference(a, b):
     """The largest difference of two runs' parameters."""
     return max(float((a.params[name] - b.params[name]).abs().max()) for name in a.params)

@@ -1,9 +1,5 @@
 """AdaFedAdam against a NumPy recomputation written from the paper's pseudo-code."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,11 +11,11 @@ M, D = 6, 4
 STEPS = [1, 2, 3, 5, 0, 4]
 
 
-def numpy_adafedadam(given: dict[str, np.ndarray], size: int, seed: int, **h: Any) -> np.ndarray:
+def numpy_adafedadam(given, size, seed, **h):
     A, b, weights, x0, offset = given.values()
     x, m, v, c_m, c_v = x0, np.zeros(D), np.zeros(D), 1.0, 1.0
 
-    def loss(k: int, x: np.ndarray) -> float:
+    def loss(k, x):
         return float(0.5 * x @ A[k] @ x - b[k] @ x + offset[k])
 
     for t in range(ROUNDS):
@@ -52,7 +48,7 @@ def numpy_adafedadam(given: dict[str, np.ndarray], size: int, seed: int, **h: An
     return x
 
 
-CASES: list[dict[str, Any]] = [
+CASES = [
     {},
     {"alpha": 0.0},
     {"alpha": 2.5, "beta1": 0.7, "beta2": 0.95, "eps": 0.01},
@@ -65,7 +61,7 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("size", [M, 3])
 @pytest.mark.parametrize("settings", CASES)
-def test_equals_numpy(settings: dict[str, Any], size: int) -> None:
+def test_equals_numpy(settings, size):
     given = positive_problem(size)
     settings = {"client_lr": 0.05, "server_lr": 0.05, **settings}
     task, how = fedlib.quadratic_task(**given), {"seed": 4, "size": size}
@@ -75,7 +71,7 @@ def test_equals_numpy(settings: dict[str, Any], size: int) -> None:
     assert np.abs(expected - given["x0"]).max() > 0.1
 
 
-def test_the_certainty_is_kept_above_a_tenth() -> None:
+def test_the_certainty_is_kept_above_a_tenth():
     """Two steps that nearly return make C about -2; uncorrected, beta^C would exceed 1."""
     A, b = np.eye(2)[None], np.zeros((1, 2))
     task = fedlib.quadratic_task(A, b, x0=[3.0, -4.0], offset=[1.0])
@@ -85,7 +81,7 @@ def test_the_certainty_is_kept_above_a_tenth() -> None:
     assert x == pytest.approx([2.99, -3.99], abs=1e-8)
 
 
-def test_rounds_without_a_direction_change_nothing() -> None:
+def test_rounds_without_a_direction_change_nothing():
     """Nobody steps in one run; in the other, everybody starts at the minimum."""
     given = positive_problem(0)
     idle = end(fedlib.quadratic_task(**given), "adafedadam", 2, local_steps=[0] * M)

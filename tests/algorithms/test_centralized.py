@@ -1,9 +1,5 @@
 """The base optimizers on all data: against NumPy on the mean quadratic, and on real batches."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +10,7 @@ from tests.algorithms.quadratics import NumpyBase, end, problem
 D, STEPS = 4, 36
 
 
-def numpy_steps(seed: int, base: str, lr: float, **h: float) -> np.ndarray:
+def numpy_steps(seed, base, lr, **h):
     """36 steps, U before V; where v starts at 0, V of the first gradient comes first of all."""
     A, b, weights, x = problem(seed)
     p = weights / weights.sum()
@@ -30,7 +26,7 @@ def numpy_steps(seed: int, base: str, lr: float, **h: float) -> np.ndarray:
 
 @pytest.mark.parametrize("rounds", [3, 36])
 @pytest.mark.parametrize("base", ["sgd", "momentum", "adam", "adagrad", "yogi"])
-def test_equals_numpy_however_the_steps_are_cut_into_rounds(base: str, rounds: int) -> None:
+def test_equals_numpy_however_the_steps_are_cut_into_rounds(base, rounds):
     """The optimizer's state lives on from step to step and from round to round."""
     numbers = {"eps": 0.01, "beta1": 0.8, "beta2": 0.95, "momentum": 0.8}
     keys = {"client_lr": 0.05, "base": base, **numbers, "local_steps": STEPS // rounds}
@@ -38,9 +34,9 @@ def test_equals_numpy_however_the_steps_are_cut_into_rounds(base: str, rounds: i
     assert np.abs(x - numpy_steps(2, base, 0.05, **numbers)).max() < 1e-10
 
 
-def test_sgd_on_batches_is_fedavg_with_one_client_that_holds_everything() -> None:
+def test_sgd_on_batches_is_fedavg_with_one_client_that_holds_everything():
     task = fedlib.load_task("synthetic", clients=5)
-    settings: dict[str, Any] = {"rounds": 2, "dtype": "float64"}
+    settings = {"rounds": 2, "dtype": "float64"}
     a = fedlib.run(task, "centralized", overrides={"client_lr": 0.05}, **settings)
     b = fedlib.run(task.centralized(), "fedavg", overrides={"client_lr": 0.05}, **settings)
     assert all(torch.allclose(a.params[n], b.params[n], atol=1e-12) for n in a.params)
@@ -48,7 +44,7 @@ def test_sgd_on_batches_is_fedavg_with_one_client_that_holds_everything() -> Non
     assert a.series("floats_down", "communication").tolist() == [0.0, 0.0]
 
 
-def test_schedules_and_grids() -> None:
+def test_schedules_and_grids():
     A, b, _, x0 = problem(0)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
     settings = {"client_lr": 0.1, "client_schedule": "step_decay", "local_steps": 2}
@@ -62,10 +58,11 @@ def test_schedules_and_grids() -> None:
     assert ends["value"].nunique() == 4
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"beta1": 0.5, "beta2": 0.9, "eps": 0.1}, {"client_lr": 0.2}]
-)
-def test_n_accadam_equals_numpy(settings: dict[str, Any]) -> None:
+OTHER = {"beta1": 0.5, "beta2": 0.9, "eps": 0.1, "client_lr": 0.2}
+
+
+@pytest.mark.parametrize("settings", [{}, OTHER])
+def test_n_accadam_equals_numpy(settings):
     A, b, weights, x = problem(6)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": 4, **settings}

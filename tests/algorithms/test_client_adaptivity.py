@@ -1,7 +1,5 @@
 """Lookahead and AdaAlter, which send the clients' state on (FedOpt, B.3)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,7 @@ M, D, ROUNDS = 5, 4, 30
 STEPS = [1, 2, 3, 0, 2]
 
 
-def test_lookahead_averages_and_broadcasts_the_inner_state() -> None:
+def test_lookahead_averages_and_broadcasts_the_inner_state():
     A, b, weights, x = problem(0, M)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.05, "server_lr": 0.6, "client_optimizer": "sgdm", "momentum": 0.7}
@@ -42,7 +40,7 @@ INNER = {
 
 
 @pytest.mark.parametrize("inner", list(INNER))
-def test_lookahead_with_one_client_is_lookahead(inner: str) -> None:
+def test_lookahead_with_one_client_is_lookahead(inner):
     """Slow weights around a torch optimizer that keeps its state, k = 4, alpha = 0.5."""
     A, b, _, x0 = problem(1, M)
     task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
@@ -62,7 +60,7 @@ def test_lookahead_with_one_client_is_lookahead(inner: str) -> None:
     assert np.abs(ours - slow.numpy()).max() < 1e-9
 
 
-def test_lookahead_that_resets_is_fedopt_with_an_sgd_server() -> None:
+def test_lookahead_that_resets_is_fedopt_with_an_sgd_server():
     task = fedlib.quadratic_task(*problem(2, M))
     keys = {"client_lr": 0.05, "server_lr": 0.6, "client_optimizer": "adam", "local_steps": STEPS}
     plain = end(task, "fedavg", ROUNDS, **keys)
@@ -70,7 +68,7 @@ def test_lookahead_that_resets_is_fedopt_with_an_sgd_server() -> None:
     assert np.abs(end(task, "lookahead", ROUNDS, **keys) - plain).max() > 1e-4
 
 
-def test_adaalter_equals_numpy() -> None:
+def test_adaalter_equals_numpy():
     A, b, weights, x = problem(3, M)
     task = fedlib.quadratic_task(A, b, weights, x)
     keys = {"client_lr": 0.3, "server_lr": 0.9, "eps": 0.5, "v0": 0.2}

@@ -1,9 +1,5 @@
 """Clients that keep their momentum between rounds, against one torch.optim.SGD for each client."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -13,21 +9,17 @@ from tests.algorithms.quadratics import cohort, end, positive_problem
 
 ROUNDS, LR, RHO, SEED = 12, 0.05, 0.9, 3
 STEPS = [1, 2, 3, 5, 0, 4]
-METHODS: dict[str, dict[str, Any]] = {
-    "fedavg": {"server_lr": 0.8},
-    "fedprox": {"mu": 0.7},
-    "fednova": {},
-}
+METHODS = {"fedavg": {"server_lr": 0.8}, "fedprox": {"mu": 0.7}, "fednova": {}}
 
 
-def overrides(name: str, nesterov: bool, state: str = "client") -> dict[str, Any]:
+def overrides(name, nesterov, state="client"):
     shared = {"momentum": RHO, "nesterov": nesterov, "momentum_state": state}
     if name != "fednova":
         shared["client_optimizer"] = "sgdm"
     return {"client_lr": LR, **shared, **METHODS[name]}
 
 
-def literal(name: str, nesterov: bool, keep: bool) -> np.ndarray:
+def literal(name, nesterov, keep):
     """x after loops over clients, each with a torch optimizer that is never reset if it ``keeps``.
 
     What a step adds to FedNova's ||a||_1 is counted from nothing in every round.
@@ -61,7 +53,7 @@ def literal(name: str, nesterov: bool, keep: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("name", list(METHODS))
-def test_a_client_takes_its_momentum_up_again(name: str, nesterov: bool) -> None:
+def test_a_client_takes_its_momentum_up_again(name, nesterov):
     """Four of six clients a round, so that they come back after rounds without them."""
     task = fedlib.quadratic_task(**positive_problem(5))
     settings = {"seed": SEED, "size": 4, "local_steps": STEPS}

@@ -1,9 +1,5 @@
 """FedNova against a NumPy recomputation that follows every gradient's coefficient."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,7 +11,7 @@ M, D = 6, 4
 STEPS = [1, 2, 3, 5, 0, 7]
 
 
-def coefficients(steps: int, lr: float, momentum: float, mu: float, nesterov: bool) -> np.ndarray:
+def coefficients(steps, lr, momentum, mu, nesterov):
     """a with x_t - x_i = lr * sum_k a_k g_k, by doing the steps on unit vectors for gradients."""
     x, u = np.zeros(steps), np.zeros(steps)
     for k in range(steps):
@@ -25,7 +21,7 @@ def coefficients(steps: int, lr: float, momentum: float, mu: float, nesterov: bo
     return -x / lr
 
 
-def numpy_fednova(seed: int, **h: Any) -> np.ndarray:
+def numpy_fednova(seed, **h):
     A, b, weights, x = problem(seed)
     p = weights / weights.sum()
     momentum, mu, nesterov = h.get("momentum", 0.0), h.get("mu", 0.0), h.get("nesterov", False)
@@ -49,7 +45,7 @@ def numpy_fednova(seed: int, **h: Any) -> np.ndarray:
     return x
 
 
-CASES: list[dict[str, Any]] = [
+CASES = [
     {},
     {"server_lr": 0.7},
     {"momentum": 0.9},
@@ -62,14 +58,14 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", CASES)
-def test_equals_numpy(settings: dict[str, Any]) -> None:
+def test_equals_numpy(settings):
     settings = {"client_lr": 0.05, **settings}
     task = fedlib.quadratic_task(*problem(2))
     x = end(task, "fednova", ROUNDS, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_fednova(2, **settings)).max() < 1e-8
 
 
-def test_equal_plain_steps_are_fedavg() -> None:
+def test_equal_plain_steps_are_fedavg():
     task = fedlib.quadratic_task(*problem(3))
     keys = {"client_lr": 0.05, "local_steps": 4}
     nova, average = (end(task, name, 9, **keys) for name in ("fednova", "fedavg"))

@@ -1,10 +1,7 @@
 """Mime and its variants against NumPy recomputations, and what they must come to."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +17,7 @@ STEPS = [1, 2, 3, 3, 0, 2]
 BASES = ["sgd", "momentum", "adam", "adagrad", "yogi"]
 
 
-def numpy_mime(
-    name: str, seed: int, base: str, client_lr: float, server_lr: float, **h: Any
-) -> np.ndarray:
+def numpy_mime(name, seed, base, client_lr, server_lr, **h):
     """Algorithm 1 of Mime with weighted means, exact gradients and partial cohorts."""
     A, b, weights, x = problem(seed)
     split = h.pop("split", False) and not (name == "mimelite" and base == "sgd")
@@ -48,7 +43,7 @@ def numpy_mime(
     return x
 
 
-CASES: list[tuple[str, dict[str, Any]]] = [
+CASES = [
     ("sgd", {}),
     ("sgd", {"split": True}),
     ("momentum", {"server_lr": 0.7}),
@@ -65,7 +60,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("base", "settings"), CASES)
 @pytest.mark.parametrize("name", ["mime", "mimelite", "loc_mime"])
-def test_equals_numpy(name: str, base: str, settings: dict[str, Any]) -> None:
+def test_equals_numpy(name, base, settings):
     rate = 0.02 if base in ("adam", "adagrad", "yogi") else 0.05
     settings = {"client_lr": rate, "server_lr": 1.0, **settings}
     task, how = fedlib.quadratic_task(*problem(3)), {"seed": 3, "size": SIZE}
@@ -75,12 +70,12 @@ def test_equals_numpy(name: str, base: str, settings: dict[str, Any]) -> None:
     assert np.abs(x - numpy_mime(name, 3, base, **numbers)).max() < 1e-9
 
 
-def numpy_mvr(name: str, seed: int, beta: float, lr: float, server_lr: float, split: bool) -> Any:
+def numpy_mvr(name, seed, beta, lr, server_lr, split):
     """m formed from the cohort's gradients at x_t and x_{t-1}, then local steps from x_t."""
     A, b, weights, x = problem(seed)
     m, before = np.zeros(D), x
 
-    def mean(clients: list[int], values: list[np.ndarray]) -> np.ndarray:
+    def mean(clients, values):
         return np.average(values, axis=0, weights=weights[clients])
 
     for t in range(ROUNDS):
@@ -102,16 +97,14 @@ def numpy_mvr(name: str, seed: int, beta: float, lr: float, server_lr: float, sp
 
 @pytest.mark.parametrize(("beta", "server_lr", "split"), [(0.9, 1.0, False), (0.3, 0.6, True)])
 @pytest.mark.parametrize("name", ["mime_mvr", "mimelite_mvr"])
-def test_with_variance_reduction_equals_numpy(
-    name: str, beta: float, server_lr: float, split: bool
-) -> None:
+def test_with_variance_reduction_equals_numpy(name, beta, server_lr, split):
     settings = {"client_lr": 0.05, "server_lr": server_lr, "momentum": beta, "split": split}
     task, how = fedlib.quadratic_task(*problem(5)), {"seed": 5, "size": SIZE}
     x = end(task, name, ROUNDS, **how, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_mvr(name, 5, beta, 0.05, server_lr, split)).max() < 1e-9
 
 
-FULL: dict[str, Any] = {"batch_size": None, "local_steps": 1}
+FULL = {"batch_size": None, "local_steps": 1}
 ONE_STEP = [
     *({"base": base} for base in BASES),
     {"base": "adam", "bias_correction": True, "beta1": 0.5},
@@ -121,11 +114,11 @@ ONE_STEP = [
 
 
 @pytest.mark.parametrize("settings", ONE_STEP)
-def test_one_full_batch_step_is_the_centralised_base_optimizer(settings: dict[str, Any]) -> None:
+def test_one_full_batch_step_is_the_centralised_base_optimizer(settings):
     quadratic = fedlib.quadratic_task(*problem(1))
     synthetic = fedlib.load_task("synthetic", clients=5)
     for task, tolerance in ((quadratic, 1e-12), (synthetic, 1e-11)):
-        common: dict[str, Any] = {"rounds": 6, "dtype": "float64", "eval_every": 6}
+        common = {"rounds": 6, "dtype": "float64", "eval_every": 6}
         common["overrides"] = {**settings, **FULL, "client_lr": 0.02}
         alone = fedlib.run(task, "centralized", **common)
         for name in ("mime", "loc_mime"):
@@ -135,19 +128,19 @@ def test_one_full_batch_step_is_the_centralised_base_optimizer(settings: dict[st
 class Dropping(nn.Module):
     """Half of the inputs are dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.drop, self.out = nn.Dropout(0.5), nn.Linear(60, 10)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return self.out(self.drop(x))
 
 
 @pytest.mark.parametrize("name", ["mime", "loc_mime", "mime_mvr"])
-def test_both_gradients_see_the_same_batch_and_dropout_masks(name: str) -> None:
+def test_both_gradients_see_the_same_batch_and_dropout_masks(name):
     """At y = x they cancel, so one step on any batch is a step along c, which has no dropout."""
     task = dataclasses.replace(fedlib.load_task("synthetic", clients=5), model=Dropping)
-    common: dict[str, Any] = {"rounds": 1, "dtype": "float64"}
+    common = {"rounds": 1, "dtype": "float64"}
     overrides = {"local_steps": 1, "batch_size": 3, "client_lr": 0.1}
     a = fedlib.run(task, name, overrides=overrides, **common)
     b = fedlib.run(task, name, overrides={**overrides, "batch_size": None}, **common)
@@ -156,7 +149,7 @@ def test_both_gradients_see_the_same_batch_and_dropout_masks(name: str) -> None:
     assert difference(a, c) > 1e-3
 
 
-def test_clients_without_examples_exchange_nothing_and_those_with_one_do() -> None:
+def test_clients_without_examples_exchange_nothing_and_those_with_one_do():
     sizes = np.array([1, 0, 2, 1, 0, 5])
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(9, 3)))
     parts = np.split(np.arange(9), np.cumsum(sizes)[:-1])
@@ -167,7 +160,5 @@ def test_clients_without_examples_exchange_nothing_and_those_with_one_do() -> No
     mixed = numpy_generator(0, "halves", 0).permutation(6)
     measuring, training = (int((sizes[half] > 0).sum()) for half in (mixed[:3], mixed[3:]))
     assert measuring + training == 4 and measuring != 0 != training
-    sent = {
-        way: history.series(f"floats_{way}", "communication").tolist() for way in ("down", "up")
-    }
-    assert sent == {"down": [8.0 * (measuring + 4 * training)], "up": [8.0 * 4]}
+    for way, sent in (("down", measuring + 4 * training), ("up", 4)):
+        assert history.series(f"floats_{way}", "communication").tolist() == [8.0 * sent]

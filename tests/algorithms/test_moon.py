@@ -1,46 +1,33 @@
 """MOON against literal copies of networks, trained with plain autograd."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 import fedlib
 from fedlib.models import MLP
 
 CLIENTS, STEPS, ROUNDS, SEED = 4, 3, 4, 2
+RATE = {"client_lr": 0.3}
 
 
-def task() -> fedlib.Task:
+def task():
     """Four clients of unequal size; the whole client is a batch, so no order counts."""
     draw = np.random.default_rng(0)
     x = torch.from_numpy(draw.normal(size=(30, 5)))
     y = torch.from_numpy(draw.integers(3, size=30))
     parts = np.split(np.arange(30), [3, 12, 20])
     data = fedlib.ClientData(x, y, parts)
-    return fedlib.Task(
-        "t",
-        lambda: MLP(5, (6,), 3),
-        data,
-        data,
-        batch_size=None,
-        hyperparameters={"moon": {"client_lr": 0.3}, "fedavg": {"client_lr": 0.3}},
-    )
+    how = {"batch_size": None, "hyperparameters": dict.fromkeys(("moon", "fedavg"), RATE)}
+    return fedlib.Task("t", lambda: MLP(5, (6,), 3), data, data, **how)
 
 
-# A client's objective at a network.
-Objective = Callable[[MLP], Tensor]
-
-
-def solve(net: MLP, objective: Objective, solver: str) -> None:
-    """Some steps of SGD, or of a Polyak step size."""
+def solve(net, objective, solver):
+    """Some steps of SGD, or of a Polyak step size, on a client's objective at a network."""
     for _ in range(STEPS):
         value = objective(net)
         gradients = torch.autograd.grad(value, list(net.parameters()))
@@ -51,14 +38,12 @@ def solve(net: MLP, objective: Objective, solver: str) -> None:
                 p.sub_(eta * g)
 
 
-def literal(
-    start: dict[str, Tensor], solver: str, mu: float, temperature: float
-) -> dict[str, Tensor]:
+def literal(start, solver, mu, temperature):
     """MOON by the letter of its pseudo-code, three of the four clients a round."""
     data = task().train
     net = MLP(5, (6,), 3).double()
     net.load_state_dict(start)
-    previous: dict[int, MLP] = {}
+    previous = {}
     similarity = nn.CosineSimilarity(dim=-1)
     for t in range(ROUNDS):
         draw = fedlib.randomness.numpy_generator(SEED, "cohort", t)
@@ -68,7 +53,7 @@ def literal(
             x, y = data.x[part], data.y[part]
             old = previous.get(i)
 
-            def objective(own: MLP, x: Tensor = x, y: Tensor = y, old: MLP | None = old) -> Tensor:
+            def objective(own, x=x, y=y, old=old):
                 z = own.features(x)
                 loss = F.cross_entropy(own.head(z), y)
                 if old is None:
@@ -83,32 +68,25 @@ def literal(
             previous[i] = local
             locals_.append(local.state_dict())
             sizes.append(int(data.sizes[i]))
-        total = sum(sizes)
-        net.load_state_dict(
-            {
-                name: sum(n / total * own[name] for n, own in zip(sizes, locals_, strict=True))
-                for name in start
-            }
-        )
+        shares = [size / sum(sizes) for size in sizes]
+        means = {}
+        for name in start:
+            means[name] = sum(p * own[name] for p, own in zip(shares, locals_, strict=True))
+        net.load_state_dict(means)
     return net.state_dict()
 
 
-COMMON: dict[str, Any] = {
-    "rounds": ROUNDS,
-    "seed": SEED,
-    "dtype": "float64",
-    "clients_per_round": 3,
-}
+COMMON = {"rounds": ROUNDS, "seed": SEED, "dtype": "float64", "clients_per_round": 3}
 
 
-def run(algorithm: str = "moon", **change: Any) -> Any:
+def run(algorithm="moon", **change):
     common = {**COMMON, **{key: change.pop(key) for key in list(change) if key in COMMON}}
     return fedlib.run(task(), algorithm, **common, overrides={"local_steps": STEPS, **change})
 
 
 @pytest.mark.parametrize("solver", ["sgd", "sps"])
 @pytest.mark.parametrize(("mu", "temperature"), [(1.0, 0.5), (5.0, 0.2)])
-def test_equals_literal_networks(solver: str, mu: float, temperature: float) -> None:
+def test_equals_literal_networks(solver, mu, temperature):
     if solver == "sps":
         mu /= 10  # its steps have no bound, and large ones amplify rounding
     start = run(rounds=0).params
@@ -120,18 +98,17 @@ def test_equals_literal_networks(solver: str, mu: float, temperature: float) -> 
     assert not torch.allclose(without.params["output.weight"], expected["output.weight"], atol=1e-5)
 
 
-def test_without_the_term_and_in_the_first_round_it_is_fedavg() -> None:
+def test_without_the_term_and_in_the_first_round_it_is_fedavg():
     pairs = [(run(mu=0), run("fedavg")), (run(rounds=1, mu=9.0), run("fedavg", rounds=1))]
     for moon, average in pairs:
         torch.testing.assert_close(moon.params, average.params, rtol=0, atol=1e-12)
-        assert moon.series("loss", "train").tolist() == pytest.approx(
-            average.series("loss", "train").tolist()
-        )
+        ours, theirs = (run.series("loss", "train").tolist() for run in (moon, average))
+        assert ours == pytest.approx(theirs)
 
 
-def test_batches_chunks_and_grids_agree_on_a_model_with_dropout() -> None:
+def test_batches_chunks_and_grids_agree_on_a_model_with_dropout():
     task = fedlib.load_task("mnist", network="paper", clients=3, width=0.2, test_examples=20)
-    common: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": None}
+    common = {"rounds": 2, "dtype": "float64", "clients_per_round": None}
     cells = [{"mu": mu, "batch_size": 30, "client_lr": 0.05} for mu in (0.5, 2.0)]
     configure, execute = fedlib.engine.configure, fedlib.engine.execute
     requests = [configure(task, "moon", overrides=cell, **common) for cell in cells]
@@ -143,10 +120,10 @@ def test_batches_chunks_and_grids_agree_on_a_model_with_dropout() -> None:
             assert float((value - other.params[name]).abs().max()) < 1e-10
 
 
-def test_features_that_are_all_zero_do_no_harm() -> None:
+def test_features_that_are_all_zero_do_no_harm():
     """ReLU features of an example may all be zero, where the cosine has no gradient."""
 
-    def dead() -> MLP:
+    def dead():
         model = MLP(5, (6,), 3)
         nn.init.constant_(model.hidden[0].bias, -100)
         return model
@@ -158,6 +135,6 @@ def test_features_that_are_all_zero_do_no_harm() -> None:
     assert all(torch.isfinite(value).all() for value in history.params.values())
 
 
-def test_a_model_without_features_is_refused() -> None:
+def test_a_model_without_features_is_refused():
     with pytest.raises(fedlib.Error, match="Softmax has no features"):
         fedlib.run(fedlib.load_task("synthetic", clients=3), "moon", rounds=1)

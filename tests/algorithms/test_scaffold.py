@@ -1,9 +1,5 @@
 """SCAFFOLD against a NumPy recomputation with dictionaries, and what it must come to."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,13 +10,11 @@ M, D = 6, 4
 STEPS = [1, 0, 3, 4, 2, 2]
 
 
-def numpy_scaffold(
-    seed: int, rounds: int, size: int, client_lr: float, server_lr: float, decay: bool = False
-) -> np.ndarray:
+def numpy_scaffold(seed, rounds, size, client_lr, server_lr, decay=False):
     """Algorithm 6 of FedOpt with exact gradients, control variates in a dictionary."""
     A, b, n, x = problem(seed)
     c = np.zeros(D)
-    controls: dict[int, np.ndarray] = {}
+    controls = {}
     for t in range(rounds):
         sampled = cohort(seed, t, size)
         lr = client_lr * (step_decay(t, rounds) if decay else 1.0)
@@ -42,7 +36,7 @@ def numpy_scaffold(
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_equals_numpy_with_dictionaries(seed: int, size: int) -> None:
+def test_equals_numpy_with_dictionaries(seed, size):
     for server_lr, schedule in ((1.0, "constant"), (0.6, "step_decay")):
         keys = {"client_lr": 0.05, "server_lr": server_lr, "client_schedule": schedule}
         how = {"seed": seed, "size": size}
@@ -52,10 +46,10 @@ def test_equals_numpy_with_dictionaries(seed: int, size: int) -> None:
         assert np.abs(x - expected).max() < 1e-9
 
 
-def test_is_fedavg_as_long_as_no_client_comes_twice() -> None:
+def test_is_fedavg_as_long_as_no_client_comes_twice():
     task = fedlib.quadratic_task(*problem(2))
     settings = {"client_lr": 0.1, "server_lr": 0.8, "local_steps": STEPS}
-    common: dict[str, Any] = {"dtype": "float64", "clients_per_round": 1, "overrides": settings}
+    common = {"dtype": "float64", "clients_per_round": 1, "overrides": settings}
     seen = [cohort(0, t, 1)[0] for t in range(9)]
     first = next(t for t in range(9) if seen[t] in seen[:t])
     # A client without steps has nothing to remember; the first that comes back has.
@@ -70,6 +64,6 @@ def test_is_fedavg_as_long_as_no_client_comes_twice() -> None:
     assert difference(a, b_) < 1e-12
 
 
-def test_a_learning_rate_of_zero_moves_nothing() -> None:
+def test_a_learning_rate_of_zero_moves_nothing():
     task, x0 = fedlib.quadratic_task(*problem(0)), problem(0)[-1]
     assert np.allclose(end(task, "scaffold", 3, client_lr=0, local_steps=2), x0)

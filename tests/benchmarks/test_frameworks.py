@@ -1,7 +1,5 @@
 """Other frameworks are timed where they are installed, and do the work that the plain loop does."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib
@@ -20,7 +18,7 @@ CPU = torch.device("cpu")
 RATES = {"W1": 0.03, "W2": 0.1, "W3": 0.03, "W4": 3.0, "W5": 3.0, "P": 0.1}
 
 
-def start(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> tuple:
+def start(name, file, monkeypatch):
     """The workload, its task with three clients, and a small network without random numbers.
 
     The plain loop takes the examples in their order from now on.
@@ -52,9 +50,7 @@ def start(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> tuple:
 
 @pytest.mark.parametrize("framework", bench.FRAMEWORKS)
 @pytest.mark.parametrize("name", RATES)
-def test_two_rounds_of_a_framework_are_two_of_the_plain_loop(
-    name: str, framework: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_rounds_of_a_framework_are_two_of_the_plain_loop(name, framework, monkeypatch):
     pytest.importorskip(framework)
     load, task, network = start(name, f"with_{framework}", monkeypatch)
     plain, theirs, clients = copy.deepcopy(network), copy.deepcopy(network), bench._clients(task)
@@ -79,7 +75,7 @@ def test_two_rounds_of_a_framework_are_two_of_the_plain_loop(
     assert_same(*(jax.tree_util.tree_leaves(tree) for tree in (before, expected, found)))
 
 
-def assert_same(before: list, expected: list, found: list) -> None:
+def assert_same(before, expected, found):
     """Equal but for rounding (10 steps of a ResNet make it grow), little of what each has moved."""
     moved = []
     for three in zip(before, expected, found, strict=True):

@@ -1,12 +1,9 @@
 """The script for the first minutes on a GPU: its commands are understood and fit the time."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,17 +13,13 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "on_gpu.sh"
 STEPS = ["tests", "benchmark", "convolutions", "cifar10"]
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", str(SCRIPT), *words],
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(*words):
+    environment = {**os.environ, "PYTHON": sys.executable}
+    command = ["bash", str(SCRIPT), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-def planned() -> dict[str, list[str]]:
+def planned():
     """The command of each step, behind its time limit."""
     done = run("--dry-run")
     assert (done.returncode, done.stderr) == (0, "")
@@ -34,7 +27,7 @@ def planned() -> dict[str, list[str]]:
     return {name: shlex.split(command) for name, command in pairs}
 
 
-def test_it_says_what_it_would_do_in_ten_minutes() -> None:
+def test_it_says_what_it_would_do_in_ten_minutes():
     commands = planned()
     assert list(commands) == STEPS
     assert all(words[0] == "timeout" and words[4] == sys.executable for words in commands.values())
@@ -43,9 +36,7 @@ def test_it_says_what_it_would_do_in_ten_minutes() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
-def test_without_a_gpu_it_is_one_line_and_its_commands_are_understood(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, prepared: Callable[..., None]
-) -> None:
+def test_without_a_gpu_it_is_one_line_and_its_commands_are_understood(command, tmp_path, prepared):
     prepared("cifar10")
     done = run(str(tmp_path / "folder"))
     assert done.returncode == 2 and "torch sees no CUDA GPU here" in done.stderr

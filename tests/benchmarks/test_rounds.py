@@ -1,9 +1,5 @@
 """The benchmark measures what it says; how fast anything is stays untested."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -14,12 +10,12 @@ from benchmarks import workloads as networks
 from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareLSTM
 
 
-def numbers(model: torch.nn.Module) -> int:
+def numbers(model):
     return sum(p.numel() for p in model.parameters())
 
 
 @pytest.mark.parametrize("name", list(bench.WORKLOADS))
-def test_every_workload_times_every_way(name: str) -> None:
+def test_every_workload_times_every_way(name):
     result = bench.bench(name, repeats=1, clients=2, width=0.1 if name != "W1" else 1.0)
     ways = {"fedlib", "module", "plain", "tight", "floor", *bench.installed()}
     assert set(result["seconds"]) == ways
@@ -27,7 +23,7 @@ def test_every_workload_times_every_way(name: str) -> None:
     assert result["ratios"]["plain"] == result["seconds"]["plain"] / result["seconds"]["fedlib"]
 
 
-def test_the_plain_networks_have_as_many_parameters_as_the_papers() -> None:
+def test_the_plain_networks_have_as_many_parameters_as_the_papers():
     assert numbers(networks.plain_cnn(1, 144, 62, 1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
     assert numbers(networks.plain_autoencoder(1.0)) == numbers(EMNISTAutoencoder()) == 2_837_314
     # torch's LSTM has a second bias vector in each of its two layers.
@@ -39,7 +35,7 @@ def test_the_plain_networks_have_as_many_parameters_as_the_papers() -> None:
 
 
 @pytest.mark.parametrize("width", [0.1, 1.0])
-def test_the_plain_resnet_is_the_papers(width: float) -> None:
+def test_the_plain_resnet_is_the_papers(width):
     ours, plain = ResNet18GN(10, width=width), networks.plain_resnet(width)
     values = iter(ours.parameters())
     with torch.no_grad():
@@ -50,14 +46,14 @@ def test_the_plain_resnet_is_the_papers(width: float) -> None:
     assert next(values, None) is None
 
 
-def test_a_rounds_clients_are_drawn_from_the_population() -> None:
+def test_a_rounds_clients_are_drawn_from_the_population():
     load = bench.WORKLOADS["W1"]
     task = bench._task(load, lambda: load.model(1.0), 3, 1000)
     assert (len(task.train), task.clients_per_round) == (1000, 3)
     assert len(task.train.x) == 3 * load.examples
 
 
-def test_the_ways_train_alike_from_the_same_start() -> None:
+def test_the_ways_train_alike_from_the_same_start():
     """One full batch per client: every way takes the same step and must end at the same point."""
     load = bench.WORKLOADS["W1"]
     task = bench._task(load, lambda: load.model(1.0), 3, 3)
@@ -82,7 +78,7 @@ def test_the_ways_train_alike_from_the_same_start() -> None:
         ("W1", {"clients": 3, "population": 2}, "population is 2; allowed: a whole number >= 3"),
     ],
 )
-def test_mistakes_are_told_in_one_line(name: str, given: dict[str, Any], message: str) -> None:
+def test_mistakes_are_told_in_one_line(name, given, message):
     with pytest.raises(fedlib.Error, match=message):
         bench.bench(name, **given)
 
@@ -90,9 +86,7 @@ def test_mistakes_are_told_in_one_line(name: str, given: dict[str, Any], message
 @pytest.mark.parametrize(
     "words, status", [(["W1", "--repeats", "1", "--clients", "2", "3"], 0), (["W9"], 2)]
 )
-def test_the_command_prints_a_table_or_one_line(
-    words: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_command_prints_a_table_or_one_line(words, status, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["benchmarks", *words, "--no-rivals"])
     assert __main__.main() == status
     printed = capsys.readouterr()

@@ -1,24 +1,21 @@
 """The assignments as the tests read them; without nbgrader."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import nbformat
-from nbformat import NotebookNode
 
 COURSE = Path(__file__).resolve().parents[2] / "docs" / "course"
 NAMES = [f"session_{number:02d}" for number in range(1, 11)]
 SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?### END SOLUTION$", re.DOTALL | re.MULTILINE)
 
 
-def read(name: str) -> NotebookNode:
+def read(name):
     """The source of a session's assignment."""
     return nbformat.read(COURSE / "assignments" / name / f"{name}.ipynb", as_version=4)
 
 
-def kind(cell: NotebookNode) -> str:
+def kind(cell):
     """``text``, ``code``, ``answer`` (by hand), ``solution`` (code) or ``test``."""
     about = cell.metadata.nbgrader
     if about.solution:
@@ -28,19 +25,19 @@ def kind(cell: NotebookNode) -> str:
     return "code" if cell.cell_type == "code" else "text"
 
 
-def sources(book: NotebookNode, *kinds: str) -> dict[str, str]:
+def sources(book, *kinds):
     """Cells of these kinds: name -> source."""
     cells = [cell for cell in book.cells if kind(cell) in kinds]
     return {cell.metadata.nbgrader.grade_id: cell.source for cell in cells}
 
 
-def functions(book: NotebookNode) -> dict[str, str]:
+def functions(book):
     """The functions that students write: name -> the course's version."""
     written = sources(book, "solution")
     del written["experiment"]
     return written
 
 
-def stub(source: str) -> str:
+def stub(source):
     """A student's version of a cell."""
     return SOLUTION.sub(r"\1raise NotImplementedError()", source)

@@ -1,11 +1,8 @@
 """Every session has an assignment in nbgrader's form, and the course's answers pass its checks."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import warnings
-from typing import Any
 
 import matplotlib
 import pytest
@@ -18,12 +15,12 @@ POINTS = {"prediction": 1, "derivation": 1, "experiment_answer": 4, "limits": 2}
 
 
 @pytest.mark.parametrize("name", books.NAMES)
-def test_an_assignment_has_its_parts_in_nbgraders_form_and_ten_points(name: str) -> None:
+def test_an_assignment_has_its_parts_in_nbgraders_form_and_ten_points(name):
     book = books.read(name)
     about = [cell.metadata.nbgrader for cell in book.cells]
     assert all(each.schema_version == 3 and each.locked != each.solution for each in about)
     assert len({each.grade_id for each in about}) == len(about)
-    points: dict[str, dict[str, float]] = {"answer": {}, "test": {}}
+    points = {"answer": {}, "test": {}}
     for cell in book.cells:
         kind, source = books.kind(cell), cell.source
         if kind in points:
@@ -44,9 +41,9 @@ def test_an_assignment_has_its_parts_in_nbgraders_form_and_ten_points(name: str)
         assert isinstance(left.body[-1], ast.Raise) and len(left.body) == 2
 
 
-def failures(cells: dict[str, str]) -> dict[str, str]:
+def failures(cells):
     """Run a notebook's cells; those that fail, and how."""
-    names: dict[str, Any] = {"__name__": "__main__", "display": lambda *_: None}
+    names = {"__name__": "__main__", "display": lambda *_: None}
     failed = {}
     for name, source in cells.items():
         try:
@@ -59,9 +56,7 @@ def failures(cells: dict[str, str]) -> dict[str, str]:
 @pytest.mark.notebook
 @pytest.mark.slow
 @pytest.mark.parametrize("name", books.NAMES)
-def test_the_courses_answers_pass_and_stubs_fail(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_courses_answers_pass_and_stubs_fail(name, monkeypatch):
     monkeypatch.syspath_prepend(str(books.COURSE))  # as in a student's folder: import checks
     for module in [each for each in sys.modules if each.partition(".")[0] == "checks"]:
         monkeypatch.delitem(sys.modules, module)

@@ -1,10 +1,7 @@
 """What nbgrader makes of the assignments, and how it grades a right and a wrong submission."""
 
-from __future__ import annotations
-
 import re
 import shutil
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -23,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.notebook]
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def course(tmp_path_factory):
     """A course with the student's version of every assignment, and one instructor's."""
     folder = tmp_path_factory.mktemp("course")
     coursemaker.assignments(folder, [int(GRADED[-2:])])
@@ -32,7 +29,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", books.NAMES)
-def test_a_students_version_has_no_solution_and_no_hidden_test(course: Path, name: str) -> None:
+def test_a_students_version_has_no_solution_and_no_hidden_test(course, name):
     path = course / "release" / name / f"{name}.ipynb"
     text = path.read_text(encoding="utf-8")
     assert not re.search("SOLUTION|HIDDEN|Marking|Answer of the course", text)
@@ -51,7 +48,7 @@ def test_a_students_version_has_no_solution_and_no_hidden_test(course: Path, nam
     ]
 
 
-def hand_in(course: Path, student: str, cells: dict[str, str]) -> None:
+def hand_in(course, student, cells):
     """A submission: the released folder with these cells filled in."""
     folder = course / "submitted" / student / GRADED
     shutil.copytree(course / "release" / GRADED, folder)
@@ -62,7 +59,7 @@ def hand_in(course: Path, student: str, cells: dict[str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def graded(course: Path) -> Path:
+def graded(course):
     """The same course after the submissions of three students were graded."""
     right = books.sources(books.read(GRADED), "solution", "answer")
     slips = {
@@ -81,14 +78,14 @@ def graded(course: Path) -> Path:
     return course
 
 
-def grades(course: Path, student: str) -> dict[str, tuple[float | None, bool]]:
+def grades(course, student):
     """Cell -> points that nbgrader gave, and whether a person has to look."""
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         (notebook,) = book.find_submission(GRADED, student).notebooks
         return {each.name: (each.auto_score, each.needs_manual_grade) for each in notebook.grades}
 
 
-def test_a_right_submission_has_full_marks(graded: Path) -> None:
+def test_a_right_submission_has_full_marks(graded):
     given = grades(graded, "right")
     assert {name: given[name] for name in TESTS} == {n: (p, False) for n, p in TESTS.items()}
     assert {name for name, (_, waiting) in given.items() if waiting} == BY_HAND
@@ -97,14 +94,14 @@ def test_a_right_submission_has_full_marks(graded: Path) -> None:
         assert (submission.score, submission.max_score) == (2, 10)
 
 
-def test_a_wrong_part_and_stubs_have_no_marks(graded: Path) -> None:
+def test_a_wrong_part_and_stubs_have_no_marks(graded):
     given = grades(graded, "wrong")
     wrong = {"fedadam_test": 0, "fedyogi_test": 0}
     assert {name: given[name][0] for name in TESTS} == TESTS | wrong
     assert {score for score, _ in grades(graded, "nothing").values()} == {0}
 
 
-def test_an_instructors_version_is_executed_and_complete(course: Path) -> None:
+def test_an_instructors_version_is_executed_and_complete(course):
     made = nbformat.read(course / "instructor" / GRADED / f"{GRADED}.ipynb", as_version=4)
     source = books.read(GRADED)
     assert [cell.source for cell in made.cells] == [cell.source for cell in source.cells]

@@ -1,15 +1,12 @@
 """Which cells become slides, and a deck in a browser without a network."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from nbformat import NotebookNode, v4
+from nbformat import v4
 
 from docs import coursemaker
 from fedlib.reproduction import reproduce
@@ -17,7 +14,7 @@ from fedlib.reproduction import reproduce
 FORMULA = r"$$x_{t+1} = x_t - \eta\, \frac{m_t}{\sqrt{v_t} + \tau} .$$"
 
 
-def shows(*kinds: str) -> NotebookNode:
+def shows(*kinds):
     """A code cell with outputs of these kinds."""
     with io.BytesIO() as file:
         plt.figure(figsize=(4, 3)).savefig(file, dpi=100)
@@ -28,11 +25,11 @@ def shows(*kinds: str) -> NotebookNode:
     return v4.new_code_cell("session.figure()", outputs=[v4.new_output("stream"), *outputs])
 
 
-def book(idea: str = "First.\n\nSecond.", caption: str = "The caption.") -> NotebookNode:
+def book(idea="First.\n\nSecond.", caption="The caption."):
     """A notebook of the series' form, executed."""
     widget = shows("image/png")
     widget.outputs[1].data["application/vnd.jupyter.widget-view+json"] = "{}"
-    cells: tuple[str | NotebookNode, ...] = (
+    cells = (
         "# 02 · Title\n\n**What is asked?**",
         "## Card\n\n| | |\n| --- | --- |",
         "## Set-up",
@@ -55,7 +52,7 @@ def book(idea: str = "First.\n\nSecond.", caption: str = "The caption.") -> Note
     return v4.new_notebook(cells=made)
 
 
-def test_title_idea_pictures_and_summary_are_shown() -> None:
+def test_title_idea_pictures_and_summary_are_shown():
     shown = [(page.section, page.text, len(page.pictures)) for page in coursemaker.pages(book())]
     assert shown == [
         ("title", "# 02 · Title\n\n**What is asked?**", 0),
@@ -71,7 +68,7 @@ def test_title_idea_pictures_and_summary_are_shown() -> None:
     assert sections == ["Figures", "Figures"]
 
 
-def test_a_deck_begins_with_goals_and_ends_with_the_assignment() -> None:
+def test_a_deck_begins_with_goals_and_ends_with_the_assignment():
     for needed in ("sphinx_revealjs", "docutils"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
     plans = {number: coursemaker.told(number) for number in coursemaker.sessions()}
@@ -88,7 +85,7 @@ def test_a_deck_begins_with_goals_and_ends_with_the_assignment() -> None:
     assert found == sorted(found) and 'class="notes"' in html and "in code:" not in html
 
 
-def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs() -> None:
+def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs():
     words = "So many words that a slide has room for three of these, but not for four. " * 5
     idea = "\n\n".join([words + "Then", FORMULA, "where it goes on.", *[words] * 8])
     texts = [page.text for page in coursemaker.pages(book(idea)) if page.section == "Idea"]
@@ -97,7 +94,7 @@ def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs() -
     assert f"Then\n\n{FORMULA}\n\nwhere it goes on." in texts[0]
 
 
-def test_every_session_has_its_notebooks() -> None:
+def test_every_session_has_its_notebooks():
     sessions = coursemaker.sessions()
     assert list(sessions) == list(range(1, 11))
     assert sessions[3] == ("Adaptive servers", ["02_server_adaptivity", "10_cifar10"])
@@ -105,9 +102,7 @@ def test_every_session_has_its_notebooks() -> None:
     assert all(reproduce.notebooks(names) for _, names in sessions.values())
 
 
-def test_a_deck_needs_no_network_and_its_slides_fit(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_deck_needs_no_network_and_its_slides_fit(tmp_path, request):
     for needed in ("sphinx_revealjs", "docutils"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
     shown = book(

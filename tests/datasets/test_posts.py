@@ -44,9 +44,8 @@ def random_posts(clients=7, seed=0):
 
 def check(encoded, rows):
     assert encoded.sentences.dtype == encoded.words.dtype == encoded.tags.dtype == np.int16
-    assert (
-        encoded.word_offsets.dtype == encoded.tag_offsets.dtype == encoded.starts.dtype == np.int64
-    )
+    places = (encoded.word_offsets, encoded.tag_offsets, encoded.starts)
+    assert {each.dtype for each in places} == {np.dtype(np.int64)}
     assert len(encoded) == len(rows)
     for i, (_, *texts) in enumerate(rows):
         sentence, bag, tags = slow(*texts)
@@ -92,10 +91,9 @@ def test_encoding_follows_the_rules_word_by_word_in_memory_and_in_pieces(tmp_pat
         for start in range(0, len(texts), most):
             pieces.append((client, *zip(*texts[start : start + most], strict=True)))
     pieces.append(("ünï", [], [], []))
-    assert posts.write(tmp_path, "train", pieces, VOCABULARY, TAGS) == (
-        len(rows),
-        len({row[0] for row in rows}) + 2,
-    )
+    clients = {row[0] for row in rows}
+    written = posts.write(tmp_path, "train", pieces, VOCABULARY, TAGS)
+    assert written == (len(rows), len(clients) + 2)
     in_memory, encoded = encode(rows, VOCABULARY, TAGS), opened(tmp_path)
     check(in_memory, rows)
     check(encoded, rows)

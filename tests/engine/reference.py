@@ -3,23 +3,18 @@
 The tests know it as ``backend="reference"``, see ``tests/conftest.py``: it is the oracle of rows.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.algorithms.base import Algorithm, Client, Extra, State
-from fedlib.engine.batches import Feed, Round, upload, whole_scale
+import fedlib
+from fedlib.algorithms.base import State
+from fedlib.engine.batches import upload, whole_scale
 from fedlib.engine.oracles import masks
-from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import ClientStates, carry_statistics, map_state
-from fedlib.engine.vectorized import Sums, Vectorized, Work
-from fedlib.task import Task
+from fedlib.engine.states import carry_statistics, map_state
+from fedlib.engine.vectorized import Sums, Vectorized
 
 
 @dataclass(frozen=True)
@@ -35,15 +30,15 @@ class Done:
 class Reference(Vectorized):
     """Clients and configurations one by one; their states have no leading axes."""
 
-    def __init__(self, feed: Feed, model: FlatModel) -> None:
+    def __init__(self, feed, model):
         self.feed, self.model = feed, model
         self.oracle = OneOracle(feed.task, model)
 
     @torch.no_grad()
-    def enroll(self, work: Work, clients: np.ndarray) -> Sums:
+    def enroll(self, work, clients):
         """Let clients that take part for the first time make their memory."""
 
-        def one(method: Algorithm, server: State, number: int, c: int) -> Done:
+        def one(method, server, number, c):
             client = self._knows(work, number)
             with self.model.tracking(server.get("statistics")):
                 memory = method.client_enroll(server, client, self._whole(number, work.round))
@@ -52,10 +47,10 @@ class Reference(Vectorized):
         return self._each(work, clients, work.memory, one)
 
     @torch.no_grad()
-    def measure(self, work: Work, clients: np.ndarray) -> Sums:
+    def measure(self, work, clients):
         """Let clients evaluate their whole data."""
 
-        def one(method: Algorithm, server: State, number: int, c: int) -> Done:
+        def one(method, server, number, c):
             full = self._whole(number, work.round)
             with self.model.tracking(server.get("statistics")):
                 own, sent = method.client_measure(server, self._client(work, number, c), full)
@@ -64,10 +59,10 @@ class Reference(Vectorized):
         return self._each(work, clients, work.measured, one)
 
     @torch.no_grad()
-    def train(self, work: Work, clients: np.ndarray) -> Sums:
+    def train(self, work, clients):
         """Let clients take their local steps."""
 
-        def one(method: Algorithm, server: State, number: int, c: int) -> Done:
+        def one(method, server, number, c):
             plan = self.feed.plan(np.array([number]), work.round)
             state = method.client_init(server, self._client(work, number, c))
             state = carry_statistics(server, state)
@@ -89,22 +84,16 @@ class Reference(Vectorized):
 
         return self._each(work, clients, work.memory, one)
 
-    def _each(
-        self,
-        work: Work,
-        clients: np.ndarray,
-        states: ClientStates,
-        one: Callable[[Algorithm, State, int, int], Done],
-    ) -> Sums:
+    def _each(self, work, clients, states, one):
         """Every client of every configuration: keep what it keeps, sum what it sends."""
-        kept: list[list[State]] = [[] for _ in clients]
-        sums: list[State] = []
+        kept = [[] for _ in clients]
+        sums = []
         losses = []
         seen = 0.0
         for c, configuration in enumerate(work.methods):
             method = _scalars(configuration, self.feed.dtype, self.feed.device)
             server = map_state(lambda t, c=c: t[c], work.server)
-            total: State | None = None
+            total = None
             loss, seen = self._zero(), 0.0
             for position, number in enumerate(clients.tolist()):
                 done = one(method, server, number, c)
@@ -113,7 +102,6 @@ class Reference(Vectorized):
                 weighted = map_state(lambda t, weight=weight: weight * t, done.sent)
                 total = weighted if total is None else map_state(torch.add, total, weighted)
                 loss, seen = loss + done.loss, seen + done.seen
-            assert total is not None  # there are clients
             sums.append(total)
             losses.append(loss)
         if kept and kept[0][0]:
@@ -121,21 +109,19 @@ class Reference(Vectorized):
             states.put(states.reserve(clients), map_state(lambda *t: torch.stack(t), *rows))
         return Sums(map_state(lambda *t: torch.stack(t), *sums), torch.stack(losses), seen)
 
-    def _client(self, work: Work, number: int, c: int) -> Client:
+    def _client(self, work, number, c):
         """What a client of configuration ``c`` knows."""
         remembers = work.methods[0].remembers
         memory = _own(work.memory, number, c) if remembers else None
         measured = _own(work.measured, number, c) if work.measured.tensors else None
         return self._knows(work, number, memory, measured)
 
-    def _knows(
-        self, work: Work, number: int, memory: State | None = None, measured: State | None = None
-    ) -> Client:
+    def _knows(self, work, number, memory=None, measured=None):
         counts = upload(self.feed.counts(np.array([number]), work.round), self.feed.device)
         client = self.feed.client(counts, work.round, memory, measured)
         return replace(client, examples=client.examples.view(1), steps=client.steps.view(1))
 
-    def _whole(self, one: int, round: Round) -> OneFullBatch:
+    def _whole(self, one, round):
         """All data of one client."""
         data = self.feed.data
         start, size = int(data.starts[one]), int(data.sizes[one])
@@ -144,24 +130,35 @@ class Reference(Vectorized):
         y = self.feed.y[index[0].to(self.feed.device)]
         return OneFullBatch(self.oracle, self.feed.inputs(index, None)[0], y, float(scale))
 
-    def _zero(self) -> Tensor:
+    def _zero(self):
         return torch.zeros((), dtype=self.feed.dtype, device=self.feed.device)
 
 
-def _own(states: ClientStates, one: int, c: int) -> State:
+def assert_rows_agree(task, algorithm="fedavg", **settings):
+    """Rows train as one client after the other does; the trained parameters."""
+    settings = {"dtype": "float64", **settings}
+    by_rows, plain = (
+        fedlib.run(task, algorithm, backend=backend, **settings).params
+        for backend in ("vectorized", "reference")
+    )
+    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+    return by_rows
+
+
+def _own(states, one, c):
     """What one client of one configuration has kept."""
     kept = states.get(states.places(np.array([one])))
     return map_state(lambda t: t[0, min(c, t.shape[1] - 1)], kept)
 
 
-def _scalars(method: Algorithm, dtype: torch.dtype, device: torch.device) -> Algorithm:
+def _scalars(method, dtype, device):
     """The same method with each float as a 0-d tensor, for one client without row axes."""
     return method._replace_floats(
         lambda v: torch.tensor(v[0], dtype=dtype, device=device), [method]
     )
 
 
-def _outputs(model: FlatModel, leaves: Any, x: Tensor, features: bool = False) -> Any:
+def _outputs(model, leaves, x, features=False):
     """Outputs ``[B, ...]`` of one model, and its features, for inputs ``[B, ...]``."""
     return model._call(model._with_features if features else model.model, leaves, x)
 
@@ -169,12 +166,10 @@ def _outputs(model: FlatModel, leaves: Any, x: Tensor, features: bool = False) -
 class OneOracle:
     """``value_and_grad`` of one model: ``x [P]`` on ``(inputs, targets, key or None)``."""
 
-    def __init__(self, task: Task, model: FlatModel) -> None:
+    def __init__(self, task, model):
         self.task, self.model = task, model
 
-    def __call__(
-        self, x: Tensor, batch: Any, *, draw: int = 0, extra: Extra | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, x, batch, *, draw=0, extra=None):
         """Loss ``[1]`` and gradient ``[P]``."""
         inputs, targets, key = batch
         leaves = self.model.leaves(x)
@@ -191,29 +186,27 @@ class OneOracle:
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
         return loss.detach().reshape(1), self.model.flatten(grads, ())
 
-    def descend(
-        self, x: Tensor, batch: Any, lr: Tensor, *, out: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def descend(self, x, batch, lr, *, out=None):
         """Loss ``[1]`` and ``x - lr * gradient [P]``."""
         loss, grad = self(x, batch)
         return loss, torch.sub(x, lr * grad, out=out)
 
-    def penalised(self, losses: Tensor, leaves: list[Tensor]) -> Tensor:
+    def penalised(self, losses, leaves):
         """Losses with the task's L2 term, which counts in gradients alone."""
         return losses + self.task.l2 * self.model.squares(leaves) if self.task.l2 else losses
 
-    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, outputs, targets):
         """Per-example losses ``[B]``."""
         return self.task.loss(outputs.unsqueeze(0), targets.unsqueeze(0)).squeeze(0)
 
-    def _reduce(self, losses: Tensor) -> Tensor:
+    def _reduce(self, losses):
         return losses.mean() if self.task.reduction == "mean" else losses.sum()
 
-    def reduce(self, values: Tensor, batch: Any) -> Tensor:
+    def reduce(self, values, batch):
         """Values ``[B]`` of examples as they count in the batch's loss, ``[1]``."""
         return self._reduce(values).reshape(1)
 
-    def features(self, x: Tensor, batch: Any) -> Tensor:
+    def features(self, x, batch):
         """The features ``[B, F]`` without dropout."""
         with torch.no_grad(), self.model.evaluating(running=False):
             return _outputs(self.model, self.model.views(x), batch[0], features=True)[1]
@@ -226,10 +219,10 @@ class OneFullBatch:
         scale: what the mean over the examples is multiplied by.
     """
 
-    def __init__(self, oracle: OneOracle, x: Tensor, y: Tensor, scale: float) -> None:
+    def __init__(self, oracle, x, y, scale):
         self.oracle, self.x, self.y, self.scale = oracle, x, y, scale
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, x):
         """Loss ``[1]`` and gradient ``[P]``."""
         model = self.oracle.model
         leaves = model.leaves(x)
@@ -239,6 +232,6 @@ class OneFullBatch:
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
         return self.scale * losses.detach().mean().reshape(1), model.flatten(grads, ())
 
-    def loss(self, x: Tensor) -> Tensor:
+    def loss(self, x):
         """Loss ``[1]``."""
         return self(x)[0]

@@ -6,13 +6,9 @@ CUDA, and what would be wrong there is an error here: an operation that mixes de
 asking for a number of the device, for which it would have to wait.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -23,7 +19,6 @@ from torch.utils._pytree import tree_leaves
 
 from fedlib.engine import batches as feed
 from fedlib.engine import strategy
-from fedlib.engine.config import Configured
 from fedlib.engine.program import Program
 
 DEVICE = torch.device("meta")
@@ -60,13 +55,11 @@ class Seen:
 class Operations(TorchDispatchMode):
     """Sees every operation; those of the device must neither mix devices nor wait."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen):
         super().__init__()
         self.seen = seen
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         on_device = [tensor for tensor in tensors if tensor.device == DEVICE]
@@ -74,9 +67,7 @@ class Operations(TorchDispatchMode):
             self._look(func, args, kwargs, tensors, len(on_device))
         return func(*args, **kwargs)
 
-    def _look(
-        self, func: Any, args: Sequence[Any], kwargs: Any, tensors: list[Tensor], on_device: int
-    ) -> None:
+    def _look(self, func, args, kwargs, tensors, on_device):
         packet = func.overloadpacket
         hosts = [tensor for tensor in tensors if tensor.device != DEVICE]
         if packet in SIZED_BY_NUMBERS or _by_mask(packet, args) or _open_repeat(func, kwargs):
@@ -97,12 +88,12 @@ class Operations(TorchDispatchMode):
             raise Mistake(f"two devices: {packet} at {_place()}")
 
 
-def _python(seen: Seen) -> ExitStack:
+def _python(seen):
     """Sees the uploads that torch does not dispatch: those of Python's numbers and lists."""
     patches = ExitStack()
 
-    def maker(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def make(*args: Any, **kwargs: Any) -> Tensor:
+    def maker(plain):
+        def make(*args, **kwargs):
             before = len(seen.uploads)
             result = plain(*args, **kwargs)
             if result.device == DEVICE and len(seen.uploads) == before:
@@ -111,8 +102,8 @@ def _python(seen: Seen) -> ExitStack:
 
         return make
 
-    def indexer(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def method(self: Tensor, index: Any, *value: Any) -> Any:
+    def indexer(plain):
+        def method(self, index, *value):
             parts = index if isinstance(index, tuple) else (index,)
             if self.device == DEVICE and any(isinstance(one, (list, np.ndarray)) for one in parts):
                 seen.uploads.append(_place())
@@ -127,19 +118,19 @@ def _python(seen: Seen) -> ExitStack:
     return patches
 
 
-def _by_mask(packet: Any, args: Sequence[Any]) -> bool:
+def _by_mask(packet, args):
     """Whether an operation indexes by a mask of the device, whose ones must be counted."""
     return packet in INDEXING and any(
         index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
     )
 
 
-def _open_repeat(func: Any, kwargs: Any) -> bool:
+def _open_repeat(func, kwargs):
     """Whether numbers of the device say how often to repeat, and nobody says what that adds to."""
     return func is ATEN.repeat_interleave.Tensor and kwargs.get("output_size") is None
 
 
-def _place() -> str:
+def _place():
     """The innermost line of fedlib that is being run."""
     frame = sys._getframe(1)
     while frame.f_back is not None and "/fedlib/" not in frame.f_code.co_filename:
@@ -149,7 +140,7 @@ def _place() -> str:
 
 
 @contextmanager
-def as_on_cuda() -> Iterator[None]:
+def as_on_cuda():
     """The engine's limits for the device as they are for CUDA, whatever memory is free here.
 
     Small data are transformed in the round, as large ones are.
@@ -165,15 +156,13 @@ def as_on_cuda() -> Iterator[None]:
 
 
 @contextmanager
-def watched(seen: Seen) -> Iterator[None]:
+def watched(seen):
     """What happens inside is noted in ``seen``."""
     with _python(seen), Operations(seen):
         yield
 
 
-def rehearse(
-    configured: Sequence[Configured], rounds: int = 1, chunk_clients: int | None = None
-) -> list[Seen]:
+def rehearse(configured, rounds=1, chunk_clients=None):
     """Some rounds of a program, and the evaluation after them, as they would go on CUDA.
 
     Returns:
@@ -185,10 +174,10 @@ def rehearse(
     alive, every, now = list(range(len(configured))), [], Seen()
     with as_on_cuda():
         program = Program(configured, DEVICE, chunk_clients=chunk_clients)
-        backend: Any = program.training.backend
+        backend = program.training.backend
         step = backend.step
 
-        def watched_step(*args: Any) -> Any:
+        def watched_step(*args):
             before = len(now.uploads)
             result = step(*args)
             now.steps.append(now.uploads[before:])

@@ -1,9 +1,6 @@
 """The same numbers on every backend, in every chunking, alone and inside a grid."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +11,7 @@ from fedlib.engine.config import configure
 from fedlib.engine.run import combinations, execute
 from fedlib.models import MLP
 
-TASKS: dict[str, dict[str, Any]] = {
+TASKS = {
     "quadratic": {},
     "synthetic": {"clients": 12},
     "emnist_cr": {"clients": 6, "network": "paper", "width": 0.1},
@@ -22,11 +19,11 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 
 
-def load(name: str, **options: Any) -> fedlib.Task:
+def load(name, **options):
     return fedlib.load_task(name, **{**TASKS[name], **options})
 
 
-def difference(a: fedlib.History, b: fedlib.History) -> float:
+def difference(a, b):
     """The largest difference in parameters and in recorded values; all else is equal."""
     assert a.diverged == b.diverged
     names = ["client", "split", "metric", "examples"]
@@ -38,11 +35,11 @@ def difference(a: fedlib.History, b: fedlib.History) -> float:
     return max(params, values, clients)
 
 
-COMMON: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 5, "seed": 1}
+COMMON = {"rounds": 3, "dtype": "float64", "clients_per_round": 5, "seed": 1}
 
 
 @pytest.mark.parametrize("name", list(TASKS))
-def test_a_configuration_is_the_same_alone_and_inside_a_grid(name: str) -> None:
+def test_a_configuration_is_the_same_alone_and_inside_a_grid(name):
     task = load(name)
     cells = combinations({"client_lr": [0.02, 0.05], "server_lr": [0.01, 0.1, 0.3]})
     common = {**COMMON, "rounds": 2}
@@ -57,9 +54,9 @@ def test_a_configuration_is_the_same_alone_and_inside_a_grid(name: str) -> None:
     assert len({float(h.series("loss").iloc[-1]) for h in together}) == 6
 
 
-def test_configurations_that_cannot_share_a_program_still_run_together() -> None:
+def test_configurations_that_cannot_share_a_program_still_run_together():
     task = load("synthetic")
-    cells: list[dict[str, Any]] = [
+    cells = [
         {"client_lr": 0.02, "batch_size": 5},
         {"client_lr": 0.05, "batch_size": 10},
         {"client_lr": 0.05, "batch_size": 5, "client_schedule": "step_decay"},
@@ -72,7 +69,7 @@ def test_configurations_that_cannot_share_a_program_still_run_together() -> None
         assert difference(history, fedlib.run(task, "fedadam", overrides=cell, **COMMON)) < 1e-10
 
 
-def test_seeds_can_be_set_apart() -> None:
+def test_seeds_can_be_set_apart():
     task = load("synthetic")
     base = {"init": 1, "sampling": 1, "batches": 1}
     runs = [
@@ -88,7 +85,7 @@ def test_seeds_can_be_set_apart() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
 @pytest.mark.parametrize("name", list(TASKS))
-def test_cuda_agrees_with_cpu(name: str) -> None:
+def test_cuda_agrees_with_cpu(name):
     task = load(name)
     a = fedlib.run(task, "fedadam", device="cpu", **COMMON)
     b = fedlib.run(task, "fedadam", device="cuda", **COMMON)
@@ -96,9 +93,7 @@ def test_cuda_agrees_with_cpu(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["synthetic", "cifar10"])
-def test_gathering_and_evaluating_in_pieces_changes_nothing(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gathering_and_evaluating_in_pieces_changes_nothing(name, monkeypatch):
     task = load(name)
     at_once = fedlib.run(task, "fedadam", **COMMON)
     monkeypatch.setattr("fedlib.engine.batches.GATHER_BYTES", 0)
@@ -109,13 +104,13 @@ def test_gathering_and_evaluating_in_pieces_changes_nothing(
 class Tanh(MLP):
     """Another forward than that of the class whose closed form it inherits."""
 
-    def features(self, x: torch.Tensor) -> torch.Tensor:
+    def features(self, x):
         for layer in self.hidden:
             x = torch.tanh(layer(x))
         return x
 
 
-def frozen(*names: str) -> nn.Module:
+def frozen(*names):
     model = MLP(60, (7,), 10)
     for name in names:
         model.get_parameter(name).requires_grad_(False)
@@ -132,7 +127,7 @@ RESEMBLING = {
 
 
 @pytest.mark.parametrize("model", RESEMBLING.values(), ids=RESEMBLING)
-def test_gradients_in_closed_form_are_those_of_autograd_where_they_hold(model: Any) -> None:
+def test_gradients_in_closed_form_are_those_of_autograd_where_they_hold(model):
     """Configurations share their clients' data; the reference backend differentiates."""
     task = dataclasses.replace(load("synthetic"), model=model)
     cells = combinations({"client_lr": [0.01, 0.05, 0.08]})  # larger ones amplify rounding
@@ -144,25 +139,25 @@ def test_gradients_in_closed_form_are_those_of_autograd_where_they_hold(model: A
 class Tied(nn.Module):
     """Two layers with one weight, and a frozen one."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(60, 60), nn.Linear(60, 60)
         self.second.weight = self.first.weight
         self.out = nn.Linear(60, 10)
         self.out.weight.requires_grad_(False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return self.out(torch.tanh(self.second(torch.tanh(self.first(x)))))
 
 
-def test_tied_weights_stay_tied_and_frozen_ones_frozen() -> None:
+def test_tied_weights_stay_tied_and_frozen_ones_frozen():
     """One client's one full-batch step equals torch.optim.SGD's on the module itself."""
     task = dataclasses.replace(load("synthetic"), model=Tied)
     data = task.train
     part = data.index[data.starts[3] : data.starts[3] + data.sizes[3]]
     task.train = fedlib.ClientData(data.x, data.y, [part.numpy()])
     settings = {"client_lr": 0.1, "batch_size": None}
-    common: dict[str, Any] = {"dtype": "float64", "overrides": settings}
+    common = {"dtype": "float64", "overrides": settings}
     start = fedlib.run(task, "fedavg", rounds=0, **common).params
     end = fedlib.run(task, "fedavg", rounds=1, **common).params
     model = Tied().double()
@@ -177,16 +172,16 @@ def test_tied_weights_stay_tied_and_frozen_ones_frozen() -> None:
     assert not torch.equal(start["first.weight"], end["first.weight"])
 
 
-def test_rounds_in_which_nobody_trains_have_no_training_loss() -> None:
+def test_rounds_in_which_nobody_trains_have_no_training_loss():
     task = fedlib.load_task("quadratic")
     history = fedlib.run(task, "fedavg", rounds=3, overrides={"local_steps": [0] * 10})
     assert set(history.frame["split"]) == {"test"} and history.diverged is None
     assert history.series("loss").nunique() == 1
 
 
-def test_different_servers_over_the_same_client_work_share_one_program() -> None:
+def test_different_servers_over_the_same_client_work_share_one_program():
     task = load("synthetic")
-    asked: list[tuple[str, dict[str, Any]]] = [
+    asked = [
         ("fedavg", {}),
         ("fedadam", {"server_lr": 0.02}),
         ("fedyogi", {"server_lr": 0.1}),

@@ -1,15 +1,11 @@
 """A run that is stopped at any moment and taken up again equals the uninterrupted one."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.program import Program
 from fedlib.engine.run import execute
-from fedlib.engine.states import Progress
 from fedlib.errors import Failure
 from tests.engine.test_whole_clients import Visits, problem
 
@@ -28,12 +23,12 @@ class Cut(Exception):
     pass
 
 
-def cut_after(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+def cut_after(monkeypatch, rounds):
     """Let every program fail in the middle of the round after ``rounds`` of its own."""
     original = Program._advance
     left = [rounds]
 
-    def advance(self: Program, now: Progress, number: int) -> None:
+    def advance(self, now, number):
         if not left[0]:
             self.training.round(now.alive, now.server, number)
             raise Cut
@@ -43,7 +38,7 @@ def cut_after(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     monkeypatch.setattr(Program, "_advance", advance)
 
 
-def same(a: fedlib.History, b: fedlib.History) -> bool:
+def same(a, b):
     return (
         a.frame.equals(b.frame)
         and a.clients.equals(b.clients)
@@ -52,7 +47,7 @@ def same(a: fedlib.History, b: fedlib.History) -> bool:
     )
 
 
-def interrupted(configured: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
+def interrupted(configured, folder, cuts):
     for rounds in cuts:
         with pytest.MonkeyPatch.context() as patch:
             cut_after(patch, rounds)
@@ -61,19 +56,11 @@ def interrupted(configured: Any, folder: Path, cuts: tuple[int, ...]) -> Any:
     return execute(configured, checkpoint=folder, checkpoint_every=1)
 
 
-def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: Path) -> None:
+def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path):
     task = fedlib.load_task("synthetic", clients=8)
-    configured = [
-        configure(
-            task,
-            "fedadam",
-            rounds=7,
-            eval_every=2,
-            clients_per_round=5,
-            overrides={"client_lr": lr, "server_lr": 0.01},
-        )
-        for lr in (0.01, 1e38, 0.1)
-    ]
+    how = {"rounds": 7, "eval_every": 2, "clients_per_round": 5}
+    cells = [{"client_lr": lr, "server_lr": 0.01} for lr in (0.01, 1e38, 0.1)]
+    configured = [configure(task, "fedadam", overrides=cell, **how) for cell in cells]
     whole = execute(configured)
     assert [history.diverged is None for history in whole] == [True, False, True]
     again = interrupted(configured, tmp_path / "state", (1, 3, 1))
@@ -81,7 +68,7 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path: P
     assert not (tmp_path / "state").exists()
 
 
-def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
+def test_what_clients_remember_continues_too(tmp_path):
     A, b, p = problem()
     task = fedlib.quadratic_task(A, b, p)
     configured = [configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)]
@@ -92,7 +79,7 @@ def test_what_clients_remember_continues_too(tmp_path: Path) -> None:
     assert mine.is_dir() and not any(mine.iterdir()), "a folder that its user made stays"
 
 
-def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path) -> None:
+def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path):
     task = fedlib.load_task("quadratic")
     first = configure(task, "fedavg", rounds=6, overrides={"local_steps": 2})
     other = configure(task, "fedavg", rounds=6, overrides={"local_steps": 3})
@@ -120,16 +107,14 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path: Path)
         execute([first], checkpoint=tmp_path, checkpoint_every=0)
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
     """The disk is full at the third one; the run ends with one line and goes on from the second."""
     task = fedlib.load_task("synthetic", clients=5)
-    settings: dict[str, Any] = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 1}
+    settings = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 1}
     whole = fedlib.run(task, "fedavg", **settings)
     numbers, replace = iter([0, 0, errno.ENOSPC]), os.replace
 
-    def full(*names: Any) -> None:
+    def full(*names):
         if number := next(numbers):
             raise OSError(number, os.strerror(number))
         replace(*names)
@@ -142,20 +127,18 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
     assert same(whole, fedlib.run(task, "fedavg", **settings))
 
 
-def test_a_folder_that_another_process_removes_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_another_process_removes_is_made_again(tmp_path, monkeypatch):
     """As it does when it has finished a run and the folder is empty."""
     task, save, done = fedlib.load_task("synthetic", clients=5), torch.save, []
 
-    def removed(content: Any, aside: Path) -> None:
+    def removed(content, aside):
         if not done:
             aside.parent.rmdir()
         done.append(aside)
         save(content, aside)
 
     monkeypatch.setattr(torch, "save", removed)
-    how: dict[str, Any] = {"checkpoint": tmp_path / "state", "checkpoint_every": 1}
+    how = {"checkpoint": tmp_path / "state", "checkpoint_every": 1}
     assert fedlib.run(task, "fedavg", rounds=3, **how).frame["round"].max() == 3 < len(done) + 1
 
 
@@ -169,10 +152,10 @@ fedlib.run(task, "fedadam", callback=first, rounds=10**6, checkpoint=sys.argv[1]
 
 
 @pytest.mark.slow
-def test_a_terminated_process_saves_its_state_and_says_so(tmp_path: Path) -> None:
+def test_a_terminated_process_saves_its_state_and_says_so(tmp_path):
     command, pipe = [sys.executable, "-c", SCRIPT, str(tmp_path / "s")], subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
-    assert process.stdout is not None and process.stdout.readline()
+    assert process.stdout.readline()
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert "stopped after round" in errors and len(list((tmp_path / "s").iterdir())) == 1

@@ -1,7 +1,5 @@
 """Fairness over clients, and local epochs that differ between clients and rounds."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -13,9 +11,10 @@ import fedlib
 from fedlib.engine.batches import client_keys, drawn_epochs
 from fedlib.engine.fairness import fairness
 from fedlib.reproduction.metrics import METRICS
+from tests.algorithms.quadratics import end
 
 
-def oracle(accuracy: np.ndarray, examples: np.ndarray) -> dict[str, float]:
+def oracle(accuracy, examples):
     """From the definitions, for one model."""
     own, n = accuracy[examples > 0], examples[examples > 0]
     mean = np.average(own, weights=n)
@@ -31,7 +30,7 @@ def oracle(accuracy: np.ndarray, examples: np.ndarray) -> dict[str, float]:
     }
 
 
-def worst_30_weighted(accuracy: np.ndarray, examples: np.ndarray) -> float:
+def worst_30_weighted(accuracy, examples):
     """Right over wrong answers of the chosen clients' examples, in exact numbers of clients."""
     worst = sorted(range(len(accuracy)), key=lambda k: (accuracy[k], k))
     worst = worst[: next(k for k in range(1, len(worst) + 1) if 10 * k >= 3 * len(worst))]
@@ -40,7 +39,7 @@ def worst_30_weighted(accuracy: np.ndarray, examples: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("clients", [1, 2, 7, 10, 33])
-def test_measures_equal_numpy(clients: int) -> None:
+def test_measures_equal_numpy(clients):
     draw = np.random.default_rng(clients)
     accuracy = draw.random((3, clients))
     accuracy[2] = 1.0
@@ -54,7 +53,7 @@ def test_measures_equal_numpy(clients: int) -> None:
             assert float(found[name][row]) == pytest.approx(value, abs=1e-12)
 
 
-def test_tables_and_curves_have_the_same_worst_30_percent() -> None:
+def test_tables_and_curves_have_the_same_worst_30_percent():
     """The number that stands in Table 5 is the last of the series that Figure 2 draws."""
     task = fedlib.load_task("synthetic", clients=23)
     history = fedlib.run(task, "fednova", rounds=30, dtype="float64", eval_every=30)
@@ -66,7 +65,7 @@ def test_tables_and_curves_have_the_same_worst_30_percent() -> None:
     assert weighted != pytest.approx(alike, abs=1e-3)
 
 
-def test_drawn_epochs_are_uniform_and_keyed() -> None:
+def test_drawn_epochs_are_uniform_and_keyed():
     clients = np.arange(3000)
     rounds = [drawn_epochs((1, 3), client_keys(0, number, clients)) for number in range(3)]
     counts = np.array([np.bincount(epochs, minlength=4)[1:] for epochs in rounds])
@@ -83,27 +82,18 @@ def test_drawn_epochs_are_uniform_and_keyed() -> None:
     assert (drawn_epochs((2, 2), client_keys(0, 0, clients)) == 2).all()
 
 
-def test_drawn_epochs_give_the_steps_of_as_many_passes() -> None:
+def test_drawn_epochs_give_the_steps_of_as_many_passes():
     """One example a client and one gradient everywhere: a client moves by its number of passes."""
     clients = 6
     task = fedlib.quadratic_task(np.zeros((clients, 1, 1)), -np.ones((clients, 1)))
-    for number in range(1, 4):
-        history = fedlib.run(
-            task,
-            "fedavg",
-            rounds=number,
-            seed=9,
-            dtype="float64",
-            overrides={"local_epochs": (1, 3), "client_lr": 1.0},
-        )
-        passes = [
-            drawn_epochs((1, 3), client_keys(9, t, np.arange(clients))).mean()
-            for t in range(number)
-        ]
-        assert float(history.params["x"]) == pytest.approx(-sum(passes))
+    keys = [client_keys(9, number, np.arange(clients)) for number in range(3)]
+    passes = np.cumsum([drawn_epochs((1, 3), each).mean() for each in keys])
+    for rounds in range(1, 4):
+        x = end(task, "fedavg", rounds, seed=9, local_epochs=(1, 3), client_lr=1.0)
+        assert x == pytest.approx(-passes[rounds - 1])
 
 
-def test_all_local_data_are_a_split_of_their_own() -> None:
+def test_all_local_data_are_a_split_of_their_own():
     """A client's accuracy on all it holds is that of its two parts, weighted by their sizes; the
     run reports their spread.
     """
@@ -112,7 +102,7 @@ def test_all_local_data_are_a_split_of_their_own() -> None:
     trained = dataclasses.replace(task, test=task.train, evaluated={})
     other = fedlib.run(trained, "fedavg", rounds=3, dtype="float64")
 
-    def accuracies(run: fedlib.History, split: str) -> tuple[np.ndarray, np.ndarray]:
+    def accuracies(run, split):
         own = run.clients.query(f"split == '{split}' and metric == 'accuracy'")
         return own["value"].fillna(0).to_numpy(), own["examples"].to_numpy()
 

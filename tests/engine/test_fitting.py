@@ -1,19 +1,15 @@
 """Data, model, loss and metrics that do not fit are refused before the first step."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import fedlib
 from fedlib import losses
-from fedlib.engine import program
+from fedlib.engine import fitting, program
 from fedlib.engine.fairness import fairness
 
 COUNTER = itertools.count(1)
@@ -25,13 +21,11 @@ PARTS = [[0, 1], [5, 4, 3]]  # example 2 is nobody's
 class Counts(nn.Linear):
     """A module whose buffer is another one after each batch."""
 
-    seen: Tensor
-
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(3, 3)
         self.register_buffer("seen", torch.zeros(()))
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input):
         self.seen += len(input)
         return super().forward(input) / self.seen
 
@@ -39,54 +33,47 @@ class Counts(nn.Linear):
 class Caches(nn.Linear):
     """A module that makes a constant buffer when it is first called."""
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input):
         if "ones" not in self._buffers:
             self.register_buffer("ones", torch.ones(3))
         return super().forward(input) * self.ones
 
 
 class Pair(nn.Linear):
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input):
         return super().forward(input), input
 
 
 class Detached(nn.Linear):
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input):
         return super().forward(input).detach()
 
 
-def linear() -> nn.Module:
+def linear():
     return nn.Linear(3, 3)
 
 
-def words() -> nn.Module:
+def words():
     return nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(6, 3))
 
 
-def task(
-    model: Callable[[], nn.Module] = linear,
-    x: Tensor = X,
-    y: Tensor = Y,
-    test_x: Tensor | None = None,
-    test_y: Tensor | None = None,
-    **others: Any,
-) -> fedlib.Task:
+def task(model=linear, x=X, y=Y, test_x=None, test_y=None, **others):
     train = fedlib.ClientData(x, y, PARTS)
     tested = x if test_x is None else test_x, y if test_y is None else test_y
     return fedlib.Task("mine", model, train, fedlib.ClientData(*tested, PARTS), **others)
 
 
-def changed(values: Tensor, example: int, value: float) -> Tensor:
+def changed(values, example, value):
     values = values.clone()
     values[example] = value
     return values
 
 
-def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
+def absolute(outputs, targets):
     return (outputs - targets).abs().mean(-1)
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
+WRONG = {
     "float labels": ({"y": Y.float()}, r"client 0's example 0 has the label 0.0 \(float32\)"),
     "a negative label": ({"y": changed(Y, 1, -1)}, "client 0's example 1 has the label -1 .*0..2"),
     "a label too large": ({"y": changed(Y, 4, 3)}, "train client 1's example 4 has the label 3"),
@@ -207,40 +194,40 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+def test_what_does_not_fit_is_refused(name, monkeypatch):
+    def refuse(*_):
         raise AssertionError("trained")
 
     monkeypatch.setattr(program.Training, "round", refuse)
+    monkeypatch.setattr(fitting, "READ_AGAIN", 0)  # a user's own data are read however many
     wrong, message = WRONG[name]
-    with pytest.raises(fedlib.Error, match=message) as raised:
+    with pytest.raises(fedlib.Error, match=message):
         fedlib.run(task(**wrong), "fedavg", rounds=1)
-    assert "\n" not in str(raised.value)
 
 
-def test_a_cache_that_the_first_call_makes_is_no_state() -> None:
+def test_a_cache_that_the_first_call_makes_is_no_state():
     cached = fedlib.run(task(lambda: Caches(3, 3)), "fedavg", rounds=2)
     plain = fedlib.run(task(), "fedavg", rounds=2)
     np.testing.assert_allclose(cached.frame["value"], plain.frame["value"], rtol=1e-5)
 
 
-def test_labels_that_nobody_has_are_not_looked_at() -> None:
+def test_labels_that_nobody_has_are_not_looked_at():
     assert fedlib.run(task(y=changed(Y, 2, -100)), "fedavg", rounds=1).diverged is None
 
 
-def test_labels_of_a_loss_that_declares_nothing_are_its_own_affair() -> None:
-    def first(outputs: Tensor, targets: Tensor) -> Tensor:
+def test_labels_of_a_loss_that_declares_nothing_are_its_own_affair():
+    def first(outputs, targets):
         return fedlib.task.cross_entropy(outputs, targets[..., 0].long())
 
     mine = task(y=torch.stack([Y, -Y], 1).double(), loss=first, metrics={})
     assert fedlib.run(mine, "fedavg", rounds=1).diverged is None
 
 
-def hit(outputs: Tensor, targets: Tensor) -> Tensor:
+def hit(outputs, targets):
     return outputs.argmax(-1) == targets
 
 
-HITS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+HITS = {
     "bool": hit,
     "whole": lambda o, y: hit(o, y).long(),
     "double": lambda o, y: hit(o, y).double(),
@@ -250,7 +237,7 @@ HITS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("kind", HITS)
-def test_metrics_may_be_of_any_type(kind: str) -> None:
+def test_metrics_may_be_of_any_type(kind):
     history = fedlib.run(task(metrics={"hit": HITS[kind]}), "fedavg", rounds=2)
     usual = fedlib.run(task(), "fedavg", rounds=2)
     assert history.final("hit") == usual.final("accuracy")
@@ -259,8 +246,8 @@ def test_metrics_may_be_of_any_type(kind: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "mime", "qfedavg"])
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16])
-def test_losses_may_be_of_any_type(algorithm: str, kind: torch.dtype) -> None:
-    def converted(outputs: Tensor, targets: Tensor) -> Tensor:
+def test_losses_may_be_of_any_type(algorithm, kind):
+    def converted(outputs, targets):
         return losses.cross_entropy(outputs, targets).to(kind)
 
     history = fedlib.run(task(loss=converted), algorithm, rounds=2)
@@ -268,15 +255,15 @@ def test_losses_may_be_of_any_type(algorithm: str, kind: torch.dtype) -> None:
     np.testing.assert_allclose(history.frame["value"], usual.frame["value"], rtol=1e-2)
 
 
-def test_labels_may_be_numpys_doubles() -> None:
+def test_labels_may_be_numpys_doubles():
     given = {"loss": losses.squared_error, "metrics": {"mae": absolute}}
     double = fedlib.run(task(y=X.double() / 2, **given), "scaffold", rounds=2)
     single = fedlib.run(task(y=X / 2, **given), "scaffold", rounds=2)
     np.testing.assert_allclose(double.frame["value"], single.frame["value"], rtol=1e-5)
 
 
-def test_a_loss_may_leave_out_labels_that_are_missing() -> None:
-    def present(outputs: Tensor, targets: Tensor) -> Tensor:
+def test_a_loss_may_leave_out_labels_that_are_missing():
+    def present(outputs, targets):
         return (outputs - targets).nan_to_num().square().mean(-1)
 
     mine = task(y=changed(X, 4, float("nan")), loss=present)
@@ -287,7 +274,7 @@ TRANSFORMS = {"fixed": fedlib.task.Fixed, "drawn": lambda function: function}
 
 
 @pytest.mark.parametrize("kind", TRANSFORMS)
-def test_a_transform_may_write_to_what_it_is_given(kind: str) -> None:
+def test_a_transform_may_write_to_what_it_is_given(kind):
     own, array = X.clone(), X.numpy().copy()
     for x in (own, torch.from_numpy(array)):
         writes = task(x=x, transform=TRANSFORMS[kind](lambda x, keys: x.div_(2)))
@@ -297,19 +284,19 @@ def test_a_transform_may_write_to_what_it_is_given(kind: str) -> None:
     assert torch.equal(own, X) and np.array_equal(array, X.numpy())
 
 
-def test_the_default_metric_is_each_tasks_own() -> None:
+def test_the_default_metric_is_each_tasks_own():
     values = task(y=X, loss=nn.MSELoss())
-    values.metrics["bias"] = lambda o, y: (o - y).mean(-1)  # type: ignore[index]
+    values.metrics["bias"] = lambda o, y: (o - y).mean(-1)
     history = fedlib.run(values, "fedavg", rounds=1)
     assert history.metrics() == ["loss", "bias", "bias_unweighted"]
     assert list(fedlib.evaluate(values, history.params)) == ["loss", "bias"]
     assert list(values.metrics) == ["accuracy", "bias"] and list(task().metrics) == ["accuracy"]
 
 
-def test_the_default_accuracy_of_tokens() -> None:
+def test_the_default_accuracy_of_tokens():
     labels = torch.stack([Y, 2 - Y], 1)
 
-    def tagger() -> nn.Module:
+    def tagger():
         return nn.Sequential(nn.Linear(3, 6), nn.Unflatten(1, (2, 3)))
 
     history = fedlib.run(task(tagger, y=labels, loss=nn.CrossEntropyLoss()), "fedavg", rounds=1)
@@ -318,7 +305,7 @@ def test_the_default_accuracy_of_tokens() -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "test", "communication"])
-def test_evaluated_data_may_not_be_named_as_another_split(split: str) -> None:
+def test_evaluated_data_may_not_be_named_as_another_split(split):
     data = fedlib.ClientData(X, Y, PARTS)
     with pytest.raises(fedlib.Error, match=f"evaluated '{split}'"):
         task(evaluated={split: data})
@@ -328,12 +315,7 @@ def test_evaluated_data_may_not_be_named_as_another_split(split: str) -> None:
         fedlib.run(mine, "fedavg", rounds=1)
 
 
-def test_evaluated_data_have_examples() -> None:
-    with pytest.raises(fedlib.Error, match="evaluated 'local' has no examples"):
-        task(evaluated={"local": fedlib.ClientData(X, Y, [[]])})
-
-
-MISFITS: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
+MISFITS = {
     "mean": (lambda o, y: o.mean(), "mine .a metric. gives"),
     "fails": (lambda o, y: 1 / 0, "mine .a metric. .*division by zero"),
     "across": (lambda o, y: (o - o.mean(1, keepdim=True)).sum(-1), "changes with the others'"),
@@ -342,21 +324,21 @@ MISFITS: dict[str, tuple[Callable[[Tensor, Tensor], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", MISFITS)
-def test_metrics_that_are_asked_for_later_must_fit(name: str) -> None:
+def test_metrics_that_are_asked_for_later_must_fit(name):
     metric, message = MISFITS[name]
     history = fedlib.run(task(), "fedavg", rounds=1)
     with pytest.raises(fedlib.Error, match=message):
         fedlib.evaluate(history.task, history.params, {"mine": metric})
 
 
-def test_a_metric_of_one_row_is_one_line_where_there_are_several() -> None:
+def test_a_metric_of_one_row_is_one_line_where_there_are_several():
     one = task(metrics={"mine": lambda o, y: losses.correct(o[:1], y[:1])})
     assert fedlib.run(one, "fedavg", rounds=1).final("mine") >= 0
     with pytest.raises(fedlib.Error, match=r"mine gives \(1, 5\) for examples \(2, 5\)"):
         fedlib.grid(one, "fedavg", rounds=1, client_lr=[0.1, 0.2])
 
 
-def test_missing_labels_of_other_data_are_told() -> None:
+def test_missing_labels_of_other_data_are_told():
     history = fedlib.run(task(y=X, loss=nn.MSELoss()), "fedavg", rounds=1)
     data = fedlib.ClientData(X, changed(X, 3, float("nan")), PARTS)
     with pytest.raises(fedlib.Error, match="evaluated client 1's example 3 has the label"):
@@ -367,6 +349,6 @@ RESERVED = ["loss", "mine_unweighted", *fairness(torch.ones(1, 2), torch.ones(2)
 
 
 @pytest.mark.parametrize("name", RESERVED)
-def test_a_metric_may_not_take_the_name_of_another_number(name: str) -> None:
+def test_a_metric_may_not_take_the_name_of_another_number(name):
     with pytest.raises(fedlib.Error, match=f"metric '{name}'"):
         task(metrics={name: losses.correct})

@@ -1,9 +1,5 @@
 """The task's L2 term: added to the training objective of weights, not to the reported loss."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -11,32 +7,33 @@ from torch import nn
 import fedlib
 from fedlib.engine.config import configure
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, GroupNorm, Linear
+from tests.engine.reference import assert_rows_agree
 
-SETTINGS: dict[str, Any] = {"rounds": 2, "dtype": "float64", "clients_per_round": 2}
+SETTINGS = {"rounds": 2, "dtype": "float64", "clients_per_round": 2}
 
 
 class Net(nn.Sequential):
     carries_rows = True
 
 
-def rows() -> nn.Module:
+def rows():
     return Net(Conv2d(1, 4, 3), GroupNorm(2, 4), GlobalAvgPool2d(), Linear(4, 2))
 
 
-def ordinary() -> nn.Module:
+def ordinary():
     """The same layers for torch.func.vmap."""
     layers = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     return nn.Sequential(*layers, nn.Linear(4, 2))
 
 
-def task(model: Any = rows, l2: float = 0.03, **fields: Any) -> fedlib.Task:
+def task(model=rows, l2=0.03, **fields):
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(9, 1, 5, 5, generator=draw, dtype=torch.float64)
     data = fedlib.ClientData(x, torch.arange(9) % 2, [list(range(6)), [6, 7, 8]])
     return fedlib.Task("l2", model, data, data, l2=l2, **fields)
 
 
-def test_the_reported_loss_is_without_it() -> None:
+def test_the_reported_loss_is_without_it():
     """With learning rate 0 the model never moves."""
     losses = [
         fedlib.run(task(l2=l2), "fedavg", overrides={"client_lr": 0}, **SETTINGS).series(
@@ -52,18 +49,12 @@ def test_the_reported_loss_is_without_it() -> None:
     [("mime", {}), ("adafedadam", {}), ("qfedavg", {}), ("fedavg", {"client_optimizer": "sps"})],
 )
 @pytest.mark.parametrize(("model", "reduction"), [(rows, "mean"), (rows, "sum"), (ordinary, "sum")])
-def test_backends_agree_in_short_batches(
-    algorithm: str, overrides: Any, model: Any, reduction: str
-) -> None:
+def test_backends_agree_in_short_batches(algorithm, overrides, model, reduction):
     problem = task(model, batch_size=4, reduction=reduction)
-    first, other = (
-        fedlib.run(problem, algorithm, backend=backend, overrides=overrides, **SETTINGS).params
-        for backend in ("vectorized", "reference")
-    )
-    torch.testing.assert_close(first, other, rtol=1e-9, atol=1e-10)
+    assert_rows_agree(problem, algorithm, overrides=overrides, **SETTINGS)
 
 
-def test_it_is_part_of_a_run_and_off_by_default() -> None:
+def test_it_is_part_of_a_run_and_off_by_default():
     digests = [configure(task(l2=l2), "fedavg")[0].digest for l2 in (0.0, 0.1, 0.2)]
     assert len(set(digests)) == 3
     small = {"clients": 4, "test_clients": 1, "width": 1 / 32}

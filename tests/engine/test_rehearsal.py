@@ -5,11 +5,7 @@ convolutional and a text one: all of them on all would take minutes. Networks ar
 that is possible, of a small width.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -17,32 +13,28 @@ import torch
 import fedlib
 from fedlib.algorithms import CLIENT_OPTIMIZERS
 from fedlib.engine import batches as feed
-from fedlib.engine.config import Configured, configure
+from fedlib.engine.config import configure
 from tests.engine.rehearsal import DEVICE, Mistake, Seen, rehearse, watched
 from tests.tasks.test_every_task import SMALL
 
-METHODS: dict[str, dict[str, Any]] = {
-    "fedavg": {},
-    "scaffold": {},
-    "delta_sgd": {"client_optimizer": "delta_sgd"},
-}
+METHODS = {"fedavg": {}, "scaffold": {}, "delta_sgd": {"client_optimizer": "delta_sgd"}}
 RESNET = {**SMALL["cifar10"], "data": "cifar10", "network": "resnet18"}
 OPTIONS = {**SMALL, "cifar10": RESNET}
 DENSE, CONVOLUTIONAL, TEXT = "fair_femnist", "mnist", "dbpedia"
 
 
 @pytest.fixture(autouse=True)
-def cifar(prepared: Callable[..., None]) -> None:
+def cifar(prepared):
     """Small copies, which the ResNets take."""
     prepared("cifar10", "cifar100")
 
 
 @functools.cache
-def load(name: str) -> fedlib.Task:
+def load(name):
     return fedlib.load_task(name, **OPTIONS.get(name, {}))
 
 
-def configured(name: str, method: str, **overrides: Any) -> Configured:
+def configured(name, method, **overrides):
     algorithm = "fedavg" if method == "delta_sgd" else method
     task, overrides = load(name), {**METHODS.get(method, {}), **overrides}
     overrides = {"local_steps": 2, **overrides}
@@ -52,7 +44,7 @@ def configured(name: str, method: str, **overrides: Any) -> Configured:
     return configure(task, algorithm, rounds=2, clients_per_round=cohort, overrides=overrides)
 
 
-def check(rounds: list[Seen]) -> None:
+def check(rounds):
     """A step sends nothing, as a CUDA graph could not record that; all that is sent is pinned."""
     for seen in rounds:
         assert seen.steps and not any(seen.steps) and seen.uploads
@@ -61,22 +53,22 @@ def check(rounds: list[Seen]) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", fedlib.list_tasks())
-def test_every_task_goes_through(name: str, method: str) -> None:
+def test_every_task_goes_through(name, method):
     check(rehearse([configured(name, method)]))
 
 
 @pytest.mark.parametrize("name", [DENSE, CONVOLUTIONAL, TEXT])
 @pytest.mark.parametrize("algorithm", [one for one in fedlib.list_algorithms() if one != "fedavg"])
-def test_every_method_goes_through(name: str, algorithm: str) -> None:
+def test_every_method_goes_through(name, algorithm):
     check(rehearse([configured(name, algorithm)], rounds=2))  # the first makes what is remembered
 
 
 @pytest.mark.parametrize("optimizer", CLIENT_OPTIMIZERS)
-def test_every_client_optimizer_goes_through(optimizer: str) -> None:
+def test_every_client_optimizer_goes_through(optimizer):
     check(rehearse([configured(DENSE, "fedavg", client_optimizer=optimizer)]))
 
 
-def test_a_grid_is_sent_as_one_run_is_and_chunks_one_by_one() -> None:
+def test_a_grid_is_sent_as_one_run_is_and_chunks_one_by_one():
     grid = [configured(DENSE, "fedadam", client_lr=rate) for rate in (0.01, 0.1, 1.0)]
     alone, together, apart = (rehearse(grid[:1]), rehearse(grid), rehearse(grid, chunk_clients=1))
     check([*alone, *together, *apart])
@@ -84,10 +76,8 @@ def test_a_grid_is_sent_as_one_run_is_and_chunks_one_by_one() -> None:
     assert counts[0] == counts[1] < counts[2] <= 2 * counts[0]
 
 
-def test_batches_that_are_gathered_one_by_one_are_not_sent_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def uploads(name: str) -> int:
+def test_batches_that_are_gathered_one_by_one_are_not_sent_again(monkeypatch):
+    def uploads(name):
         return len(rehearse([configured(name, "fedavg")])[0].uploads)
 
     images, words = uploads("cifar10"), uploads("stackoverflow_lr")
@@ -97,11 +87,11 @@ def test_batches_that_are_gathered_one_by_one_are_not_sent_again(
     assert uploads("stackoverflow_lr") > words
 
 
-def on_device(*shape: int) -> torch.Tensor:
+def on_device(*shape):
     return torch.zeros(shape, device=DEVICE)
 
 
-MISTAKES: dict[str, tuple[str, Callable[[], object]]] = {
+MISTAKES = {
     "item": ("host sync", lambda: on_device(1).item()),
     "if": ("host sync", lambda: bool(on_device(2).any())),
     "cpu": ("host sync", lambda: on_device(2).cpu()),
@@ -114,17 +104,17 @@ MISTAKES: dict[str, tuple[str, Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_seen(name: str) -> None:
+def test_mistakes_are_seen(name):
     message, mistake = MISTAKES[name]
     with pytest.raises(Mistake, match=message), watched(Seen()):
         mistake()
 
 
-def test_a_loss_that_waits_is_found_in_a_round() -> None:
+def test_a_loss_that_waits_is_found_in_a_round():
     task = fedlib.load_task(DENSE, **OPTIONS[DENSE])
     plain = task.loss
 
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def loss(outputs, targets):
         each = plain(outputs, targets)
         return each * float(each.detach().sum()) if each.device == DEVICE else each
 
@@ -133,7 +123,7 @@ def test_a_loss_that_waits_is_found_in_a_round() -> None:
         rehearse([configure(task, "fedavg", rounds=1, clients_per_round=2)])
 
 
-def test_uploads_are_seen() -> None:
+def test_uploads_are_seen():
     seen, x, place = Seen(), on_device(4, 3), torch.tensor([0, 1])
     with watched(seen):
         torch.zeros(2).to(DEVICE)

@@ -1,15 +1,11 @@
 """Running statistics travel with the model: moved by the clients' steps, averaged by the server."""
 
-from __future__ import annotations
-
 import copy
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 import fedlib
 from fedlib.engine.config import configure
@@ -18,7 +14,7 @@ from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
 from tests.engine.test_checkpoint import interrupted, same
 
 BACKENDS = ["vectorized", "reference", "parallel"]
-SETTINGS: dict[str, Any] = {"rounds": 3, "dtype": "float64", "clients_per_round": 2}
+SETTINGS = {"rounds": 3, "dtype": "float64", "clients_per_round": 2}
 # Client 0 trains in batches of 4, 4 and 2 with a batch size of 4, client 1 in 4 and 1.
 PARTS = [list(range(10)), list(range(10, 15)), []]
 
@@ -26,28 +22,28 @@ PARTS = [list(range(10)), list(range(10, 15)), []]
 class Net(nn.Module):
     carries_rows = True
 
-    def __init__(self, make_norm: Any, convolution: Any, dense: Any) -> None:
+    def __init__(self, make_norm, convolution, dense):
         super().__init__()
         self.convolution = convolution(1, 3, 3)
         self.norm = make_norm(3)
         self.average = GlobalAvgPool2d()
         self.dense = dense(3, 2)
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x):
         return self.average(F.relu(self.norm(self.convolution(x))))
 
-    def head(self, z: Tensor) -> Tensor:
+    def head(self, z):
         return self.dense(z)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.features(x))
 
 
-def tracked() -> Net:
+def tracked():
     return Net(lambda channels: BatchNorm2d(channels, track=True), Conv2d, Linear)
 
 
-def task(**fields: Any) -> fedlib.Task:
+def task(**fields):
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(15, 1, 5, 5, generator=draw, dtype=torch.float64) * 2 + 1
     y = torch.randint(0, 2, (15,), generator=draw)
@@ -58,9 +54,7 @@ def task(**fields: Any) -> fedlib.Task:
     )
 
 
-def by_hand(
-    rounds: int, steps: int, lr: float, start: dict[str, Tensor], l2: float = 0.0
-) -> nn.Module:
+def by_hand(rounds, steps, lr, start, l2=0.0):
     """Two clients with torch's own layers, each step on all of a client's examples.
 
     The squares of weights count in gradients, those of the norm do not.
@@ -86,7 +80,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize(("backend", "l2"), [*((name, 0.0) for name in BACKENDS), ("auto", 0.03)])
-def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend: str, l2: float) -> None:
+def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend, l2):
     problem = task(batch_size=None, local_epochs=2, l2=l2)
     settings = {**SETTINGS, "clients_per_round": 3, "backend": backend}
     start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
@@ -116,7 +110,7 @@ def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend: str, l2: flo
         ("adafedadam", {"client_lr": 0.1}),
     ],
 )
-def test_backends_agree_in_short_batches(algorithm: str, overrides: dict[str, Any]) -> None:
+def test_backends_agree_in_short_batches(algorithm, overrides):
     problem = task(batch_size=4, local_epochs=2)
     settings = {**SETTINGS, "clients_per_round": 3, "overrides": overrides}
     runs = [fedlib.run(problem, algorithm, backend=backend, **settings) for backend in BACKENDS]
@@ -125,7 +119,7 @@ def test_backends_agree_in_short_batches(algorithm: str, overrides: dict[str, An
     assert (runs[0].params["norm.running_mean"] != 0).all()
 
 
-def test_a_step_moves_the_statistics_once_however_often_it_evaluates() -> None:
+def test_a_step_moves_the_statistics_once_however_often_it_evaluates():
     problem = task(batch_size=None)
     settings = {**SETTINGS, "rounds": 1, "clients_per_round": 3}
     start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
@@ -136,7 +130,7 @@ def test_a_step_moves_the_statistics_once_however_often_it_evaluates() -> None:
         torch.testing.assert_close(got[name], wanted[name], rtol=0, atol=1e-12)
 
 
-def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path: Path) -> None:
+def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path):
     problem = task(batch_size=4)
     rates = [0.05, 0.3, 1e200]  # the last one diverges
     alone = [fedlib.run(problem, "fedavg", overrides={"client_lr": r}, **SETTINGS) for r in rates]

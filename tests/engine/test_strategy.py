@@ -1,8 +1,5 @@
 """How programs are executed: the choice and its limits."""
 
-from __future__ import annotations
-
-import pytest
 import torch
 
 import fedlib
@@ -14,7 +11,7 @@ from fedlib.engine.run import execute, programs
 CPU = torch.device("cpu")
 
 
-def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel() -> None:
+def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel():
     with process.threads(4, others=False):
         small = strategy.pick(610, 1, 10, CPU)
         assert (small.backend, small.threads) == ("vectorized", 1)
@@ -27,7 +24,7 @@ def test_small_models_are_rows_on_one_thread_and_large_ones_clients_in_parallel(
         assert strategy.pick(1_206_590, 1, 10, CPU).backend == "vectorized"
 
 
-def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_not() -> None:
+def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_not():
     assert strategy.stacks(models.MLP(784, (300, 100), 10))
     assert not strategy.stacks(models.EMNISTAutoencoder())
     assert strategy.stacks(models.ShakespeareLSTM(90, width=0.1))
@@ -39,21 +36,22 @@ def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_
             assert found.chunk_clients == clients
 
 
-def test_what_the_caller_fixes_stays() -> None:
+def test_what_the_caller_fixes_stays():
     assert strategy.pick(610, 1, 10, CPU, "parallel", 3).backend == "parallel"
     fixed = strategy.pick(610, 72, 10, CPU, "vectorized", 3)
     assert (fixed.backend, fixed.chunk_clients) == ("vectorized", 3)
 
 
-def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(monkeypatch):
     task = fedlib.load_task("synthetic", clients=6)
     configured = [
         configure(task, "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate})
         for rate in (0.01, 0.02, 0.03, 0.04, 0.05)
     ]
     monkeypatch.setitem(strategy.CHUNK_NUMBERS, "cpu", 2 * 610)
+    for free, numbers in ((0, 1), (10**9, 2 * 610), (None, 2 * 610)):
+        monkeypatch.setattr(strategy, "free_bytes", lambda device, free=free: free)
+        assert strategy.chunk_numbers(CPU) == numbers
     before = torch.get_rng_state()
     assert [len(part) for part in programs(configured, "cpu")] == [2, 2, 1]
     assert torch.equal(before, torch.get_rng_state())  # asking draws nothing

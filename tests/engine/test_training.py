@@ -15,7 +15,7 @@ Y = (X[:, 0] > 0).long() + (X[:, 2] > 1).long()
 DATA = fedlib.ClientData(X, Y, [range(23), range(23, 30), range(30, 60)])
 TASK = fedlib.Task("mine", lambda: nn.Linear(6, 3), DATA, DATA, version="1")
 OWN = torch.Generator().manual_seed(3)
-CALLS: list[int] = []
+CALLS = []
 
 NOISE = {
     "torch": torch.randn_like,

@@ -1,58 +1,55 @@
 """Modules that users write with torch's own layers: the backends agree, or one line refuses."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
 from fedlib.losses import cross_entropy
+from tests.engine.reference import assert_rows_agree
 
 
 class Square(torch.autograd.Function):
     """A function without a rule for vmap."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
+    def forward(ctx, x):
         ctx.save_for_backward(x)
         return x * x
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> Tensor:  # type: ignore[override]
-        return 2 * grad * ctx.saved_tensors[0]  # type: ignore[attr-defined]
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
 
 
 class Net(nn.Module):
     """Two dense layers with something between them: a function of (module, hidden)."""
 
-    def __init__(self, between: Callable[[Net, Tensor], Tensor], *inner: nn.Module) -> None:
+    def __init__(self, between, *inner):
         super().__init__()
         self.first, self.inner = nn.Linear(6, 8), nn.ModuleList(inner)
         self.between, self.last = between, nn.Linear(8, 2)
         self.register_buffer("scale", torch.full((8,), 0.5))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.last(self.between(self, self.first(x)))
 
 
 class Sequence(nn.Module):
     """A layer on three steps of two numbers."""
 
-    def __init__(self, layer: nn.Module, attends: bool) -> None:
+    def __init__(self, layer, attends):
         super().__init__()
         self.embed, self.layer, self.last = nn.Linear(2, 4), layer, nn.Linear(4, 2)
         self.attends = attends
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         hidden = self.embed(x.view(-1, 3, 2))
         out = self.layer(hidden, hidden, hidden)[0] if self.attends else self.layer(hidden)
         return self.last(out.mean(1))
@@ -61,27 +58,27 @@ class Sequence(nn.Module):
 class Recurrent(nn.Module):
     """A layer of torch's without a rule for vmap, on features that have a head with dropout."""
 
-    def __init__(self, layer: Callable[..., nn.Module], p: float = 0.0) -> None:
+    def __init__(self, layer, p=0.0):
         super().__init__()
         self.layer = layer(2, 4, batch_first=True)
         self.dropout, self.dense = nn.Dropout(p), nn.Linear(4, 2)
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x):
         return self.layer(x.view(-1, 3, 2))[0].mean(1)
 
-    def head(self, features: Tensor) -> Tensor:
+    def head(self, features):
         return self.dense(self.dropout(features))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.features(x))
 
 
 class Words(nn.Module):
-    def __init__(self, embedding: nn.Module) -> None:
+    def __init__(self, embedding):
         super().__init__()
         self.embedding, self.last = embedding, nn.Linear(4, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         hidden = self.embedding((x * 2).long().clamp(0, 6))
         return self.last(hidden if hidden.dim() == 2 else hidden.mean(1))
 
@@ -89,66 +86,66 @@ class Words(nn.Module):
 class Scaled(nn.Module):
     """Parameters without dimensions, the first one of all among them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.scale, self.last = nn.Parameter(torch.tensor(1.5)), nn.Linear(6, 2)
         self.shift = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.last(x) * self.scale + self.shift
 
 
-def by_numpy(net: Net, x: Tensor) -> Tensor:
+def by_numpy(net, x):
     return x * torch.from_numpy(np.tanh(x.detach().numpy()))
 
 
-def image(net: Net, x: Tensor) -> Tensor:
+def image(net, x):
     return net.inner[0](x.view(-1, 2, 2, 2)).flatten(1)
 
 
-def inner(net: Net, x: Tensor) -> Tensor:
+def inner(net, x):
     for layer in net.inner:
         x = layer(x)
     return x
 
 
-def written(net: Net, x: Tensor) -> Tensor:
+def written(net, x):
     zeros = torch.zeros(len(x), 8, dtype=x.dtype)
     zeros[:, :4] = x[:, :4]
     zeros += x
     return zeros.relu_()
 
 
-def noisy(net: Net, x: Tensor) -> Tensor:
+def noisy(net, x):
     return x + torch.rand(8) if net.training else x
 
 
-def hooked(register: str, hook: Callable[..., Any]) -> nn.Module:
+def hooked(register, hook):
     net = Net(inner)
     getattr(net.last, register)(hook)
     return net
 
 
-def reversed_by_hook(net: Net, x: Tensor) -> Tensor:
+def reversed_by_hook(net, x):
     if x.requires_grad:
         x.register_hook(lambda grad: -grad)
     return x
 
 
-def clipped_by_hook(net: Net, x: Tensor) -> Tensor:
+def clipped_by_hook(net, x):
     if x.requires_grad:
         x.register_hook(lambda grad: grad.clamp(-0.5, 0.5))
     return 30 * x
 
 
-def turned_at_its_node(net: Net, x: Tensor) -> Tensor:
+def turned_at_its_node(net, x):
     if x.grad_fn is not None:
         x.grad_fn.register_hook(lambda inputs, _: tuple(None if g is None else -g for g in inputs))
     return x
 
 
 @torch.enable_grad()
-def slope(net: Net, x: Tensor) -> Tensor:
+def slope(net, x):
     x = x.detach().requires_grad_() if not x.requires_grad else x
     return torch.autograd.grad((net.last(x) ** 3).sum(), x, create_graph=True)[0]
 
@@ -156,10 +153,10 @@ def slope(net: Net, x: Tensor) -> Tensor:
 class Changing(nn.Linear):
     """A module that changes its inputs in place."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(6, 2)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input):
         input -= 0.5
         input *= 2
         return super().forward(input)
@@ -168,16 +165,16 @@ class Changing(nn.Linear):
 class Around(nn.Module):
     """A layer that is called by a closure."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer, self.last = nn.Linear(6, 8), nn.Linear(8, 2)
         self.hidden = lambda x: self.layer(x).tanh()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.last(self.hidden(x))
 
 
-def gated(between: Callable[[Net, Tensor], Tensor]) -> nn.Module:
+def gated(between):
     """Of whose parts some are nothing at the start."""
     net = Net(between)
     net.gate = nn.Parameter(torch.zeros(()))
@@ -185,7 +182,7 @@ def gated(between: Callable[[Net, Tensor], Tensor]) -> nn.Module:
     return net
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {
+MODELS = {
     "attention": lambda: Sequence(nn.MultiheadAttention(4, 2, batch_first=True), True),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True), False),
     "GRU": lambda: Recurrent(nn.GRU),
@@ -223,7 +220,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "data parallel": lambda: nn.DataParallel(Net(inner)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
-DRAWING: dict[str, Callable[[], nn.Module]] = {
+DRAWING = {
     "GRU": lambda: Recurrent(nn.GRU, 0.4),
     "rand": lambda: Net(noisy),
     "F.dropout": lambda: Net(lambda net, x: F.dropout(x, 0.5, net.training)),
@@ -236,7 +233,7 @@ DRAWING: dict[str, Callable[[], nn.Module]] = {
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True), False),
 }
 # Forward passes that look across their batch: they see no padding.
-MIXING: dict[str, Callable[[], nn.Module]] = {
+MIXING = {
     "BatchNorm2d": lambda: Net(image, nn.BatchNorm2d(2, track_running_stats=False)),
     "mean": lambda: Net(lambda net, x: x - x.mean(0)),
     "largest": lambda: Net(lambda net, x: x / x.abs().amax()),
@@ -253,7 +250,7 @@ MIXING: dict[str, Callable[[], nn.Module]] = {
 EVERY = {**MODELS, **MIXING, **{f"drawing {name}": model for name, model in DRAWING.items()}}
 
 
-def examples(count: int) -> tuple[Tensor, Tensor]:
+def examples(count):
     x = torch.randn(count, 6, generator=torch.Generator().manual_seed(0)).abs()
     return x, (x[:, 0] > 0.6).long()
 
@@ -262,26 +259,25 @@ PARTS = [np.arange(0, 8), np.arange(8, 15), np.arange(15, 20)]  # last batches o
 DATA, MANY = fedlib.ClientData(*examples(20), PARTS), examples(300)
 
 
-def task(model: Callable[[], nn.Module]) -> fedlib.Task:
+def task(model):
     return fedlib.Task("modules", model, DATA, DATA, batch_size=3)
 
 
-def trained(model: Callable[[], nn.Module], lr: float = 0.1, **given: str) -> dict[str, Tensor]:
+def trained(model, lr=0.1, **given):
     settings = {"rounds": 3, "dtype": "float64", **given}
     return fedlib.run(task(model), "fedavg", overrides={"client_lr": lr}, **settings).params
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_rows_are_those_of_one_client_after_the_other(name: str) -> None:
+def test_rows_are_those_of_one_client_after_the_other(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of torch's, for instance: vmap is slow here
-        by_rows, plain = (trained(EVERY[name], backend=b) for b in ("vectorized", "reference"))
+        by_rows = assert_rows_agree(task(EVERY[name]), rounds=3, overrides={"client_lr": 0.1})
     EVERY[name]().load_state_dict(by_rows)
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["changes its inputs", "mean", "GRU"])
-def test_evaluate_says_what_the_run_said(name: str) -> None:
+def test_evaluate_says_what_the_run_said(name):
     tested = fedlib.ClientData(*MANY, [range(300)])
     task = fedlib.Task("m", EVERY[name], DATA, tested)
     history = fedlib.run(task, "fedavg", rounds=2, dtype="float64")
@@ -291,31 +287,23 @@ def test_evaluate_says_what_the_run_said(name: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["scaffold", "moon"])
-def test_other_methods_train_them_row_by_row(algorithm: str) -> None:
-    settings = {"rounds": 3, "dtype": "float64", "overrides": {"client_lr": 0.5}}
-    by_rows, plain = (
-        fedlib.run(task(DRAWING["GRU"]), algorithm, backend=backend, **settings).params
-        for backend in ("vectorized", "reference")
-    )
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+def test_other_methods_train_them_row_by_row(algorithm):
+    assert_rows_agree(task(DRAWING["GRU"]), algorithm, rounds=3, overrides={"client_lr": 0.5})
 
 
 @pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])
-def test_a_grid_of_them_is_their_runs(name: str) -> None:
-    frame = fedlib.grid(
-        task(EVERY[name]), "fedavg", rounds=2, dtype="float64", client_lr=[0.1, 0.5]
-    )
+def test_a_grid_of_them_is_their_runs(name):
+    how = {"rounds": 2, "dtype": "float64"}
+    frame = fedlib.grid(task(EVERY[name]), "fedavg", client_lr=[0.1, 0.5], **how)
     for rate in (0.1, 0.5):
-        alone = fedlib.run(
-            task(EVERY[name]), "fedavg", rounds=2, dtype="float64", overrides={"client_lr": rate}
-        )
+        alone = fedlib.run(task(EVERY[name]), "fedavg", overrides={"client_lr": rate}, **how)
         cell = frame[(frame["client_lr"] == rate) & (frame["metric"] == "loss")]
         value = cell[(cell["split"] == "test") & (cell["round"] == 2)]["value"].item()
         assert value == pytest.approx(alone.series("loss").iloc[-1], rel=1e-10)
 
 
 @pytest.mark.parametrize("name", ["mean", "BatchNorm2d"])
-def test_evaluation_across_a_batch_depends_on_no_other_run(name: str) -> None:
+def test_evaluation_across_a_batch_depends_on_no_other_run(name):
     task = fedlib.Task("m", MIXING[name], DATA, fedlib.ClientData(*MANY, [range(300)]))
     rates = [0.1 * n for n in range(1, 12)]
     frame = fedlib.grid(task, "fedavg", rounds=1, client_lr=rates)
@@ -326,7 +314,7 @@ def test_evaluation_across_a_batch_depends_on_no_other_run(name: str) -> None:
     assert own["value"].tolist() == pytest.approx(alone["value"].tolist(), rel=1e-6)
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], Any]] = {
+LOSSES = {
     "contrastive": lambda o, y: (o @ o.mT).logsumexp(-1) - o.square().sum(-1),
     "centred": lambda o, y: (o - o.mean(1, keepdim=True)).square().sum(-1),
     "normalised": lambda o, y: cross_entropy(o, y) / cross_entropy(o, y).sum(),
@@ -336,14 +324,14 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_and_metrics_across_a_batch_are_refused(name: str) -> None:
+def test_losses_and_metrics_across_a_batch_are_refused(name):
     for given in ({"loss": LOSSES[name]}, {"metrics": {"mine": LOSSES[name]}}):
-        task = fedlib.Task("m", lambda: nn.Linear(6, 2), DATA, DATA, **given)  # type: ignore[arg-type]
+        task = fedlib.Task("m", lambda: nn.Linear(6, 2), DATA, DATA, **given)
         with pytest.raises(fedlib.Error, match="changes with the others' outputs"):
             fedlib.run(task, "fedavg", rounds=1)
 
 
-def test_the_row_of_padding_stays_as_it_is() -> None:
+def test_the_row_of_padding_stays_as_it_is():
     params = trained(MODELS["padding"])
     assert (params["embedding.weight"][0] == 0).all()
     assert (params["embedding.weight"][1:] != 0).all()
@@ -352,33 +340,33 @@ def test_the_row_of_padding_stays_as_it_is() -> None:
 class Remembers(nn.Module):
     """A module of some state, which ``remember`` takes up in its call."""
 
-    def __init__(self, remember: Callable[[Remembers, Tensor], Tensor]) -> None:
+    def __init__(self, remember):
         super().__init__()
         self.last, self.remember = nn.Linear(6, 2), remember
-        self.kept: Any = None
+        self.kept = None
         self.rng, self.generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.last(self.remember(self, x))
 
 
-def of_first_batch(module: Remembers, x: Tensor) -> Tensor:
+def of_first_batch(module, x):
     module.kept = x.mean(0) if module.kept is None else module.kept
     return x - module.kept
 
 
-def of_last_call(module: Remembers, x: Tensor) -> Tensor:
+def of_last_call(module, x):
     before, module.kept = module.kept, x.mean(0)
     return x if before is None else x + before
 
 
-def counted_in_evaluation(module: Remembers, x: Tensor) -> Tensor:
+def counted_in_evaluation(module, x):
     if not module.training:
         module.kept = (module.kept or 0) + 1
     return x * (1 + 0.1 * (module.kept or 0))
 
 
-MEMORIES: dict[str, Callable[[Remembers, Tensor], Tensor]] = {
+MEMORIES = {
     "of the first batch": of_first_batch,
     "of the last call": of_last_call,
     "a counter in evaluation": counted_in_evaluation,
@@ -388,25 +376,25 @@ MEMORIES: dict[str, Callable[[Remembers, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", MEMORIES)
-def test_what_a_call_leaves_to_the_next_is_refused(name: str) -> None:
+def test_what_a_call_leaves_to_the_next_is_refused(name):
     with pytest.raises(fedlib.Error, match="other outputs after earlier calls"):
         trained(lambda: Remembers(MEMORIES[name]))
 
 
-def with_attribute(name: str, make: Callable[[Net], Any], between: Callable[..., Tensor]) -> Net:
-    net = Net(between)
-    setattr(net, name, make(net))
+def holding(what):
+    net = Net(lambda net, x: x * net.held[0].mean())
+    net.held = [what(net)]
     return net
 
 
-def with_hook(register: str) -> nn.Module:
+def with_hook(register):
     net = Net(inner)
     getattr(net.first.weight, register)(lambda _: None)
     return net
 
 
-def checkpointed(reentrant: bool) -> nn.Module:
-    def between(net: Net, x: Tensor) -> Tensor:
+def checkpointed(reentrant):
+    def between(net, x):
         x = torch.ones(len(x), 8, dtype=x.dtype, requires_grad=True)  # which reentrant ones need
         layer = net.inner[0]
         return checkpoint(lambda x: layer(x).tanh().square(), x, use_reentrant=reentrant)
@@ -414,7 +402,7 @@ def checkpointed(reentrant: bool) -> nn.Module:
     return Net(between, nn.Linear(8, 8))
 
 
-def on_one_memory() -> nn.Module:
+def on_one_memory():
     net = Net(inner, nn.Linear(6, 8))
     net.inner[0].weight = nn.Parameter(net.first.weight.detach()[2:])
     return net
@@ -432,19 +420,15 @@ def averaged(net: Net, x: Tensor) -> Tensor:
 
 
 AROUND = Around()
-OTHERWISE: dict[str, tuple[Any, str]] = {
+OTHERWISE = {
     "in a list": (
-        lambda: with_attribute(
-            "held", lambda net: [net.last.weight], lambda net, x: x * net.held[0].mean()
-        ),
+        lambda: holding(lambda net: net.last.weight),
         "reads the parameter last.weight past its layer",
     ),
     "closure of another": (AROUND, "reads the parameter of another module past its layer"),
     "closure of the same": (lambda: AROUND, "reads the parameter of another module"),
     "a view of values": (
-        lambda: with_attribute(
-            "held", lambda net: [net.last.weight.data], lambda net, x: x * net.held[0].mean()
-        ),
+        lambda: holding(lambda net: net.last.weight.data),
         "is not plain PyTorch's",
     ),
     "one memory": (on_one_memory, "inner.0.weight lies on the memory of first.weight; make"),
@@ -475,17 +459,16 @@ OTHERWISE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
-def test_another_gradient_than_plain_pytorchs_is_refused(name: str) -> None:
+def test_another_gradient_than_plain_pytorchs_is_refused(name):
     model, message = OTHERWISE[name]
-    with pytest.raises(fedlib.Error, match=message) as caught:
+    with pytest.raises(fedlib.Error, match=message):
         trained(model, dtype="float32")
-    assert "\n" not in str(caught.value)
 
 
-def test_initial_parameters_are_drawn_from_the_runs_numbers() -> None:
+def test_initial_parameters_are_drawn_from_the_runs_numbers():
     rng = np.random.default_rng(0)
 
-    def model() -> nn.Module:
+    def model():
         layer = nn.Linear(6, 2)
         nn.init.constant_(layer.bias, rng.random())
         return layer
@@ -494,34 +477,28 @@ def test_initial_parameters_are_drawn_from_the_runs_numbers() -> None:
         trained(model)
 
 
-def test_a_model_that_has_no_copies_is_trained_by_one_worker() -> None:
+def test_a_model_that_has_no_copies_is_trained_by_one_worker():
     auto = trained(Around)
     torch.testing.assert_close(auto, trained(Around, backend="reference"))
     with pytest.raises(fedlib.Error, match="'parallel' needs copies of the model"):
         trained(Around, backend="parallel")
 
 
-def test_padding_is_seen_where_first_and_last_examples_are_alike() -> None:
+def test_padding_is_seen_where_first_and_last_examples_are_alike():
     codes = torch.arange(20) % 3
     codes[19] = codes[0]
     data = fedlib.ClientData(codes, examples(20)[1], PARTS)
 
     class Centred(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.embedding, self.last = nn.Embedding(3, 4), nn.Linear(4, 2)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             hidden = self.embedding(x)
             return self.last(hidden - hidden.mean(0))
 
-    task = fedlib.Task("codes", Centred, data, data, batch_size=3)
-    settings = {"rounds": 2, "dtype": "float64"}
-    by_rows, plain = (
-        fedlib.run(task, "fedavg", backend=backend, **settings).params
-        for backend in ("vectorized", "reference")
-    )
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+    assert_rows_agree(fedlib.Task("codes", Centred, data, data, batch_size=3), rounds=2)
 
 
 @pytest.mark.parametrize(
@@ -537,7 +514,6 @@ def test_padding_is_seen_where_first_and_last_examples_are_alike() -> None:
         ),
     ],
 )
-def test_what_cannot_be_trained_is_one_line(model: Callable[[], nn.Module], message: str) -> None:
-    with pytest.raises(fedlib.Error, match=message) as caught:
+def test_what_cannot_be_trained_is_one_line(model, message):
+    with pytest.raises(fedlib.Error, match=message):
         trained(model)
-    assert "\n" not in str(caught.value)

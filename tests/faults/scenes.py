@@ -5,8 +5,6 @@ reader sees. Whatever fails on the way, a reader sees what lay there before or w
 written, and writing it again works.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -107,9 +107,7 @@ def unwritable(tmp_path, request, monkeypatch):
 def test_a_store_and_a_checkpoints_folder_are_tried_before_training(unwritable):
     run = Store(unwritable, published=[]).run
     for call, where in ((run, {}), (fedlib.run, {"checkpoint": unwritable})):
-        with pytest.raises(
-            fedlib.Error, match=r"^cannot write .*nothing has been done.* FEDLIB_D"
-        ) as caught:
+        with pytest.raises(fedlib.Error, match=r"^cannot write .*nothing .*FEDLIB_D") as caught:
             call(TASK, "fedavg", rounds=1, overrides=STEPS, **where)
         assert not isinstance(caught.value, Failure)
 
@@ -137,8 +135,7 @@ def test_commands_that_cannot_write_exit_2_with_one_line(
         monkeypatch.setenv("FEDLIB_FIGURES", str(unwritable))
     own = arrays(tmp_path, 0)
     given = [word.format(unwritable, own=own) for word in words.split() if word != "FIGURES"]
-    status, _, err = command(*given)
-    assert status == 2 and err.count("\n") == 1 and "Traceback" not in err, (status, err)
+    command.refused("", *given)
     assert (tmp_path / "file").read_text() == "precious"
 
 

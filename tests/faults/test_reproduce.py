@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from fedlib.results.files import open_runs
@@ -65,11 +64,7 @@ def processes(data):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_killed_at_any_time_it_ends_whole_and_the_next_one_goes_on(write_notebook, tmp_path):
-    path = write_notebook("99_tiny", PLAN, 'preset = ""')
-    book = nbformat.read(path, 4)
-    book.metadata["kernelspec"] = {"name": "python3", "language": "python", "display_name": "3"}
-    book.cells.append(nbformat.v4.new_code_cell(RUN))
-    nbformat.write(book, path)
+    write_notebook("99_tiny", PLAN, 'preset = ""', RUN)
     begun = time.monotonic()
     assert command(tmp_path / "whole") == 0
     seconds = time.monotonic() - begun

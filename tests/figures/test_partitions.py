@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from matplotlib.patches import Rectangle
-from torch import Tensor, nn
+from torch import nn
 
 import fedlib
 from fedlib import figures, models
@@ -45,14 +45,14 @@ def test_unique_labels_are_means_and_extremes_over_partitions():
 class Gate(nn.Module):
     """An activation within a layer is the layer's own affair."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x * torch.sigmoid(x)
 
 
 class Small(nn.Module):
     """A convolution called twice, functional and module activations, a frozen layer."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = models.layers.Conv2d(2, 2, (3, 1), padding="same")
         self.pool = models.layers.MaxPool2d(2)
@@ -61,12 +61,12 @@ class Small(nn.Module):
         self.gate = Gate()
         self.frozen = models.layers.Linear(5, 3).requires_grad_(False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = torch.sigmoid(self.conv(F.relu(self.conv(x))))
         return self.frozen(self.gate(self.hidden(self.flatten(self.pool(x)))))
 
 
-def test_layers_follow_the_calls_of_a_forward_pass() -> None:
+def test_layers_follow_the_calls_of_a_forward_pass():
     model = Small()
     frame = figures.layers(model, torch.zeros(1, 2, 4, 4))
     columns = ["layer", "output_shape", "parameters", "frozen", "activation", "settings"]

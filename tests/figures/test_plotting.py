@@ -1,9 +1,5 @@
 """``fedlib.plot``: which runs are one line, what it is called, and that it shows the histories."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
@@ -11,23 +7,23 @@ from matplotlib.figure import Figure
 
 import fedlib
 from fedlib.figures import style
+from tests.figures import conftest
 
 
-def trained(task: fedlib.Task, name: str, seed: int = 0, **overrides: Any) -> fedlib.History:
+def trained(task, name, seed=0, **overrides):
     return fedlib.run(task, name, rounds=3, seed=seed, overrides=overrides)
 
 
-def lines(figure: Figure) -> dict[str, Any]:
+def lines(figure):
     (ax,) = figure.axes
-    every = {str(line.get_label()): line for line in ax.get_lines()}
-    return {label: line for label, line in every.items() if not label.startswith("_")}
+    return conftest.lines(ax)
 
 
-def mean(*runs: fedlib.History, metric: str = "accuracy", split: str = "test") -> np.ndarray:
+def mean(*runs, metric="accuracy", split="test"):
     return np.mean([run.series(metric, split) for run in runs], axis=0)
 
 
-def test_runs_that_differ_in_their_seeds_are_one_line(histories: list[fedlib.History]) -> None:
+def test_runs_that_differ_in_their_seeds_are_one_line(histories):
     left, right = Figure().subplots(1, 2)
     assert fedlib.plot(histories[0], title="Mine", ax=left) is left.figure
     assert left.get_title("left") == "Mine" and not left.collections and not right.get_lines()
@@ -38,10 +34,9 @@ def test_runs_that_differ_in_their_seeds_are_one_line(histories: list[fedlib.His
         np.testing.assert_allclose(line.get_ydata(), 100 * mean(*histories[first : first + 2]))
 
 
-def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
-    runs = [
-        trained(synthetic, "fedavg", seed, client_lr=lr) for lr in (0.01, 0.1) for seed in (0, 1)
-    ]
+def test_other_hyperparameters_are_other_lines(synthetic):
+    pairs = [(lr, seed) for lr in (0.01, 0.1) for seed in (0, 1)]
+    runs = [trained(synthetic, "fedavg", seed, client_lr=lr) for lr, seed in pairs]
     runs.append(trained(synthetic, "fedadam"))
     figure = fedlib.plot(runs, "loss", "train")
     assert list(lines(figure)) == ["FedAvg, client_lr=0.01", "FedAvg, client_lr=0.1", "FedAdam"]
@@ -52,7 +47,7 @@ def test_other_hyperparameters_are_other_lines(synthetic: fedlib.Task) -> None:
     assert len({line.get_color() for line in lines(figure).values()}) == 3
 
 
-def test_a_dict_names_the_lines(histories: list[fedlib.History]) -> None:
+def test_a_dict_names_the_lines(histories):
     figure = fedlib.plot({"one": histories[0], "two": histories[:2]}, percent=False)
     assert list(lines(figure)) == ["one", "two"]
     np.testing.assert_allclose(lines(figure)["one"].get_ydata(), mean(histories[0]))
@@ -61,7 +56,7 @@ def test_a_dict_names_the_lines(histories: list[fedlib.History]) -> None:
     assert figure.axes[0].get_ylabel() == "test accuracy"
 
 
-def test_mistakes_are_named(histories: list[fedlib.History]) -> None:
+def test_mistakes_are_named(histories):
     with pytest.raises(fedlib.Error, match=r"unknown metric 'test mse': .*known: .*test accuracy"):
         fedlib.plot(histories, "mse")
     for nothing in ([], {}):
@@ -70,18 +65,16 @@ def test_mistakes_are_named(histories: list[fedlib.History]) -> None:
     with pytest.raises(fedlib.Error, match="line 'a' has no runs"):
         fedlib.plot({"a": []})
     with pytest.raises(fedlib.Error, match="histories is 'fedavg'; allowed"):
-        fedlib.plot("fedavg")  # type: ignore[arg-type]
+        fedlib.plot("fedavg")
 
 
 @pytest.mark.parametrize("label", ["", "_a"])
-def test_a_label_that_matplotlib_leaves_out_is_refused(
-    label: str, histories: list[fedlib.History]
-) -> None:
+def test_a_label_that_matplotlib_leaves_out_is_refused(label, histories):
     with pytest.raises(fedlib.Error, match=f"a line's label is {label!r}; give one"):
         fedlib.plot({label: histories[0]})
 
 
-def test_other_data_under_one_name_are_no_seeds() -> None:
+def test_other_data_under_one_name_are_no_seeds():
     A, b = np.ones((2, 1, 1)), np.ones((2, 1))
     tasks = [fedlib.quadratic_task(factor * A, b) for factor in (1, 2)]
     runs = [fedlib.run(task, "fedavg", rounds=1, overrides={"local_steps": 1}) for task in tasks]
@@ -90,6 +83,6 @@ def test_other_data_under_one_name_are_no_seeds() -> None:
     assert list(lines(fedlib.plot({"1": runs[0], "2": runs[1]}, "loss"))) == ["1", "2"]
 
 
-def test_a_notebook_shows_the_picture(histories: list[fedlib.History]) -> None:
+def test_a_notebook_shows_the_picture(histories):
     data, _ = DisplayFormatter().format(fedlib.plot(histories))
     assert data["image/png"].startswith(b"\x89PNG")

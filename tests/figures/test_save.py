@@ -12,6 +12,7 @@ import fedlib
 from fedlib import figures
 from fedlib.figures.save import NOTE, picture, render
 from fedlib.figures.scale import note, scale, small
+from tests.figures.conftest import as_task
 
 module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 
@@ -19,12 +20,6 @@ module = sys.modules["fedlib.figures.save"]  # the package exports a function of
 @pytest.fixture
 def fedavg(histories):
     return histories[:2]
-
-
-def as_task(history, **changes):
-    """The same numbers under another task's settings."""
-    task = {**history.config.task, **changes}
-    return dataclasses.replace(history, config=dataclasses.replace(history.config, task=task))
 
 
 def saved(figure, root, value=1.0):
@@ -41,7 +36,7 @@ def test_a_saved_figure_is_shown_as_it_was_saved_until_it_changes(tmp_path):
     assert picture(figure) is None
 
 
-def test_what_cannot_be_saved(tmp_path):
+def test_what_cannot_be_saved():
     with pytest.raises(fedlib.Error, match="<paper>/<name>"):
         figures.save(Figure(), "../x", pd.DataFrame({"a": [1]}), caption="", histories=[])
     with pytest.raises(fedlib.Error, match="no data"):

@@ -8,20 +8,12 @@ import fedlib
 from fedlib import figures
 from fedlib.figures import tables
 
+SHORT = "quick preset; 40 of 500 rounds"
 LONG = pd.DataFrame(
     [
-        ("mnist", "SGD", "alpha 1", 98.3, 76.04, 1.1, "quick preset; 40 of 500 rounds", ""),
-        (
-            "mnist",
-            "Adam",
-            "alpha 1",
-            94.7,
-            68.58,
-            1.46,
-            "quick preset; 40 of 500 rounds",
-            "read <it>",
-        ),
-        ("mnist", "SGD", "alpha 0.1", 98.1, 73.65, 5.15, "quick preset; 40 of 500 rounds", ""),
+        ("mnist", "SGD", "alpha 1", 98.3, 76.04, 1.1, SHORT, ""),
+        ("mnist", "Adam", "alpha 1", 94.7, 68.58, 1.46, SHORT, "read <it>"),
+        ("mnist", "SGD", "alpha 0.1", 98.1, 73.65, 5.15, SHORT, ""),
         ("mnist", "Adam", "alpha 0.1", None, None, None, "quick preset", "illegible"),
         ("cifar", "SGD", "alpha 1", 87.7, 88.13, None, "quick preset; untuned", ""),
     ],

@@ -3,15 +3,13 @@
 An oracle takes one model's weights by name and inputs ``[B, ...]``.
 """
 
-from __future__ import annotations
-
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib.models import (
     EMNISTCNN,
@@ -30,34 +28,30 @@ from fedlib.models import (
     TagModel,
 )
 
-Weights = dict[str, Tensor]
-Oracle = Callable[[Weights, Tensor], Tensor]
 # (R, G): one row; a configuration on several clients; several on several; several on one.
 ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
 BATCH, STEPS = 4, 6
 VECTORS = torch.linspace(-1, 1, 11 * 5).view(11, 5)
-TINY: dict[str, Any] = {
-    **{"vocab": 11, "positions": 8, "dim": 6, "layers": 2, "heads": 2, "hidden": 10}
-}
+TINY = {**{"vocab": 11, "positions": 8, "dim": 6, "layers": 2, "heads": 2, "hidden": 10}}
 
 
-def dense(w: Weights, name: str, x: Tensor) -> Tensor:
+def dense(w, name, x):
     return x @ w[name + ".weight"].T + w[name + ".bias"]
 
 
-def linear(w: Weights, x: Tensor) -> Tensor:
+def linear(w, x):
     return dense(w, "linear", x)
 
 
-def emnist_cnn(w: Weights, x: Tensor) -> Tensor:
+def emnist_cnn(w, x):
     x = F.relu(F.conv2d(x, w["conv1.weight"], w["conv1.bias"]))
     x = F.relu(F.conv2d(x, w["conv2.weight"], w["conv2.bias"]))
     x = F.max_pool2d(x, 2).flatten(1)
     return dense(w, "dense2", F.relu(dense(w, "dense1", x)))
 
 
-def resnet18_gn(w: Weights, x: Tensor) -> Tensor:
-    def norm(name: str, value: Tensor) -> Tensor:
+def resnet18_gn(w, x):
+    def norm(name, value):
         return F.group_norm(value, 2, w[name + ".weight"], w[name + ".bias"], 1e-3)
 
     x = F.conv2d(F.pad(x, (2, 3, 2, 3)), w["conv.weight"], stride=2)
@@ -77,11 +71,11 @@ def resnet18_gn(w: Weights, x: Tensor) -> Tensor:
     return dense(w, "dense", x)
 
 
-def mlp(w: Weights, x: Tensor) -> Tensor:
+def mlp(w, x):
     return dense(w, "output", F.relu(dense(w, "hidden.1", F.relu(dense(w, "hidden.0", x)))))
 
 
-def autoencoder(w: Weights, x: Tensor) -> Tensor:
+def autoencoder(w, x):
     for layer in range(3):
         x = torch.sigmoid(dense(w, f"encoder.{layer}", x))
     x = dense(w, "encoder.3", x)
@@ -90,7 +84,7 @@ def autoencoder(w: Weights, x: Tensor) -> Tensor:
     return x
 
 
-def vgg11(w: Weights, x: Tensor) -> Tensor:
+def vgg11(w, x):
     convolutions = iter(sorted({int(n.split(".")[1]) for n in w if n.startswith("conv")}))
     for block in (1, 1, 2, 2, 2):
         for _ in range(block):
@@ -102,33 +96,37 @@ def vgg11(w: Weights, x: Tensor) -> Tensor:
     return dense(w, "dense3", F.relu(dense(w, "dense2", x)))
 
 
-def delta_cnn(w: Weights, x: Tensor) -> Tensor:
+def delta_cnn(w, x):
     for name in ("conv1", "conv2"):
         x = F.conv2d(x, w[name + ".weight"], w[name + ".bias"])
         x = F.relu(F.max_pool2d(x, 2))
     return dense(w, "dense2", F.relu(dense(w, "dense1", x.flatten(1))))
 
 
-def small_cnn(w: Weights, x: Tensor) -> Tensor:
+def small_cnn(w, x):
     for name in ("conv1", "conv2"):
         x = F.max_pool2d(F.relu(F.conv2d(x, w[name + ".weight"], w[name + ".bias"], padding=1)), 2)
     return dense(w, "dense", F.relu(dense(w, "dense1", x.flatten(1))))
 
 
-def resnet(counts: tuple[int, ...], kernels: tuple[int, ...], norm: str) -> Oracle:
-    def normed(w: Weights, name: str, x: Tensor) -> Tensor:
+# How many blocks a stage has, and the kernels of a block, by the depth of a ResNet.
+BLOCKS = {18: ((2, 2, 2, 2), (3, 3)), 50: ((3, 4, 6, 3), (1, 3, 1))}
+
+
+def resnet(depth, norm):
+    counts, kernels = BLOCKS[depth]
+
+    def normed(w, name, x):
         weight, bias = w[name + ".weight"], w[name + ".bias"]
         if norm == "group":
             return F.group_norm(x, 2, weight, bias)
         return F.batch_norm(x, None, None, weight, bias, training=True)
 
-    def oracle(w: Weights, x: Tensor) -> Tensor:
+    def oracle(w, x):
         x = F.relu(normed(w, "norm", F.conv2d(x, w["conv.weight"], padding=1)))
-        strides = [
-            2 if stage and not number else 1
-            for stage, count in enumerate(counts)
-            for number in range(count)
-        ]
+        strides = [1] * sum(counts)
+        for first in itertools.accumulate(counts[:-1]):
+            strides[first] = 2
         for block, stride in enumerate(strides):
             at, y = f"blocks.{block}.", x
             for layer, kernel in enumerate(kernels):
@@ -147,7 +145,7 @@ def resnet(counts: tuple[int, ...], kernels: tuple[int, ...], norm: str) -> Orac
     return oracle
 
 
-def lstm(w: Weights, name: str, x: Tensor) -> Tensor:
+def lstm(w, name, x):
     """torch.nn.LSTM with one bias vector or two."""
     module = nn.LSTM(x.shape[-1], w[name + ".weight_hh"].shape[-1], batch_first=True).double()
     own = {f"weight_{part}_l0": w[f"{name}.weight_{part}"] for part in ("ih", "hh")}
@@ -156,7 +154,7 @@ def lstm(w: Weights, name: str, x: Tensor) -> Tensor:
     return torch.func.functional_call(module, own, (x,))[0]
 
 
-def text_by_text(w: Weights, names: list[str], x: Tensor) -> Tensor:
+def text_by_text(w, names, x):
     """LSTMs on the tokens before the padding; what follows repeats the last output (or zero)."""
     outputs = []
     for ids in x:
@@ -169,28 +167,26 @@ def text_by_text(w: Weights, names: list[str], x: Tensor) -> Tensor:
     return torch.stack(outputs)
 
 
-def shakespeare(w: Weights, x: Tensor) -> Tensor:
+def shakespeare(w, x):
     return dense(w, "dense", text_by_text(w, ["lstm1", "lstm2"], x))
 
 
-def next_word(w: Weights, x: Tensor) -> Tensor:
+def next_word(w, x):
     return dense(w, "dense2", dense(w, "dense1", text_by_text(w, ["lstm"], x)))
 
 
-def sent140(w: Weights, x: Tensor) -> Tensor:
+def sent140(w, x):
     y = lstm(w, "lstm2", lstm(w, "lstm1", F.embedding(x.long(), VECTORS.double())))
     return dense(w, "dense", y[:, -1])
 
 
-def distilbert(w: Weights, x: Tensor) -> Tensor:
+def distilbert(w, x):
     """torch.nn.TransformerEncoderLayer, which norms after its sums too."""
     y = w["words.weight"][x.long()] + w["positions.weight"][: x.shape[-1]]
     y = F.layer_norm(y, y.shape[-1:], w["norm.weight"], w["norm.bias"], 1e-12)
     for block in range(2):
         at = f"blocks.{block}."
-        layer = nn.TransformerEncoderLayer(
-            6, 2, 10, 0.0, "gelu", 1e-12, batch_first=True, dtype=torch.float64
-        )
+        layer = nn.TransformerEncoderLayer(6, 2, 10, 0.0, "gelu", 1e-12, batch_first=True).double()
         three = [at + f"attention.{part}." for part in ("query", "key", "value")]
         own = {
             "self_attn.in_proj_weight": torch.cat([w[name + "weight"] for name in three]),
@@ -209,12 +205,12 @@ def distilbert(w: Weights, x: Tensor) -> Tensor:
     return dense(w, "classifier", F.relu(dense(w, "pre_classifier", y[:, 0])))
 
 
-def numbers(*shape: int) -> Callable[[int], Tensor]:
+def numbers(*shape):
     """Inputs of a shape, for G rows."""
     return lambda groups: torch.randn(groups, BATCH, *shape, dtype=torch.float64)
 
 
-def texts(groups: int) -> Tensor:
+def texts(groups):
     """int16 ``[G, 4, 6]`` with padding at the ends; one text is all padding but its first token."""
     x = torch.randint(1, 11, (groups, BATCH, STEPS), dtype=torch.int16)
     x[:, 1, 4:] = 0
@@ -222,46 +218,25 @@ def texts(groups: int) -> Tensor:
     return x
 
 
+def small_resnet(depth, norm, width, features):
+    make = partial(ResNet, depth, 10, width=width, norm=norm)
+    return make, resnet(depth, norm), numbers(3, 16, 16), (10,), features
+
+
 # A maker, the oracle, inputs for G rows, the shape of an output, the size of a feature or 0.
-MODELS: dict[
-    str, tuple[Callable[[], nn.Module], Oracle, Callable[[int], Tensor], tuple[int, ...], int]
-] = {
+MODELS = {
     "softmax": (Softmax, linear, numbers(60), (10,), 0),
     "tags": (lambda: TagModel(7, 5), linear, numbers(7), (5,), 0),
     "mlp": (lambda: MLP(12, (7, 5), 4), mlp, numbers(12), (4,), 5),
     "autoencoder": (lambda: EMNISTAutoencoder(width=0.05), autoencoder, numbers(784), (784,), 2),
     "emnist_cnn": (lambda: EMNISTCNN(width=0.125), emnist_cnn, numbers(1, 28, 28), (62,), 16),
     "delta_cnn": (lambda: DeltaCNN(width=0.3), delta_cnn, numbers(1, 28, 28), (10,), 15),
-    "small_cnn": (
-        lambda: SmallCNN(3, (9, 6), 5, width=0.25),
-        small_cnn,
-        numbers(3, 9, 6),
-        (5,),
-        16,
-    ),
+    "small_cnn": (lambda: SmallCNN(3, (9, 6), 5, 0.25), small_cnn, numbers(3, 9, 6), (5,), 16),
     "vgg11": (lambda: VGG11(width=1 / 64), vgg11, numbers(3, 32, 32), (10,), 8),
     "resnet18_gn": (lambda: ResNet18GN(width=0.0625), resnet18_gn, numbers(3, 24, 24), (10,), 32),
-    "resnet18 group": (
-        lambda: ResNet(18, width=1 / 16),
-        resnet((2, 2, 2, 2), (3, 3), "group"),
-        numbers(3, 16, 16),
-        (10,),
-        32,
-    ),
-    "resnet18 batch": (
-        lambda: ResNet(18, width=1 / 16, norm="batch"),
-        resnet((2, 2, 2, 2), (3, 3), "batch"),
-        numbers(3, 16, 16),
-        (10,),
-        32,
-    ),
-    "resnet50 batch": (
-        lambda: ResNet(50, 5, width=1 / 32, norm="batch"),
-        resnet((3, 4, 6, 3), (1, 3, 1), "batch"),
-        numbers(3, 16, 16),
-        (5,),
-        64,
-    ),
+    "resnet18 group": small_resnet(18, "group", 1 / 16, 32),
+    "resnet18 batch": small_resnet(18, "batch", 1 / 16, 32),
+    "resnet50 batch": small_resnet(50, "batch", 1 / 32, 64),
     "shakespeare": (lambda: ShakespeareLSTM(11, width=0.02), shakespeare, texts, (STEPS, 11), 5),
     "next word": (lambda: NextWordLSTM(7, width=0.02), next_word, texts, (STEPS, 11), 2),
     "sent140": (lambda: Sent140LSTM(VECTORS, width=0.05), sent140, texts, (2,), 5),
@@ -269,15 +244,15 @@ MODELS: dict[
 }
 
 
-def trained(model: nn.Module) -> dict[str, nn.Parameter]:
+def trained(model):
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
-def count(model: nn.Module) -> int:
+def count(model):
     return sum(p.numel() for p in trained(model).values())
 
 
-def flat_rows(model: nn.Module, rows: int) -> tuple[Tensor, Weights]:
+def flat_rows(model, rows):
     """The trained parameters, disturbed differently in each row: a tensor [R, P], and its views."""
     own = trained(model)
     base = torch.cat([p.detach().flatten() for p in own.values()]).double()
@@ -287,22 +262,22 @@ def flat_rows(model: nn.Module, rows: int) -> tuple[Tensor, Weights]:
     return flat, {name: part.view(rows, *p.shape) for (name, p), part in named}
 
 
-def call(model: nn.Module, views: Weights, x: Tensor) -> Tensor:
+def call(model, views, x):
     """The model with its trained parameters replaced by views, as the engine does."""
     original = trained(model)
     put(model, views)
-    y: Tensor = model(x)
-    put(model, original)  # type: ignore[arg-type]
+    y = model(x)
+    put(model, original)
     return y
 
 
-def put(model: nn.Module, named: Weights) -> None:
+def put(model, named):
     for name, value in named.items():
         owner, _, leaf = name.rpartition(".")
-        model.get_submodule(owner)._parameters[leaf] = value  # type: ignore[assignment]
+        model.get_submodule(owner)._parameters[leaf] = value
 
 
-def without_dropout(model: nn.Module) -> nn.Module:
+def without_dropout(model):
     """Float64, in training mode but for dropout, so that batch statistics are the batch's."""
     for module in model.modules():
         if hasattr(module, "p"):
@@ -310,11 +285,11 @@ def without_dropout(model: nn.Module) -> nn.Module:
     return model.double()
 
 
-def normal(*shape: int) -> Tensor:
+def normal(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def with_rows(module: nn.Module, rows: int) -> list[Tensor]:
+def with_rows(module, rows):
     """Give a module random parameters with rows, as strided views of one tensor; return them."""
     shapes = {name: p.shape for name, p in module.named_parameters()}
     sizes = [math.prod(shape) for shape in shapes.values()]
@@ -322,11 +297,11 @@ def with_rows(module: nn.Module, rows: int) -> list[Tensor]:
     leaves = []
     for part, (name, shape) in zip(parts, shapes.items(), strict=True):
         leaves.append(part.view(rows, *shape).requires_grad_())
-        module._parameters[name] = leaves[-1]  # type: ignore[assignment]
+        module._parameters[name] = leaves[-1]
     return leaves
 
 
-def compare(got: Tensor, expected: Tensor, leaves: list[Tensor]) -> None:
+def compare(got, expected, leaves):
     """Values and gradients agree."""
     assert got.shape == expected.shape
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)

@@ -1,7 +1,5 @@
 """Batch statistics of real examples, and dropout of channels."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -17,17 +15,10 @@ from fedlib.models.resnet import ResNet
 from tests.models.oracles import ROWS, compare, normal, with_rows
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    torch.manual_seed(0)
-
-
 @pytest.mark.parametrize("layout", ["rows first", "as a convolution leaves it"])
 @pytest.mark.parametrize(("rows", "groups"), [*ROWS, (6, 2)])
 @pytest.mark.parametrize("padded", [False, True])
-def test_batch_norm_is_torchs_on_the_real_examples(
-    padded: bool, rows: int, groups: int, layout: str
-) -> None:
+def test_batch_norm_is_torchs_on_the_real_examples(padded, rows, groups, layout):
     layer = BatchNorm2d(3)
     leaves = with_rows(layer, rows)
     x = normal(groups, 5, 3, 4, 2)
@@ -48,7 +39,7 @@ def test_batch_norm_is_torchs_on_the_real_examples(
     compare(got * counted, expected, [*leaves, x])
 
 
-def test_batch_norm_of_padding_alone_stays_finite() -> None:
+def test_batch_norm_of_padding_alone_stays_finite():
     layer, x = BatchNorm2d(3), normal(2, 4, 3, 2, 2)
     leaves = with_rows(layer, 2)
     with real_examples(torch.tensor([[True] * 4, [False] * 4])):
@@ -57,7 +48,7 @@ def test_batch_norm_of_padding_alone_stays_finite() -> None:
     assert all(torch.isfinite(g).all() for g in (y, *gradients))
 
 
-def test_batch_norm_evaluates_in_batches_of_a_fixed_size() -> None:
+def test_batch_norm_evaluates_in_batches_of_a_fixed_size():
     layer = BatchNorm2d(3).double().eval()
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
@@ -84,7 +75,7 @@ def test_batch_norm_evaluates_in_batches_of_a_fixed_size() -> None:
     assert torch.isfinite(padded).all()
 
 
-def test_batch_norm_refuses_a_mask_that_does_not_fit() -> None:
+def test_batch_norm_refuses_a_mask_that_does_not_fit():
     layer, x = BatchNorm2d(3), normal(2, 5, 3, 2, 2)
     with_rows(layer, 4)
     for shape in ((3, 5), (2, 4)):
@@ -93,7 +84,7 @@ def test_batch_norm_refuses_a_mask_that_does_not_fit() -> None:
                 layer(x)
 
 
-def test_real_examples_end_with_their_block() -> None:
+def test_real_examples_end_with_their_block():
     outer, inner = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     with real_examples(outer):
         with real_examples(inner):
@@ -108,7 +99,7 @@ def test_real_examples_end_with_their_block() -> None:
 # ------------------------------------------------------------------------------ dropout of channels
 
 
-def test_dropout2d_drops_whole_channels_by_key() -> None:
+def test_dropout2d_drops_whole_channels_by_key():
     layer = Dropout2d(0.5)
     keys = torch.tensor([11, 12], dtype=torch.int64)
     x = torch.rand(4, 30, 40, 3, 3) + 0.5  # two configurations on each of two clients
@@ -136,7 +127,7 @@ def test_dropout2d_drops_whole_channels_by_key() -> None:
 # ------------------------------------------------------------------------------ running statistics
 
 
-def test_the_authors_resnets_track_stem_and_shortcuts_and_all_of_resnet_50() -> None:
+def test_the_authors_resnets_track_stem_and_shortcuts_and_all_of_resnet_50():
     tracked = {
         depth: [
             name

@@ -1,27 +1,23 @@
 """Layers with rows against a loop of torch's own modules, and Keras' padding and initialisers."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib import randomness
 from fedlib.errors import Error
 from fedlib.models import convolution, layers
-from tests.models.oracles import compare, normal, put
+from fedlib.models.recurrent import LSTM
+from tests.models.oracles import compare, normal, with_rows
 
 
 @pytest.mark.parametrize("size", [(6, 8), (7, 5)])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_pooling_is_torchs_with_and_without_gradients(
-    size: tuple[int, int], layout: torch.memory_format
-) -> None:
+def test_pooling_is_torchs_with_and_without_gradients(size, layout):
     torch.manual_seed(3)
     x = torch.randn(4, 3, *size).to(memory_format=layout)
     x[0, 0, 1, 1] = math.nan
@@ -41,20 +37,18 @@ def test_pooling_is_torchs_with_and_without_gradients(
         (layers.LayerNorm(6), (5, 4, 6)),
     ],
 )
-def test_a_layer_without_rows_serves_all_rows_of_the_input(
-    layer: nn.Module, shape: tuple[int, ...]
-) -> None:
+def test_a_layer_without_rows_serves_all_rows_of_the_input(layer, shape):
     x = torch.randn(3, *shape)
     torch.testing.assert_close(layer(x), torch.stack([layer(row) for row in x]))
 
 
 @pytest.mark.parametrize("layout", ["rows first", "as a convolution leaves it"])
-def test_layers_without_parameters_treat_each_image_alone(layout: str) -> None:
+def test_layers_without_parameters_treat_each_image_alone(layout):
     torch.manual_seed(3)
     x = torch.randn(3, 4, 2, 6, 6, dtype=torch.float64)
     if layout != "rows first":
         x = x.transpose(0, 1).contiguous().transpose(0, 1)
-    cases: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = [
+    cases = [
         (layers.MaxPool2d(2), nn.MaxPool2d(2)),
         (layers.MaxPool2d(3, stride=1), nn.MaxPool2d(3, stride=1)),
         (layers.GlobalAvgPool2d(), lambda image: nn.AdaptiveAvgPool2d(1)(image).flatten(1)),
@@ -71,9 +65,7 @@ def test_layers_without_parameters_treat_each_image_alone(layout: str) -> None:
     ("size", "kernel", "stride", "before", "out"),
     [(24, 7, 2, 2, 12), (12, 3, 2, 0, 6), (5, 3, 2, 1, 3), (7, 2, 3, 0, 3), (8, 5, 2, 1, 4)],
 )
-def test_same_convolution_and_pooling_equal_their_definition(
-    size: int, kernel: int, stride: int, before: int, out: int
-) -> None:
+def test_same_convolution_and_pooling_equal_their_definition(size, kernel, stride, before, out):
     rng = np.random.default_rng(4)
     image, weight = rng.normal(size=(size, size)), rng.normal(size=(kernel, kernel))
     convolved, pooled = np.zeros((out, out)), np.full((out, out), -np.inf)
@@ -92,14 +84,14 @@ def test_same_convolution_and_pooling_equal_their_definition(
     assert pool(images - 100).max() < -90
 
 
-def dropped(layer: nn.Module, keys: Tensor, x: Tensor, calls: int = 1) -> Tensor:
+def dropped(layer, keys, x, calls=1):
     with randomness.masks(keys):
         for _ in range(calls):
-            y: Tensor = layer(x)
+            y = layer(x)
     return y
 
 
-def test_dropout_masks_follow_their_keys() -> None:
+def test_dropout_masks_follow_their_keys():
     layer = layers.Dropout(0.25)
     keys = torch.tensor([11, 12], dtype=torch.int64)
     x = torch.ones(6, 50, 40)  # three configurations on each of two clients
@@ -121,7 +113,7 @@ def test_dropout_masks_follow_their_keys() -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
-def test_dropout_keeps_the_right_fraction_and_the_mean(p: float) -> None:
+def test_dropout_keeps_the_right_fraction_and_the_mean(p):
     n = 100_000
     y = dropped(layers.Dropout(p), torch.tensor([5], dtype=torch.int64), torch.ones(1, n))
     kept = (y != 0).float().mean().item()
@@ -129,7 +121,7 @@ def test_dropout_keeps_the_right_fraction_and_the_mean(p: float) -> None:
     torch.testing.assert_close(y[y != 0], torch.full_like(y[y != 0], 1 / (1 - p)))
 
 
-def test_dropout_outside_training_and_outside_masks() -> None:
+def test_dropout_outside_training_and_outside_masks():
     x = torch.ones(1, 1000)
     layer = layers.Dropout(0.5)
     with torch.random.fork_rng():
@@ -141,7 +133,7 @@ def test_dropout_outside_training_and_outside_masks() -> None:
         layers.Dropout(1.0)
 
 
-def test_he_normal_is_cut_as_keras_cuts_it_and_has_the_stated_deviation() -> None:
+def test_he_normal_is_cut_as_keras_cuts_it_and_has_the_stated_deviation():
     with torch.random.fork_rng():
         torch.manual_seed(7)
         weight = layers.he_normal_(torch.empty(128, 64, 3, 3))
@@ -151,24 +143,27 @@ def test_he_normal_is_cut_as_keras_cuts_it_and_has_the_stated_deviation() -> Non
     assert 0.99 * cut < weight.abs().max() <= cut
 
 
-def test_errors_name_the_layer_and_what_to_do() -> None:
+def test_errors_name_the_layer_and_what_to_do():
     for layer, shape in (
         (layers.Linear(3, 2), (4, 3)),
         (layers.Conv2d(3, 2, 1), (4, 3, 5, 5)),
         (layers.GroupNorm(1, 3), (4, 3, 5, 5)),
+        (layers.LayerNorm(3), (4, 3)),
+        (LSTM(3, 2), (2, 4, 3)),
     ):
-        put(layer, {n: p.detach().expand(6, *p.shape) for n, p in layer.named_parameters()})
-        with pytest.raises(Error, match="without rows"):
-            layer(torch.ones(shape))
-        with pytest.raises(Error, match=r"6 rows .* 4 rows"):
-            layer(torch.ones(4, *shape))
+        with_rows(layer, 6)
+        kind = type(layer).__name__
+        with pytest.raises(Error, match=f"{kind} has weights of 6 rows .* without rows"):
+            layer(normal(*shape))
+        with pytest.raises(Error, match=f"{kind} has weights of 6 rows .* 4 rows"):
+            layer(normal(4, *shape))
     with pytest.raises(Error, match="padding is 'valid'"):
         layers.Conv2d(1, 1, 3, padding="valid")
     with pytest.raises(Error, match="width"):
         layers.scaled(32, 0.0)
 
 
-def test_scaled_counts_are_multiples() -> None:
+def test_scaled_counts_are_multiples():
     assert layers.scaled(64, 1.0, 2) == 64
     assert layers.scaled(64, 0.1, 4) == 8  # 6.4, the nearest multiple of 4
     assert layers.scaled(32, 0.001, 2) == 2
@@ -187,7 +182,7 @@ CONVOLUTIONS = {
 
 
 @pytest.mark.parametrize("kind", CONVOLUTIONS)
-def test_convolutions_on_a_cpu_are_torchs(kind: str) -> None:
+def test_convolutions_on_a_cpu_are_torchs(kind):
     shape, weights, *how = CONVOLUTIONS[kind]
     leaves = [normal(*size).requires_grad_() for size in (shape, weights, weights[:1])]
     assert convolution._late(*leaves[:2], *how) == kind.startswith("late")

@@ -1,10 +1,6 @@
 """Every choice for BatchNorm, against torch's own layers; torchvision's networks by rows."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -13,9 +9,10 @@ from torch import nn
 
 import fedlib
 from fedlib.models import replace_batch_norm
+from tests.engine.reference import assert_rows_agree
 
 
-def test_group_norm_keeps_scale_and_shift() -> None:
+def test_group_norm_keeps_scale_and_shift():
     old = nn.BatchNorm1d(6)
     nn.init.normal_(old.weight)
     new = replace_batch_norm(old, by="group")
@@ -25,17 +22,17 @@ def test_group_norm_keeps_scale_and_shift() -> None:
     assert torch.equal(new(x), wanted(x))
 
 
-def test_batch_statistics_are_torchs_in_training_mode() -> None:
+def test_batch_statistics_are_torchs_in_training_mode():
     x = torch.randn(5, 4, 3, 3)
     new = replace_batch_norm(nn.BatchNorm2d(4), by="batch").eval()
     torch.testing.assert_close(new(x), nn.BatchNorm2d(4).train()(x))
 
 
-def test_what_a_choice_does_not_cover_is_one_line() -> None:
+def test_what_a_choice_does_not_cover_is_one_line():
     with pytest.raises(fedlib.Error, match=r"1 \(BatchNorm1d\).*use by='group'"):
         replace_batch_norm(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), by="running")
     with pytest.raises(fedlib.Error, match="give a module, not its class"):
-        replace_batch_norm(nn.Linear, by="group")  # type: ignore[arg-type]
+        replace_batch_norm(nn.Linear, by="group")
     with pytest.raises(fedlib.Error, match="did you mean 'group'"):
         replace_batch_norm(nn.BatchNorm1d(3), by="groups")
 
@@ -43,32 +40,27 @@ def test_what_a_choice_does_not_cover_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("name", "choice"), [("resnet18", "running"), ("mobilenet_v3_small", "group")]
 )
-def test_torchvisions_networks_train_alike(name: str, choice: str) -> None:
+def test_torchvisions_networks_train_alike(name, choice):
     models = pytest.importorskip("torchvision.models")
 
-    def model() -> nn.Module:
+    def model():
         return replace_batch_norm(getattr(models, name)(num_classes=2), by=choice)
 
     x = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     data = fedlib.ClientData(x, torch.tensor([0, 1, 1, 0]), [[0, 1], [2, 3]])
     task = fedlib.Task("images", model, data, data, batch_size=2)
-    settings = {"rounds": 1, "dtype": "float64", "overrides": {"client_lr": 0.01}}
-    by_rows, plain = (
-        fedlib.run(task, "fedavg", backend=backend, **settings).params
-        for backend in ("vectorized", "reference")
-    )
-    torch.testing.assert_close(by_rows, plain, rtol=1e-10, atol=1e-10)
+    assert_rows_agree(task, rounds=1, overrides={"client_lr": 0.01})
 
 
 @pytest.mark.parametrize("width", [3, 8, 32, 64])
-def test_of_flat_features_it_is_layer_normalisation(width: int) -> None:
+def test_of_flat_features_it_is_layer_normalisation(width):
     x = torch.randn(5, width, generator=torch.Generator().manual_seed(0))
     new = replace_batch_norm(nn.BatchNorm1d(width), by="group")
     torch.testing.assert_close(new(x), F.layer_norm(x, (width,)))
     assert new(x[:1]).std() > 0.5 and new(torch.randn(2, width, 4)).std() > 0.5
 
 
-def convolutions(norm: nn.Module, dims: int) -> nn.Module:
+def convolutions(norm, dims):
     conv = {0: nn.Linear, 1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[dims]
     first = (
         conv(4, 8) if dims == 0 else nn.Sequential(nn.Unflatten(1, (1, *[2] * dims)), conv(1, 8, 1))
@@ -88,16 +80,16 @@ LAYERS = {
 
 @pytest.mark.parametrize("given", [{}, {"track_running_stats": False}, {"momentum": 0.2}], ids=str)
 @pytest.mark.parametrize("name", LAYERS)
-def test_what_a_refusal_advises_trains(name: str, given: dict[str, Any]) -> None:
+def test_what_a_refusal_advises_trains(name, given):
     make, dims = LAYERS[name]
     x = torch.randn(9, max(4 if dims == 0 else 2**dims, 1))
     data = fedlib.ClientData(x, torch.arange(9) % 2, [range(5), range(5, 9)])
     settings = {"clients_per_round": None, "batch_size": 4}  # a last batch of one
 
-    def model() -> nn.Module:
+    def model():
         return convolutions(make(**given), dims)
 
-    def run(made: Callable[[], nn.Module]) -> fedlib.History:
+    def run(made):
         return fedlib.run(fedlib.Task("m", made, data, data, **settings), "fedavg", rounds=2)
 
     try:

@@ -1,10 +1,6 @@
 """Texts: padding, DistilBERT's parts and published weights, and training on tokens."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,12 +12,7 @@ from fedlib.models.attention import SelfAttention
 from tests.models.oracles import TINY, call, flat_rows, texts
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    torch.manual_seed(0)
-
-
-def test_distilbert_of_an_empty_text_is_finite() -> None:
+def test_distilbert_of_an_empty_text_is_finite():
     model = DistilBERT(3, **TINY).double()
     x = torch.zeros(2, 4, dtype=torch.int64)
     for training in (True, False):
@@ -31,7 +22,7 @@ def test_distilbert_of_an_empty_text_is_finite() -> None:
         assert all(torch.isfinite(g).all() for g in gradients if g is not None)
 
 
-def test_attention_dropout_drops_weights_and_keeps_the_mean() -> None:
+def test_attention_dropout_drops_weights_and_keeps_the_mean():
     """With equal scores and values of one the output is the mean of the kept weights."""
     layer = SelfAttention(2, 1, dropout=0.25).double()
     for name, parameter in layer.named_parameters():
@@ -50,28 +41,24 @@ def test_attention_dropout_drops_weights_and_keeps_the_mean() -> None:
     torch.testing.assert_close(layer.eval()(x), torch.ones_like(x), rtol=0, atol=1e-12)
 
 
-def test_training_without_dropout_equals_evaluation() -> None:
+def test_training_without_dropout_equals_evaluation():
     """The attention is written out while it trains, and torch's own otherwise."""
     model = DistilBERT(3, **TINY, dropout=1e-9, head_dropout=0.0).double()
     _, views = flat_rows(model, 4)
     x = texts(2)
-    keys = torch.tensor([21, 22], dtype=torch.int64)
-    with randomness.masks(keys):
-        torch.testing.assert_close(
-            call(model, views, x), call(model.eval(), views, x), rtol=0, atol=1e-7
-        )
+    with randomness.masks(torch.tensor([21, 22])):
+        trains, evaluates = call(model, views, x), call(model.eval(), views, x)
+    torch.testing.assert_close(trains, evaluates, rtol=0, atol=1e-7)
 
 
-def test_errors_say_what_is_allowed() -> None:
+def test_errors_say_what_is_allowed():
     with pytest.raises(Error, match=r"number of heads is 4; allowed: a divisor of the size 6"):
         SelfAttention(6, 4)
     with pytest.raises(Error, match=r"number of tokens in a text is 9; allowed: 1\.\.8"):
         DistilBERT(3, **TINY)(torch.ones(1, 9, dtype=torch.int64))
 
 
-def test_without_transformers_there_are_no_pretrained_weights(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_transformers_there_are_no_pretrained_weights(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(Error, match=r"need the package transformers; pip install 'fedlib\[text\]'"):
         DistilBERT(3, **TINY).load_pretrained()
@@ -80,19 +67,12 @@ def test_without_transformers_there_are_no_pretrained_weights(
 # What follows needs the extra "text".
 
 
-def published(tmp_path: Path, **changes: Any) -> Any:
+def published(tmp_path):
     """A small random model of transformers, saved to ``tmp_path``."""
     transformers = pytest.importorskip("transformers")
-    config = transformers.DistilBertConfig(
-        vocab_size=11,
-        max_position_embeddings=8,
-        dim=6,
-        n_layers=2,
-        n_heads=2,
-        hidden_dim=10,
-        num_labels=3,
-        **changes,
-    )
+    tiny = {"vocab_size": 11, "max_position_embeddings": 8, "dim": 6, "num_labels": 3}
+    tiny |= {"n_layers": 2, "n_heads": 2, "hidden_dim": 10}
+    config = transformers.DistilBertConfig(**tiny)
     model = transformers.DistilBertForSequenceClassification(config)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -101,7 +81,7 @@ def published(tmp_path: Path, **changes: Any) -> Any:
     return model.double().eval()
 
 
-def test_distilbert_equals_transformers_own(tmp_path: Path) -> None:
+def test_distilbert_equals_transformers_own(tmp_path):
     theirs = published(tmp_path)
     model = DistilBERT(3, **TINY).load_pretrained(str(tmp_path)).double().eval()
     for layer in ("pre_classifier", "classifier"):
@@ -111,11 +91,9 @@ def test_distilbert_equals_transformers_own(tmp_path: Path) -> None:
     torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-10)
 
 
-def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path):
     published(tmp_path / "small")
-    with pytest.raises(
-        Error, match=r"word_embeddings.weight is of shape \(11, 6\), but this model"
-    ):
+    with pytest.raises(Error, match=r"word_embeddings.weight is of shape \(11, 6\), but this"):
         DistilBERT(3, **{**TINY, "vocab": 12}).load_pretrained(str(tmp_path / "small"))
     with pytest.raises(Error, match=r"transformer.layer.2.* is missing"):
         DistilBERT(3, **{**TINY, "layers": 3}).load_pretrained(str(tmp_path / "small"))
@@ -126,7 +104,7 @@ def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path: Path)
 # The engine, end to end.
 
 
-def test_the_attention_classifier_adds_up_the_words_and_not_the_padding() -> None:
+def test_the_attention_classifier_adds_up_the_words_and_not_the_padding():
     torch.manual_seed(0)
     model = AttentionClassifier(3, vocab=9, positions=6, size=4).double()
     text = torch.tensor([[5, 2, 7, 0, 0, 0]])

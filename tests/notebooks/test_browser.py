@@ -3,14 +3,11 @@
 Skipped without chromium and its driver.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -39,7 +36,7 @@ notebook.explore(line, slope=[0.0, 1.0, 2.0])
 
 
 @pytest.fixture(scope="module")
-def lab(browser: webdriver.Chrome) -> Iterator[tuple[Path, str]]:
+def lab(browser):
     """A folder, and the address of a JupyterLab that serves it: of its workspaces."""
     folder = FOLDER.parent / "build" / "lab"  # in the checkout, whose published runs 90 reads
     shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +58,7 @@ def lab(browser: webdriver.Chrome) -> Iterator[tuple[Path, str]]:
             server.wait(60)
 
 
-def test_a_picture_follows_its_slider(lab: tuple[Path, str], browser: webdriver.Chrome) -> None:
+def test_a_picture_follows_its_slider(lab, browser):
     folder, address = lab
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
@@ -73,11 +70,11 @@ def test_a_picture_follows_its_slider(lab: tuple[Path, str], browser: webdriver.
     wait.until(lambda _: browser.execute_script(f"return {KERNEL}.status === 'idle'"))
     browser.execute_script("window.jupyterapp.commands.execute('notebook:run-all-cells');")
 
-    def pictures() -> list[str]:
+    def pictures():
         images = browser.find_elements(By.CSS_SELECTOR, PICTURES)
         return [str(image.get_attribute("src")) for image in images]
 
-    def shown() -> list[str]:
+    def shown():
         handle = browser.find_element(By.CSS_SELECTOR, SLIDER)
         return pictures() if handle.is_displayed() else []
 

@@ -168,15 +168,9 @@ def test_nbval_finds_every_run_in_the_store(place, state):
     flags = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=300"]
     flags += ["-n", str(JOBS), "--dist", "loadfile"]
     named = [path for name in AS_DECLARED for path in (ROOT / "notebooks").glob(f"{name}.ipynb")]
-    nbval = partial(
-        subprocess.run,
-        [*command, *flags, *named],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
+    how = {"cwd": ROOT, "env": {**os.environ, "OMP_NUM_THREADS": "1"}, "timeout": 1800}
+    how |= {"capture_output": True, "text": True}
+    nbval = partial(subprocess.run, [*command, *flags, *named], **how)
     done = nbval()
     if reproduce.NOT_STARTED in done.stdout:  # nbval starts a kernel once: see reproduce
         done = nbval()

@@ -1,35 +1,26 @@
 """Client optimizers against torch.optim and against literal recomputations."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import fedlib
 from fedlib.engine.config import configure
-from tests.algorithms.quadratics import positive_problem
+from tests.algorithms.quadratics import end, positive_problem
 
 M, D = 4, 3
 STEPS = [1, 4, 6, 3]
 
 
-def problem() -> dict[str, np.ndarray]:
+def problem():
     return positive_problem(0, M, D)
 
 
-# The local objective of one client: (value, gradient) at a point.
-Local = Callable[[np.ndarray], tuple[float, np.ndarray]]
+def federated(solve, rounds, mu=0.0):
+    """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way.
 
-
-def federated(
-    solve: Callable[[np.ndarray, Local, int], np.ndarray], rounds: int, mu: float = 0.0
-) -> np.ndarray:
-    """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way."""
+    It is given the local objective, a function of a point: (value, gradient).
+    """
     given = problem()
     A, b, offset, x = given["A"], given["b"], given["offset"], given["x0"]
     p = given["weights"] / given["weights"].sum()
@@ -37,7 +28,7 @@ def federated(
         ends = []
         for i in range(M):
 
-            def local(y: np.ndarray, i: int = i, x: np.ndarray = x) -> tuple[float, np.ndarray]:
+            def local(y, i=i, x=x):
                 value = 0.5 * y @ A[i] @ y - b[i] @ y + offset[i] + mu / 2 * (y - x) @ (y - x)
                 return value, A[i] @ y - b[i] + mu * (y - x)
 
@@ -46,27 +37,13 @@ def federated(
     return x
 
 
-def check(method: fedlib.Algorithm, expected: np.ndarray, rounds: int) -> None:
-    history = fedlib.run(
-        fedlib.quadratic_task(**problem()),
-        method,
-        rounds=rounds,
-        dtype="float64",
-        eval_every=rounds,
-        overrides={"local_steps": STEPS},
-    )
-    assert np.abs(history.params["x"].numpy() - expected).max() < 1e-9
+def check(method, expected, rounds):
+    x = end(fedlib.quadratic_task(**problem()), method, rounds, local_steps=STEPS)
+    assert np.abs(x - expected).max() < 1e-9
 
 
-TORCH: dict[str, tuple[fedlib.client.ClientOptimizer, Callable[..., torch.optim.Optimizer]]] = {
-    "momentum": (
-        fedlib.SGDM(lr=0.05, momentum=0.8),
-        lambda x: torch.optim.SGD(x, lr=0.05, momentum=0.8),
-    ),
-    "nesterov": (
-        fedlib.SGDM(lr=0.05, momentum=0.8, nesterov=True),
-        lambda x: torch.optim.SGD(x, lr=0.05, momentum=0.8, nesterov=True),
-    ),
+# With momentum: test_client_momentum.
+TORCH = {
     "adam": (fedlib.client.Adam(), lambda x: torch.optim.Adam(x)),
     "adam with other numbers": (
         fedlib.client.Adam(lr=0.1, beta1=0.5, beta2=0.7, eps=0.1),
@@ -81,10 +58,10 @@ TORCH: dict[str, tuple[fedlib.client.ClientOptimizer, Callable[..., torch.optim.
 
 
 @pytest.mark.parametrize("name", list(TORCH))
-def test_equals_torch_optim_restarted_every_round(name: str) -> None:
+def test_equals_torch_optim_restarted_every_round(name):
     ours, theirs = TORCH[name]
 
-    def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
+    def solve(start, local, steps):
         x = torch.tensor(start, requires_grad=True)
         optimizer = theirs([x])
         for _ in range(steps):
@@ -95,11 +72,11 @@ def test_equals_torch_optim_restarted_every_round(name: str) -> None:
     check(fedlib.FedOpt(client=ours), federated(solve, 5), 5)
 
 
-def two_nets(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
+def two_nets(**h):
     """Delta-SGD with a second copy of the model for the previous point, as the authors do it."""
     delta, gamma = h.get("delta", 0.1), h.get("gamma", 2.0)
 
-    def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
+    def solve(start, local, steps):
         x, prev = start.copy(), start.copy()
         eta, theta = h.get("eta0", 0.2), h.get("theta0", 1.0)
         g_kept = np.zeros(D)
@@ -122,7 +99,7 @@ def two_nets(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
     return solve
 
 
-DELTA: list[dict[str, Any]] = [
+DELTA = [
     {},
     {"first_step": "eta0"},
     {"reuse_gradient": True},
@@ -134,17 +111,17 @@ DELTA: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("settings", DELTA)
-def test_delta_sgd_equals_two_nets(settings: dict[str, Any], mu: float) -> None:
+def test_delta_sgd_equals_two_nets(settings, mu):
     """With a proximal term both gradients have it."""
     method = fedlib.FedOpt(client=fedlib.DeltaSGD(**settings), objective=fedlib.Proximal(mu))
     check(method, federated(two_nets(**settings), 5, mu), 5)
 
 
-def test_delta_sgd_asks_twice_on_one_batch() -> None:
+def test_delta_sgd_asks_twice_on_one_batch():
     """At the previous point with masks of its own, unless they are shared; or not at all."""
-    asked: list[tuple[float, int]] = []
+    asked = []
 
-    def oracle(x: Tensor, draw: int = 0) -> tuple[Tensor, Tensor]:
+    def oracle(x, draw=0):
         asked.append((float(x[0]), draw))
         return x.square().sum(-1, keepdim=True), 2 * x
 
@@ -163,14 +140,13 @@ def test_delta_sgd_asks_twice_on_one_batch() -> None:
     assert asked == [(1, 0)]
 
 
-def polyak(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
-    def solve(start: np.ndarray, local: Local, steps: int) -> np.ndarray:
+def polyak(**h):
+    def solve(start, local, steps):
         x = start
         for _ in range(steps):
             value, g = local(x)
-            eta = max(value - h.get("f_star", 0.0), 0) / (
-                h.get("c", 0.5) * g @ g + h.get("eps", 1e-8)
-            )
+            excess = max(value - h.get("f_star", 0.0), 0)
+            eta = excess / (h.get("c", 0.5) * g @ g + h.get("eps", 1e-8))
             x = x - min(eta, h.get("eta_max", np.inf)) * g
         return x
 
@@ -181,30 +157,29 @@ def polyak(**h: Any) -> Callable[[np.ndarray, Local, int], np.ndarray]:
 @pytest.mark.parametrize(
     "settings", [{"c": 2.0}, {"eta_max": 0.3}, {"f_star": 0.9, "c": 1.0}, {"c": 1.0, "eps": 0.5}]
 )
-def test_sps_equals_numpy(settings: dict[str, Any], mu: float) -> None:
+def test_sps_equals_numpy(settings, mu):
     """The step size is the whole local objective's, its proximal term included."""
     method = fedlib.FedOpt(client=fedlib.SPS(**settings), objective=fedlib.Proximal(mu))
     check(method, federated(polyak(**settings), 5, mu), 5)
 
 
-def test_sps_does_not_step_below_f_star_and_reports_the_own_loss() -> None:
+def test_sps_does_not_step_below_f_star_and_reports_the_own_loss():
     task = fedlib.quadratic_task(**problem())
     still = fedlib.FedOpt(client=fedlib.SPS(f_star=100.0), objective=fedlib.Proximal(1.0))
     history = fedlib.run(task, still, rounds=2, overrides={"local_steps": 3})
     assert np.allclose(history.params["x"].numpy(), problem()["x0"])
     # The first step is at the anchor and so the same; the second loss is without the term too.
     settings = {"client_optimizer": "sps", "c": 2.0, "local_steps": 2}
-    plain, proximal = (
-        fedlib.run(task, "fedprox", rounds=1, overrides={**settings, "mu": mu}) for mu in (0, 5)
-    )
+    keys = [{**settings, "mu": mu} for mu in (0, 5)]
+    plain, proximal = (fedlib.run(task, "fedprox", rounds=1, overrides=own) for own in keys)
     assert plain.series("loss", "train").tolist() == proximal.series("loss", "train").tolist()
 
 
-def resolved(algorithm: str, task: fedlib.Task, **overrides: Any) -> Any:
+def resolved(algorithm, task, **overrides):
     return configure(task, algorithm, overrides=overrides)[1]
 
 
-def test_names_keys_and_defaults() -> None:
+def test_names_keys_and_defaults():
     task = fedlib.load_task("synthetic", clients=3)
     built = resolved("fedadam", task, client_optimizer="adam", client_beta1=0.5, eps=1e-4)
     assert built.client == fedlib.client.Adam(beta1=0.5, eps=1e-4) and built.server.beta1 == 0.9

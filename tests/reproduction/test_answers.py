@@ -3,7 +3,6 @@
 import pytest
 
 import fedlib
-from fedlib import engine
 from fedlib.plans import Request, repeated
 from fedlib.reproduction import answers
 from fedlib.results import Store
@@ -34,20 +33,6 @@ def requests():
     ]
     quadratic = Request("quadratic", "fedavg", "other", {"local_steps": 1}, rounds=1)
     return [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
-
-
-@pytest.fixture
-def trained(monkeypatch):
-    """Digests of the runs in the order in which they are trained, program by program."""
-    seen = []
-    plain = engine.execute
-
-    def count(program, **execution):
-        seen.append([config.digest for config, *_ in program])
-        return plain(program, **execution)
-
-    monkeypatch.setattr(engine, "execute", count)
-    return seen
 
 
 def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, trained):

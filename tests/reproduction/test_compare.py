@@ -151,9 +151,8 @@ def test_the_papers_settings_win_over_reduced_ones_and_real_data_over_stand_ins(
     runs = [hand_made(fake, "fedavg", [0.1] * 9, rounds=200, cohort=10)]
     row = fedavg(*runs)
     assert row["ours"] == pytest.approx(10.0) and row["data"] == "stand-in"
-    assert (
-        row["note"] == "quick preset; stand-in data; 200 of 4000 rounds; width 0.125 instead of 1.0"
-    )
+    note = "quick preset; stand-in data; 200 of 4000 rounds; width 0.125 instead of 1.0"
+    assert row["note"] == note
     for better, ours, note in (
         (hand_made(small, "fedavg", [0.2] * 9, rounds=100, cohort=10), 20.0, "quick preset; 100"),
         (run("fedavg", [0.3] * 9, rounds=50), 30.0, "50 of 4000 rounds"),

@@ -32,21 +32,8 @@ assert sorted(path.name for path in pathlib.Path().glob("*.txt")) == ["10_slow.t
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "fedlib").mkdir()
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.chdir(tmp_path)
-
-    def add(name, code):
-        cells = [nbformat.v4.new_code_cell(PARAMETERS), nbformat.v4.new_code_cell(code)]
-        cells[0].metadata["tags"] = ["parameters"]
-        book = nbformat.v4.new_notebook(cells=cells)
-        kernel = {"name": "python3", "language": "python", "display_name": "Python 3"}
-        book.metadata["kernelspec"] = kernel
-        nbformat.write(book, tmp_path / "notebooks" / f"{name}.ipynb")
-
-    return add
+def checkout(write_notebook):
+    return lambda name, code: write_notebook(name, None, PARAMETERS, code)
 
 
 LEAVE = "import fedlib, json; fedlib.left = json.left = 1"
@@ -107,8 +94,7 @@ class Robbed(AsyncKernelManager):
 def test_a_kernel_whose_port_is_taken_is_started_again(
     checkout, tmp_path, monkeypatch, robberies, error
 ):
-    checkout("10_any", "")
-    path = tmp_path / "notebooks" / "10_any.ipynb"
+    path = checkout("10_any", "")
     with socket.create_server(("127.0.0.1", 0)) as other:
         monkeypatch.setattr(Robbed, "taken", other.getsockname()[1])
         monkeypatch.setattr(Robbed, "robberies", robberies)

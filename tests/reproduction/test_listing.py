@@ -60,14 +60,8 @@ def test_tasks_have_the_sizes_of_their_requests_else_their_own():
         Request("cifar10", "centralized", "b", rounds=2),
     ]
     table = listing.task_table(runs, "quick", ("width", "rounds", "eval_every")).set_index("task")
-    assert list(table) == [
-        "clients",
-        "clients_per_round",
-        "rounds",
-        "batch_size",
-        "local_epochs",
-        "width",
-    ]
+    columns = "clients clients_per_round rounds batch_size local_epochs width"
+    assert list(table) == columns.split()
     assert table.loc["synthetic"].tolist() == ["100", "5, all", "9, 120", "80", "1 to 3, 1", "–"]
     assert table.loc["cifar10"].tolist() == ["150", "10", "80", "20", "1", "0.5"]
 

@@ -102,7 +102,7 @@ def test_the_same_runs_give_the_same_bytes(made, results, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("how", ["changed", "cut"])
-def test_no_changed_byte_is_read(made, results, tmp_path, how):
+def test_no_changed_byte_is_read(results, tmp_path, how):
     """Of a run or several, published or not: the file's hash vouches for every bit of it."""
     good = (results / "own.parquet").read_bytes()
     draw = random.Random(0)
@@ -113,11 +113,8 @@ def test_no_changed_byte_is_read(made, results, tmp_path, how):
         else:
             bad[place] ^= 1 << draw.randrange(8)
         path.write_bytes(bad)
-        with pytest.raises(fedlib.Error) as caught:
+        with pytest.raises(fedlib.Error, match=f"^damaged runs {path}: .*; delete it, then run or"):
             open_runs(path)
-        line = str(caught.value)
-        assert line.startswith(f"damaged runs {path}: ")
-        assert line.endswith("; delete it, then run or publish them again")
     assert open_runs(results / "own.parquet")
 
 
@@ -131,9 +128,8 @@ def test_what_is_damaged_or_of_another_version_is_named_and_left_out(
     for _ in range(2):
         assert digests(place.stored(published=True)) == digests(made)
     assert len(set(caplog.messages)) == 2 and "format 9" in caplog.text
-    assert all(
-        f"damaged runs {results / name}.parquet: " in caplog.text for name in ("later", "odd")
-    )
+    for name in ("later", "odd"):
+        assert f"damaged runs {results / name}.parquet: " in caplog.text
     (results / "own.parquet").unlink()
     with pytest.raises(fedlib.Error, match="no run"):
         place.load(made[1].config.digest)
@@ -146,9 +142,7 @@ def test_runs_of_the_old_layout_are_refused_in_a_line_that_says_how_to_convert_t
     path.parent.mkdir(parents=True)
     path.touch()
     for own, published in (("runs", []), ("empty", [tmp_path / "runs"])):
-        with pytest.raises(
-            fedlib.Error, match=r"older fedlib; convert them .*commit [0-9a-f]{7}: .*migrate\.py"
-        ):
+        with pytest.raises(fedlib.Error, match=r"convert them .*commit [0-9a-f]{7}: .*migrate\.py"):
             Store(tmp_path / own, published=published)
 
 

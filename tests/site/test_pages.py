@@ -1,14 +1,11 @@
 """The site's own pages: their code runs, and the API names everything that is public."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import re
 import runpy
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -24,9 +21,7 @@ API = {name for page in (SITE / "api").glob("*.rst") for name in NAMED.findall(p
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
-def test_a_guide_is_one_short_script_that_runs(
-    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_guide_is_one_short_script_that_runs(guide, tmp_path, monkeypatch):
     """As a reader runs it: a file of its own."""
     text = guide.read_text(encoding="utf-8")
     (code,) = re.findall(r"```\{code-cell\}\n(.*?)```", text, re.DOTALL)
@@ -38,9 +33,9 @@ def test_a_guide_is_one_short_script_that_runs(
     runpy.run_path(str(path), run_name="__main__")
 
 
-def public() -> dict[str, Any]:
+def public():
     """Every public name: those of ``fedlib``, of its documented modules and of the papers' room."""
-    listed: dict[str, Any] = {}
+    listed = {}
     for name in fedlib.__all__:
         value = getattr(fedlib, name)
         if not isinstance(value, ModuleType):
@@ -60,21 +55,21 @@ PUBLIC = {name: value for name, value in public().items() if name not in INTERNA
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_name_is_in_the_api_with_an_example(name: str) -> None:
+def test_a_public_name_is_in_the_api_with_an_example(name):
     value = PUBLIC[name]
     same = {listed for listed in API if listed in PUBLIC and PUBLIC[listed] is value}
     assert name in API or same, f"{name} is on no page of docs/site/api"
     assert doctest.DocTestParser().get_examples(value.__doc__ or ""), f"{name} has no example"
 
 
-def test_what_the_api_names_is_there() -> None:
+def test_what_the_api_names_is_there():
     for name in sorted(API):
-        value: Any = fedlib
+        value = fedlib
         for part in name.split(".")[1:]:
             value = getattr(value, part)
 
 
-def test_bibtex_and_citation_agree() -> None:
+def test_bibtex_and_citation_agree():
     """Titles and family names of the four papers, in both files."""
     bibtex = re.sub(r"[{}\\'\"]", "", (SITE / "references.bib").read_text(encoding="utf-8"))
     bibtex = " ".join(bibtex.split()).replace("Konevcny", "Konečný").replace("Cesar", "César")

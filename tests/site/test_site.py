@@ -3,10 +3,7 @@
 ``make site`` first; skipped where the site is not built, or without chromium and its driver.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,9 +29,7 @@ pytestmark = pytest.mark.skipif(not PAGES, reason="the site is not built: make s
 
 @pytest.mark.parametrize("width", (1280, 400))
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(SITE).as_posix())
-def test_a_page_opens_fits_and_asks_nothing_of_the_network(
-    browser: Any, page: Path, width: int
-) -> None:
+def test_a_page_opens_fits_and_asks_nothing_of_the_network(browser, page, width):
     browser.get_log("browser")  # of the page before
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -46,7 +41,7 @@ def test_a_page_opens_fits_and_asks_nothing_of_the_network(
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-def test_dark_and_light_differ(browser: Any) -> None:
+def test_dark_and_light_differ(browser):
     browser.get((SITE / "index.html").as_uri())
     colours = set()
     for theme in ("light", "dark"):
@@ -57,7 +52,7 @@ def test_dark_and_light_differ(browser: Any) -> None:
     assert len(colours) == 2
 
 
-def test_search_finds_a_notebook_without_a_server(browser: Any) -> None:
+def test_search_finds_a_notebook_without_a_server(browser):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -1,19 +1,15 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import json
 from base64 import b64encode
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
-from nbformat import NotebookNode, v4
+from nbformat import v4
 from PIL import Image
 
 from docs import sitemaker, tables
@@ -33,13 +29,11 @@ from fedlib.reproduction import reproduce
         ("Figure 5, Tables 2b, 4 to 5", ["figure_5", "table_2b", "table_4", "table_5"]),
     ],
 )
-def test_a_claims_place_names_figures_and_tables(where: str, names: list[str]) -> None:
+def test_a_claims_place_names_figures_and_tables(where, names):
     assert list(sitemaker.named(where)) == names
 
 
-def test_the_gallery_shows_all_59_and_every_claim(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
     ids = sitemaker.ids()
     assert len(ids) == len(set(ids)) == 59
     assert ids[:2] == ["fedopt/figure_1", "fedopt/figure_2"] and ids[10] == "fedopt/figure_11"
@@ -71,7 +65,7 @@ def test_the_gallery_shows_all_59_and_every_claim(
     assert text.count("90.12") == sum(id.startswith(f"{paper}/table") for id in ids)
 
 
-def run_of(notebook: Path) -> NotebookNode:
+def run_of(notebook):
     """A notebook as papermill leaves it."""
     book = nbformat.read(notebook, as_version=4)
     for cell in book.cells:
@@ -86,12 +80,12 @@ def run_of(notebook: Path) -> NotebookNode:
     return book
 
 
-def fails(book: NotebookNode) -> None:
+def fails(book):
     code = next(cell for cell in book.cells if cell.cell_type == "code")
     code.outputs = [v4.new_output("error", ename="Error", evalue="no", traceback=[])]
 
 
-def not_run(book: NotebookNode) -> None:
+def not_run(book):
     for cell in book.cells:
         if cell.cell_type == "code":
             cell.execution_count = None
@@ -107,9 +101,7 @@ def not_run(book: NotebookNode) -> None:
         lambda book: book.metadata["papermill"]["parameters"].update(preset="laptop"),
     ],
 )
-def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(
-    tmp_path: Path, spoil: Callable[[NotebookNode], None]
-) -> None:
+def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(tmp_path, spoil):
     (notebook,) = reproduce.notebooks(["00"])
     assert executed(notebook, tmp_path) is None
     book = run_of(notebook)
@@ -123,21 +115,18 @@ def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(
     assert executed(notebook, tmp_path) is None
 
 
-def settings() -> ModuleType:
+def settings():
     """docs/site/conf.py."""
     for needed in ("sphinx", "docutils"):
         pytest.importorskip(needed)
     path = project_root() / "docs" / "site" / "conf.py"
     spec = importlib.util.spec_from_file_location("conf", path)
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_a_notebook_has_buttons_and_does_not_say_where_it_ran(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_notebook_has_buttons_and_does_not_say_where_it_ran(monkeypatch):
     monkeypatch.setenv("FEDLIB_REPOSITORY", "https://github.com/someone/fedlib.git")
     monkeypatch.setenv("FEDLIB_BRANCH", "next")
     conf = settings()
@@ -159,9 +148,7 @@ def test_a_notebook_has_buttons_and_does_not_say_where_it_ran(
         settings()
 
 
-def test_the_table_of_notebooks_has_a_picture_of_each_that_draws_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_of_notebooks_has_a_picture_of_each_that_draws_one(tmp_path, monkeypatch) -> None:
     with io.BytesIO() as file:
         Image.new("RGB", (960, 300)).save(file, "png")
         picture = b64encode(file.getvalue()).decode()
@@ -190,7 +177,7 @@ def test_the_table_of_notebooks_has_a_picture_of_each_that_draws_one(
         (r"\begin{aligned} a &= b \\ c &= d \end{aligned}", ["<mtable", "<mtr>"]),
     ],
 )
-def test_formulas_become_mathml(latex: str, parts: list[str]) -> None:
+def test_formulas_become_mathml(latex, parts):
     pytest.importorskip("docutils")
     from docs.mathml import mathml
     from fedlib.errors import Error

@@ -250,9 +250,8 @@ def test_each_handwriting_task_has_its_papers_polarity(root):
 
 @pytest.mark.parametrize("name", ["emnist_cr", "emnist_ae"])
 def test_the_small_networks_see_means_of_pixels(name):
-    large, small = (
-        fedlib.load_task(name, network=kind, clients=5, cap=7) for kind in ("paper", "small")
-    )
+    few = {"clients": 5, "cap": 7}
+    large, small = (fedlib.load_task(name, network=kind, **few) for kind in ("paper", "small"))
     assert (small.train.sizes <= 7).all() and len(small.train) == 5
     x = large.train.x[:4].double().unfold(1, 4, 4).unfold(2, 4, 4).mean((-1, -2))
     x = 255 - x if name == "emnist_cr" else x  # ink is bright for both small networks
@@ -260,9 +259,8 @@ def test_the_small_networks_see_means_of_pixels(name):
     assert seen.shape == (4, 49) and small.model()(seen).shape == (4, outputs)
     expected = x.flatten(1) / 255
     if name == "emnist_cr":
-        expected = (expected - expected.mean(1, keepdim=True)) / expected.std(
-            1, correction=0, keepdim=True
-        )
+        deviation = expected.std(1, correction=0, keepdim=True)
+        expected = (expected - expected.mean(1, keepdim=True)) / deviation
     assert float((seen - expected).abs().max()) < 0.02
     assert (large.options["network"], large.options["cap"]) == ("paper", 7)
 

@@ -18,6 +18,7 @@ from fedlib.reproduction.adafedadam.figures import (
 )
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
+from tests.figures.conftest import as_task
 
 SIX = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam", "fedprox")
 
@@ -53,9 +54,7 @@ def of(histories, algorithm):
 def server(algorithm, rounds, **values):
     """Where fedlib's server is, [2]."""
     b = np.einsum("kij,kj->ki", method.CURVATURES, method.MINIMISERS)
-    task = fedlib.quadratic_task(
-        method.CURVATURES, b, list(method.SHARES), list(method.START), name="figure_1"
-    )
+    task = fedlib.quadratic_task(method.CURVATURES, b, list(method.SHARES), list(method.START))
     overrides = {
         **{"client_lr": method.CLIENT_LR, "local_steps": method.STEPS},
         **{"server_lr": method.SERVER_LR, "beta1": method.BETAS[0], "beta2": method.BETAS[1]},
@@ -106,17 +105,11 @@ def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
 
 
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):
-    full = [as_task(history, "synthetic", preset="paper") for history in histories]
+    full = [as_task(history, preset="paper") for history in histories]
     left, middle, _ = adafedadam_figure_2(full)[0].axes
     for ax, printed in ((left, "93.0"), (middle, "83.2")):
         (label,) = [t.get_text() for t in ax.texts if "FedNova" in t.get_text()]
         assert printed in label.split("[")[1]
-
-
-def as_task(history, name, **fields):
-    task = {**history.config.task, "name": name, **fields}
-    config = dataclasses.replace(history.config, task=task)
-    return dataclasses.replace(history, config=config)
 
 
 # ------------------------------------------------------------------------------- Figure 3

@@ -45,9 +45,8 @@ def made(
     rows += [(r, "test", METRICS[name], score * r / rounds) for r in range(len(test))]
     rows += [(r, "train", "loss", v) for r, v in enumerate(train, 1)]
     frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
-    return History(
-        frame, pd.DataFrame(), {}, config, {"diverged": diverged, "hyperparameters": overrides}
-    )
+    meta = {"diverged": diverged, "hyperparameters": overrides}
+    return History(frame, pd.DataFrame(), {}, config, meta)
 
 
 # --- Outcomes of grids, and which are best
@@ -103,16 +102,9 @@ def planted(name="emnist_cr", algorithms=("fedadam", "fedavg"), gone=None):
         for c in RATES:
             for s in RATES:
                 loss = 0.5 + 0.7 * abs(math.log10(s if tau else c * s) + 1)
-                run = made(
-                    name,
-                    algorithm,
-                    (2.0, 2.0, loss),
-                    (2.0, loss),
-                    score=1 - loss / 4,
-                    diverged=2 if (algorithm, c, s) == gone else None,
-                    **{"client_lr": c, "server_lr": s, **tau},
-                )
-                runs.append(run)
+                how = {"score": 1 - loss / 4, "client_lr": c, "server_lr": s, **tau}
+                how["diverged"] = 2 if (algorithm, c, s) == gone else None
+                runs.append(made(name, algorithm, (2.0, 2.0, loss), (2.0, loss), **how))
     return runs
 
 
