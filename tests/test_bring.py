@@ -87,7 +87,7 @@ REFUSED = {
     "small weights": ({"weights": [1, 1, 1e-300]}, "client 2 has weight 1e-300"),
     "labels between": (
         {"y": Y + 0.5, "loss": nn.CrossEntropyLoss()},
-        r"CrossEntropyLoss has outputs \[2, 3\], targets \[2\] a batch, which are no whole numbers",
+        r"targets that are no whole numbers for outputs \[2, 3\], targets \[2\] a batch",
     ),
     "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
     "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),

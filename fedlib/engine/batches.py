@@ -305,8 +305,13 @@ class Feed:
         return np.sort(draw.choice(population, size, replace=False))
 
     def require_same_cohorts(self, rounds: int, size: int) -> None:
-        """Require that the task's own draw is a function of the round."""
-        for round in range(0 if self.task.described else min(rounds, 5)):
+        """Require that the task's own draw is a function of the round.
+
+        Raises:
+            Error: one of the first five rounds has other clients when it is drawn again.
+        """
+        own = self.task.cohorts is not None and not self.task.described
+        for round in range(min(rounds, 5) if own else 0):
             if not np.array_equal(self.cohort(round, size), self.cohort(round, size)):
                 raise Error(
                     f"task {self.task.name}: cohorts({round}, {size}) gives others when it is "

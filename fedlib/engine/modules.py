@@ -63,7 +63,7 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
             changes = [trial.changes_inputs(used, training) for training in (True, False)]
             model.copies_inputs = any(changes)
         trial.move()
-        trial.require_left()
+        trial.require_unchanged()
         mixes = [trial.mixes(training) for training in (True, False)]
         if any(mixes):
             model.see_real_examples_only()
@@ -123,8 +123,12 @@ class ModuleTrial:
             for parameter, old in zip(parameters, before, strict=True):
                 parameter.data.copy_(old)
 
-    def require_left(self) -> None:
-        """Require that a call leaves the parameters, larger ones too, which it may bound."""
+    def require_unchanged(self) -> None:
+        """Require that a call changes no parameter, nor larger ones, which it may bound.
+
+        Raises:
+            Error: it changes one.
+        """
         named = {n: p for n, p in self.model.named_parameters() if p.is_floating_point()}
         before = {name: parameter.detach().clone() for name, parameter in named.items()}
         for scale in (1.0, 10.0):
