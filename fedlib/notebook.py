@@ -387,7 +387,11 @@ class Session:
         return self.store.grid(task, algorithm, **self._settings(settings))
 
     def figure(self, id: str, histories: Sequence[History] = ()) -> Figure | Styler:
-        """Draw and save a figure of the catalogue; as a cell's last line it is shown."""
+        """Draw and save a figure of the catalogue; as a cell's last line it is shown.
+
+        Of a figure of several tasks those of the histories are shown; the file has all that are
+        stored.
+        """
         root = self.figures_root
         drawn = draw.draw(id, histories, preset=self.preset, store=self.store, root=root)
         caption = draw.entry(id).caption

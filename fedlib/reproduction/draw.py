@@ -1,8 +1,8 @@
 """The figures and tables of this version, each drawn from the runs that its notebooks plan.
 
-A notebook draws with :func:`draw` what it has just run, and beside it what is stored of the
-figure's other tasks; :func:`redraw` draws what is stored of one preset, so that no figure sets
-small problems beside the papers' tasks. Nothing here can train.
+A notebook draws with :func:`draw` what it has just run, and saves it with what is stored of the
+figure's other tasks beside it; :func:`redraw` draws what is stored of one preset, so that no
+figure sets small problems beside the papers' tasks. Nothing here can train.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def draw(
     store: Store | None = None,
     root: str | os.PathLike[str] | None = None,
 ) -> Drawn:
-    """Draw a figure and save it.
+    """Draw a figure's part that some runs are of, and save the figure.
 
-    Runs of the figure's other tasks that are stored at the same preset are drawn, too.
+    Runs of the figure's other tasks that are stored at the same preset are in what is saved, too.
 
     Args:
         id: see :func:`entries`.
@@ -89,8 +89,10 @@ def draw(
         for task, notebook in chosen.notebooks.items()
         if task not in tasks and plans.has(notebook)
     ]
-    shown = [*chosen.choose(histories), *_runs(chosen, _stored(store, others), preset, others)]
-    return _draw(chosen, shown, root, preset)
+    shown = chosen.choose(histories)
+    beside = _runs(chosen, _stored(store, others), preset, others)
+    whole = _draw(chosen, [*shown, *beside], root, preset)
+    return Drawn(*chosen.draw(shown), whole.path) if beside else whole
 
 
 def _stored(store: Store, tasks: Sequence[str]) -> Index:

@@ -30,6 +30,18 @@ INEXACT = {
 # Options that a run has as what was found under the data root: a file, or how it was done without.
 FOUND = ("glove", "pretrained")
 
+# Options in words, where their names say too little; and those whose 0 stands for all there is.
+WORDS = {
+    "cap": "examples per client",
+    "data": "data set",
+    "draws": "order of batches",
+    "init": "initialisation",
+    "lr_factor": "client rates times",
+    "norm": "statistics of normalisation",
+    "pretrained": "pretrained weights",
+}
+ALL = {"cap", "examples", "rows", "test_examples"}
+
 # What a cell's options say of clients' sizes: whether they are drawn from a range.
 DRAWN = "sizes_drawn"
 SCORES: dict[str, Callable[[History], float]] = {
@@ -173,8 +185,10 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
         notes.append("stand-in data")
     if config.task["data"] in INEXACT:
         notes.append(INEXACT[config.task["data"]])
-    if config.rounds != printed["rounds"]:
+    if config.rounds < printed["rounds"]:
         notes.append(f"{config.rounds} of {printed['rounds']} rounds")
+    elif config.rounds > printed["rounds"]:
+        notes.append(f"{config.rounds} rounds instead of {printed['rounds']}")
     usual, options = tasks.defaults(cell["task"]), config.task["options"]
     stated = {**cell["given"], **cell["options"]}
     stated.pop(DRAWN, None)
@@ -185,9 +199,7 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     ]
     cohort = printed["clients_per_round"] or options.get("clients", config.clients_per_round)
     compared.append(("clients per round", config.clients_per_round, cohort))
-    compared += [
-        (key.replace("_", " "), getattr(config, key), printed[key]) for key in TRAINING_KEYS
-    ]
+    compared += [(key, getattr(config, key), printed[key]) for key in TRAINING_KEYS]
     compared.append(("dtype", config.dtype, "float32"))
     return notes + [
         _departure(name, value, wanted)
@@ -196,7 +208,9 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
     ]
 
 
-def _departure(name: str, value: Any, wanted: Any) -> str:
+def _departure(key: str, value: Any, wanted: Any) -> str:
+    name = WORDS.get(key, key.replace("_", " "))
+    value, wanted = ("all" if key in ALL and given == 0 else given for given in (value, wanted))
     if isinstance(wanted, list) or wanted is None:
         return f"{name} {value}"
     if value in (None, ""):

@@ -87,9 +87,10 @@ def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, our
 
     usual = {"clients": 3, "data_seed": 931231, "init": "torch", "train_share": 0.6}
     assert note(usual) == ""
-    assert note({**usual, "data_seed": 5}) == "data_seed 5 instead of 931231"
+    assert note({**usual, "data_seed": 5}) == "data seed 5 instead of 931231"
     assert note({**usual, "odd": True}) == "odd True"
-    assert note(usual, draws="authors") == "draws not authors"
+    assert note(usual, draws="authors") == "order of batches not authors"
+    assert note({**usual, "examples": 80}, examples=0) == "examples 80 instead of all"
     assert "clients 3 instead of 100" in note(usual, clients=100)
     # An option that has no effect on this run.
     monkeypatch.setitem(sys.modules["fedlib.tasks.synthetic"].paper, "start", "torch")
