@@ -27,6 +27,8 @@ from fedlib.results.store import Store
 from fedlib.tasks import PRESETS
 from fedlib.tasks.presets import require_preset
 
+SMALL = PRESETS[0]  # small problems, not the papers' tasks
+
 ENTRIES: dict[str, Entry] = {
     entry.id: entry for module in (fedopt, adafedadam, mime, delta_sgd) for entry in module.ENTRIES
 }
@@ -112,7 +114,7 @@ def _runs(
         request
         for task, notebook in chosen.notebooks.items()
         if tasks is None or task in tasks
-        for request in plans.requests(notebook, preset)
+        for request in stored.planned(notebook, preset)
         if request.task == task and (not chosen.parts or request.part in chosen.parts)
     ]
     return list(chosen.choose(stored.shown(asked, preset, chosen.cells)))
@@ -178,13 +180,15 @@ def drawn_from(
     Raises:
         Error: there are none.
     """
-    presets = [preset] if preset else list(reversed(PRESETS))
+    presets = [preset] if preset else [name for name in reversed(PRESETS) if name != SMALL]
     runs = {name: _runs(chosen, stored, name) for name in presets}
-    tasks = {name: len({run.config.task["name"] for run in runs[name]}) for name in presets}
-    known = [name for name in presets if name != PRESETS[0] and runs[name]]
+    if not preset and not any(runs.values()):
+        runs[SMALL] = _runs(chosen, stored, SMALL)
+    known = [name for name in runs if runs[name]]
     if chosen.table and known:
         return known[0], [run for name in known for run in runs[name]]
-    best = max(known, key=lambda name: (tasks[name], len(runs[name])), default=presets[-1])
+    tasks = {name: len({run.config.task["name"] for run in runs[name]}) for name in known}
+    best = max(known, key=lambda name: (tasks[name], len(runs[name])), default=preset or SMALL)
     if not runs[best]:
         makers = dict.fromkeys(chosen.notebooks.values())
         ways = " and ".join(how_to_make(maker, best) for maker in makers)
@@ -207,7 +211,7 @@ def _draw(
         order = list(chosen.notebooks)
         histories = sorted(histories, key=lambda history: order.index(history.config.task["name"]))
         figure, data = chosen.draw(histories)
-        if preset != PRESETS[0]:  # small problems need not stand for all tasks
+        if preset != SMALL:  # they need not stand for all tasks
             there = {history.config.task["name"] for history in histories}
             missing = [task for task in order if task not in there]
     about: dict[str, Any] = {"caption": chosen.caption, "histories": histories, "missing": missing}

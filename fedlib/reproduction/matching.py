@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fedlib import algorithms, tasks
+from fedlib import algorithms, plans, tasks
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
@@ -64,6 +64,7 @@ class Index:
         # By task and algorithm; and of these by the task's own hyperparameters and the method.
         self._runs: dict[tuple[str, str], list[Run]] = {}
         self._methods: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = {}
+        self._plans: dict[tuple[str, str], list[Request]] = {}
         for run in {run.config.digest: run for run in runs}.values():
             if run.config.algorithm in algorithms.METHODS and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
@@ -74,6 +75,13 @@ class Index:
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
         """The runs of an algorithm on a task that know the task's own hyperparameters."""
         return self._runs.get((task, algorithm), ())
+
+    def planned(self, notebook: str, preset: str) -> list[Request]:
+        """What a notebook's plan asks for; it is run once, though several figures are drawn."""
+        key = notebook, preset
+        if key not in self._plans:
+            self._plans[key] = plans.requests(notebook, preset)
+        return self._plans[key]
 
     def asked(self, request: Request, preset: str) -> Run | None:
         """The run that a request asks for, found by its description: no task's data are loaded.
@@ -124,13 +132,7 @@ class Index:
 
     def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
         """Those of the runs that some requests ask for that are there, in the requests' order."""
-        answers = [(request, self.asked(request, preset)) for request in requests]
-        return [
-            labelled(history, request)
-            for request, run in answers
-            if run is not None
-            for history in read([run])
-        ]
+        return _histories((request, self.asked(request, preset)) for request in requests)
 
     def shown(
         self, requests: Sequence[Request], preset: str, single: bool = False
@@ -145,14 +147,26 @@ class Index:
         def method(request: Request) -> tuple[str, str, str]:
             return request.part, request.task_key(preset), request.algorithm
 
-        missing = [request for request in requests if self.asked(request, preset) is None]
-        lacking = set() if single else set(map(method, missing))
-        left_out = {id(request) for request in requests if method(request) in lacking}
-        left_out |= {id(request) for request in missing}
-        there = [request for request in requests if id(request) not in left_out]
-        parts = {(request.task, request.part) for request in there}
+        answers = [(request, self.asked(request, preset)) for request in requests]
+        lacking = {method(request) for request, run in answers if run is None and not single}
+        there = [
+            (request, run)
+            for request, run in answers
+            if run is not None and (single or method(request) not in lacking)
+        ]
+        parts = {(request.task, request.part) for request, _ in there}
         partly = {r.task for r in requests if (r.task, r.part) not in parts}
-        return self.plan([request for request in there if request.task not in partly], preset)
+        return _histories((r, run) for r, run in there if r.task not in partly)
+
+
+def _histories(answers: Iterable[tuple[Request, Run | None]]) -> list[History]:
+    """The histories of the runs that there are, each with its request's part."""
+    return [
+        labelled(history, request)
+        for request, run in answers
+        if run is not None
+        for history in read([run])
+    ]
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:
