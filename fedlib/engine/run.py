@@ -216,7 +216,6 @@ def execute(
     chunk_clients: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
-    together: bool = False,
     keep: Keep | None = None,
     callback: Callback | None = None,
 ) -> list[History]:
@@ -225,7 +224,6 @@ def execute(
     Args:
         configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
-        together: they are one program already, from :func:`programs`.
         keep: stores the histories of a program; only then its checkpoint is removed.
         callback: of one configuration, see :func:`run`.
 
@@ -242,7 +240,7 @@ def execute(
         if reason := unnamed(run):
             raise Error(f"no checkpoint without a version: {reason}")
     where = resolve_device(device)
-    groups = [[*range(len(configured))]] if together else programs(configured, device)
+    groups = programs(configured, device)
     histories: dict[int, History] = {}
     for number, positions in enumerate(groups, 1):
         chosen = [configured[position] for position in positions]
@@ -252,6 +250,7 @@ def execute(
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
         histories.update(zip(positions, program.run(progress, saved, keep, callback), strict=True))
+        del program  # the next one needs its memory
     return [histories[position] for position in range(len(configured))]
 
 

@@ -467,6 +467,8 @@ def run_files(root: Path, task: str | None = None) -> Iterator[Path]:
     Args:
         task: only files that may hold runs of this task.
     """
+    if not os.path.isdir(root):  # also of a name that nothing can have
+        return
     for pattern in ("*.parquet", f"{safe(task) if task else '*'}/*.parquet"):
         for path in sorted(root.glob(pattern)):
             if path.name[0] != ".":  # else it is being written
@@ -479,7 +481,7 @@ def refuse_old(root: Path) -> None:
     Raises:
         Error: says how they are converted.
     """
-    if not os.path.isdir(root):  # also of a name that nothing can have
+    if not os.path.isdir(root):
         return
     old = [*root.glob("*.zip.xz"), *root.glob("*/*-" + "[0-9a-f]" * 16 + "/config.json")]
     if old:

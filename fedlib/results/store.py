@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -102,7 +100,6 @@ class Store:
         self.published = list({folder.resolve(): folder for folder in folders}.values())
         for folder in (self.root, *self.published):
             refuse_old(folder)
-        self._listed: dict[Path, tuple[int, dict[str, Path]]] = {}
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
@@ -190,7 +187,8 @@ class Store:
         """
         alone = {place: run for place, run in enumerate(configured) if unnamed(run)}
         unique = {run.config.digest: run for run in configured if not unnamed(run)}
-        found = {} if refresh else {digest: self.sound(digest) for digest in unique}
+        there = {} if refresh else self.paths()
+        found = {digest: sound(there[digest], digest) for digest in unique if digest in there}
         histories = {digest: run for digest, run in found.items() if run is not None}
         wanted = [run for digest, run in unique.items() if digest not in histories]
 
@@ -199,18 +197,14 @@ class Store:
             for stored in write_runs(self.root, pairs, keep_params):
                 histories[stored.config.digest] = stored
 
-        if wanted:
-            provenance()  # now: a checkout may be another one when the runs are stored
         for folder in dict.fromkeys(self.folder(run.config) for run in wanted):
             files.require_writable(folder)
-        device = execution.get("device", "auto")
-        kept: dict[str, Any] = {"checkpoint": self.checkpoints, "together": True, "keep": keep}
-        # One call per program: nothing is shared across programs, and what is finished is safe.
-        for positions in engine.programs(wanted, device):
-            engine.execute([wanted[position] for position in positions], **kept, **execution)
+        if wanted:
+            provenance()  # now: a checkout may be another one when the runs are stored
+            engine.execute(wanted, checkpoint=self.checkpoints, keep=keep, **execution)
         if self.checkpoints.is_dir():
             asked = list(unique.values())
-            for positions in engine.programs(asked, device):
+            for positions in engine.programs(asked, execution.get("device", "auto")):
                 self.drop_checkpoint([asked[position].config.digest for position in positions])
         for run in alone.values():
             _tell(run)
@@ -255,15 +249,6 @@ class Store:
             files.clean(self.checkpoints)
             files.remove_if_empty(self.checkpoints)
 
-    def sound(self, digest: str) -> History | None:
-        """The store's own run, or None if there is none or it is damaged (then with a warning)."""
-        try:
-            run = self._find(digest)
-            return None if run is None else run.history()
-        except Error as problem:
-            log.warning("%s; it is trained again", problem)
-            return None
-
     # ---------------------------------------------------------------- looking
 
     @property
@@ -291,9 +276,9 @@ class Store:
         Raises:
             Error: no such run, or it is damaged.
         """
-        run = self._find(digest)
-        if run is not None:
-            return run.history(params)
+        path = self.path(digest)
+        if path is not None:
+            return open_runs(path)[digest].history(params)
         files_of_runs = map(_sound_runs, self._published())
         published = [runs[digest] for runs in files_of_runs if digest in runs]
         if published:
@@ -325,40 +310,22 @@ class Store:
         for folder in self.published:
             yield from run_files(folder)
 
-    def _find(self, digest: str) -> Stored | None:
-        """The store's own run, or None."""
-        path = self.path(digest)
-        return None if path is None else open_runs(path)[digest]
-
     @checked
     def path(self, digest: str) -> Path | None:
         """The store's file that a run is in, maybe with others; None if it has none."""
         if not re.fullmatch("[0-9a-f]{16}", digest):
             raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
-        with suppress(OSError):  # no such folder, or one that others are removing
-            with os.scandir(self.root) as entries:
-                for entry in entries:
-                    if entry.is_dir() and entry.name[0] != ".":
-                        path = self._files(Path(entry.path)).get(digest)
-                        if path is not None:
-                            return path
-        return None
+        return self.paths().get(digest)
 
-    def _files(self, folder: Path) -> dict[str, Path]:
-        """From digests to files; a folder is listed again only when it has changed.
+    def paths(self) -> dict[str, Path]:
+        """The store's files by the digests of the runs in them.
 
         Of a file of one run the name says which it is, so the file is not read.
         """
-        changed = folder.stat().st_mtime_ns
-        listed, known = self._listed.get(folder, (0, {}))
-        if changed != listed:
-            known = {}
-            for path in reversed(_newest(run_files(folder))):
-                single = SINGLE.search(path.name)
-                known |= dict.fromkeys([single[1]] if single else _sound_runs(path), path)
-            # A change within the same tick of the clock would not show in the folder's time.
-            if time.time_ns() - changed > 1e9:
-                self._listed[folder] = changed, known
+        known: dict[str, Path] = {}
+        for path in reversed(_newest(run_files(self.root))):
+            single = SINGLE.search(path.name)
+            known |= dict.fromkeys([single[1]] if single else _sound_runs(path), path)
         return known
 
     def check(self) -> None:
@@ -388,6 +355,15 @@ class Store:
         runs = self.stored(published=published)
         frame = pd.DataFrame([row for run in runs for row in _rows(run)])
         return frame.astype({"diverged": "Int64", "seed": "Int64"}) if len(frame) else frame
+
+
+def sound(path: Path, digest: str) -> History | None:
+    """A run in a file of a store; None if it is damaged (then with a warning)."""
+    try:
+        return open_runs(path)[digest].history()
+    except Error as problem:
+        log.warning("%s; it is trained again", problem)
+        return None
 
 
 def _created(run: Stored) -> str:
