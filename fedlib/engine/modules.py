@@ -81,7 +81,8 @@ class ModuleTrial:
     def __init__(self, task: Task, dtype: torch.dtype, model: nn.Module) -> None:
         self.task, self.dtype, self.model = task, dtype, model
         self.named = f"task {task.name}: the model {type(model).__name__}"
-        self.device = next(model.parameters()).device
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.device = self.parameters[0].device
         self.places = task.train.all_places()
         self.statistics = Statistics(model).initial.to(dtype)
 
@@ -110,9 +111,8 @@ class ModuleTrial:
         """Move the parameters a little, as training will: zeros too, which may hide what they
         scale. They stay where the model does not take others.
         """
-        parameters = _trained(self.model)
-        before = [parameter.detach().clone() for parameter in parameters]
-        for parameter, old in zip(parameters, before, strict=True):
+        before = [parameter.detach().clone() for parameter in self.parameters]
+        for parameter, old in zip(self.parameters, before, strict=True):
             scale, noise = old.square().mean().sqrt(), torch.randn_like(old)
             parameter.data += 0.05 * (scale * noise if scale else noise.abs())
         try:
@@ -120,7 +120,7 @@ class ModuleTrial:
         except Error:
             taken = torch.full((1,), torch.nan)
         if not taken.isfinite().all():
-            for parameter, old in zip(parameters, before, strict=True):
+            for parameter, old in zip(self.parameters, before, strict=True):
                 parameter.data.copy_(old)
 
     def require_unchanged(self) -> None:
@@ -193,7 +193,7 @@ class ModuleTrial:
         rows.copies_inputs = model.copies_inputs
         if model.mixes:
             rows.see_real_examples_only()
-        vector, parameters = rows.initial().clone(), _trained(self.model)
+        vector = rows.initial().clone()
 
         def loss(outputs: Tensor) -> Tensor:
             return LOUD * self.task.loss(outputs, y.unsqueeze(0)).mean()
@@ -202,7 +202,7 @@ class ModuleTrial:
             self.model.zero_grad()
             outputs = _keyed(self.model, x.clone()).unsqueeze(0)
             loss(outputs).backward()
-            grads = [parameter.grad for parameter in parameters]
+            grads = [parameter.grad for parameter in self.parameters]
             self.model.zero_grad()
             return rows.flatten(grads, ())
 
@@ -224,7 +224,7 @@ class ModuleTrial:
         what = f"{self.named}: its gradient cannot be taken"
         wanted = tried(what, plain)
         with torch.no_grad():
-            for parameter in parameters:  # so that it shows where these are read
+            for parameter in self.parameters:  # so that it shows where these are read
                 parameter.mul_(0.9)
         mine, beside = tried(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
         for held in beside:
@@ -248,8 +248,8 @@ class ModuleTrial:
             model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
         # With an axis of rows, by torch.func.vmap as long as that can.
         leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
-        if rows._vmaps and not (agrees(rows, leaves) and rows._vmaps):
-            model.go_one_by_one()
+        if rows.vmaps and not (agrees(rows, leaves) and rows.vmaps):
+            model.vmaps = False
 
     def _spread(self, count: int) -> Tensor:
         """Numbers of that many examples; some twice where there are fewer."""
@@ -294,10 +294,6 @@ def _keyed(model: nn.Module, x: Tensor) -> Any:
     key = torch.zeros((), dtype=torch.int64, device=x.device)
     with randomness.masks(key):
         return seeded(model, x, key)
-
-
-def _trained(model: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _ends(value: Tensor) -> Iterator[Tensor]:
