@@ -17,7 +17,7 @@ from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.device import resolve_device
 from fedlib.engine.fairness import fairness
-from fedlib.engine.fitting import Trial, metrics_of, require_finite
+from fedlib.engine.fitting import Trial, each_examples, metrics_of, require_finite
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
@@ -101,12 +101,11 @@ class Evaluator:
                 outputs = self.model.rows(views, self.inputs(part))
                 functions = {"loss": self.task.loss, **metrics_of(self.task, outputs[0], self.y)}
                 for name, function in functions.items():
-                    values = called(f"task {self.task.name}: {name}", function, outputs, y)
+                    what = f"task {self.task.name}: {name}"
+                    values = each_examples(what, called(what, function, outputs, y), y)
                     if name == "loss" and counted is not None:
-                        values = values * counted, counted.expand(y.shape[:2])
-                    pair = (
-                        values if isinstance(values, tuple) else (values, torch.ones_like(values))
-                    )
+                        values = values[0] * counted, counted.expand(y.shape[:2])
+                    pair = (*values, torch.ones_like(values[0]))[:2]
                     sums.setdefault(name, []).append([p.to(self.device, self.dtype) for p in pair])
         mean, clients = {}, {}
         for name, parts in sums.items():

@@ -358,8 +358,17 @@ def _parts(
         outputs,
         y,
     )
+    return each_examples(what, value, y)
+
+
+def each_examples(what: str, value: Any, y: Tensor) -> tuple[Tensor, ...]:
+    """What a loss or a metric gives for labels ``y [R, B, ...]``: its value, or its two parts.
+
+    Raises:
+        Error: they are not ``[R, B]``, each example's own.
+    """
     rows, count = y.shape[:2]
-    parts = value if isinstance(value, tuple) and what.endswith("(a metric)") else (value,)
+    parts = value if isinstance(value, tuple) and not what.endswith(": loss") else (value,)
     for part in parts:
         if not isinstance(part, Tensor) or part.shape != (rows, count) or part.is_complex():
             raise Error(
