@@ -34,9 +34,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def next_process():
-    """As a process that has written nothing yet."""
+def next_process(monkeypatch):
+    """As a process that has written nothing yet, long after a killed one."""
     files._clean_once.cache_clear()
+    monkeypatch.setattr(files, "DEAD_SECONDS", -1.0)
 
 
 KILL = 0
@@ -155,3 +156,13 @@ def test_a_run_that_cannot_be_stored_keeps_what_was_trained(tmp_path, monkeypatc
         patch.setattr(Program, "_advance", failing(errno.EDOM))
         history = store.run(TASK, "fedavg", rounds=3, overrides=STEPS)
     assert history.frame.equals(whole.frame) and not left_behind(tmp_path)
+
+
+def test_what_another_process_may_be_writing_stays_for_a_day(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    fresh, old = files.beside(tmp_path / "a.pt"), files.beside(tmp_path / "b")
+    fresh.touch()
+    old.mkdir()
+    os.utime(old, (0, 0))
+    files.write(tmp_path / "c", b"")
+    assert sorted(tmp_path.iterdir()) == sorted([fresh, tmp_path / "c"])
