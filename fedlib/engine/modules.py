@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import process, randomness
-from fedlib.engine.fitting import tried
+from fedlib.engine.fitting import Trial, tried
 from fedlib.engine.rows import FlatModel, Statistics, seeded
 from fedlib.errors import Error
 from fedlib.models.layers import real_examples
@@ -58,7 +58,7 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
     """
     with process.alone():
         process.seed(0)
-        trial = ModuleTrial(task, model.dtype, fresh)
+        trial = ModuleTrial(task, fresh, model.dtype)
         if not model.carries_rows:
             changes = [trial.changes_inputs(used, training) for training in (True, False)]
             model.copies_inputs = any(changes)
@@ -71,18 +71,16 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
             trial.compare(model)
 
 
-class ModuleTrial:
+class ModuleTrial(Trial):
     """Calls of a module that has not been called.
 
     Args:
-        task, dtype, model: see :func:`suit`.
+        task, model, dtype: see :func:`suit`.
     """
 
-    def __init__(self, task: Task, dtype: torch.dtype, model: nn.Module) -> None:
-        self.task, self.dtype, self.model = task, dtype, model
-        self.named = f"task {task.name}: the model {type(model).__name__}"
+    def __init__(self, task: Task, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__(task, model, dtype)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.device = self.parameters[0].device
         self.places = task.train.all_places()
         self.statistics = Statistics(model).initial.to(dtype)
 
@@ -260,8 +258,7 @@ class ModuleTrial:
         """The model's inputs for some examples."""
         keys = torch.zeros(1, len(numbers), dtype=torch.int64, device=self.device)
         raw = self.task.train.x[numbers].to(self.device).unsqueeze(0)
-        x = self.task.transform(raw, keys if training else None).squeeze(0)
-        return x.to(self.dtype) if x.is_floating_point() else x
+        return self.held(self.task.transform(raw, keys if training else None)).squeeze(0)
 
     def _replaced(self, x: Tensor, training: bool) -> Iterator[Tensor]:
         """Inputs with others in the first and the last place: far ones, or the data's own."""

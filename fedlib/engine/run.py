@@ -17,7 +17,7 @@ from fedlib.arguments import checked, shown
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
-from fedlib.engine.history import History
+from fedlib.engine.history import History, frame_of
 from fedlib.engine.program import BACKENDS, Callback, Keep, Program
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error, unknown
@@ -294,14 +294,6 @@ def grid_frame(
     Args:
         cells: from :func:`repeated`; seed: as given there.
     """
-    several = not isinstance(seed, (int, np.integer, Mapping))
-    frames = []
-    for (cell_seed, cell), history in zip(cells, histories, strict=True):
-        named = {"seed": cell_seed, **cell} if several else cell
-        for key, value in named.items():
-            if np.ndim(value):  # a list is one value, of every row
-                named = {**named, key: [tuple(np.asarray(value).tolist())] * len(history.frame)}
-        frame = history.frame.assign(**named, diverged=history.diverged)
-        frames.append(frame.astype({"diverged": "float64"}))
-    columns = [*named, "round", "split", "metric", "value", "diverged"]
-    return pd.concat(frames, ignore_index=True)[columns]
+    if isinstance(seed, (int, np.integer, Mapping)):
+        return frame_of(histories, [cell for _, cell in cells])
+    return frame_of(histories, [{"seed": cell_seed, **cell} for cell_seed, cell in cells])
