@@ -34,9 +34,6 @@ from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
 
-# What makes a run (decides its digest) and what only says how to compute it.
-SETTINGS = tuple(Settings.__annotations__)
-EXECUTION = tuple(Execution.__annotations__)
 # Of a configuration, in :meth:`Store.frame`.
 FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "dtype")
 # The tasks and reasons that were logged, once each.
@@ -144,24 +141,24 @@ class Store:
         Raises:
             Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
         """
-        settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
-        execution = {key: common.pop(key) for key in EXECUTION if key in common}
-        keeping = {key: common.pop(key) for key in ("keep_params", "refresh") if key in common}
+        known, settings = Keywords.__annotations__, ("algorithm", *Settings.__annotations__)
+        execution = {key: common.pop(key) for key in known if key in common and key not in settings}
         for key in common:
-            raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
+            if key not in settings:
+                raise unknown("keyword", key, ("algorithm", *known))
         configured = []
         for request in requests:
             for key in request:
-                if key not in ("algorithm", *SETTINGS):
-                    raise unknown("keyword of a request", key, ("algorithm", *SETTINGS))
-            merged = {**settings, **request}
+                if key not in settings:
+                    raise unknown("keyword of a request", key, settings)
+            merged = {**common, **request}
             if "algorithm" not in merged:
                 what = f"request {dict(request)!r} names no algorithm"
                 raise Error(f"{what}; add algorithm='fedavg' or so")
-            given = settings.get("overrides"), request.get("overrides")
+            given = common.get("overrides"), request.get("overrides")
             merged["overrides"] = merged_overrides(*given)
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
-        return self.answer(configured, **keeping, **execution)
+        return self.answer(configured, **execution)
 
     @checked
     def answer(
