@@ -395,20 +395,16 @@ def safe(name: str) -> str:
 def describe(task: Task, history: History) -> dict[str, Any]:
     """What the store notes beside the engine's own meta data.
 
-    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``preset``,
-    ``stand_in``, ``source`` and ``label`` of the task, ``hyperparameters`` (for this algorithm),
-    ``client_hyperparameters`` (by client optimizer) and ``settings``: the task's own values, so
-    that a run made with others can be told.
+    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``source`` of
+    the task's data, ``hyperparameters`` (for this algorithm), ``client_hyperparameters`` (by client
+    optimizer) and ``settings``: the task's own values, so that a run made with others can be told.
     """
     settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
     where = provenance()
     return {
         **where,
         "versions": {**where["versions"], **history.meta.get("versions", {})},
-        "preset": task.preset,
-        "stand_in": bool(task.stand_in),
         "source": task.source,
-        "label": task.label or task.name,
         "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
         "client_hyperparameters": {k: dict(v) for k, v in task.client_hyperparameters.items()},
         "settings": {name: getattr(task, name) for name in settings},
