@@ -15,7 +15,7 @@ from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem
-from fedlib.engine.config import TRAINING_KEYS, Configured, RunConfig, Settings, unnamed
+from fedlib.engine.config import TRAINING_KEYS, Configured, Settings, unnamed
 from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
 from fedlib.errors import Error, unknown
@@ -81,7 +81,7 @@ class Store:
         >>> store = Store(tempfile.mkdtemp())
         >>> task = fedlib.load_task("quadratic")
         >>> history = store.run(task, "fedavg", rounds=2, overrides={"local_steps": 1})
-        >>> store.has(history.config.digest)
+        >>> history.config.digest in store.paths()
         True
     """
 
@@ -194,8 +194,8 @@ class Store:
             for stored in write_runs(self.root, pairs, keep_params):
                 histories[stored.config.digest] = stored
 
-        for folder in dict.fromkeys(self.folder(run.config) for run in wanted):
-            files.require_writable(folder)
+        for name in {run.config.task["name"] for run in wanted}:
+            files.require_writable(self.root / safe(name))
         if wanted:
             provenance()  # now: a checkout may be another one when the runs are stored
             engine.execute(wanted, checkpoint=self.checkpoints, keep=keep, **execution)
@@ -253,15 +253,6 @@ class Store:
         """Where interrupted runs leave their state."""
         return self.root / ".checkpoints"
 
-    def folder(self, config: RunConfig) -> Path:
-        """Where a run of this configuration belongs: its task's folder."""
-        return self.root / safe(config.task["name"])
-
-    @checked
-    def has(self, digest: str) -> bool:
-        """Whether the store itself holds the run."""
-        return self.path(digest) is not None
-
     @checked
     def load(self, digest: str, params: bool = True) -> History:
         """A run by its digest, from the store or else from the published runs.
@@ -273,7 +264,9 @@ class Store:
         Raises:
             Error: no such run, or it is damaged.
         """
-        path = self.path(digest)
+        if not re.fullmatch("[0-9a-f]{16}", digest):
+            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
+        path = self.paths().get(digest)
         if path is not None:
             return open_runs(path)[digest].history(params)
         files_of_runs = map(_sound_runs, self._published())
@@ -307,15 +300,8 @@ class Store:
         for folder in self.published:
             yield from run_files(folder)
 
-    @checked
-    def path(self, digest: str) -> Path | None:
-        """The store's file that a run is in, maybe with others; None if it has none."""
-        if not re.fullmatch("[0-9a-f]{16}", digest):
-            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
-        return self.paths().get(digest)
-
     def paths(self) -> dict[str, Path]:
-        """The store's files by the digests of the runs in them.
+        """The store's own files by the digests of the runs in them.
 
         Of a file of one run the name says which it is, so the file is not read.
         """
