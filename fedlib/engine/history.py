@@ -56,8 +56,8 @@ class History:
             diverged.
         config: the run's configuration.
         meta: device, backend, threads, configurations (trained together), seconds,
-            seconds_per_round, diverged (the round, or None), versions; stopped (the round) where a
-            callback ended the run.
+            seconds_per_round, diverged (the round, or None); stopped (the round) where a callback
+            ended the run; what the store adds to it.
         task: what was trained on, in the process that did.
 
     Example:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -336,11 +334,6 @@ class Program:
             "configurations": len(self.configs),
             "seconds": round(seconds, 3),
             "seconds_per_round": now.seconds / max(1, now.done),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-            },
         }
 
 

@@ -25,6 +25,7 @@ import json
 import logging
 import lzma
 import os
+import platform
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
@@ -400,10 +402,8 @@ def describe(task: Task, history: History) -> dict[str, Any]:
     optimizer) and ``settings``: the task's own values, so that a run made with others can be told.
     """
     settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
-    where = provenance()
     return {
-        **where,
-        "versions": {**where["versions"], **history.meta.get("versions", {})},
+        **provenance(),
         "source": task.source,
         "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
         "client_hyperparameters": {k: dict(v) for k, v in task.client_hyperparameters.items()},
@@ -413,9 +413,13 @@ def describe(task: Task, history: History) -> dict[str, Any]:
 
 def provenance() -> dict[str, Any]:
     """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
-    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
+    packages = ("fedlib", "torchvision", "numpy", "pandas")
     return {
-        "versions": {package: installed(package) for package in packages},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,  # which says for which devices it was built
+            **{package: installed(package) for package in packages},
+        },
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -73,7 +73,7 @@ def test_a_stored_run_equals_the_computed_one(store, synthetic, no_training):
     second = store.run(synthetic, "fedadam", rounds=2, seed=3, **execution)
     same(plain, second)
     assert first.meta == second.meta
-    assert plain.meta["versions"].items() <= second.meta["versions"].items()
+    assert {"fedlib", "python", "torch"} <= set(second.meta["versions"])
     same(second, store.load(plain.config.digest))
     names = sorted(path.name for path in (store.root / "synthetic").iterdir())
     stem = f"fedadam-{plain.config.digest}"
