@@ -171,9 +171,9 @@ class Store:
     ) -> list[History]:
         """Runs that are configured already, maybe of several tasks; see :meth:`run`.
 
-        What is missing is trained, together where it can be: the repetitions of a run with other
-        seeds too, see :func:`fedlib.engine.programs`. A task made by hand, or a class of yours,
-        without a version is trained every time and not stored, which is logged.
+        What is missing is trained, together where it can be, see :func:`fedlib.engine.programs`.
+        A task made by hand, or a class of yours, without a version is trained every time and not
+        stored, which is logged.
 
         Args:
             configured: from :func:`fedlib.engine.configure`.
