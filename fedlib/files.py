@@ -57,7 +57,7 @@ def replacing(path: Path) -> Iterator[Path]:
     aside = beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clean_once(path.parent.absolute())
+        clean(path.parent.absolute())
         yield aside
         if aside.is_dir():
             _replace_folder(aside, path)
@@ -101,7 +101,8 @@ def making(folder: Path) -> Iterator[None]:
         yield
     finally:
         for part in made:
-            remove_if_empty(part)
+            with suppress(OSError):  # it is not empty
+                part.rmdir()
 
 
 def remove(path: Path) -> None:
@@ -111,12 +112,6 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
-
-
-def remove_if_empty(folder: Path) -> None:
-    """Remove a folder if it is there, empty, and can be removed."""
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def reason(problem: OSError) -> str:
@@ -159,19 +154,16 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+@functools.cache
 def clean(folder: Path) -> None:
-    """Remove what killed processes left directly in a folder."""
+    """Remove what killed processes left directly in a folder; once in a process, as a folder may
+    hold thousands of runs.
+    """
     for aside in folder.glob(f"{ASIDE}*"):
         with suppress(OSError):  # it changes right now
             latest = max(path.lstat().st_mtime for path in (aside, *aside.rglob("*")))
             if time.time() - latest > DEAD_SECONDS:
                 remove(aside)
-
-
-@functools.cache
-def _clean_once(folder: Path) -> None:
-    """Once in a process: a folder may hold thousands of runs."""
-    clean(folder)
 
 
 def beside(path: Path) -> Path:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import FrameType
@@ -50,9 +50,6 @@ class Checkpoint:
         self.digests = [config.digest for config in configs]
         self.path = folder / f"{file_stem(self.digests)}.pt"
         self.every = every
-        self._found = False  # whether the folder was there, empty: then it is somebody else's
-        with suppress(OSError):
-            self._found = folder.is_dir() and not any(folder.iterdir())
         self._last = time.monotonic()
 
     def due(self, done: int) -> bool:
@@ -68,23 +65,16 @@ class Checkpoint:
             Failure: it cannot be written; the last one stays.
         """
         content = {"format": FORMAT, "digests": self.digests, **snapshot}
-        for again in (True, False):
-            try:
-                self._write(content)
-                break
-            except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
-                if again and not self.path.parent.is_dir():
-                    continue  # another process has just removed the folder, which was empty
-                kept = "the one before is kept" if self.path.exists() else "there is none before"
-                why = str(problem) if isinstance(problem, Failure) else first_line(problem)
-                raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
+        try:
+            with files.replacing(self.path) as aside:
+                torch.save(content, aside)  # piece by piece: what clients remember may be large
+                with open(aside, "rb+") as file:
+                    file.write(hashlib.file_digest(file, "sha256").digest())
+        except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
+            kept = "the one before is kept" if self.path.exists() else "there is none before"
+            why = str(problem) if isinstance(problem, Failure) else first_line(problem)
+            raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
         self._last = time.monotonic()
-
-    def _write(self, content: dict[str, Any]) -> None:
-        with files.replacing(self.path) as aside:
-            torch.save(content, aside)  # piece by piece: what clients remember may be large
-            with open(aside, "rb+") as file:
-                file.write(hashlib.file_digest(file, "sha256").digest())
 
     def load(self, device: torch.device) -> Snapshot | None:
         """The last snapshot, its tensors on ``device``; None if there is none.
@@ -107,8 +97,6 @@ class Checkpoint:
     def discard(self) -> None:
         """Remove the state of a finished run."""
         files.remove(self.path)
-        if not self._found:
-            files.remove_if_empty(self.path.parent)
 
 
 def file_stem(digests: Sequence[str]) -> str:

@@ -107,8 +107,8 @@ def run(
             changes time and memory, not the result.
         checkpoint: a folder. The run leaves its state there now and then, and when it is
             interrupted or terminated; the same call continues from it and gives the same numbers
-            (bit for bit on a CPU). A finished run leaves nothing. A task made by hand must name its
-            version, and so must classes of yours.
+            (bit for bit on a CPU). A finished run leaves nothing in it. A task made by hand must
+            name its version, and so must classes of yours.
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
         callback: called after each round with the history so far; the run ends where it gives
             something true, for instance ``lambda history: history.series("loss").iloc[-1] < 0.1``.

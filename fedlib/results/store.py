@@ -199,7 +199,7 @@ class Store:
         if wanted:
             provenance()  # now: a checkout may be another one when the runs are stored
             engine.execute(wanted, checkpoint=self.checkpoints, keep=keep, **execution)
-        if self.checkpoints.is_dir():
+        if any(self.checkpoints.glob("*.pt")):
             asked = list(unique.values())
             for positions in engine.programs(asked, execution.get("device", "auto")):
                 self.drop_checkpoint([asked[position].config.digest for position in positions])
@@ -241,10 +241,7 @@ class Store:
 
         A process may have been killed between storing them and removing their state.
         """
-        if self.checkpoints.is_dir():
-            files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
-            files.clean(self.checkpoints)
-            files.remove_if_empty(self.checkpoints)
+        files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
 
     # ---------------------------------------------------------------- looking
 

@@ -105,7 +105,7 @@ def killed(write, under, at):
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            files._clean_once.cache_clear()
+            files.clean.cache_clear()
             with operations(under, at, lambda: os.kill(os.getpid(), signal.SIGKILL)):
                 write()
         finally:
@@ -119,7 +119,8 @@ def left_behind(place):
     return [
         str(path.relative_to(place))
         for path in place.rglob("*")
-        if path.name.startswith(".") or path.name.endswith((".part", ".wrong", ".pt"))
+        if path.name != ".checkpoints"
+        and (path.name.startswith(".") or path.name.endswith((".part", ".wrong", ".pt")))
     ]
 
 

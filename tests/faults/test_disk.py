@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def next_process(monkeypatch):
     """As a process that has written nothing yet, long after a killed one."""
-    files._clean_once.cache_clear()
+    files.clean.cache_clear()
     monkeypatch.setattr(files, "DEAD_SECONDS", -1.0)
 
 
@@ -84,7 +84,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
             assert after == wanted or (
                 (told or number == KILL) and scene.sound(after, before, wanted)
             )
-            files._clean_once.cache_clear()
+            files.clean.cache_clear()
             scene.write(place)
             assert scene.read(place) == wanted and not left_behind(place)
             shutil.rmtree(place)
