@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedlib.arguments import FLOAT_BITS, check_fields
 
@@ -106,24 +105,16 @@ class Component:
         """What two configurations must share to run in one batched program: their structure."""
         return self.structure()
 
-    def _replace_floats(
-        self, convert: Callable[[list[float]], Tensor], others: Sequence[Self]
-    ) -> Self:
-        stacked = copy.copy(self)
-        for field in fields(self):
-            values = [getattr(other, field.name) for other in others]
-            if isinstance(values[0], float):
-                object.__setattr__(stacked, field.name, convert(values))
-            elif isinstance(values[0], Component):
-                part = values[0]._replace_floats(convert, values)
-                object.__setattr__(stacked, field.name, part)
-        return stacked
-
     @classmethod
     def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Self:
         """One component whose floats are tensors ``[C, 1]``, from ``C`` of the same structure."""
-
-        def column(values: list[float]) -> Tensor:
-            return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
-
-        return parts[0]._replace_floats(column, parts)
+        stacked = copy.copy(parts[0])
+        for field in fields(stacked):
+            values = [getattr(part, field.name) for part in parts]
+            if isinstance(values[0], float):
+                column = torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
+                object.__setattr__(stacked, field.name, column)
+            elif isinstance(values[0], Component):
+                part = type(values[0]).stack(values, dtype, device)
+                object.__setattr__(stacked, field.name, part)
+        return stacked

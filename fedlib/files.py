@@ -1,20 +1,15 @@
 """Writing files and folders so that a name stands only for what is complete.
 
-What is being written has a name of its own beside its place, ``.<machine>-<pid>-<token>.<name>``,
-and takes the place in one step; a folder that it replaces waits as
-``.<machine>-<pid>-<token>-old.<name>`` meanwhile. So whoever comes later sees what a killed process
-left: :func:`recover` gives a folder its name back, :func:`clean` removes the rest. What a living
-process writes is never touched.
+What is being written has a name of its own beside its place, ``.fedlib-<token>.<name>``, and takes
+the place when it is whole. What a killed process left of that kind is removed once nobody has
+written to it for a day, by whoever writes in the folder next.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
-import hashlib
 import os
-import platform
-import re
 import secrets
 import shutil
 import tempfile
@@ -25,8 +20,8 @@ from pathlib import Path
 
 from fedlib.errors import Error, Failure
 
-ASIDE = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9a-f]{8}(-old)?\.(.+)", re.DOTALL)
-# Another machine's process is taken for dead when it has written nothing for so long.
+ASIDE = ".fedlib-"
+# A process that has written nothing for so long is taken for dead.
 DEAD_SECONDS = 24 * 3600.0
 
 
@@ -62,7 +57,7 @@ def replacing(path: Path) -> Iterator[Path]:
     aside = beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clean_once(path.parent.absolute())
+        clean(path.parent.absolute())
         yield aside
         if aside.is_dir():
             _replace_folder(aside, path)
@@ -77,21 +72,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _replace_folder(aside: Path, path: Path) -> None:
-    """No system replaces a folder that is not empty in one step: the old one waits beside it."""
-    old = beside(path, "-old")
+    """No system replaces a folder in one step, so the old one is moved away first.
+
+    A process that is killed in between leaves neither in its place.
+    """
+    old = beside(path)
     if path.is_dir():
         os.rename(path, old)
     try:
         os.replace(aside, path)
     except BaseException:
         if old.exists():
-            with suppress(OSError):  # then recover() does it
-                os.rename(old, path)
+            os.rename(old, path)
         raise
-    gone = beside(path)
-    with suppress(OSError):
-        os.rename(old, gone)  # recover() must not take it for a whole folder while it is removed
-    remove(gone)
     remove(old)
 
 
@@ -108,7 +101,8 @@ def making(folder: Path) -> Iterator[None]:
         yield
     finally:
         for part in made:
-            remove_if_empty(part)
+            with suppress(OSError):  # it is not empty
+                part.rmdir()
 
 
 def remove(path: Path) -> None:
@@ -118,12 +112,6 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
-
-
-def remove_if_empty(folder: Path) -> None:
-    """Remove a folder if it is there, empty, and can be removed."""
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def reason(problem: OSError) -> str:
@@ -166,85 +154,18 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-# ------------------------------------------------------------------- what killed processes leave
-
-
-def recover(folder: Path) -> list[Path]:
-    """Give back its name to every folder that a killed process had put aside to replace it.
-
-    Returns:
-        the folders that are back.
-    """
-    back = []
-    for aside in remains(folder):
-        match = ASIDE.fullmatch(aside.name)
-        path = folder / match[4] if match and match[3] else None
-        if path is not None and not path.exists():
-            with suppress(OSError):
-                os.rename(aside, path)
-                back.append(path)
-    return back
-
-
-def remains(folder: Path) -> list[Path]:
-    """What lies directly in a folder and was being written by processes that are dead."""
-    left = []
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            match = ASIDE.fullmatch(entry.name)
-            if match and _dead(Path(entry.path), match[1], int(match[2])):
-                left.append(Path(entry.path))
-    return sorted(left)
-
-
-def clean(folder: Path) -> list[Path]:
-    """Remove what killed processes left directly in a folder, after :func:`recover`.
-
-    Returns:
-        what was removed.
-    """
-    recover(folder)
-    left = remains(folder)
-    for aside in left:
-        remove(aside)
-    return [aside for aside in left if not aside.exists()]
-
-
 @functools.cache
-def _clean_once(folder: Path) -> None:
-    """Once in a process: a folder may hold thousands of runs."""
-    clean(folder)
+def clean(folder: Path) -> None:
+    """Remove what killed processes left directly in a folder; once in a process, as a folder may
+    hold thousands of runs.
+    """
+    for aside in folder.glob(f"{ASIDE}*"):
+        with suppress(OSError):  # it changes right now
+            latest = max(path.lstat().st_mtime for path in (aside, *aside.rglob("*")))
+            if time.time() - latest > DEAD_SECONDS:
+                remove(aside)
 
 
-def beside(path: Path, kind: str = "") -> Path:
-    """A free name for what this process writes, see above."""
-    token = secrets.token_hex(4)
-    return path.with_name(f".{_machine()}-{os.getpid()}-{token}{kind}.{path.name}")
-
-
-@functools.cache
-def _machine() -> str:
-    """Tells apart where process ids mean something: machines that share a disk, and containers."""
-    known = [platform.node()]
-    with suppress(OSError):
-        known.append(Path("/etc/machine-id").read_text(encoding="utf-8"))
-    with suppress(OSError):
-        known.append(os.readlink("/proc/self/ns/pid"))
-    return hashlib.sha256(" ".join(known).encode()).hexdigest()[:8]
-
-
-def _dead(aside: Path, machine: str, pid: int) -> bool:
-    """Whether the process that was writing there is no more."""
-    if machine == _machine() and os.name == "posix":  # elsewhere signal 0 is no question
-        try:
-            os.kill(pid, 0)
-        except (ProcessLookupError, OverflowError):
-            return True
-        except PermissionError:
-            return False
-        return False
-    try:
-        latest = max(path.lstat().st_mtime for path in (aside, *aside.rglob("*")))
-    except OSError:  # it changes right now
-        return False
-    return time.time() - latest > DEAD_SECONDS
+def beside(path: Path) -> Path:
+    """A free name for what is being written, see above."""
+    return path.with_name(f"{ASIDE}{secrets.token_hex(8)}.{path.name}")

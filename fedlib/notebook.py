@@ -87,14 +87,12 @@ def start(
     preset = preset or os.environ.get("FEDLIB_PRESET", "") or "quick"
     require_preset(preset)
     where = resolve_device(device)
-    usual: dict[str, Any] = dict.fromkeys(numbers)
+    declared = seed == 0 and all(value is None for value in numbers.values())
     requests = None
     if plan is not None:
         n = plans.numbers(plan, preset, seed, numbers)
         requests = plans.asked(plan, n, name)
-        usual = vars(plans.numbers(plan, preset, seed, usual))
         numbers = {key: value for key, value in vars(n).items() if key not in ("preset", "seed")}
-    as_declared = all(usual[key] == value for key, value in numbers.items())
     store = Store()
     files.require_writable(store.root)
     files.require_writable(paths.notebook_figures(preset), "FEDLIB_FIGURES")
@@ -107,7 +105,6 @@ def start(
         f"fedlib {version('fedlib')}, torch {version('torch')}, "
         f"Python {platform.python_version()}, {where}; preset {preset}, seed {seed}"
     )
-    declared = seed == 0 and as_declared
     return Session(preset, seed, device, store, numbers, name, declared, requests)
 
 
@@ -239,7 +236,7 @@ class Session:
     """A notebook's preset, seed, device and numbers, and the store that answers its requests.
 
     From :func:`start`. As a cell's last line it shows the numbers that count under its preset.
-    ``declared`` says whether all parameters but the preset are as the notebook declares them.
+    ``declared`` says whether nothing but the preset was given in the notebook's parameters.
     Progress bars are on unless ``FEDLIB_PROGRESS=0``.
     """
 

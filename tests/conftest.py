@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedlib import cli, engine
-from fedlib.engine.program import BACKENDS
+from fedlib.engine.program import BACKENDS, Program
 from fedlib.errors import Error
 from tests import copies
 from tests.engine.reference import Reference
@@ -113,13 +113,13 @@ def no_training(monkeypatch):
 @pytest.fixture
 def trained(monkeypatch):
     """The digests of the runs that were trained, program by program."""
-    seen, execute = [], engine.execute
+    seen, run = [], Program.run
 
-    def watch(program, **execution):
-        seen.append([config.digest for config, *_ in program])
-        return execute(program, **execution)
+    def watch(program, *given):
+        seen.append([config.digest for config in program.configs])
+        return run(program, *given)
 
-    monkeypatch.setattr(engine, "execute", watch)
+    monkeypatch.setattr(Program, "run", watch)
     return seen
 
 

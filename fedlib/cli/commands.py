@@ -219,9 +219,10 @@ def list_(
     tasks = paths.read_toml("tasks/tasks.toml")
     for task in tasks.values():
         del task["module"]
+    methods = paths.read_toml("figures/looks.toml")["methods"]  # each has a look
     kinds: dict[str, dict[str, dict[str, str]]] = {
         "tasks": tasks,
-        "algorithms": {name: {"about": _first_line(name)} for name in _methods()},
+        "algorithms": {name: {"about": _first_line(name)} for name in methods},
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
@@ -233,13 +234,6 @@ def list_(
         rows = [(f"  {name}", entry["about"]) for name, entry in entries.items()]
         blocks.append(f"{kind}\n{columns(rows)}")
     show(kinds if what == "all" else kinds[what], as_json, "\n\n".join(blocks))
-
-
-def _methods() -> list[str]:
-    """The keys of :data:`fedlib.algorithms.METHODS`, in its order."""
-    text = resources("fedlib").joinpath("algorithms", "__init__.py").read_text("utf-8")
-    declared = text.partition("\nMETHODS: ")[2].partition("\n}")[0]
-    return re.findall(r'^    "(\w+)": ', declared, re.MULTILINE)
 
 
 def _first_line(method: str) -> str:

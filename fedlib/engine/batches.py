@@ -271,7 +271,9 @@ class Feed:
         self.task, self.data, self.seeds = task, task.train, seeds
         self.dtype, self.device = dtype, device
         self.transform, self.y = task.transform, self.data.y.to(device)
-        self.bytes_each = input_bytes(task, dtype)
+        example = task.transform(self.data.x[:1].clone().unsqueeze(0), None)
+        # Of one example, as the model takes it or as it is kept, whichever are more.
+        self.bytes_each = max(example.numel() * dtype.itemsize, self.data.x[:1].numel())
         # Of each example the labels that count in a mean, or None where all count.
         labels = counted_labels(task.loss, self.data.y) if task.reduction == "mean" else None
         few = labels is not None and bool((labels < labels.max()).any())
@@ -476,12 +478,6 @@ def transformed(
     else:
         inputs = transform(x.to(device), keys)
     return inputs.to(dtype) if inputs.is_floating_point() else inputs
-
-
-def input_bytes(task: Task, dtype: torch.dtype) -> int:
-    """Bytes of one example, as the model takes it or as it is kept, whichever are more."""
-    example = task.transform(task.train.x[:1].clone().unsqueeze(0), None)
-    return max(example.numel() * dtype.itemsize, task.train.x[:1].numel())
 
 
 def whole_scale(task: Task, sizes: np.ndarray, batch_size: int | None) -> np.ndarray:

@@ -11,8 +11,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,7 +26,6 @@ from fedlib.errors import Error, Failure, first_line
 SECONDS = 60.0  # between checkpoints, unless rounds were asked for
 FORMAT = 4
 HASH_BYTES = 32  # at the end of the file: SHA-256 of what is before it
-PART_BYTES = 2**24
 UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError)
 
 
@@ -34,18 +33,8 @@ class Stopped(KeyboardInterrupt):
     """The process was asked to end; what was computed is in a checkpoint."""
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A program between two rounds, in dicts and lists of tensors, numbers and names.
-
-    Attributes:
-        progress: the fields of :class:`fedlib.engine.states.Progress`.
-        memory: what clients remember; record: what is recorded.
-    """
-
-    progress: dict[str, Any]
-    memory: dict[str, Any]
-    record: dict[str, Any]
+# A program between two rounds, in dicts and lists of tensors, numbers and names.
+Snapshot = dict[str, Any]
 
 
 class Checkpoint:
@@ -61,9 +50,6 @@ class Checkpoint:
         self.digests = [config.digest for config in configs]
         self.path = folder / f"{file_stem(self.digests)}.pt"
         self.every = every
-        self._found = False  # whether the folder was there, empty: then it is somebody else's
-        with suppress(OSError):
-            self._found = folder.is_dir() and not any(folder.iterdir())
         self._last = time.monotonic()
 
     def due(self, done: int) -> bool:
@@ -78,24 +64,17 @@ class Checkpoint:
         Raises:
             Failure: it cannot be written; the last one stays.
         """
-        content = {"format": FORMAT, "digests": self.digests, **vars(snapshot)}
-        for again in (True, False):
-            try:
-                self._write(content)
-                break
-            except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
-                if again and not self.path.parent.is_dir():
-                    continue  # another process has just removed the folder, which was empty
-                kept = "the one before is kept" if self.path.exists() else "there is none before"
-                why = str(problem) if isinstance(problem, Failure) else first_line(problem)
-                raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
+        content = {"format": FORMAT, "digests": self.digests, **snapshot}
+        try:
+            with files.replacing(self.path) as aside:
+                torch.save(content, aside)  # piece by piece: what clients remember may be large
+                with open(aside, "rb+") as file:
+                    file.write(hashlib.file_digest(file, "sha256").digest())
+        except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
+            kept = "the one before is kept" if self.path.exists() else "there is none before"
+            why = str(problem) if isinstance(problem, Failure) else first_line(problem)
+            raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
         self._last = time.monotonic()
-
-    def _write(self, content: dict[str, Any]) -> None:
-        with files.replacing(self.path) as aside:
-            torch.save(content, aside)  # piece by piece: what clients remember may be large
-            with open(aside, "rb+") as file:
-                file.write(hashlib.file_digest(file, "sha256").digest())
 
     def load(self, device: torch.device) -> Snapshot | None:
         """The last snapshot, its tensors on ``device``; None if there is none.
@@ -113,13 +92,11 @@ class Checkpoint:
         if (content.pop("format"), content.pop("digests")) != (FORMAT, self.digests):
             why = "belongs to another run or version"
             raise Error(f"checkpoint {self.path} {why}; delete it to start again")
-        return Snapshot(**content)
+        return content
 
     def discard(self) -> None:
         """Remove the state of a finished run."""
         files.remove(self.path)
-        if not self._found:
-            files.remove_if_empty(self.path.parent)
 
 
 def file_stem(digests: Sequence[str]) -> str:
@@ -129,15 +106,10 @@ def file_stem(digests: Sequence[str]) -> str:
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
     """What torch wrote, if the hash behind it is right."""
-    whole, size = hashlib.sha256(), path.stat().st_size - HASH_BYTES
     with open(path, "rb") as file:
-        while size > 0:
-            part = file.read(min(size, PART_BYTES))
-            whole.update(part)
-            size -= len(part)
-        if file.read() != whole.digest():
-            raise ValueError("its content has changed")
-        file.seek(0)
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as whole, memoryview(whole) as view:
+            if hashlib.sha256(view[:-HASH_BYTES]).digest() != view[-HASH_BYTES:]:
+                raise ValueError("its content has changed")
         content: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
     return content
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
 
@@ -192,8 +192,6 @@ def _plain(value: Any) -> Any:
     """What JSON can have in place of a value."""
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
     raise Error(f"{shown(value)} cannot name a run; an option is words, numbers or lists of them")
 
 

@@ -17,7 +17,7 @@ from fedlib.engine.batches import reads, transformed
 from fedlib.engine.config import RunConfig
 from fedlib.engine.device import resolve_device
 from fedlib.engine.fairness import fairness
-from fedlib.engine.fitting import Trial, metrics_of, require_finite
+from fedlib.engine.fitting import Trial, each_examples, metrics_of, require_finite
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
 from fedlib.errors import Error
@@ -57,24 +57,18 @@ class Evaluator:
     """
 
     def __init__(
-        self,
-        task: Task,
-        model: FlatModel,
-        dtype: torch.dtype,
-        device: torch.device,
-        data: ClientData | None = None,
+        self, task: Task, model: FlatModel, device: torch.device, data: ClientData
     ) -> None:
-        self.task, self.model, self.dtype = task, model, dtype
-        data = task.test if data is None else data
+        self.task, self.model, self.dtype = task, model, model.dtype
         self.x = data.x if reads(task.transform) else data.x.to(device)
         self.y, self.device = data.y.to(device), device
         places = data.all_places()
         self.index = data.places(places).to(self.x.device)
         self.codes = torch.from_numpy(data.codes()).to(device)
-        self.sizes = torch.from_numpy(data.sizes).to(device, dtype)
+        self.sizes = torch.from_numpy(data.sizes).to(device, self.dtype)
         weights = data.client_weights() if task.by_weights else data.sizes
         weights = weights / np.maximum(data.sizes, 1)
-        self.weights = torch.from_numpy(weights).to(device, dtype)[self.codes]
+        self.weights = torch.from_numpy(weights).to(device, self.dtype)[self.codes]
         self.inputs_each = self._transform(self.index[:1]).numel() if len(self.index) else 1
         self.outputs_each = 0
         self._inputs: Tensor | None = None
@@ -95,7 +89,8 @@ class Evaluator:
     def __call__(self, x: Tensor) -> Evaluated:
         """Evaluate ``x [C, P]``."""
         views, configurations = self.model.views(x), len(x)
-        sums: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        # Of each metric numerators and denominators, 1 for each example where it has but one value.
+        sums: dict[str, list[list[Tensor]]] = {}
         with self.model.evaluating():
             size = BATCH if self.model.mixes else self._chunk(views, configurations)
             for start in range(0, len(self.index), size):
@@ -106,10 +101,12 @@ class Evaluator:
                 outputs = self.model.rows(views, self.inputs(part))
                 functions = {"loss": self.task.loss, **metrics_of(self.task, outputs[0], self.y)}
                 for name, function in functions.items():
-                    values = called(f"task {self.task.name}: {name}", function, outputs, y)
+                    what = f"task {self.task.name}: {name}"
+                    values = each_examples(what, called(what, function, outputs, y), y)
                     if name == "loss" and counted is not None:
-                        values = values * counted, counted.expand(y.shape[:2])
-                    sums.setdefault(name, []).append(self._pair(name, values, y))
+                        values = values[0] * counted, counted.expand(y.shape[:2])
+                    pair = (*values, torch.ones_like(values[0]))[:2]
+                    sums.setdefault(name, []).append([p.to(self.device, self.dtype) for p in pair])
         mean, clients = {}, {}
         for name, parts in sums.items():
             above, below = (torch.cat(tensors, 1) for tensors in zip(*parts, strict=True))
@@ -124,21 +121,6 @@ class Evaluator:
             views = self.model.views(x)
             parts = [slice(start, start + BATCH) for start in range(0, len(self.index), BATCH)]
             return torch.cat([self.model.rows(views, self.inputs(part)) for part in parts], 1)
-
-    def _pair(self, name: str, values: Any, y: Tensor) -> tuple[Tensor, Tensor]:
-        """A metric's numerators and denominators, 1 for each example where it has but one value.
-
-        Raises:
-            Error: no numbers ``[C, B]``.
-        """
-        pair = values if isinstance(values, tuple) else (values, y.new_ones(y.shape[:2]))
-        for part in pair:
-            if not isinstance(part, Tensor) or part.shape != y.shape[:2]:
-                told = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
-                what = f"task {self.task.name}: {name} gives {told} for examples"
-                raise Error(f"{what} {tuple(y.shape[:2])}; need each one's own, of this shape")
-        above, below = (part.to(self.device, self.dtype) for part in pair)
-        return above, below
 
     def _by_client(self, values: Tensor) -> Tensor:
         """``values [C, N]`` summed over each client's examples: ``[C, clients]``."""
@@ -191,7 +173,7 @@ def evaluate(
     with process.alone(), model.tracking(model.initial_statistics()):
         with model.evaluating():
             Trial(task, model.model, model.dtype).check_losses("evaluated", data)
-        evaluator = Evaluator(task, model, model.dtype, where, data)
+        evaluator = Evaluator(task, model, where, data)
         result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
     return {name: float(value) for name, value in result.mean.items()}
 
@@ -224,7 +206,7 @@ def predict(
     model, where = _flat(task, params, device)
     with process.alone(), model.tracking(model.initial_statistics()):
         data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
-        evaluator = Evaluator(task, model, model.dtype, where, data)
+        evaluator = Evaluator(task, model, where, data)
         row = model.initial().unsqueeze(0)
         outputs = called("predict: the model on x", evaluator.outputs, row)
         return outputs.squeeze(0).cpu()  # type: ignore[no-any-return]

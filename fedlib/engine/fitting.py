@@ -88,7 +88,7 @@ class Trial:
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
         forward = _repeatable(named, self.model, "torch" if training else "")
-        outputs = tried(f"{self.named} does not take {what}", forward, self._held(x).squeeze(0))
+        outputs = tried(f"{self.named} does not take {what}", forward, self.held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
                 f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
@@ -128,7 +128,7 @@ class Trial:
         if split == "train" and not _close(made([raw, raw.flip(0)], [keys, others])[0], together):
             raise Error(_beside(whose))
 
-    def _held(self, x: Tensor) -> Tensor:
+    def held(self, x: Tensor) -> Tensor:
         """Inputs in the run's type."""
         return x.to(self.dtype) if x.is_floating_point() else x
 
@@ -358,8 +358,17 @@ def _parts(
         outputs,
         y,
     )
+    return each_examples(what, value, y)
+
+
+def each_examples(what: str, value: Any, y: Tensor) -> tuple[Tensor, ...]:
+    """What a loss or a metric gives for labels ``y [R, B, ...]``: its value, or its two parts.
+
+    Raises:
+        Error: they are not ``[R, B]``, each example's own.
+    """
     rows, count = y.shape[:2]
-    parts = value if isinstance(value, tuple) and what.endswith("(a metric)") else (value,)
+    parts = value if isinstance(value, tuple) and not what.endswith(": loss") else (value,)
     for part in parts:
         if not isinstance(part, Tensor) or part.shape != (rows, count) or part.is_complex():
             raise Error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,8 +56,8 @@ class History:
             diverged.
         config: the run's configuration.
         meta: device, backend, threads, configurations (trained together), seconds,
-            seconds_per_round, diverged (the round, or None), versions; stopped (the round) where a
-            callback ended the run.
+            seconds_per_round, diverged (the round, or None); stopped (the round) where a callback
+            ended the run; what the store adds to it.
         task: what was trained on, in the process that did.
 
     Example:
@@ -162,3 +163,25 @@ class History:
             f"History({self.config.algorithm} on {self.config.task['name']}, "
             f"{self.config.rounds} rounds{data}{state})"
         )
+
+
+def frame_of(histories: Sequence[History], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Histories' frames below each other.
+
+    Args:
+        columns: of each history more columns by name, with the value of all its rows.
+
+    Returns:
+        these columns, then round, split, metric, value, diverged (round or NaN).
+    """
+    frames = []
+    for history, named in zip(histories, columns, strict=True):
+        rows = len(history.frame)
+        whole = {
+            name: [tuple(np.asarray(value).tolist())] * rows if np.ndim(value) else value
+            for name, value in named.items()  # a list is one value, of every row
+        }
+        frame = history.frame.assign(**whole, diverged=history.diverged)
+        frames.append(frame.astype({"diverged": "float64"}))
+    names = [*columns[0], "round", "split", "metric", "value", "diverged"]
+    return pd.concat(frames, ignore_index=True)[names]

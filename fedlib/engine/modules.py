@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import process, randomness
-from fedlib.engine.fitting import tried
+from fedlib.engine.fitting import Trial, tried
 from fedlib.engine.rows import FlatModel, Statistics, seeded
 from fedlib.errors import Error
 from fedlib.models.layers import real_examples
@@ -58,7 +58,7 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
     """
     with process.alone():
         process.seed(0)
-        trial = ModuleTrial(task, model.dtype, fresh)
+        trial = ModuleTrial(task, fresh, model.dtype)
         if not model.carries_rows:
             changes = [trial.changes_inputs(used, training) for training in (True, False)]
             model.copies_inputs = any(changes)
@@ -71,17 +71,16 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
             trial.compare(model)
 
 
-class ModuleTrial:
+class ModuleTrial(Trial):
     """Calls of a module that has not been called.
 
     Args:
-        task, dtype, model: see :func:`suit`.
+        task, model, dtype: see :func:`suit`.
     """
 
-    def __init__(self, task: Task, dtype: torch.dtype, model: nn.Module) -> None:
-        self.task, self.dtype, self.model = task, dtype, model
-        self.named = f"task {task.name}: the model {type(model).__name__}"
-        self.device = next(model.parameters()).device
+    def __init__(self, task: Task, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__(task, model, dtype)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.places = task.train.all_places()
         self.statistics = Statistics(model).initial.to(dtype)
 
@@ -110,9 +109,8 @@ class ModuleTrial:
         """Move the parameters a little, as training will: zeros too, which may hide what they
         scale. They stay where the model does not take others.
         """
-        parameters = _trained(self.model)
-        before = [parameter.detach().clone() for parameter in parameters]
-        for parameter, old in zip(parameters, before, strict=True):
+        before = [parameter.detach().clone() for parameter in self.parameters]
+        for parameter, old in zip(self.parameters, before, strict=True):
             scale, noise = old.square().mean().sqrt(), torch.randn_like(old)
             parameter.data += 0.05 * (scale * noise if scale else noise.abs())
         try:
@@ -120,7 +118,7 @@ class ModuleTrial:
         except Error:
             taken = torch.full((1,), torch.nan)
         if not taken.isfinite().all():
-            for parameter, old in zip(parameters, before, strict=True):
+            for parameter, old in zip(self.parameters, before, strict=True):
                 parameter.data.copy_(old)
 
     def require_unchanged(self) -> None:
@@ -193,7 +191,7 @@ class ModuleTrial:
         rows.copies_inputs = model.copies_inputs
         if model.mixes:
             rows.see_real_examples_only()
-        vector, parameters = rows.initial().clone(), _trained(self.model)
+        vector = rows.initial().clone()
 
         def loss(outputs: Tensor) -> Tensor:
             return LOUD * self.task.loss(outputs, y.unsqueeze(0)).mean()
@@ -202,7 +200,7 @@ class ModuleTrial:
             self.model.zero_grad()
             outputs = _keyed(self.model, x.clone()).unsqueeze(0)
             loss(outputs).backward()
-            grads = [parameter.grad for parameter in parameters]
+            grads = [parameter.grad for parameter in self.parameters]
             self.model.zero_grad()
             return rows.flatten(grads, ())
 
@@ -224,7 +222,7 @@ class ModuleTrial:
         what = f"{self.named}: its gradient cannot be taken"
         wanted = tried(what, plain)
         with torch.no_grad():
-            for parameter in parameters:  # so that it shows where these are read
+            for parameter in self.parameters:  # so that it shows where these are read
                 parameter.mul_(0.9)
         mine, beside = tried(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
         for held in beside:
@@ -248,8 +246,8 @@ class ModuleTrial:
             model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
         # With an axis of rows, by torch.func.vmap as long as that can.
         leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
-        if rows._vmaps and not (agrees(rows, leaves) and rows._vmaps):
-            model.go_one_by_one()
+        if rows.vmaps and not (agrees(rows, leaves) and rows.vmaps):
+            model.vmaps = False
 
     def _spread(self, count: int) -> Tensor:
         """Numbers of that many examples; some twice where there are fewer."""
@@ -260,8 +258,7 @@ class ModuleTrial:
         """The model's inputs for some examples."""
         keys = torch.zeros(1, len(numbers), dtype=torch.int64, device=self.device)
         raw = self.task.train.x[numbers].to(self.device).unsqueeze(0)
-        x = self.task.transform(raw, keys if training else None).squeeze(0)
-        return x.to(self.dtype) if x.is_floating_point() else x
+        return self.held(self.task.transform(raw, keys if training else None)).squeeze(0)
 
     def _replaced(self, x: Tensor, training: bool) -> Iterator[Tensor]:
         """Inputs with others in the first and the last place: far ones, or the data's own."""
@@ -294,10 +291,6 @@ def _keyed(model: nn.Module, x: Tensor) -> Any:
     key = torch.zeros((), dtype=torch.int64, device=x.device)
     with randomness.masks(key):
         return seeded(model, x, key)
-
-
-def _trained(model: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _ends(value: Tensor) -> Iterator[Tensor]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -99,12 +97,11 @@ class Program:
             [run.method for run in configured],
             feed,
             BACKENDS[self.strategy.backend](feed, self.model),
-            self.model.size,
-            self.model.tracked,
+            self.model,
             self.strategy.chunk_clients,
         )
         self.evaluators = {
-            split: Evaluator(self.task, self.model, self.dtype, device, data)
+            split: Evaluator(self.task, self.model, device, data)
             for split, data in evaluated(self.task).items()
         }
         self.record = Recorder(self.task, self.configs)
@@ -244,14 +241,17 @@ class Program:
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""
-        memory = self.training.memory.state_dict()
-        return Snapshot(vars(now), memory, self.record.state_dict())
+        return {
+            "progress": vars(now),
+            "memory": self.training.memory.state_dict(),
+            "record": self.record.state_dict(),
+        }
 
     def restore(self, saved: Snapshot) -> Progress:
         """Take up what :meth:`snapshot` gave."""
-        self.training.memory.load_state_dict(saved.memory)
-        self.record.load_state_dict(saved.record)
-        return Progress(**saved.progress)
+        self.training.memory.load_state_dict(saved["memory"])
+        self.record.load_state_dict(saved["record"])
+        return Progress(**saved["progress"])
 
     def stepper(self) -> Callable[[], None]:
         """A function that does the next round at each call, for measuring."""
@@ -334,11 +334,6 @@ class Program:
             "configurations": len(self.configs),
             "seconds": round(seconds, 3),
             "seconds_per_round": now.seconds / max(1, now.done),
-            "versions": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-            },
         }
 
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from fedlib import randomness
+from fedlib import process, randomness
 from fedlib.errors import Error
 from fedlib.models import layers
 from fedlib.models.batch_norm import BatchNorm2d
@@ -78,10 +78,9 @@ def draws(function: Callable[[Tensor], Any], x: Tensor) -> bool:
     """Whether a call moves torch's generators; they are put back."""
     devices = [x.device] if x.is_cuda else []
     with _generators, torch.random.fork_rng(devices=devices), torch.no_grad():
-        before = [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in devices)]
+        before = process.random_states()
         function(x)
-        after = [torch.get_rng_state(), *(torch.cuda.get_rng_state(d) for d in devices)]
-    return not all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+        return "torch" in process.drawn_since(before)
 
 
 class Statistics:
@@ -212,7 +211,8 @@ class FlatModel:
         self.dtype = dtype
         self.carries_rows = bool(getattr(model, "carries_rows", False))
         self._draws: bool | None = None  # whether torch's own random numbers are drawn in training
-        self._vmaps = True  # until it turns out that torch.func.vmap cannot run this model
+        # Whether rows go through torch.func.vmap: until it cannot run the model, or runs it wrong.
+        self.vmaps = True
         self._vmapped = False  # whether it has, once
         self.copies_inputs = False  # whether the model changes its inputs, which are others' too
         self.copyable = True  # whether a copy of the model is one, as one by closures is not
@@ -235,17 +235,13 @@ class FlatModel:
         for module in self.model.modules():
             hooked = module._backward_hooks or module._backward_pre_hooks
             # The latter's padding and statistics have rows of their own; vmap calls no hooks.
-            self._vmaps &= not (hooked or isinstance(module, BatchNorm2d))
+            self.vmaps &= not (hooked or isinstance(module, BatchNorm2d))
             if getattr(module, "scale_grad_by_freq", False):  # counts padding, and other rows
                 self.see_real_examples_only()
 
     def see_real_examples_only(self) -> None:
         """Give the model no padding: it looks across its batch. Its rows then go one by one."""
-        self.mixes, self.carries_rows, self._vmaps = True, False, False
-
-    def go_one_by_one(self) -> None:
-        """Rows go one after the other: torch.func.vmap cannot run the model, or runs it wrong."""
-        self._vmaps = False
+        self.mixes, self.carries_rows, self.vmaps = True, False, False
 
     def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
@@ -381,7 +377,7 @@ class FlatModel:
         if outer is not None:
             given = (*given, outer.keys.repeat_interleave(rows // len(outer.keys)))
             call = partial(self._masked, function)
-        if self._vmaps:
+        if self.vmaps:
             try:
                 with nullcontext() if self._vmapped else NoPadding(), _quiet():
                     run = torch.func.vmap(partial(call, vmapped=True) if outer else call)
@@ -391,7 +387,7 @@ class FlatModel:
             except RuntimeError as error:
                 if not any(word in str(error) for word in NO_VMAP):
                     raise
-                self._vmaps = False
+                self.vmaps = False
         return self._looped(call, rows, *given)
 
     def _masked(

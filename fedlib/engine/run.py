@@ -17,7 +17,7 @@ from fedlib.arguments import checked, shown
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
-from fedlib.engine.history import History
+from fedlib.engine.history import History, frame_of
 from fedlib.engine.program import BACKENDS, Callback, Keep, Program
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error, unknown
@@ -107,8 +107,8 @@ def run(
             changes time and memory, not the result.
         checkpoint: a folder. The run leaves its state there now and then, and when it is
             interrupted or terminated; the same call continues from it and gives the same numbers
-            (bit for bit on a CPU). A finished run leaves nothing. A task made by hand must name its
-            version, and so must classes of yours.
+            (bit for bit on a CPU). A finished run leaves nothing in it. A task made by hand must
+            name its version, and so must classes of yours.
         checkpoint_every: rounds between checkpoints; default: a checkpoint a minute.
         callback: called after each round with the history so far; the run ends where it gives
             something true, for instance ``lambda history: history.series("loss").iloc[-1] < 0.1``.
@@ -216,7 +216,6 @@ def execute(
     chunk_clients: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
-    together: bool = False,
     keep: Keep | None = None,
     callback: Callback | None = None,
 ) -> list[History]:
@@ -225,7 +224,6 @@ def execute(
     Args:
         configured: from :func:`configure`.
         device, backend, progress, chunk_clients, checkpoint, checkpoint_every: see :func:`run`.
-        together: they are one program already, from :func:`programs`.
         keep: stores the histories of a program; only then its checkpoint is removed.
         callback: of one configuration, see :func:`run`.
 
@@ -242,7 +240,7 @@ def execute(
         if reason := unnamed(run):
             raise Error(f"no checkpoint without a version: {reason}")
     where = resolve_device(device)
-    groups = [[*range(len(configured))]] if together else programs(configured, device)
+    groups = programs(configured, device)
     histories: dict[int, History] = {}
     for number, positions in enumerate(groups, 1):
         chosen = [configured[position] for position in positions]
@@ -252,6 +250,7 @@ def execute(
         if checkpoint is not None:
             saved = Checkpoint(Path(checkpoint), program.configs, checkpoint_every)
         histories.update(zip(positions, program.run(progress, saved, keep, callback), strict=True))
+        del program  # the next one needs its memory
     return [histories[position] for position in range(len(configured))]
 
 
@@ -295,14 +294,6 @@ def grid_frame(
     Args:
         cells: from :func:`repeated`; seed: as given there.
     """
-    several = not isinstance(seed, (int, np.integer, Mapping))
-    frames = []
-    for (cell_seed, cell), history in zip(cells, histories, strict=True):
-        named = {"seed": cell_seed, **cell} if several else cell
-        for key, value in named.items():
-            if np.ndim(value):  # a list is one value, of every row
-                named = {**named, key: [tuple(np.asarray(value).tolist())] * len(history.frame)}
-        frame = history.frame.assign(**named, diverged=history.diverged)
-        frames.append(frame.astype({"diverged": "float64"}))
-    columns = [*named, "round", "split", "metric", "value", "diverged"]
-    return pd.concat(frames, ignore_index=True)[columns]
+    if isinstance(seed, (int, np.integer, Mapping)):
+        return frame_of(histories, [cell for _, cell in cells])
+    return frame_of(histories, [{"seed": cell_seed, **cell} for cell_seed, cell in cells])

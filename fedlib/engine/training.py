@@ -14,6 +14,7 @@ from fedlib import process, randomness
 from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
+from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, map_state
 from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
 from fedlib.errors import Error
@@ -26,7 +27,7 @@ class Training:
         config: what the configurations share.
         methods: of one structure.
         feed: the clients' data; backend: how their work is executed.
-        size: parameters of a model; tracked: its running statistics.
+        model: which they train.
         chunk_clients: most clients that train at once.
 
     Attributes:
@@ -40,12 +41,11 @@ class Training:
         methods: Sequence[Algorithm],
         feed: Feed,
         backend: Vectorized | Parallel,
-        size: int,
-        tracked: int,
+        model: FlatModel,
         chunk_clients: int,
     ) -> None:
         self.config, self.methods, self.feed, self.backend = config, methods, feed, backend
-        self.size, self.tracked, self.chunk_clients = size, tracked, chunk_clients
+        self.model, self.chunk_clients = model, chunk_clients
         self.examples = feed.data.sizes
         weights = torch.from_numpy(feed.data.client_weights())
         weights = torch.ones_like(weights) if methods[0].uniform else weights
@@ -177,12 +177,12 @@ class Training:
         """Floats that these clients receive and send."""
         method = self.methods[0]
         trainers = int((self.examples[training] > 0).sum())
-        down, up = (trainers * (n + self.tracked) for n in method.communication(self.size))
+        size, tracked = self.model.size, self.model.tracked
+        down, up = (trainers * (floats + tracked) for floats in method.communication(size))
         if method.halves:
             measurers = int((self.examples[measuring] > 0).sum())
-            measure_down, measure_up = method.measure_communication(self.size)
-            measure_down += self.tracked
-            down, up = down + measurers * measure_down, up + measurers * measure_up
+            measure_down, measure_up = method.measure_communication(size)
+            down, up = down + measurers * (measure_down + tracked), up + measurers * measure_up
         return down, up
 
 

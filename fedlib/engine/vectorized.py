@@ -222,14 +222,10 @@ class Parallel:
 
     Worker w of W does the chunks w, w + W, ... in order, and the workers' sums are added in order,
     so a result does not depend on which ends first.
-
-    Args:
-        workers: default torch's number of threads, see :func:`fedlib.process.usual_threads`.
     """
 
-    def __init__(self, feed: Feed, model: FlatModel, workers: int | None = None) -> None:
-        count = workers or usual_threads()
-        models = [model, *(copy.deepcopy(model) for _ in range(count - 1))]
+    def __init__(self, feed: Feed, model: FlatModel) -> None:
+        models = [model, *(copy.deepcopy(model) for _ in range(usual_threads() - 1))]
         self.workers = [Vectorized(feed, duplicate) for duplicate in models]
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
@@ -124,7 +123,7 @@ def _settings(layer: nn.Module) -> str:
 
 
 @checked
-def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) -> Figure:
+def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
     """A model as a row of boxes, one per layer.
 
     A box is as high as its output has rows of pixels, or steps (on a square-root scale; flat
@@ -134,13 +133,12 @@ def draw_layers(frame: pd.DataFrame, title: str = "", ax: Axes | None = None) ->
     Args:
         frame: from :func:`layers`.
         title: of the panel.
-        ax: draw into these axes; default a new figure.
     """
     many = len(frame) > 8
     shapes = [[int(n) for n in text.strip("()").split(",")] for text in frame["output_shape"]]
     if len(shapes[0]) == 1 and len(shapes[1]) == 2:
         shapes[0] = [shapes[0][0], 1]  # a sequence of numbers
-    with style.axes(ax, size=(5.5, 2.8 if many else 2.2)) as ax:
+    with style.axes(size=(5.5, 2.8 if many else 2.2)) as ax:
         words: dict[str, Any] = {"fontsize": 5.5, "rotation": 90 if many else 0, "ha": "center"}
         left = 0.0
         for row, shape in zip(frame.to_dict("records"), shapes, strict=True):

@@ -72,16 +72,24 @@ def save(
         raise Error(f"figure id is {id!r}; it is <paper>/<name>, for instance 'fedopt/figure_1'")
     if data.empty:
         raise Error(f"figure {id}: no data to draw; check the runs it is made from")
-    about = {**provenance(histories), "missing": list(missing)}
     gone = "; ".join(map(style.name, missing))
     corner = f"Not shown, as there are no such runs: {gone}" if missing else ""
-    record = {"id": id, "caption": caption, **about}
-    record["versions"] = {n: version(n) for n in ("fedlib", "matplotlib", "pandas", "seaborn")}
+    configs = [history.config for history in histories]
+    record: dict[str, Any] = {
+        "id": id,
+        "caption": caption,
+        "runs": [config.digest for config in configs],
+        "tasks": sorted({config.task["name"] for config in configs}),
+        "presets": sorted({config.task["preset"] for config in configs}),
+        "note": note(histories),
+        "missing": list(missing),
+        "versions": {name: version(name) for name in ("fedlib", "matplotlib", "pandas", "seaborn")},
+    }
     target = paths.figures_root(root) / id
     files = {"csv": data.to_csv(index=False, lineterminator="\n").encode()}
     if figure is None:
         # A comparison says at its cells how the runs depart from the paper's.
-        said = (caption.rstrip("."), "" if "note" in data else about["note"], corner)
+        said = (caption.rstrip("."), "" if "note" in data else record["note"], corner)
         text = ". ".join(filter(None, said)) + "."
         files["html"] = drawn(data, caption=text).to_html(doctype_html=True).encode()
     else:
@@ -99,7 +107,7 @@ def picture(figure: Figure) -> bytes | None:
     return None if figure.stale else _saved.get(figure)
 
 
-def render(figure: Figure, note: str = "", kind: str = "png") -> bytes:
+def render(figure: Figure, note: str, kind: str = "png") -> bytes:
     """PNG or PDF of a figure, with ``note`` in the corner; equal figures give equal bytes.
 
     A PNG has a palette, and fewer dots an inch until it fits into :data:`MOST` bytes.
@@ -139,19 +147,3 @@ def mark(figure: Figure, note: str) -> None:
         engine.set(rect=(0, strip, 1, 1 - strip))
     text = figure.text(0.995, 0.005, "\n".join(lines), gid=NOTE, ha="right", va="bottom")
     text.set(fontsize=6, color="0.35", style="italic")
-
-
-def provenance(histories: Sequence[History]) -> dict[str, Any]:
-    """Of some runs: digests, tasks, presets, data, seeds, rounds, and what they are in words."""
-    configs = [history.config for history in histories]
-    stand_ins = {bool(config.task["stand_in"]) for config in configs}
-    data = {(): "none", (False,): "real", (True,): "stand-in"}.get(tuple(stand_ins), "mixed")
-    return {
-        "runs": [config.digest for config in configs],
-        "tasks": sorted({config.task["name"] for config in configs}),
-        "presets": sorted({config.task["preset"] for config in configs}),
-        "data": data,
-        "seeds": sorted({config.seeds["init"] for config in configs}),
-        "rounds": sorted({config.rounds for config in configs}),
-        "note": note(histories),
-    }

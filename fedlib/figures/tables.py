@@ -80,7 +80,7 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
         True
     """
     frame, said = _with_footnotes(frame.reset_index(drop=True))
-    lines = [escape(caption), *(f"<sup>{n}</sup> {escape(text)}" for n, text in enumerate(said, 1))]
+    lines = [escape(caption), *_listed(said)]
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
     styler = _compact(frame.style.hide(axis="index"), "<br>".join(lines))
@@ -282,13 +282,10 @@ def _compact(styler: Styler, caption: str) -> Styler:
     return styler.set_table_styles([{"selector": name, "props": rule} for name, rule in rules])
 
 
-def _with_footnotes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+def _with_footnotes(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
     """The frame with numbers in place of its notes, and the notes with their numbers."""
     columns = [name for name in ("note", "unclear") if name in frame]
-    said: dict[str, int] = {}
-    marks = []
-    for texts in frame[columns].itertuples(index=False):
-        numbers = [said.setdefault(text, len(said) + 1) for text in texts if text]
-        marks.append(", ".join(map(str, numbers)))
+    said: dict[str, str] = {}
+    marks = [", ".join(_marks(texts, said)) for texts in frame[columns].itertuples(index=False)]
     frame = frame.drop(columns=columns)
     return (frame.assign(notes=marks) if said else frame), said

@@ -112,7 +112,7 @@ def survey(
     Raises:
         Error: a request that :func:`fedlib.run` refuses.
     """
-    groups = []
+    groups, there = [], store.paths()
     load = partial(load_task, data_root=data_root)
     for tasks in by_task(requests, preset, load):
         unique: dict[str, tuple[Request, engine.Configured]] = {}
@@ -125,7 +125,7 @@ def survey(
         size = sum(parameter.numel() for parameter in parameters)
         for members in engine.programs(runs):
             digests = tuple(runs[member].config.digest for member in members)
-            stored = tuple(store.has(digest) for digest in digests)
+            stored = tuple(digest in there for digest in digests)
             first = runs[members[0]].config
             cost = first.rounds * first.clients_per_round * len(members) * size
             wanted = tuple(chosen[member] for member in members)

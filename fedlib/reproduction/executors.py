@@ -56,8 +56,9 @@ def local(words: Sequence[str], shards: Sequence[Sequence[RunGroup]], gpus: int,
             bars.append(tqdm(total=len(groups), disable=quiet or None, dynamic_ncols=True, **named))
         while any(process.poll() is None for process in processes):
             time.sleep(0.5)
-            for bar, groups in zip(bars, shards, strict=True) if not quiet else ():
-                bar.update(sum(all(map(store.has, group.digests)) for group in groups) - bar.n)
+            there = set() if quiet else set(store.paths())
+            for bar, groups in zip(bars, shards, strict=True):
+                bar.update(sum(there.issuperset(group.digests) for group in groups) - bar.n)
     finally:
         while any(process.poll() is None for process in processes):
             for process in processes:

@@ -123,11 +123,10 @@ class Index:
             unasked = [key for key in config.task["options"] if key not in wanted]
             return not config.task["stand_in"], as_asked, -len(unasked), created
 
-        candidates = [
-            run
-            for values in dict.fromkeys(values for values, _ in by_method)
-            for run in by_method.get((values, _described(request.algorithm, overrides, values)), ())
-        ]
+        candidates: list[Run] = []
+        for values in dict.fromkeys(values for values, _ in by_method):
+            method = _number_text(_described(request.algorithm, overrides, values))
+            candidates += by_method.get((values, method), ())
         return max(filter(fits, candidates), key=merit, default=None)
 
     def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
@@ -289,7 +288,7 @@ def same_method(cell: Cell, run: Run) -> bool:
         values = hyperparameters(run)
         overrides |= {key: values[key] for key in free if key in values}
     described = _described(run.config.algorithm, _text(overrides), _task_values(run))
-    return described == _number_text(run.config.method)
+    return described == run.config.method
 
 
 def _method(overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,13 +302,12 @@ def _task_values(run: Run) -> str:
 
 
 @lru_cache(maxsize=2**14)
-def _described(algorithm: str, overrides: str, task_values: str) -> str:
-    """What :func:`fedlib.engine.config.named_method` makes of its arguments; "" if it refuses."""
+def _described(algorithm: str, overrides: str, task_values: str) -> dict[str, Any] | None:
+    """What :func:`fedlib.engine.config.named_method` makes of its arguments; None if it refuses."""
     try:
-        method = named_method(algorithm, json.loads(overrides), *json.loads(task_values))
-        return _number_text(method.describe())
+        return named_method(algorithm, json.loads(overrides), *json.loads(task_values)).describe()
     except Error:  # stored by a version with other hyperparameters
-        return ""
+        return None
 
 
 def nearest(cell: Cell, runs: Index) -> list[list[Run]]:

@@ -10,7 +10,6 @@ import torch
 
 from fedlib.engine.fairness import worst
 from fedlib.engine.history import History
-from fedlib.errors import Error
 from fedlib.results.reading import split_of
 from fedlib.results.selection import on_half
 
@@ -45,11 +44,10 @@ def averaged(
     """A metric's mean over the last rounds: None is :meth:`History.window`, 1 the last one."""
 
     def measure(history: History) -> tuple[float, float]:
-        weighted = history.final(name, split(history), window)
-        try:
-            return weighted, history.final(f"{name}_unweighted", split(history), window)
-        except Error:  # test data without clients
-            return weighted, NAN
+        part, alike = split(history), f"{name}_unweighted"
+        weighted = history.final(name, part, window)
+        has_clients = alike in history.metrics(part)
+        return weighted, history.final(alike, part, window) if has_clients else NAN
 
     return measure
 

@@ -142,8 +142,6 @@ def reproduce(
             begun = [future for future in futures if not future.cancelled()]
             while wait(begun, timeout=0.2).not_done:
                 kernels.KernelManager.kill_all()
-            if output.is_dir():
-                files.clean(output)  # what those were writing
 
 
 def _execute(

@@ -15,6 +15,7 @@ from fedlib.reproduction import draw
 from fedlib.reproduction.answers import RunGroup, answer
 from fedlib.reproduction.reproduce import check_parameters, named
 from fedlib.results import published
+from fedlib.results.files import open_runs
 from fedlib.results.store import Store
 from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
@@ -137,14 +138,15 @@ def publish(
             f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
             f"--preset {preset} (or publish what there is with --partial)"
         )
-    digests = [digest for group in groups for digest in group.digests if store.has(digest)]
+    there = store.paths()
+    digests = [digest for group in groups for digest in group.digests if digest in there]
     clients_of = {
         task
         for entry in draw.entries()
         for task, maker in entry.notebooks.items()
         if entry.clients and maker == notebook
     }
-    histories = [store.load(digest, params=False) for digest in dict.fromkeys(digests)]
+    histories = [open_runs(there[key])[key].history(params=False) for key in dict.fromkeys(digests)]
     path = published.publish(results, name, histories, clients_of)
     return {
         "notebook": notebook,

@@ -25,6 +25,7 @@ import json
 import logging
 import lzma
 import os
+import platform
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as pack_tensors
 from torch import Tensor
@@ -395,20 +397,14 @@ def safe(name: str) -> str:
 def describe(task: Task, history: History) -> dict[str, Any]:
     """What the store notes beside the engine's own meta data.
 
-    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``preset``,
-    ``stand_in``, ``source`` and ``label`` of the task, ``hyperparameters`` (for this algorithm),
-    ``client_hyperparameters`` (by client optimizer) and ``settings``: the task's own values, so
-    that a run made with others can be told.
+    ``versions``, ``git`` (commit, dirty; None outside a checkout), ``created`` (UTC), ``source`` of
+    the task's data, ``hyperparameters`` (for this algorithm), ``client_hyperparameters`` (by client
+    optimizer) and ``settings``: the task's own values, so that a run made with others can be told.
     """
     settings = ("rounds", "clients_per_round", "batch_size", "local_epochs")
-    where = provenance()
     return {
-        **where,
-        "versions": {**where["versions"], **history.meta.get("versions", {})},
-        "preset": task.preset,
-        "stand_in": bool(task.stand_in),
+        **provenance(),
         "source": task.source,
-        "label": task.label or task.name,
         "hyperparameters": dict(task.hyperparameters.get(history.config.algorithm, {})),
         "client_hyperparameters": {k: dict(v) for k, v in task.client_hyperparameters.items()},
         "settings": {name: getattr(task, name) for name in settings},
@@ -417,9 +413,13 @@ def describe(task: Task, history: History) -> dict[str, Any]:
 
 def provenance() -> dict[str, Any]:
     """``versions``, ``git`` (commit, dirty; None outside a checkout) and ``created`` (UTC)."""
-    packages = ("fedlib", "torch", "torchvision", "numpy", "pandas")
+    packages = ("fedlib", "torchvision", "numpy", "pandas")
     return {
-        "versions": {package: installed(package) for package in packages},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,  # which says for which devices it was built
+            **{package: installed(package) for package in packages},
+        },
         "git": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -467,6 +467,8 @@ def run_files(root: Path, task: str | None = None) -> Iterator[Path]:
     Args:
         task: only files that may hold runs of this task.
     """
+    if not os.path.isdir(root):  # also of a name that nothing can have
+        return
     for pattern in ("*.parquet", f"{safe(task) if task else '*'}/*.parquet"):
         for path in sorted(root.glob(pattern)):
             if path.name[0] != ".":  # else it is being written
@@ -479,7 +481,7 @@ def refuse_old(root: Path) -> None:
     Raises:
         Error: says how they are converted.
     """
-    if not os.path.isdir(root):  # also of a name that nothing can have
+    if not os.path.isdir(root):
         return
     old = [*root.glob("*.zip.xz"), *root.glob("*/*-" + "[0-9a-f]" * 16 + "/config.json")]
     if old:

@@ -107,12 +107,12 @@ def restore(path: Path, root: Path) -> tuple[int, int]:
     Raises:
         Error: the file is damaged, or the store cannot be written.
     """
-    from fedlib.results.store import Store
+    from fedlib.results.store import Store, sound
 
-    runs, there = open_runs(path), Store(root, published=[])
+    runs, there = open_runs(path), Store(root, published=[]).paths()
     new: dict[str, list[History]] = {}
     for digest, run in runs.items():
-        if not there.sound(digest):
+        if digest not in there or not sound(there[digest], digest):
             new.setdefault(run.config.task["name"], []).append(run.history())
     for histories in new.values():
         configs = [history.config for history in histories]

@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedlib.algorithms import CLIENT_OPTIMIZERS
 from fedlib.engine.config import TRAINING_KEYS, RunConfig
-from fedlib.engine.history import History
+from fedlib.engine.history import History, frame_of
 from fedlib.errors import Error, unknown
 from fedlib.results.files import Stored
 
@@ -159,13 +159,7 @@ def frame(histories: Sequence[History], *keys: str) -> pd.DataFrame:
     Returns:
         the keys' columns, then round, split, metric, value, diverged (round or NaN).
     """
-    names = [key.removeprefix("option.") for key in keys]
-    frames = [
-        history.frame.assign(
-            **{name: value(history, key) for name, key in zip(names, keys, strict=True)},
-            diverged=float("nan") if history.diverged is None else float(history.diverged),
-        )
-        for history in histories
+    columns = [
+        {key.removeprefix("option."): value(history, key) for key in keys} for history in histories
     ]
-    columns = [*names, "round", "split", "metric", "value", "diverged"]
-    return pd.concat(frames, ignore_index=True)[columns]
+    return frame_of(histories, columns)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,7 +15,7 @@ from fedlib import engine, files, paths
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem
-from fedlib.engine.config import TRAINING_KEYS, Configured, RunConfig, Settings, unnamed
+from fedlib.engine.config import TRAINING_KEYS, Configured, Settings, unnamed
 from fedlib.engine.history import History
 from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
 from fedlib.errors import Error, unknown
@@ -36,9 +34,6 @@ from fedlib.task import Task
 
 log = logging.getLogger("fedlib")
 
-# What makes a run (decides its digest) and what only says how to compute it.
-SETTINGS = tuple(Settings.__annotations__)
-EXECUTION = tuple(Execution.__annotations__)
 # Of a configuration, in :meth:`Store.frame`.
 FIELDS = ("rounds", "clients_per_round", *TRAINING_KEYS, "eval_every", "dtype")
 # The tasks and reasons that were logged, once each.
@@ -86,7 +81,7 @@ class Store:
         >>> store = Store(tempfile.mkdtemp())
         >>> task = fedlib.load_task("quadratic")
         >>> history = store.run(task, "fedavg", rounds=2, overrides={"local_steps": 1})
-        >>> store.has(history.config.digest)
+        >>> history.config.digest in store.paths()
         True
     """
 
@@ -102,7 +97,6 @@ class Store:
         self.published = list({folder.resolve(): folder for folder in folders}.values())
         for folder in (self.root, *self.published):
             refuse_old(folder)
-        self._listed: dict[Path, tuple[int, dict[str, Path]]] = {}
 
     def __repr__(self) -> str:
         return f"Store({str(self.root)!r})"
@@ -147,24 +141,24 @@ class Store:
         Raises:
             Error: an unknown keyword, or anything :func:`fedlib.run` refuses.
         """
-        settings = {key: common.pop(key) for key in ("algorithm", *SETTINGS) if key in common}
-        execution = {key: common.pop(key) for key in EXECUTION if key in common}
-        keeping = {key: common.pop(key) for key in ("keep_params", "refresh") if key in common}
+        known, settings = Keywords.__annotations__, ("algorithm", *Settings.__annotations__)
+        execution = {key: common.pop(key) for key in known if key in common and key not in settings}
         for key in common:
-            raise unknown("keyword", key, ("algorithm", *Keywords.__annotations__))
+            if key not in settings:
+                raise unknown("keyword", key, ("algorithm", *known))
         configured = []
         for request in requests:
             for key in request:
-                if key not in ("algorithm", *SETTINGS):
-                    raise unknown("keyword of a request", key, ("algorithm", *SETTINGS))
-            merged = {**settings, **request}
+                if key not in settings:
+                    raise unknown("keyword of a request", key, settings)
+            merged = {**common, **request}
             if "algorithm" not in merged:
                 what = f"request {dict(request)!r} names no algorithm"
                 raise Error(f"{what}; add algorithm='fedavg' or so")
-            given = settings.get("overrides"), request.get("overrides")
+            given = common.get("overrides"), request.get("overrides")
             merged["overrides"] = merged_overrides(*given)
             configured.append(engine.configure(task, merged.pop("algorithm"), **merged))
-        return self.answer(configured, **keeping, **execution)
+        return self.answer(configured, **execution)
 
     @checked
     def answer(
@@ -177,9 +171,9 @@ class Store:
     ) -> list[History]:
         """Runs that are configured already, maybe of several tasks; see :meth:`run`.
 
-        What is missing is trained, together where it can be: the repetitions of a run with other
-        seeds too, see :func:`fedlib.engine.programs`. A task made by hand, or a class of yours,
-        without a version is trained every time and not stored, which is logged.
+        What is missing is trained, together where it can be, see :func:`fedlib.engine.programs`.
+        A task made by hand, or a class of yours, without a version is trained every time and not
+        stored, which is logged.
 
         Args:
             configured: from :func:`fedlib.engine.configure`.
@@ -190,7 +184,8 @@ class Store:
         """
         alone = {place: run for place, run in enumerate(configured) if unnamed(run)}
         unique = {run.config.digest: run for run in configured if not unnamed(run)}
-        found = {} if refresh else {digest: self.sound(digest) for digest in unique}
+        there = {} if refresh else self.paths()
+        found = {digest: sound(there[digest], digest) for digest in unique if digest in there}
         histories = {digest: run for digest, run in found.items() if run is not None}
         wanted = [run for digest, run in unique.items() if digest not in histories]
 
@@ -199,18 +194,14 @@ class Store:
             for stored in write_runs(self.root, pairs, keep_params):
                 histories[stored.config.digest] = stored
 
+        for name in {run.config.task["name"] for run in wanted}:
+            files.require_writable(self.root / safe(name))
         if wanted:
             provenance()  # now: a checkout may be another one when the runs are stored
-        for folder in dict.fromkeys(self.folder(run.config) for run in wanted):
-            files.require_writable(folder)
-        device = execution.get("device", "auto")
-        kept: dict[str, Any] = {"checkpoint": self.checkpoints, "together": True, "keep": keep}
-        # One call per program: nothing is shared across programs, and what is finished is safe.
-        for positions in engine.programs(wanted, device):
-            engine.execute([wanted[position] for position in positions], **kept, **execution)
-        if self.checkpoints.is_dir():
+            engine.execute(wanted, checkpoint=self.checkpoints, keep=keep, **execution)
+        if any(self.checkpoints.glob("*.pt")):
             asked = list(unique.values())
-            for positions in engine.programs(asked, device):
+            for positions in engine.programs(asked, execution.get("device", "auto")):
                 self.drop_checkpoint([asked[position].config.digest for position in positions])
         for run in alone.values():
             _tell(run)
@@ -250,19 +241,7 @@ class Store:
 
         A process may have been killed between storing them and removing their state.
         """
-        if self.checkpoints.is_dir():
-            files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
-            files.clean(self.checkpoints)
-            files.remove_if_empty(self.checkpoints)
-
-    def sound(self, digest: str) -> History | None:
-        """The store's own run, or None if there is none or it is damaged (then with a warning)."""
-        try:
-            run = self._find(digest)
-            return None if run is None else run.history()
-        except Error as problem:
-            log.warning("%s; it is trained again", problem)
-            return None
+        files.remove(self.checkpoints / f"{file_stem(digests)}.pt")
 
     # ---------------------------------------------------------------- looking
 
@@ -270,15 +249,6 @@ class Store:
     def checkpoints(self) -> Path:
         """Where interrupted runs leave their state."""
         return self.root / ".checkpoints"
-
-    def folder(self, config: RunConfig) -> Path:
-        """Where a run of this configuration belongs: its task's folder."""
-        return self.root / safe(config.task["name"])
-
-    @checked
-    def has(self, digest: str) -> bool:
-        """Whether the store itself holds the run."""
-        return self.path(digest) is not None
 
     @checked
     def load(self, digest: str, params: bool = True) -> History:
@@ -291,9 +261,11 @@ class Store:
         Raises:
             Error: no such run, or it is damaged.
         """
-        run = self._find(digest)
-        if run is not None:
-            return run.history(params)
+        if not re.fullmatch("[0-9a-f]{16}", digest):
+            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
+        path = self.paths().get(digest)
+        if path is not None:
+            return open_runs(path)[digest].history(params)
         files_of_runs = map(_sound_runs, self._published())
         published = [runs[digest] for runs in files_of_runs if digest in runs]
         if published:
@@ -325,40 +297,15 @@ class Store:
         for folder in self.published:
             yield from run_files(folder)
 
-    def _find(self, digest: str) -> Stored | None:
-        """The store's own run, or None."""
-        path = self.path(digest)
-        return None if path is None else open_runs(path)[digest]
-
-    @checked
-    def path(self, digest: str) -> Path | None:
-        """The store's file that a run is in, maybe with others; None if it has none."""
-        if not re.fullmatch("[0-9a-f]{16}", digest):
-            raise Error(f"run digest is {digest!r}; it has 16 hex digits, see Store.frame()")
-        with suppress(OSError):  # no such folder, or one that others are removing
-            with os.scandir(self.root) as entries:
-                for entry in entries:
-                    if entry.is_dir() and entry.name[0] != ".":
-                        path = self._files(Path(entry.path)).get(digest)
-                        if path is not None:
-                            return path
-        return None
-
-    def _files(self, folder: Path) -> dict[str, Path]:
-        """From digests to files; a folder is listed again only when it has changed.
+    def paths(self) -> dict[str, Path]:
+        """The store's own files by the digests of the runs in them.
 
         Of a file of one run the name says which it is, so the file is not read.
         """
-        changed = folder.stat().st_mtime_ns
-        listed, known = self._listed.get(folder, (0, {}))
-        if changed != listed:
-            known = {}
-            for path in reversed(_newest(run_files(folder))):
-                single = SINGLE.search(path.name)
-                known |= dict.fromkeys([single[1]] if single else _sound_runs(path), path)
-            # A change within the same tick of the clock would not show in the folder's time.
-            if time.time_ns() - changed > 1e9:
-                self._listed[folder] = changed, known
+        known: dict[str, Path] = {}
+        for path in reversed(_newest(run_files(self.root))):
+            single = SINGLE.search(path.name)
+            known |= dict.fromkeys([single[1]] if single else _sound_runs(path), path)
         return known
 
     def check(self) -> None:
@@ -388,6 +335,15 @@ class Store:
         runs = self.stored(published=published)
         frame = pd.DataFrame([row for run in runs for row in _rows(run)])
         return frame.astype({"diverged": "Int64", "seed": "Int64"}) if len(frame) else frame
+
+
+def sound(path: Path, digest: str) -> History | None:
+    """A run in a file of a store; None if it is damaged (then with a warning)."""
+    try:
+        return open_runs(path)[digest].history()
+    except Error as problem:
+        log.warning("%s; it is trained again", problem)
+        return None
 
 
 def _created(run: Stored) -> str:

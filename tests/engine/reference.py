@@ -3,7 +3,8 @@
 The tests know it as ``backend="reference"``, see ``tests/conftest.py``: it is the oracle of rows.
 """
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 import fedlib
 from fedlib.algorithms.base import State
+from fedlib.component import Component
 from fedlib.engine.batches import upload, whole_scale
 from fedlib.engine.oracles import masks
 from fedlib.engine.states import carry_statistics, map_state
@@ -153,9 +155,15 @@ def _own(states, one, c):
 
 def _scalars(method, dtype, device):
     """The same method with each float as a 0-d tensor, for one client without row axes."""
-    return method._replace_floats(
-        lambda v: torch.tensor(v[0], dtype=dtype, device=device), [method]
-    )
+    scalar = copy.copy(method)
+    for field in fields(method):
+        value = getattr(method, field.name)
+        if isinstance(value, float):
+            value = torch.tensor(value, dtype=dtype, device=device)
+        elif isinstance(value, Component):
+            value = _scalars(value, dtype, device)
+        object.__setattr__(scalar, field.name, value)
+    return scalar
 
 
 def _outputs(model, leaves, x, features=False):

@@ -34,9 +34,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def next_process():
-    """As a process that has written nothing yet."""
-    files._clean_once.cache_clear()
+def next_process(monkeypatch):
+    """As a process that has written nothing yet, long after a killed one."""
+    files.clean.cache_clear()
+    monkeypatch.setattr(files, "DEAD_SECONDS", -1.0)
 
 
 KILL = 0
@@ -83,7 +84,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
             assert after == wanted or (
                 (told or number == KILL) and scene.sound(after, before, wanted)
             )
-            files._clean_once.cache_clear()
+            files.clean.cache_clear()
             scene.write(place)
             assert scene.read(place) == wanted and not left_behind(place)
             shutil.rmtree(place)
@@ -155,3 +156,13 @@ def test_a_run_that_cannot_be_stored_keeps_what_was_trained(tmp_path, monkeypatc
         patch.setattr(Program, "_advance", failing(errno.EDOM))
         history = store.run(TASK, "fedavg", rounds=3, overrides=STEPS)
     assert history.frame.equals(whole.frame) and not left_behind(tmp_path)
+
+
+def test_what_another_process_may_be_writing_stays_for_a_day(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    fresh, old = files.beside(tmp_path / "a.pt"), files.beside(tmp_path / "b")
+    fresh.touch()
+    old.mkdir()
+    os.utime(old, (0, 0))
+    files.write(tmp_path / "c", b"")
+    assert sorted(tmp_path.iterdir()) == sorted([fresh, tmp_path / "c"])

@@ -93,7 +93,7 @@ def test_stored_runs_count_but_a_damaged_one_is_left_out(tmp_path, caplog, cifar
         write_runs(store.root, [(cifar, run("fedavg", [value] * 150, seed=seed))], False)
         for seed, value in enumerate((0.6, 0.9))
     ]
-    damaged = store.path(stored[1][0].config.digest)
+    damaged = store.paths()[stored[1][0].config.digest]
     damaged.write_text("round\n")
     frame = compare(store)
     row = cell(frame[(frame["item"] == "Table 1") & (frame["task"] == "cifar10")], "fedavg")
