@@ -1,8 +1,9 @@
 """Writing files and folders so that a name stands only for what is complete.
 
 What is being written has a name of its own beside its place, ``.fedlib-<token>.<name>``, and takes
-the place when it is whole. What a killed process left of that kind is removed once nobody has
-written to it for a day, by whoever writes in the folder next.
+the place when it is whole; a folder that it replaces waits as ``.fedlib-old.<name>`` meanwhile, and
+:func:`recover` gives it its name back if the process was killed. What else a killed process left is
+removed once nobody has written to it for a day, by whoever writes in the folder next.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from fedlib.errors import Error, Failure
 
 ASIDE = ".fedlib-"
+OLD = f"{ASIDE}old."  # a folder while another one takes its place
 # A process that has written nothing for so long is taken for dead.
 DEAD_SECONDS = 24 * 3600.0
 
@@ -74,18 +76,27 @@ def replacing(path: Path) -> Iterator[Path]:
 def _replace_folder(aside: Path, path: Path) -> None:
     """No system replaces a folder in one step, so the old one is moved away first.
 
-    A process that is killed in between leaves neither in its place.
+    It comes back by :func:`recover` where the process is killed in between.
     """
-    old = beside(path)
+    old, gone = path.with_name(f"{OLD}{path.name}"), beside(path)
     if path.is_dir():
         os.rename(path, old)
     try:
         os.replace(aside, path)
-    except BaseException:
-        if old.exists():
-            os.rename(old, path)
-        raise
-    remove(old)
+    finally:
+        recover(path.parent)
+        with suppress(FileNotFoundError):
+            os.rename(old, gone)  # nobody takes it for a whole folder while it is removed
+        remove(gone)
+
+
+def recover(folder: Path) -> None:
+    """Give what was moved away to be replaced its name back, where nothing has taken the name."""
+    for old in folder.glob(f"{OLD}*"):
+        path = folder / old.name.removeprefix(OLD)
+        if not path.exists():
+            with suppress(OSError):
+                os.rename(old, path)
 
 
 @contextmanager
@@ -156,9 +167,10 @@ def _is_there(path: Path) -> bool:
 
 @functools.cache
 def clean(folder: Path) -> None:
-    """Remove what killed processes left directly in a folder; once in a process, as a folder may
-    hold thousands of runs.
+    """Remove what killed processes left directly in a folder, after :func:`recover`; once in a
+    process, as a folder may hold thousands of runs.
     """
+    recover(folder)
     for aside in folder.glob(f"{ASIDE}*"):
         with suppress(OSError):  # it changes right now
             latest = max(path.lstat().st_mtime for path in (aside, *aside.rglob("*")))

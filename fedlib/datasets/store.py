@@ -63,6 +63,7 @@ def prepared_names(data_root: Root = None) -> list[str]:
     parent = paths.data_root(data_root) / "prepared"
     if not parent.is_dir():
         return []
+    files.recover(parent)
     there = sorted(folder.name for folder in parent.iterdir() if folder.is_dir())
     return [name for name in there if re.fullmatch(NAME, name)]
 
@@ -70,6 +71,7 @@ def prepared_names(data_root: Root = None) -> list[str]:
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
     """The card of a prepared data set; None if there is none, Error if it is unusable."""
     folder = prepared_folder(name, data_root)
+    files.recover(folder.parent)
     if not folder.exists():
         return None
     try:
@@ -165,6 +167,7 @@ def prepared(data_root: Root = None) -> list[dict[str, Any]]:
 def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
     """The folder of a data set to be; Error if it exists and may not be replaced."""
     target = prepared_folder(name, data_root)
+    files.recover(target.parent)
     if target.exists() and not overwrite:
         where = f"data set {name!r} exists already in {target.parent}"
         raise Error(f"{where}; pass overwrite to replace it")

@@ -134,21 +134,18 @@ class Scene:
     Attributes:
         before: makes what lies there before; write: writes in its place.
         read: what a reader sees; None: nothing.
-        gone: whether there may be nothing, where a process was killed: no system replaces a folder
-            in one step.
     """
 
     name: str
     before: Callable[[Path], Any]
     write: Callable[[Path], Any]
     read: Callable[[Path], Any]
-    gone: bool = False
 
     def sound(self, after, before, wanted):
         """Whether what is read after a failure is the old or the new; of several files, each."""
         if isinstance(after, dict):
             return all(part in (before.get(name), wanted[name]) for name, part in after.items())
-        return after in (before, wanted) or (self.gone and after is None)
+        return bool(after in (before, wanted))
 
 
 def nothing(place):
@@ -252,7 +249,7 @@ def _swept(place):
 
 SCENES = [
     Scene("import", nothing, _import(1), _verified("own")),
-    Scene("import in place of another", _import(0), _import(1), _verified("own"), gone=True),
+    Scene("import in place of another", _import(0), _import(1), _verified("own")),
     Scene("prepare", nothing, _prepare, _verified("ag_news")),
     Scene("run", nothing, _run(), _stored),
     Scene("run again", _run(), _run(refresh=True), _stored),

@@ -116,7 +116,7 @@ def public():
             if callable(member) and name not in LEFT:
                 yield prefix + name, train if name == "Task" else member
     yield "ClientData.contiguous", fedlib.ClientData.contiguous
-    for name in ("run", "runs", "grid", "has", "load", "stored", "path"):
+    for name in ("run", "runs", "grid", "load", "stored"):
         yield f"Store.{name}", getattr(results.Store, name)
 
 
