@@ -92,7 +92,7 @@ class ClientData:
     ids: ArrayLike = field(default=(), repr=False)
     weights: Numbers | None = field(default=None, repr=False)
     sizes: np.ndarray = field(init=False, repr=False)
-    index: Tensor | None = field(init=False, repr=False)
+    index: Tensor = field(init=False, repr=False)
     starts: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,8 +101,7 @@ class ClientData:
         count = len(self.x)
         if count != len(self.y):
             raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
-        what = "client data: the part of client"
-        parts = [_indices(what, client, part) for client, part in enumerate(self.parts)]
+        parts = [_indices(client, part) for client, part in enumerate(self.parts)]
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate(parts or [sizes[:0]])
         outside = np.flatnonzero((index < 0) | (index >= count))
@@ -119,8 +118,8 @@ class ClientData:
             raise Error(f"client data: two clients have the id {twice!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
-                what = f"client data: {len(given)} {name} for {len(sizes)} clients"
-                raise Error(f"{what}; need one each" + ("" if len(sizes) else ", and their parts"))
+                counts = f"{len(given)} {name} for {len(sizes)} clients"
+                raise Error(f"client data: {counts}; need one each")
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64).copy()
             if weights.ndim != 1:
@@ -144,40 +143,12 @@ class ClientData:
     def digest(self) -> str:
         """64 hex digits of the SHA-256 of everything here, as it is now."""
         arrays = (self.starts, self.sizes, self.client_weights())
-        index = () if self.index is None else (self.index,)
-        hashed = tensors_digest((self.x, self.y, *map(torch.tensor, arrays), *index))
+        hashed = tensors_digest((self.x, self.y, *map(torch.tensor, arrays), self.index))
         return hashlib.sha256(repr((hashed, self.ids)).encode()).hexdigest()
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @classmethod
-    @checked
-    def contiguous(
-        cls,
-        x: Tensor,
-        y: Tensor,
-        starts: Numbers,
-        sizes: Numbers,
-        ids: ArrayLike = (),
-        weights: Numbers | None = None,
-    ) -> ClientData:
-        """Clients whose examples follow each other: client i owns ``sizes[i]`` from ``starts[i]``.
-
-        Nothing is kept per example, so ``x`` and ``y`` may be memory maps of any length.
-
-        Args:
-            starts, sizes: int64 ``[clients]``; clients need not be in order and may leave gaps.
-        """
-        starts = _indices("client data: the", "starts", starts)
-        sizes = _indices("client data: the", "sizes", sizes)
-        data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes), ids, weights)
-        inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
-        if not inside or (starts + sizes).max(initial=0) > len(x):
-            raise Error(f"client data: clients outside the {len(x)} examples; check the starts")
-        data._set(starts=starts, sizes=sizes, index=None, parts=())
-        return data
 
     @classmethod
     @checked
@@ -236,22 +207,11 @@ class ClientData:
             return cls(x, y, [np.flatnonzero(codes == code) for code in range(len(ids))], ids)
         return cls(x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), names)
 
-    def places(self, places: Tensor) -> Tensor:
-        """Example numbers at ``places``: positions within the clients' lists, from ``starts``."""
-        return places if self.index is None else self.index[places]
-
-    def all_places(self) -> Tensor:
-        """The places of all clients' examples, client after client."""
-        if self.index is not None:
-            return torch.arange(len(self.index))
-        shift = self.starts - (np.cumsum(self.sizes) - self.sizes)
-        return torch.from_numpy(np.repeat(shift, self.sizes) + np.arange(self.sizes.sum()))
-
     def __len__(self) -> int:
         return len(self.sizes)
 
     def codes(self) -> np.ndarray:
-        """The client of each entry of ``all_places()``, int64."""
+        """The client of each entry of ``index``, int64."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def client_weights(self) -> np.ndarray:
@@ -376,21 +336,22 @@ def _bytes(tensor: Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _indices(what: str, which: Any, part: Any) -> np.ndarray:
-    """Places or counts, for instance a client's part, as int64 ``[N]``.
+def _indices(client: int, part: Any) -> np.ndarray:
+    """A client's part as int64 ``[N]``.
 
     Raises:
         Error: a mask, fractions, or more than one dimension.
     """
+    what = f"client data: the part of client {client}"
     try:
         given = np.asarray(part)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise Error(f"{what} {which} is no list of indices: {first_line(error)}") from None
+        raise Error(f"{what} is no list of indices: {first_line(error)}") from None
     if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
         return given.astype(np.int64, copy=False)
     if given.dtype == bool:
-        raise Error(f"{what} {which} is a mask; give indices, np.flatnonzero(mask)")
-    raise Error(f"{what} {which} is {given.dtype} of shape {given.shape}; give a list of indices")
+        raise Error(f"{what} is a mask; give indices, np.flatnonzero(mask)")
+    raise Error(f"{what} is {given.dtype} of shape {given.shape}; give a list of indices")
 
 
 def _require_plain(what: str, model: nn.Module) -> None:
@@ -654,7 +615,7 @@ class Task:
 
     def _pooled(self) -> Task:
         data = self.train
-        everything = np.unique(data.places(data.all_places()).numpy())
+        everything = np.unique(data.index.numpy())
         pooled = ClientData(data.x, data.y, [everything], ["all"])
         return dataclasses.replace(
             self,

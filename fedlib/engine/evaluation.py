@@ -68,8 +68,7 @@ class Evaluator:
         data = task.test if data is None else data
         self.x = data.x if reads(task.transform) else data.x.to(device)
         self.y, self.device = data.y.to(device), device
-        places = data.all_places()
-        self.index = data.places(places).to(self.x.device)
+        self.index = data.index.to(self.x.device)
         self.codes = torch.from_numpy(data.codes()).to(device)
         self.sizes = torch.from_numpy(data.sizes).to(device, dtype)
         weights = data.client_weights() if task.by_weights else data.sizes

@@ -82,7 +82,6 @@ class ModuleTrial:
         self.task, self.dtype, self.model = task, dtype, model
         self.named = f"task {task.name}: the model {type(model).__name__}"
         self.device = next(model.parameters()).device
-        self.places = task.train.all_places()
         self.statistics = Statistics(model).initial.to(dtype)
 
     def changes_inputs(self, used: nn.Module, training: bool) -> bool:
@@ -253,8 +252,8 @@ class ModuleTrial:
 
     def _spread(self, count: int) -> Tensor:
         """Numbers of that many examples; some twice where there are fewer."""
-        places = np.linspace(0, len(self.places) - 1, count).astype(int)
-        return self.task.train.places(self.places[places])
+        index = self.task.train.index
+        return index[np.linspace(0, len(index) - 1, count).astype(int)]
 
     def _inputs(self, numbers: Tensor, training: bool) -> Tensor:
         """The model's inputs for some examples."""
@@ -266,7 +265,7 @@ class ModuleTrial:
     def _replaced(self, x: Tensor, training: bool) -> Iterator[Tensor]:
         """Inputs with others in the first and the last place: far ones, or the data's own."""
         whole = not x.is_floating_point()
-        count = min(CANDIDATES, len(self.places)) if whole else EXAMPLES
+        count = min(CANDIDATES, len(self.task.train.index)) if whole else EXAMPLES
         known = self._inputs(self._spread(count), training)
         far = x.abs().amax() * 2 + 1
         others = [] if whole else [x + far, x - far]

@@ -90,7 +90,6 @@ def load(given: Given) -> Task:
     tweets = [part[: examples or None] for part in texts.by_client(codes, picked)]
     sizes, held = texts.sizes_of(tweets), np.concatenate(tweets)
     words = [tweet_words(_text(dataset, i)) for i in held.tolist()]
-    parts = np.split(np.arange(len(words)), np.cumsum(sizes)[:-1])
 
     used = most_frequent((word for tweet in words for word in tweet), size=sum(map(len, words)))
     known, vectors, vectors_from = _vectors(used, given.glove, root)
@@ -108,7 +107,9 @@ def load(given: Given) -> Task:
         source=f"{texts.source(dataset, 'sent140', 'Sent140')}; {vectors_from}",
         fingerprint=texts.encoded_fingerprint(x=x, y=y, sizes=sizes, vectors=matrix),
         label=LABEL,
-        **fair.divided(given, torch.from_numpy(x), torch.from_numpy(y), parts, ids),
+        **fair.divided(
+            given, torch.from_numpy(x), torch.from_numpy(y), texts.consecutive(sizes), ids
+        ),
     )
 
 

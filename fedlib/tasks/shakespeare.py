@@ -109,8 +109,8 @@ def _encode(
 def _client_data(
     rows: np.ndarray, sizes: np.ndarray, ids: list[str], weigh: bool = True
 ) -> ClientData:
-    starts = np.cumsum(sizes) - sizes
+    parts = texts.consecutive(sizes)
     targets = np.count_nonzero(rows[:, 1:] != text.PAD, axis=1)
-    weights = np.add.reduceat(targets, starts).astype(np.float64) if weigh else None
+    weights = [targets[part].sum() for part in parts] if weigh else None
     tokens = texts.tensor(rows)
-    return ClientData.contiguous(tokens[:, :-1], tokens[:, 1:], starts, sizes, ids, weights)
+    return ClientData(tokens[:, :-1], tokens[:, 1:], parts, ids, weights)

@@ -196,17 +196,14 @@ class Chosen:
     sizes: np.ndarray
     ids: list[str]
 
-    def packed(self) -> np.ndarray:
-        """Where each client's posts start once only the chosen posts are left."""
-        return np.cumsum(self.sizes) - self.sizes
-
     def data(self, x: Tensor, y: Tensor, weights: np.ndarray | None = None) -> ClientData:
         """Their data, of the inputs and targets of :meth:`rows`."""
-        return ClientData.contiguous(x, y, self.packed(), self.sizes, self.ids, weights)
+        return ClientData(x, y, texts.consecutive(self.sizes), self.ids, weights)
 
     def rows(self) -> np.ndarray:
         """The posts of all clients, client after client: int64 ``[sum of sizes]``."""
-        return np.repeat(self.starts - self.packed(), self.sizes) + np.arange(self.sizes.sum())
+        spans = zip(self.starts, self.starts + self.sizes, strict=True)
+        return np.concatenate([np.arange(first, end) for first, end in spans])
 
 
 def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -> Chosen:

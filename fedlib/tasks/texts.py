@@ -48,6 +48,11 @@ def sizes_of(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([len(part) for part in parts], dtype=np.int64)
 
 
+def consecutive(sizes: np.ndarray) -> list[np.ndarray]:
+    """Parts of these sizes, one after the other: of 2 and 3 examples 0, 1 and 2, 3, 4."""
+    return np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
+
+
 def encoded_fingerprint(**arrays: np.ndarray) -> str:
     """SHA-256 (hex) of what a task made of its texts."""
     return fingerprint({key: describe(array) for key, array in arrays.items()}, None)
