@@ -20,16 +20,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    default_collate,
-    default_convert,
-)
+from torch.utils.data import DataLoader
 
 from fedlib import losses, process
 from fedlib.arguments import Numbers, called, check_fields, checked, shown
@@ -160,16 +151,14 @@ class ClientData:
         They are read once, so random transforms give one draw; put them in ``Task.transform``.
 
         Args:
-            datasets: a ``torch.utils.data`` Dataset, Subset or DataLoader for each client, in a
-                list or by the clients' names; or, with ``client``, one data set of dicts, for
-                instance of Hugging Face's. Of a loader the examples count that its sampler chooses,
-                in the data set's order where they are all; its batches do not.
+            datasets: a ``torch.utils.data`` Dataset or Subset for each client, in a list or by the
+                clients' names; or, with ``client``, one data set of dicts, for instance of Hugging
+                Face's.
             inputs, targets: fields of dicts; default the usual names, as ``image`` and ``label``.
             client: the field that says whose an item is.
 
         Raises:
-            Error: items of another kind, or of different shapes; a loader with a sampler that may
-                choose an example twice, or with batches of its own.
+            Error: items of another kind, or of different shapes; a DataLoader, which gives batches.
 
         Example:
             >>> from torch.utils.data import TensorDataset
@@ -235,47 +224,23 @@ def require_owners(what: str, owners: np.ndarray) -> None:
         raise Error(f"{what}: number {missing[0]} is missing; name it, or leave its examples out")
 
 
-def _items(whose: str, source: Any) -> Iterator[tuple[int, Any]]:
-    """The items of a data set that a client's loader would give, with their places.
+def _items(whose: str, dataset: Any) -> Iterator[tuple[int, Any]]:
+    """The items of a data set with their places.
 
     Raises:
-        Error: it is none, an item cannot be read, or the loader changes what there is.
+        Error: it is none, or an item cannot be read.
     """
-    dataset, places = source, None
-    if isinstance(source, DataLoader):
-        dataset, places = source.dataset, _places(whose, source)
-    if places is None and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
-        places = range(len(dataset))
-    if places is None and not isinstance(dataset, Iterable):
-        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
-    if places is None:
+    if isinstance(dataset, DataLoader):
+        advice = "give its dataset, or torch.utils.data.Subset(dataset, indices)"
+        raise Error(f"client data: {whose} is a DataLoader, which gives batches; {advice}")
+    if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
+        for place in range(len(dataset)):
+            what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
+            yield place, called(what, dataset.__getitem__, place)
+    elif isinstance(dataset, Iterable):
         yield from enumerate(dataset)
-    for place in places or ():
-        what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
-        yield place, called(what, dataset.__getitem__, place)
-
-
-def _places(whose: str, loader: DataLoader[Any]) -> Sequence[int] | None:
-    """The items that a loader chooses; None where it chooses none.
-
-    Raises:
-        Error: chance decides which they are, or it makes other batches or items of them.
-    """
-    sampler, own = loader.sampler, loader.batch_sampler
-    advice = "give torch.utils.data.Subset(dataset, indices), or the data set itself"
-    if type(own) not in (BatchSampler, type(None)) or (loader.batch_size is None) != (own is None):
-        raise Error(f"client data: the loader of {whose} has a batch_sampler; {advice}")
-    if loader.collate_fn not in (default_collate, default_convert):
-        raise Error(f"client data: the loader of {whose} has a collate_fn; {advice}")
-    chosen = sampler.indices if type(sampler) is SubsetRandomSampler else sampler
-    if isinstance(chosen, Sequence):
-        return [int(place) for place in chosen]
-    every = type(sampler) is SequentialSampler or isinstance(loader.dataset, IterableDataset)
-    if type(sampler) is RandomSampler:
-        every = not sampler.replacement and sampler._num_samples is None
-    if not every:
-        raise Error(f"client data: the loader of {whose} has a {type(sampler).__name__}; {advice}")
-    return None
+    else:
+        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
 
 
 def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, Tensor]:
