@@ -480,8 +480,6 @@ class Task:
     version: str = ""
     # Whether reported means are by the clients' weights: a quadratic's test loss is the objective.
     by_weights: bool = field(default=False, repr=False, compare=False)
-    # Takes the fingerprint anew, where the data may have been changed in place.
-    hashed: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     # What was here when the catalogue described it; None of a task that is made by hand, or a copy
     # with another part.
     _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
@@ -525,14 +523,11 @@ class Task:
         """What shows changes within the parts; no number of the data is read."""
         data = [self.train, self.test, *self.evaluated.values()]
         versions = [tensor._version for each in data for tensor in (each.x, each.y)]
-        weights = [each.weights is not None and np.asarray(each.weights).tobytes() for each in data]
-        weights = weights if self.hashed is None else []
+        weights = [each.client_weights().tobytes() for each in data]
         return [[*self.metrics.items()], [*self.evaluated], [*map(id, data)], versions, weights]
 
     def _checksums(self) -> list[int]:
         """Of the small tensors of the data."""
-        if self.hashed is not None:
-            return []
         tensors = (self.train.x, self.train.y, self.test.x, self.test.y)
         small = [_bytes(tensor) for tensor in tensors if tensor.nbytes <= SMALL]
         return [zlib.crc32(part) for part in small]
@@ -558,7 +553,7 @@ class Task:
         parameters' names and shapes; of any other its number, which no other task has.
         """
         if self._still_described():
-            return self.fingerprint if self.hashed is None else self.hashed()
+            return self.fingerprint
         if not self.version:
             return f"task {self.number} of its process"
         with process.alone():
