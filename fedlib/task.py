@@ -29,7 +29,7 @@ from fedlib.losses import accuracy, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-# Bytes of a tensor that are read again whenever a task is asked what it is.
+# Bytes of a tensor that are read again whenever a task is asked whether it is as it was.
 SMALL = 2**19
 # Aggregation weights that float32 holds, and their sums.
 WEIGHTS = 1e-30, 1e30
@@ -483,7 +483,6 @@ class Task:
     # What was here when the catalogue described it; None of a task that is made by hand, or a copy
     # with another part.
     _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
-    _sums: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
     # Whether model() gives what it has given before, as far as that is known.
     _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
     # Which of this process's tasks it is.
@@ -510,36 +509,26 @@ class Task:
         """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
 
         Not of one with another part, metric or split, or whose data were changed in place: by
-        torch, or, where they are small, through NumPy, which :attr:`identity` finds out.
+        torch, or, where they are small, through NumPy.
         """
         return self._as_described is not None and self._as_described == self._contents()
 
     @described.setter
     def described(self, yes: bool) -> None:
         self._as_described = self._contents() if yes else None
-        self._sums = self._checksums() if yes else []
 
     def _contents(self) -> list[Any]:
-        """What shows changes within the parts; no number of the data is read."""
+        """What shows changes within the parts; of the data's numbers few are read."""
         data = [self.train, self.test, *self.evaluated.values()]
-        versions = [tensor._version for each in data for tensor in (each.x, each.y)]
+        tensors = [tensor for each in data for tensor in (each.x, each.y)]
+        versions = [tensor._version for tensor in tensors]
+        sums = [zlib.crc32(_bytes(tensor)) for tensor in tensors if tensor.nbytes <= SMALL]
         weights = [each.client_weights().tobytes() for each in data]
-        return [[*self.metrics.items()], [*self.evaluated], [*map(id, data)], versions, weights]
-
-    def _checksums(self) -> list[int]:
-        """Of the small tensors of the data."""
-        tensors = (self.train.x, self.train.y, self.test.x, self.test.y)
-        small = [_bytes(tensor) for tensor in tensors if tensor.nbytes <= SMALL]
-        return [zlib.crc32(part) for part in small]
-
-    def _still_described(self) -> bool:
-        """:attr:`described`, after a look at the small tensors."""
-        if self.described and self._sums != self._checksums():
-            self.described = False
-        return self.described
+        parts = [*self.metrics.items(), *self.evaluated, *map(id, data)]
+        return [parts, versions, sums, weights]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_as_described": self._still_described()}  # a copy has other tensors
+        return {**vars(self), "_as_described": self.described}  # a copy has other tensors
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -552,7 +541,7 @@ class Task:
         Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
         parameters' names and shapes; of any other its number, which no other task has.
         """
-        if self._still_described():
+        if self.described:
             return self.fingerprint
         if not self.version:
             return f"task {self.number} of its process"
@@ -570,7 +559,7 @@ class Task:
         An example that several clients hold is there once. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
-        pooled.described, pooled.number = self._still_described(), self.number
+        pooled.described, pooled.number = self.described, self.number
         return pooled
 
     def _pooled(self) -> Task:
