@@ -68,6 +68,7 @@ def load(given: Given) -> Task:
     train, train_sizes = _encode(dataset, "train", chosen, given.rows, given.length)
     test, test_sizes = _encode(dataset, "test", chosen, given.rows, given.length)
     ids = [dataset.clients[code] for code in chosen.tolist()]
+    arrays = {"train": train, "train_sizes": train_sizes, "test": test, "test_sizes": test_sizes}
     return Task(
         name=given.name,
         model=partial(_model, given),
@@ -78,12 +79,8 @@ def load(given: Given) -> Task:
         hyperparameters=settings.mime("Shakespeare")
         | (settings.small if small else settings.fedopt)(LABEL),
         options={"data": dataset.name, "clients": len(chosen)},
-        stand_in=dataset.stand_in,
-        source=texts.source(dataset, "shakespeare", "Shakespeare"),
-        fingerprint=texts.encoded_fingerprint(
-            train=train, train_sizes=train_sizes, test=test, test_sizes=test_sizes
-        ),
         label=LABEL,
+        **texts.origin(dataset, "shakespeare", "Shakespeare", **arrays),
     )
 
 

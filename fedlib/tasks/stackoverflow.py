@@ -155,9 +155,7 @@ def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
         raise Error(f"no posts with words in both splits of {dataset.name!r}")
     return {"train": train, "test": test}, {
         "name": name,
-        "stand_in": dataset.stand_in,
-        "source": texts.source(dataset, "stackoverflow", "Stack Overflow"),
-        "fingerprint": _fingerprint(train, test),
+        **texts.origin(dataset, "stackoverflow", "Stack Overflow", **_arrays(train, test)),
     }
 
 
@@ -173,12 +171,11 @@ def _encoded(dataset: TextDataset) -> tuple[Posts, Posts]:
     return _last[dataset.fingerprint]
 
 
-def _fingerprint(*splits: Posts) -> str:
+def _arrays(*splits: Posts) -> dict[str, np.ndarray]:
     fields = ("sentences", "starts", "words", "word_offsets", "tags", "tag_offsets")
-    arrays = {
+    return {
         f"{field}_{i}": getattr(posts, field) for i, posts in enumerate(splits) for field in fields
     }
-    return texts.encoded_fingerprint(**arrays)
 
 
 @dataclass(frozen=True)
