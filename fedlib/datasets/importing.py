@@ -125,17 +125,15 @@ def _members(path: Path) -> dict[str, np.ndarray]:
             names = archive.files
             for key in names:
                 where = f"{path.name}: {key!r}"
-                members[key] = archive[key]
+                members[key] = np.asarray(archive[key])
     except Exception as error:  # the bytes of a damaged one may say anything
         raise Error(
             f"{where} is damaged, or holds Python objects, which would have to be unpickled (save "
             f"words as array.astype(str)): {first_line(error)}"
         ) from None
-    for key, values in members.items():
+    for key in members:
         if key not in _MEMBERS:
             raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
-        if not isinstance(values, np.ndarray):
-            raise Error(f"{path.name}: {key!r} is not a NumPy array")
     if len(members) < len(names):
         raise Error(f"{path.name} holds an array twice")
     if missing := [key for key in REQUIRED if key not in members]:

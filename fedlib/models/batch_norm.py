@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib.errors import Error
 from fedlib.models.layers import _groups, real_examples
 
 # Test images are normalised together in batches of this many, as in Delta-SGD's published code.
@@ -73,13 +72,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         return torch.unflatten(y, 1, weight.shape).transpose(0, 1)
 
     def _padded(self, x: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-        rows, mask = len(x), mask.reshape(-1, mask.shape[-1])
-        if rows % len(mask) or mask.shape[1] != x.shape[1]:
-            raise Error(
-                f"BatchNorm2d has an input of {rows} rows of {x.shape[1]} examples and a mask of "
-                f"shape {tuple(mask.shape)}; its rows must divide the input's, its examples agree"
-            )
-        _, mean, variance = _moments(x, mask)
+        _, mean, variance = _moments(x, mask.reshape(-1, mask.shape[-1]))
         return _scaled(x, mean, variance, weight, bias, self.eps)
 
     def _move(self, x: Tensor) -> None:

@@ -179,11 +179,10 @@ def _task(
     said["options"] = {key: value for key, value in options.items() if value is not None}
     (x, y, owners), (test_x, test_y, test_owners) = train, test
     y, test_y = checks.labels("labels", y), checks.labels("test labels", test_y)
-    clients, alpha, names = options["clients"], options["alpha"], dataset.clients
-    parts, ids = _divided(dataset.name, y, owners, names, clients, alpha, fields["seed"])
+    parts, ids = _divided(dataset, y, owners, options, fields["seed"])
     tests, test_ids = [np.arange(len(test_y))], ["all"]
-    if clients is None and test_owners is not None:
-        tests, test_ids = _by_owner(test_owners, names)
+    if options["clients"] is None and test_owners is not None:
+        tests, test_ids = _by_owner(test_owners, dataset.clients)
     return Task(
         **{**said, **fields},
         model=model,
@@ -193,24 +192,23 @@ def _task(
 
 
 def _divided(
-    data: str,
+    dataset: Dataset | TextDataset,
     labels: np.ndarray,
     owners: np.ndarray | None,
-    names: Sequence[str] | None,
-    clients: int | None,
-    alpha: float | None,
+    options: dict[str, Any],
     seed: int,
 ) -> tuple[list[np.ndarray], list[str]]:
     """The clients' training examples, and the clients' names."""
+    clients, alpha = options["clients"], options["alpha"]
     if clients is None:
         if alpha is not None:
             raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
         if owners is None:
-            what = f"data set {data!r} names no clients; say how many to make"
+            what = f"data set {dataset.name!r} names no clients; say how many to make"
             raise Error(f"{what}, for instance clients=20, and alpha=0.3 for skewed labels")
-        return _by_owner(owners, names)
+        return _by_owner(owners, dataset.clients)
     if len(labels) < clients:
-        what = f"{data} has {len(labels)} training examples for {clients} clients"
+        what = f"{dataset.name} has {len(labels)} training examples for {clients} clients"
         raise Error(f"{what}: some would have none; take fewer clients")
     if alpha is None:
         return partitioners.iid(len(labels), clients, seed), []
