@@ -15,7 +15,7 @@ from fedlib.arguments import Seed, checked
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.store import Root
-from fedlib.datasets.text import WordTokenizer, any_words, post_words
+from fedlib.datasets.text import any_words, post_words, tokenized
 from fedlib.errors import Error, require, unknown
 from fedlib.models import AttentionClassifier, SmallCNN
 from fedlib.partitioners import checks
@@ -141,12 +141,13 @@ def text_task(
     labels = [dataset.labels(split) for split in splits]
     texts = [[dataset.text(split, i) for i in range(dataset.size(split))] for split in splits]
     # The papers' words are in ASCII.
-    tokenizer = WordTokenizer.fit(texts[0], words, post_words if data in CATALOGUE else any_words)
-    x, test_x = (torch.from_numpy(tokenizer(part, length)) for part in texts)
+    split_text = post_words if data in CATALOGUE else any_words
+    train, test, size = tokenized(texts[0], texts[1], words, length, split_text)
+    x, test_x = torch.from_numpy(train), torch.from_numpy(test)
     classes = int(max(part.max() for part in labels)) + 1
     made = model
     if made is None:
-        made = partial(AttentionClassifier, classes, len(tokenizer), length)
+        made = partial(AttentionClassifier, classes, size, length)
     return _task(
         f"{data}_texts",
         dataset,

@@ -8,7 +8,7 @@ import torch
 from fedlib import datasets, papers, partitioners
 from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
-from fedlib.datasets.text import WordTokenizer, pretrained_rows
+from fedlib.datasets.text import pretrained_rows, tokenized
 from fedlib.errors import Error, require
 from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.randomness import key
@@ -147,19 +147,14 @@ def _encode(
     words: int,
     weights: str,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rows of tokens of the given training and test texts, and how many tokens there are.
-
-    A tokenizer of words learns its vocabulary from the given training texts.
-    """
+    """Rows of tokens of the given training and test texts, and how many tokens there are."""
     train = [dataset.text("train", i) for i in held.tolist()]
     test = [dataset.text("test", i) for i in tested.tolist()]
     if weights:
-        rows = pretrained_rows(train + test, length, weights)
-        vocab = int(rows.max(initial=0)) + 1
+        x, test_x = (pretrained_rows(texts, length, weights) for texts in (train, test))
+        vocab = int(max(x.max(), test_x.max())) + 1
     else:
-        tokenizer = WordTokenizer.fit(train, words)
-        rows, vocab = tokenizer(train + test, length), len(tokenizer)
+        x, test_x, vocab = tokenized(train, test, words, length)
     # 512 tokens of many texts: half the memory where the numbers allow it.
-    if vocab <= np.iinfo(np.int16).max:
-        rows = rows.astype(np.int16)
-    return rows[: len(train)], rows[len(train) :], vocab
+    smaller = np.int16 if vocab <= np.iinfo(np.int16).max else np.int32
+    return x.astype(smaller), test_x.astype(smaller), vocab
