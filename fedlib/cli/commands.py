@@ -306,8 +306,7 @@ def data_prepare(
 ) -> None:
     """Download a data set from its official source, check its SHA-256, and prepare it.
 
-    With --from, official files that were downloaded by hand are taken. A download that was
-    interrupted goes on where it stopped when the command is given again.
+    With --from, official files that were downloaded by hand are taken.
     """
     from fedlib import datasets
 

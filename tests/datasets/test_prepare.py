@@ -5,8 +5,6 @@ import hashlib
 import io
 import shutil
 import struct
-import subprocess
-import sys
 import zipfile
 from collections import namedtuple
 
@@ -334,23 +332,3 @@ def test_files_in_another_format(root, offer, name, changes, words):
         content = {"cifar-10-binary.tar.gz": whole[: len(whole) // 2] if damaged else whole}
     offer(name, content)
     refused(Error, words, name, root)
-
-
-def test_two_processes_do_not_prepare_the_same(root, offer, tmp_path):
-    files, *_ = mnist(3)
-    offer("mnist", files)
-    folder = root / "raw" / "mnist"
-    folder.mkdir(parents=True)
-    code = (
-        "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); "
-        "print('locked', flush=True); sys.stdin.read()"
-    )
-    other = subprocess.Popen(
-        [sys.executable, "-c", code, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert other.stdout.readline() == b"locked\n"
-        refused(Failure, "another process is preparing 'mnist'", "mnist", root)
-    finally:
-        other.communicate()
-    prepare("mnist", root)
