@@ -133,9 +133,12 @@ class ClientData:
 
     def digest(self) -> str:
         """64 hex digits of the SHA-256 of everything here, as it is now."""
+        sha = hashlib.sha256()
         arrays = (self.starts, self.sizes, self.client_weights())
-        hashed = tensors_digest((self.x, self.y, *map(torch.tensor, arrays), self.index))
-        return hashlib.sha256(repr((hashed, self.ids)).encode()).hexdigest()
+        for tensor in (self.x, self.y, *map(torch.from_numpy, arrays), self.index):
+            sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
+            sha.update(_bytes(tensor))
+        return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -284,15 +287,6 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
         if tensor.is_floating_point() and tensor.dtype.itemsize < 2:
             tensor = tensor.float()
         return tensor.clone() if tensor.is_inference() else tensor.detach()
-
-
-def tensors_digest(tensors: Iterable[Tensor]) -> str:
-    """64 hex digits of the SHA-256 of the shapes, types and values of some tensors."""
-    sha = hashlib.sha256()
-    for tensor in tensors:
-        sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
-        sha.update(_bytes(tensor))
-    return sha.hexdigest()
 
 
 def _bytes(tensor: Tensor) -> memoryview:

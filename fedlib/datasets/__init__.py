@@ -91,13 +91,10 @@ def load(name: str, data_root: Root = None) -> Dataset:
     card, arrays = _open(name, data_root, "arrays", standins.NAMES)
     if card is None:
         return standins.make(name)
-    return Dataset.of(
-        name,
-        arrays,
-        polarity=card.get("polarity"),
-        clients=_names(arrays["client_names"]) if "client_names" in arrays else None,
-        **_about(card),
-    )
+    names = arrays.pop("client_names", None)
+    clients = None if names is None else _names(names)
+    polarity = card.get("polarity")
+    return Dataset(name, **arrays, clients=clients, polarity=polarity, **_about(card))
 
 
 @checked
@@ -128,7 +125,7 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
 
 def _open(
     name: str, data_root: Root, kind: str, stand_ins: Collection[str] = ()
-) -> tuple[dict[str, Any] | None, dict[str, np.ndarray]]:
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """The prepared copy's card and arrays; no card if one of the stand-ins takes its place."""
     _require_known(name, data_root)
     card = store.read_card(name, data_root)

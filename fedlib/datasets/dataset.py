@@ -52,12 +52,6 @@ class Dataset:
     polarity: str | None = None
     clients: tuple[str, ...] | None = None
 
-    @classmethod
-    def of(cls, name: str, arrays: Mapping[str, np.ndarray], **about: Any) -> Dataset:
-        """A data set of arrays by their names; further attributes in ``about``."""
-        about |= {key: arrays.get(key) for key in (*REQUIRED, *OPTIONAL)}
-        return cls(name, **about)
-
 
 @dataclass(frozen=True, eq=False)
 class TextDataset:

@@ -36,8 +36,8 @@ def make(name: str) -> Dataset:
             writers with 40 and 16).
     """
     arrays, classes = _MAKERS[name](name)
-    said = about(name, arrays, classes)
-    return Dataset.of(name, arrays, polarity=CATALOGUE[name].polarity, **said)
+    said: dict[str, Any] = arrays | about(name, arrays, classes)
+    return Dataset(name, polarity=CATALOGUE[name].polarity, **said)
 
 
 def about(

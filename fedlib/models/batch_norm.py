@@ -60,7 +60,8 @@ class BatchNorm2d(nn.BatchNorm2d):
                 batches.append(self._whole(part, weight, bias))
             else:
                 mask = real[..., start : start + size]
-                batches.append(self._padded(part, weight, bias, mask))
+                _, mean, variance = _moments(part, mask.reshape(-1, mask.shape[-1]))
+                batches.append(_scaled(part, mean, variance, weight, bias, self.eps))
         return batches[0] if len(batches) == 1 else torch.cat(batches, 1)
 
     def _whole(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -70,10 +71,6 @@ class BatchNorm2d(nn.BatchNorm2d):
             images, None, None, weight.flatten(), bias.flatten(), training=True, eps=self.eps
         )
         return torch.unflatten(y, 1, weight.shape).transpose(0, 1)
-
-    def _padded(self, x: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-        _, mean, variance = _moments(x, mask.reshape(-1, mask.shape[-1]))
-        return _scaled(x, mean, variance, weight, bias, self.eps)
 
     def _move(self, x: Tensor) -> None:
         """Move the running statistics towards those of ``x [R, B, C, H, W]``."""
