@@ -275,20 +275,20 @@ class _Line(BaseModel):
 def _texts(
     content: list[bytes], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
-    words: set[str] = set()
+    rows = []
     ignored: set[str] = set()
     for line in _lines(content, path, known):
         ignored.update(line.model_extra or ())
-        words |= {line.label} if isinstance(line.label, str) else set()
+        goal = line.tags if line.target == "tags" else line.label
+        rows.append((line.split, line.client, line.text.encode(), goal))
+    words = {goal for *_, goal in rows if isinstance(goal, str)}
     classes = list((known and known.classes) or sorted(words))
     codes = {word: code for code, word in enumerate(classes)}
-
-    def texts() -> Iterator[npy.Text]:
-        for line in _lines(content, path, known):
-            goal = line.tags if line.target == "tags" else codes.get(line.label, line.label)
-            yield line.split, line.client, line.text.encode(), goal
-
-    card = npy.write(folder, *npy.text_arrays(path.name, texts()), known)
+    texts = (
+        (split, client, text, codes[goal] if isinstance(goal, str) else goal)
+        for split, client, text, goal in rows
+    )
+    card = npy.write(folder, *npy.text_arrays(path.name, texts), known)
     return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 
