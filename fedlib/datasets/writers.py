@@ -40,9 +40,16 @@ Writer = Callable[..., dict[str, Any]]
 _PIECE = 4096
 
 
-def _labels(values: np.ndarray, count: int, where: str) -> np.ndarray:
-    if int(values.max(initial=0)) >= count:
-        raise Error(f"{where}: label is {int(values.max())}; allowed: 0 to {count - 1}")
+def _whole(values: np.ndarray, limit: int, where: str) -> np.ndarray:
+    """Whole numbers k from 0 to ``limit - 1``; of pixels ``k / 255`` but for float32's rounding."""
+    if values.dtype.kind == "f":
+        levels = np.rint(values * 255)
+        if not (np.abs(values * 255 - levels) < 0.01).all():
+            raise Error(f"{where}: a pixel is not a multiple of 1/255")
+        values = levels
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
+        what = f"{where}: values from {values.min()} to {values.max()}"
+        raise Error(f"{what}; allowed: 0 to {limit - 1}")
     return values.astype(np.int64)
 
 
@@ -64,7 +71,7 @@ def write_idx(
         theirs = "t10k" if split == "test" and not name.startswith("emnist") else split
         images = _idx(files[pattern.format(split=theirs, kind="images-idx3")])
         path = files[pattern.format(split=theirs, kind="labels-idx1")]
-        labels = _labels(_idx(path), known.class_count or 0, path.name)
+        labels = _whole(_idx(path), known.class_count or 0, path.name)
         if images.shape != (len(labels), *(known.shape or ())):
             raise Error(f"{name}: images are {images.shape}, and there are {len(labels)} labels")
         arrays[f"{split}_x"] = images.mT if name.startswith("emnist") else images
@@ -110,7 +117,7 @@ def write_cifar(
         images = data[:, len(labels) :].reshape(-1, 3, 32, 32)
         arrays[f"{split}_x"] = images.transpose(0, 2, 3, 1)
         for place, (key, count) in enumerate(labels.items()):
-            values = _labels(data[:, place], count, f"{name} {split}, {key}")
+            values = _whole(data[:, place], count, f"{name} {split}, {key}")
             arrays[f"{split}_{key}"] = values
     listed = {key: files[file].read_text(encoding="utf-8").split() for key, file in names.items()}
     return npy.write(folder, arrays, None, CATALOGUE[name]) | listed
@@ -249,23 +256,11 @@ def write_images(
         features = [feature for feature, _ in columns.values()]
         for client, *values in read_pieces(path, features, progress):
             for (key, (_, limit)), value in zip(columns.items(), values, strict=True):
-                dtype = np.uint8 if key == "x" else np.int64
-                pieces[key].append(_below(limit, value).astype(dtype))
+                whole = _whole(value, limit, f"{name} {split}, {key}")
+                pieces[key].append(whole.astype(np.uint8) if key == "x" else whole)
             pieces["client"].append(np.full(len(values[0]), codes[prefixes[split] + client]))
         arrays |= {f"{split}_{key}": np.concatenate(values) for key, values in pieces.items()}
     return npy.write(folder, arrays, clients, CATALOGUE[name])
-
-
-def _below(limit: int, values: np.ndarray) -> np.ndarray:
-    """Whole numbers k from 0 to ``limit - 1``; of pixels ``k / 255`` but for float32's rounding."""
-    if values.dtype.kind == "f":
-        levels = np.rint(values * 255)
-        if not (np.abs(values * 255 - levels) < 0.01).all():
-            raise Error("a pixel is not a multiple of 1/255")
-        values = levels
-    if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
-        raise Error(f"a value is not in 0..{limit - 1}: {values.min()} to {values.max()}")
-    return values
 
 
 def write_shakespeare(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
