@@ -242,12 +242,6 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs - targets).square().mean(-1)
 
 
-@needs(VALUES)
-def mse_x1000(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1000 times :func:`squared_error`, the unit of FedOpt's EMNIST autoencoder results."""
-    return 1000 * squared_error(outputs, targets)
-
-
 @needs(SHARES)
 def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Mean binary cross-entropy ``[R, B]`` over the tags of logits ``outputs [R, B, K]``.

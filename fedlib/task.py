@@ -20,16 +20,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    default_collate,
-    default_convert,
-)
+from torch.utils.data import DataLoader
 
 from fedlib import losses, process
 from fedlib.arguments import Numbers, called, check_fields, checked, shown
@@ -38,7 +29,7 @@ from fedlib.losses import accuracy, cross_entropy
 
 # Whether a notebook's plan is being read, which is pure data: see :func:`refuse_in_a_plan`.
 PLANNING: ContextVar[bool] = ContextVar("planning", default=False)
-# Bytes of a tensor that are read again whenever a task is asked what it is.
+# Bytes of a tensor that are read again whenever a task is asked whether it is as it was.
 SMALL = 2**19
 # Aggregation weights that float32 holds, and their sums.
 WEIGHTS = 1e-30, 1e30
@@ -92,7 +83,7 @@ class ClientData:
     ids: ArrayLike = field(default=(), repr=False)
     weights: Numbers | None = field(default=None, repr=False)
     sizes: np.ndarray = field(init=False, repr=False)
-    index: Tensor | None = field(init=False, repr=False)
+    index: Tensor = field(init=False, repr=False)
     starts: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,8 +92,7 @@ class ClientData:
         count = len(self.x)
         if count != len(self.y):
             raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
-        what = "client data: the part of client"
-        parts = [_indices(what, client, part) for client, part in enumerate(self.parts)]
+        parts = [_indices(client, part) for client, part in enumerate(self.parts)]
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate(parts or [sizes[:0]])
         outside = np.flatnonzero((index < 0) | (index >= count))
@@ -119,8 +109,8 @@ class ClientData:
             raise Error(f"client data: two clients have the id {twice!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
-                what = f"client data: {len(given)} {name} for {len(sizes)} clients"
-                raise Error(f"{what}; need one each" + ("" if len(sizes) else ", and their parts"))
+                counts = f"{len(given)} {name} for {len(sizes)} clients"
+                raise Error(f"client data: {counts}; need one each")
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64).copy()
             if weights.ndim != 1:
@@ -143,41 +133,16 @@ class ClientData:
 
     def digest(self) -> str:
         """64 hex digits of the SHA-256 of everything here, as it is now."""
+        sha = hashlib.sha256()
         arrays = (self.starts, self.sizes, self.client_weights())
-        index = () if self.index is None else (self.index,)
-        hashed = tensors_digest((self.x, self.y, *map(torch.tensor, arrays), *index))
-        return hashlib.sha256(repr((hashed, self.ids)).encode()).hexdigest()
+        for tensor in (self.x, self.y, *map(torch.from_numpy, arrays), self.index):
+            sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
+            sha.update(_bytes(tensor))
+        return hashlib.sha256(repr((sha.hexdigest(), self.ids)).encode()).hexdigest()
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @classmethod
-    @checked
-    def contiguous(
-        cls,
-        x: Tensor,
-        y: Tensor,
-        starts: Numbers,
-        sizes: Numbers,
-        ids: ArrayLike = (),
-        weights: Numbers | None = None,
-    ) -> ClientData:
-        """Clients whose examples follow each other: client i owns ``sizes[i]`` from ``starts[i]``.
-
-        Nothing is kept per example, so ``x`` and ``y`` may be memory maps of any length.
-
-        Args:
-            starts, sizes: int64 ``[clients]``; clients need not be in order and may leave gaps.
-        """
-        starts = _indices("client data: the", "starts", starts)
-        sizes = _indices("client data: the", "sizes", sizes)
-        data = cls(x, y, [np.zeros(0, np.int64)] * len(sizes), ids, weights)
-        inside = len(starts) == len(sizes) and bool((starts >= 0).all() and (sizes >= 0).all())
-        if not inside or (starts + sizes).max(initial=0) > len(x):
-            raise Error(f"client data: clients outside the {len(x)} examples; check the starts")
-        data._set(starts=starts, sizes=sizes, index=None, parts=())
-        return data
 
     @classmethod
     @checked
@@ -189,16 +154,14 @@ class ClientData:
         They are read once, so random transforms give one draw; put them in ``Task.transform``.
 
         Args:
-            datasets: a ``torch.utils.data`` Dataset, Subset or DataLoader for each client, in a
-                list or by the clients' names; or, with ``client``, one data set of dicts, for
-                instance of Hugging Face's. Of a loader the examples count that its sampler chooses,
-                in the data set's order where they are all; its batches do not.
+            datasets: a ``torch.utils.data`` Dataset or Subset for each client, in a list or by the
+                clients' names; or, with ``client``, one data set of dicts, for instance of Hugging
+                Face's.
             inputs, targets: fields of dicts; default the usual names, as ``image`` and ``label``.
             client: the field that says whose an item is.
 
         Raises:
-            Error: items of another kind, or of different shapes; a loader with a sampler that may
-                choose an example twice, or with batches of its own.
+            Error: items of another kind, or of different shapes; a DataLoader, which gives batches.
 
         Example:
             >>> from torch.utils.data import TensorDataset
@@ -236,22 +199,11 @@ class ClientData:
             return cls(x, y, [np.flatnonzero(codes == code) for code in range(len(ids))], ids)
         return cls(x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), names)
 
-    def places(self, places: Tensor) -> Tensor:
-        """Example numbers at ``places``: positions within the clients' lists, from ``starts``."""
-        return places if self.index is None else self.index[places]
-
-    def all_places(self) -> Tensor:
-        """The places of all clients' examples, client after client."""
-        if self.index is not None:
-            return torch.arange(len(self.index))
-        shift = self.starts - (np.cumsum(self.sizes) - self.sizes)
-        return torch.from_numpy(np.repeat(shift, self.sizes) + np.arange(self.sizes.sum()))
-
     def __len__(self) -> int:
         return len(self.sizes)
 
     def codes(self) -> np.ndarray:
-        """The client of each entry of ``all_places()``, int64."""
+        """The client of each entry of ``index``, int64."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def client_weights(self) -> np.ndarray:
@@ -275,47 +227,23 @@ def require_owners(what: str, owners: np.ndarray) -> None:
         raise Error(f"{what}: number {missing[0]} is missing; name it, or leave its examples out")
 
 
-def _items(whose: str, source: Any) -> Iterator[tuple[int, Any]]:
-    """The items of a data set that a client's loader would give, with their places.
+def _items(whose: str, dataset: Any) -> Iterator[tuple[int, Any]]:
+    """The items of a data set with their places.
 
     Raises:
-        Error: it is none, an item cannot be read, or the loader changes what there is.
+        Error: it is none, or an item cannot be read.
     """
-    dataset, places = source, None
-    if isinstance(source, DataLoader):
-        dataset, places = source.dataset, _places(whose, source)
-    if places is None and hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
-        places = range(len(dataset))
-    if places is None and not isinstance(dataset, Iterable):
-        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
-    if places is None:
+    if isinstance(dataset, DataLoader):
+        advice = "give its dataset, or torch.utils.data.Subset(dataset, indices)"
+        raise Error(f"client data: {whose} is a DataLoader, which gives batches; {advice}")
+    if hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__"):
+        for place in range(len(dataset)):
+            what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
+            yield place, called(what, dataset.__getitem__, place)
+    elif isinstance(dataset, Iterable):
         yield from enumerate(dataset)
-    for place in places or ():
-        what = f"client data: item {place} of {whose} ({type(dataset).__name__})"
-        yield place, called(what, dataset.__getitem__, place)
-
-
-def _places(whose: str, loader: DataLoader[Any]) -> Sequence[int] | None:
-    """The items that a loader chooses; None where it chooses none.
-
-    Raises:
-        Error: chance decides which they are, or it makes other batches or items of them.
-    """
-    sampler, own = loader.sampler, loader.batch_sampler
-    advice = "give torch.utils.data.Subset(dataset, indices), or the data set itself"
-    if type(own) not in (BatchSampler, type(None)) or (loader.batch_size is None) != (own is None):
-        raise Error(f"client data: the loader of {whose} has a batch_sampler; {advice}")
-    if loader.collate_fn not in (default_collate, default_convert):
-        raise Error(f"client data: the loader of {whose} has a collate_fn; {advice}")
-    chosen = sampler.indices if type(sampler) is SubsetRandomSampler else sampler
-    if isinstance(chosen, Sequence):
-        return [int(place) for place in chosen]
-    every = type(sampler) is SequentialSampler or isinstance(loader.dataset, IterableDataset)
-    if type(sampler) is RandomSampler:
-        every = not sampler.replacement and sampler._num_samples is None
-    if not every:
-        raise Error(f"client data: the loader of {whose} has a {type(sampler).__name__}; {advice}")
-    return None
+    else:
+        raise Error(f"client data: {whose} is {shown(dataset)}; give a torch.utils.data.Dataset")
 
 
 def _example(what: str, item: Any, inputs: str, targets: str) -> tuple[Tensor, Tensor]:
@@ -361,36 +289,28 @@ def _plain(name: str, tensor: Tensor) -> Tensor:
         return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
-def tensors_digest(tensors: Iterable[Tensor]) -> str:
-    """64 hex digits of the SHA-256 of the shapes, types and values of some tensors."""
-    sha = hashlib.sha256()
-    for tensor in tensors:
-        sha.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
-        sha.update(_bytes(tensor))
-    return sha.hexdigest()
-
-
 def _bytes(tensor: Tensor) -> memoryview:
     """A tensor's values, one after the other."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data
 
 
-def _indices(what: str, which: Any, part: Any) -> np.ndarray:
-    """Places or counts, for instance a client's part, as int64 ``[N]``.
+def _indices(client: int, part: Any) -> np.ndarray:
+    """A client's part as int64 ``[N]``.
 
     Raises:
         Error: a mask, fractions, or more than one dimension.
     """
+    what = f"client data: the part of client {client}"
     try:
         given = np.asarray(part)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise Error(f"{what} {which} is no list of indices: {first_line(error)}") from None
+        raise Error(f"{what} is no list of indices: {first_line(error)}") from None
     if given.ndim == 1 and (given.dtype.kind in "iu" or not given.size):
         return given.astype(np.int64, copy=False)
     if given.dtype == bool:
-        raise Error(f"{what} {which} is a mask; give indices, np.flatnonzero(mask)")
-    raise Error(f"{what} {which} is {given.dtype} of shape {given.shape}; give a list of indices")
+        raise Error(f"{what} is a mask; give indices, np.flatnonzero(mask)")
+    raise Error(f"{what} is {given.dtype} of shape {given.shape}; give a list of indices")
 
 
 def _require_plain(what: str, model: nn.Module) -> None:
@@ -554,12 +474,9 @@ class Task:
     version: str = ""
     # Whether reported means are by the clients' weights: a quadratic's test loss is the objective.
     by_weights: bool = field(default=False, repr=False, compare=False)
-    # Takes the fingerprint anew, where the data may have been changed in place.
-    hashed: Callable[[], str] | None = field(default=None, repr=False, compare=False)
     # What was here when the catalogue described it; None of a task that is made by hand, or a copy
     # with another part.
     _as_described: list[Any] | None = field(default=None, init=False, repr=False, compare=False)
-    _sums: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
     # Whether model() gives what it has given before, as far as that is known.
     _shares: bool | None = field(default=None, init=False, repr=False, compare=False)
     # Which of this process's tasks it is.
@@ -586,39 +503,26 @@ class Task:
         """Whether name, options and fingerprint say everything, as of the catalogue's tasks.
 
         Not of one with another part, metric or split, or whose data were changed in place: by
-        torch, or, where they are small, through NumPy, which :attr:`identity` finds out.
+        torch, or, where they are small, through NumPy.
         """
         return self._as_described is not None and self._as_described == self._contents()
 
     @described.setter
     def described(self, yes: bool) -> None:
         self._as_described = self._contents() if yes else None
-        self._sums = self._checksums() if yes else []
 
     def _contents(self) -> list[Any]:
-        """What shows changes within the parts; no number of the data is read."""
+        """What shows changes within the parts; of the data's numbers few are read."""
         data = [self.train, self.test, *self.evaluated.values()]
-        versions = [tensor._version for each in data for tensor in (each.x, each.y)]
-        weights = [each.weights is not None and np.asarray(each.weights).tobytes() for each in data]
-        weights = weights if self.hashed is None else []
-        return [[*self.metrics.items()], [*self.evaluated], [*map(id, data)], versions, weights]
-
-    def _checksums(self) -> list[int]:
-        """Of the small tensors of the data."""
-        if self.hashed is not None:
-            return []
-        tensors = (self.train.x, self.train.y, self.test.x, self.test.y)
-        small = [_bytes(tensor) for tensor in tensors if tensor.nbytes <= SMALL]
-        return [zlib.crc32(part) for part in small]
-
-    def _still_described(self) -> bool:
-        """:attr:`described`, after a look at the small tensors."""
-        if self.described and self._sums != self._checksums():
-            self.described = False
-        return self.described
+        tensors = [tensor for each in data for tensor in (each.x, each.y)]
+        versions = [tensor._version for tensor in tensors]
+        sums = [zlib.crc32(_bytes(tensor)) for tensor in tensors if tensor.nbytes <= SMALL]
+        weights = [each.client_weights().tobytes() for each in data]
+        parts = [*self.metrics.items(), *self.evaluated, *map(id, data)]
+        return [parts, versions, sums, weights]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_as_described": self._still_described()}  # a copy has other tensors
+        return {**vars(self), "_as_described": self.described}  # a copy has other tensors
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -631,8 +535,8 @@ class Task:
         Of a task of the catalogue its fingerprint; of one with a version a hash of its data and its
         parameters' names and shapes; of any other its number, which no other task has.
         """
-        if self._still_described():
-            return self.fingerprint if self.hashed is None else self.hashed()
+        if self.described:
+            return self.fingerprint
         if not self.version:
             return f"task {self.number} of its process"
         with process.alone():
@@ -649,12 +553,12 @@ class Task:
         An example that several clients hold is there once. The test data keep their clients.
         """
         pooled = self._pooled() if self.pool is None else self.pool()
-        pooled.described, pooled.number = self._still_described(), self.number
+        pooled.described, pooled.number = self.described, self.number
         return pooled
 
     def _pooled(self) -> Task:
         data = self.train
-        everything = np.unique(data.places(data.all_places()).numpy())
+        everything = np.unique(data.index.numpy())
         pooled = ClientData(data.x, data.y, [everything], ["all"])
         return dataclasses.replace(
             self,

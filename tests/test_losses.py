@@ -8,7 +8,6 @@ from fedlib.losses import (
     correct,
     cross_entropy,
     masked_accuracy,
-    mse_x1000,
     recall_at_5,
     sequence_cross_entropy,
     squared_error,
@@ -67,7 +66,6 @@ def test_autoencoder_and_tag_losses_equal_torchs():
     )
     expected = F.mse_loss(outputs, targets, reduction="none").mean(-1)
     assert torch.allclose(squared_error(outputs, targets), expected)
-    assert torch.allclose(mse_x1000(outputs, targets), 1000 * expected)
 
 
 def test_recall_at_5_counts_true_tags_among_the_five_largest():

@@ -2,7 +2,6 @@
 
 import pickle
 import warnings
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,14 +11,10 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 from torch import nn
 from torch.utils.data import (
-    BatchSampler,
     DataLoader,
     Dataset,
     IterableDataset,
-    RandomSampler,
     Subset,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
 )
 from torch.utils.data import TensorDataset as Tensors
 
@@ -65,11 +60,6 @@ def rows(inputs, targets):
 DATASETS = {
     "subsets": ([Subset(WHOLE, part) for part in PARTS], {}),
     "by name": ({f"w{i}": Subset(WHOLE, part) for i, part in enumerate(PARTS)}, {}),
-    "loaders": ([DataLoader(Subset(WHOLE, part), 7, shuffle=True) for part in PARTS], {}),
-    "samplers": ([DataLoader(WHOLE, 7, sampler=SubsetRandomSampler(part)) for part in PARTS], {}),
-    "lists as samplers": ([DataLoader(WHOLE, sampler=list(part)) for part in PARTS], {}),
-    "loaders of all": ([DataLoader(Subset(WHOLE, part), None) for part in PARTS], {}),
-    "loaders of streams": ([DataLoader(Stream(part), 3) for part in PARTS], {}),
     "arrays": ([Pictures(part) for part in PARTS], {}),
     "streams": ([Stream(part) for part in PARTS], {}),
     "lists": (tuple([(X[i], Y[i]) for i in part] for part in PARTS), {}),
@@ -94,9 +84,6 @@ def test_data_sets_are_clients(name):
     assert torch.equal(data.index, usual.index)
 
 
-loader = partial(DataLoader, WHOLE)
-
-
 def test_pictures_of_pillow_come_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -117,10 +104,7 @@ def test_pictures_of_pillow_come_without_a_warning():
         (None, {}, "datasets is None; give a list"),
         ([WHOLE, None], {}, "data set 1 is None; give a torch.utils.data.Dataset"),
         (pd.DataFrame({"u": [1]}), {"client": "u"}, r"item 0 of data set 0 \(DataFrame\) fails"),
-        ([loader(sampler=WeightedRandomSampler([1.0] * 90, 9))], {}, "a WeightedRandomSampler; "),
-        ([loader(sampler=RandomSampler(WHOLE, num_samples=9))], {}, "a RandomSampler; give torch"),
-        ([loader(batch_sampler=BatchSampler(range(9), 3, False))], {}, "has a batch_sampler; giv"),
-        ([loader(collate_fn=list)], {}, "the loader of data set 0 has a collate_fn; give torch"),
+        ([DataLoader(WHOLE)], {}, "data set 0 is a DataLoader, which gives batches; give its data"),
         ([row | {"u": float("nan")} for row in rows("x", "y")], {"client": "u"}, "0 is missing"),
         ([row | {"u": None} for row in rows("x", "y")], {"client": "u"}, "'u': number 0 is mis"),
     ],

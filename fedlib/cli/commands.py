@@ -274,15 +274,14 @@ def data_list(as_json: Json = False, data_root: DataRoot = None) -> None:
     """Known data sets, which of them are prepared, their size on disk, and the tasks they serve."""
     from fedlib import datasets
 
-    there = {card["name"]: card for card in datasets.prepared(data_root)}
     cards: list[dict[str, Any]] = []
     rows = [("name", "prepared", "size", "get it by", "title", "tasks")]
     for name in datasets.names(data_root):
         downloads = [file.name for file in getattr(datasets.SOURCES.get(name), "files", ())]
-        card = {**datasets.info(name, data_root), **there.get(name, {}), "downloads": downloads}
+        card = {**datasets.info(name, data_root), "downloads": downloads}
         cards.append(card)
         state = "stand-in" if card.get("stand_in_is") else "no"
-        state = "broken" if "error" in card else "yes" if name in there else state
+        state = "broken" if "error" in card else "yes" if card["prepared"] else state
         size = f"{card['bytes'] / 1e6:.1f} MB" if "bytes" in card else "-"
         tasks = ", ".join(card.get("tasks", ())) or "-"
         way = "prepare" if downloads else "import"
@@ -301,8 +300,7 @@ def data_prepare(
 ) -> None:
     """Download a data set from its official source, check its SHA-256, and prepare it.
 
-    With --from, official files that were downloaded by hand are taken. A download that was
-    interrupted goes on where it stopped when the command is given again.
+    With --from, official files that were downloaded by hand are taken.
     """
     from fedlib import datasets
 

@@ -12,11 +12,11 @@ import numpy as np
 from fedlib.arguments import checked
 from fedlib.datasets import posts, standins, store, text_standins
 from fedlib.datasets.catalogue import CATALOGUE, SOURCES
-from fedlib.datasets.dataset import REQUIRED, Dataset, TextDataset
+from fedlib.datasets.dataset import SPLITS, Dataset, TextDataset
 from fedlib.datasets.importing import import_file
 from fedlib.datasets.posts import Posts
 from fedlib.datasets.preparing import prepare
-from fedlib.datasets.store import Root, prepared, verify
+from fedlib.datasets.store import Root, verify
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown
 
@@ -40,7 +40,7 @@ __all__ = [
 
 _log = logging.getLogger("fedlib.datasets")
 _announced: set[str] = set()
-_WORDS = {"arrays": "arrays", "text": "texts", "posts": "posts"}
+_LOADERS = {"arrays": "load", "text": "load_text", "posts": "load_posts"}  # by kind
 
 
 @checked
@@ -54,20 +54,30 @@ def info(name: str, data_root: Root = None) -> dict[str, Any]:
     """The card of a data set: what it is, source and licence, and if it is prepared its counts.
 
     Returns:
-        A JSON-able dict; ``"prepared"`` says whether a copy is there, and a prepared copy's own
-        statements replace the catalogue's. If that copy's card is unusable, ``"error"`` says why.
+        A JSON-able dict; ``"prepared"`` says whether a copy is there. Then that copy's own
+        statements replace the catalogue's, ``"bytes"`` is its size on disk, and if its card is
+        unusable, ``"error"`` says why.
 
     Raises:
         Error: the name is neither in the catalogue nor prepared.
     """
     _require_known(name, data_root)
-    entry = CATALOGUE[name].card() if name in CATALOGUE else {}
+    card = CATALOGUE[name].card() if name in CATALOGUE else {"name": name}
+    folder = store.prepared_folder(name, data_root)
+    if not folder.exists():
+        return {**card, "prepared": False}
     try:
-        card = store.read_card(name, data_root)
+        card |= store.read_card(name, data_root) or {}
     except Error as error:
-        # Still "prepared", so that nobody takes the stand-in for it; loading will fail.
-        return {**entry, "name": name, "prepared": True, "error": str(error)}
-    return {**entry, **(card or {}), "prepared": card is not None}
+        card["error"] = str(error)  # and "prepared": nobody should take the stand-in for it
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    return {**card, "prepared": True, "bytes": size}
+
+
+@checked
+def prepared(data_root: Root = None) -> list[dict[str, Any]]:
+    """:func:`info` of all prepared data sets, by name."""
+    return [info(name, data_root) for name in store.prepared_names(data_root)]
 
 
 @checked
@@ -76,22 +86,15 @@ def load(name: str, data_root: Root = None) -> Dataset:
 
     Raises:
         Error: the name is unknown, holds text, or has neither a prepared copy nor a stand-in, or
-            the prepared copy is incomplete.
+            the prepared copy is damaged.
     """
     card, arrays = _open(name, data_root, "arrays", standins.NAMES)
     if card is None:
         return standins.make(name)
-    missing = [key for key in REQUIRED if key not in arrays]
-    if missing:
-        again = store.how_to_rebuild(name)
-        raise Error(f"the card of {name!r} lists no {missing[0]}; {again}")
-    return Dataset.of(
-        name,
-        arrays,
-        polarity=card.get("polarity"),
-        clients=_names(arrays["client_names"]) if "client_names" in arrays else None,
-        **_about(card),
-    )
+    names = arrays.pop("client_names", None)
+    clients = None if names is None else _names(names)
+    polarity = card.get("polarity")
+    return Dataset(name, **arrays, clients=clients, polarity=polarity, **_about(card))
 
 
 @checked
@@ -100,7 +103,7 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
 
     Raises:
         Error: the name is unknown, holds arrays, or has neither a prepared copy nor a stand-in, or
-            the prepared copy is incomplete.
+            the prepared copy is damaged.
     """
     card, arrays = _open(name, data_root, "text", text_standins.NAMES)
     if card is None:
@@ -111,19 +114,18 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
 
 @checked
 def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
-    """A prepared data set of posts as memory maps, by split: train, test and what else there is.
+    """A prepared data set of posts as memory maps, ``"train"`` and ``"test"``.
 
     Raises:
-        Error: the name is unknown or does not hold posts, or the copy is missing or incomplete.
+        Error: the name is unknown or does not hold posts, or the copy is missing or damaged.
     """
-    card, arrays = _open(name, data_root, "posts")
-    splits = [split for split in card["counts"] if f"{split}_sentences" in arrays] if card else []
-    return {split: posts.from_arrays(arrays, split) for split in splits}
+    _, arrays = _open(name, data_root, "posts")
+    return {split: posts.from_arrays(arrays, split) for split in SPLITS}
 
 
 def _open(
     name: str, data_root: Root, kind: str, stand_ins: Collection[str] = ()
-) -> tuple[dict[str, Any] | None, dict[str, np.ndarray]]:
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """The prepared copy's card and arrays; no card if one of the stand-ins takes its place."""
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
@@ -135,9 +137,7 @@ def _open(
         return None, {}
     holds = CATALOGUE[name].kind if card is None else card["kind"]
     if holds != kind:
-        loaders = {"arrays": "load", "text": "load_text", "posts": "load_posts"}
-        use, what = loaders.get(holds, "a newer fedlib"), _WORDS.get(holds, holds)
-        raise Error(f"{name!r} holds {what}, not {_WORDS[kind]}: use {use}")
+        raise Error(f"{name!r} holds {holds}, not {kind}: use {_LOADERS[holds]}")
     if card is None:
         raise Error(how_to_get(name))
     return card, store.open_arrays(card, data_root)

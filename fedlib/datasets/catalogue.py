@@ -54,8 +54,8 @@ class Description:
     def card(self) -> dict[str, Any]:
         """The description as a JSON-able dict."""
         card = asdict(self)
-        renamed = {"example_shape": card.pop("shape"), "stand_in_is": card.pop("stand_in")}
-        return {**card, **renamed}
+        card["stand_in_is"] = card.pop("stand_in")
+        return card
 
 
 CATALOGUE = {
@@ -71,15 +71,13 @@ class File:
         name: what it is called on disk.
         urls: addresses of the same bytes, tried in this order.
         sha256: of the file, hexadecimal.
-        size: in bytes.
-        exact: whether that size was published; else it is rough, for the check of free space only.
+        size: in bytes; rough where it was not published.
     """
 
     name: str
     urls: tuple[str, ...]
     sha256: str
     size: int
-    exact: bool = True
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.arguments import check_fields
 from fedlib.errors import Error
 
 SPLITS = ("train", "test")
@@ -53,15 +52,6 @@ class Dataset:
     polarity: str | None = None
     clients: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @classmethod
-    def of(cls, name: str, arrays: Mapping[str, np.ndarray], **about: Any) -> Dataset:
-        """A data set of arrays by their names; further attributes in ``about``."""
-        about |= {key: arrays.get(key) for key in (*REQUIRED, *OPTIONAL)}
-        return cls(name, **about)
-
 
 @dataclass(frozen=True, eq=False)
 class TextDataset:
@@ -84,9 +74,6 @@ class TextDataset:
     stand_in: bool = False
     source: str = ""
     fingerprint: str = ""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def size(self, split: str) -> int:
         """The number of texts in ``"train"`` or ``"test"``."""

@@ -173,18 +173,18 @@ def images(folder: Path) -> dict[str, np.ndarray]:
     for part in SPLITS if apart else ("",):
         try:
             listed = ImageFolder(str(folder / part))
-            if all(Path(path).parents[1] != folder / part for path, _ in listed.samples):
-                raise Error(
-                    f"{folder.name}: its images lie deeper than <class>/<image>, so that "
-                    f"{listed.classes[0]!r} is no class; name the splits 'train' and 'test', or "
-                    "give the folder of the classes"
-                )
-            read = [_points(Path(path)) for path, _ in listed.samples]
-            x = np.stack(read)
+            paths = [Path(path) for path, _ in listed.samples]
+            x = np.stack([_points(path) for path in paths])
         except Error:
             raise
         except Exception as error:  # of one that is damaged, too
             raise Error(f"{folder.name}: no images of one size: {first_line(error)}") from None
+        if all(path.parents[1] != folder / part for path in paths):
+            raise Error(
+                f"{folder.name}: its images lie deeper than <class>/<image>, so that "
+                f"{listed.classes[0]!r} is no class; name the splits 'train' and 'test', or give "
+                "the folder of the classes"
+            )
         y = np.array(listed.classes)[listed.targets]
         split = np.full(len(y), part) if apart else _splits(len(y))
         for name in (part,) if apart else SPLITS:

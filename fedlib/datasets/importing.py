@@ -125,17 +125,15 @@ def _members(path: Path) -> dict[str, np.ndarray]:
             names = archive.files
             for key in names:
                 where = f"{path.name}: {key!r}"
-                members[key] = archive[key]
+                members[key] = np.asarray(archive[key])
     except Exception as error:  # the bytes of a damaged one may say anything
         raise Error(
             f"{where} is damaged, or holds Python objects, which would have to be unpickled (save "
             f"words as array.astype(str)): {first_line(error)}"
         ) from None
-    for key, values in members.items():
+    for key in members:
         if key not in _MEMBERS:
             raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
-        if not isinstance(values, np.ndarray):
-            raise Error(f"{path.name}: {key!r} is not a NumPy array")
     if len(members) < len(names):
         raise Error(f"{path.name} holds an array twice")
     if missing := [key for key in REQUIRED if key not in members]:
@@ -277,20 +275,20 @@ class _Line(BaseModel):
 def _texts(
     content: list[bytes], path: Path, folder: Path, known: Description | None
 ) -> dict[str, Any]:
-    words: set[str] = set()
+    rows = []
     ignored: set[str] = set()
     for line in _lines(content, path, known):
         ignored.update(line.model_extra or ())
-        words |= {line.label} if isinstance(line.label, str) else set()
+        goal = line.tags if line.target == "tags" else line.label
+        rows.append((line.split, line.client, line.text.encode(), goal))
+    words = {goal for *_, goal in rows if isinstance(goal, str)}
     classes = list((known and known.classes) or sorted(words))
     codes = {word: code for code, word in enumerate(classes)}
-
-    def texts() -> Iterator[npy.Text]:
-        for line in _lines(content, path, known):
-            goal = line.tags if line.target == "tags" else codes.get(line.label, line.label)
-            yield line.split, line.client, line.text.encode(), goal
-
-    card = npy.write(folder, *npy.text_arrays(path.name, texts()), known)
+    texts = (
+        (split, client, text, codes[goal] if isinstance(goal, str) else goal)
+        for split, client, text, goal in rows
+    )
+    card = npy.write(folder, *npy.text_arrays(path.name, texts), known)
     return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fedlib.datasets.catalogue import Description
 from fedlib.datasets.dataset import SPLITS, measured_polarity
 from fedlib.errors import Error
 
-Kind = tuple[np.dtype | type, tuple[int, ...]]  # dtype and shape of one row
 # Split, client, UTF-8 text, and its label or its tags, if any.
 Text = tuple[str, str, bytes, int | Sequence[str] | None]
 
@@ -40,20 +37,18 @@ class GrowingArray:
 
     Args:
         path: of the file.
-        dtype: of the values; what is appended is cast to it.
-        row: shape of one row; default a plain number.
+        like: an array with rows of the same type and shape.
     """
 
-    def __init__(self, path: Path, dtype: np.dtype | type, row: Sequence[int] = ()) -> None:
-        self.dtype, self.row, self.length = np.dtype(dtype), tuple(row), 0
+    def __init__(self, path: Path, like: np.ndarray) -> None:
+        self._dtype, self._row, self._length = like.dtype, like.shape[1:], 0
         self._file = open(path, "wb")
         self._write_header()
 
-    def append(self, rows: ArrayLike) -> None:
-        """Add ``rows`` of shape ``[n, *row]`` at the end."""
-        values = np.ascontiguousarray(rows, self.dtype).reshape(-1, *self.row)
-        self._file.write(values.data)
-        self.length += len(values)
+    def append(self, rows: np.ndarray) -> None:
+        """Add ``rows [n, ...]`` at the end."""
+        self._file.write(np.ascontiguousarray(rows).data)
+        self._length += len(rows)
 
     def close(self) -> None:
         """Finish the file."""
@@ -63,19 +58,9 @@ class GrowingArray:
 
     def _write_header(self) -> None:
         # NumPy pads headers so that the first axis can grow: the size of the header is fixed.
-        shape = (self.length, *self.row)
-        header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        shape = (self._length, *self._row)
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, header)
-
-
-@contextmanager
-def growing(folder: Path, kinds: Mapping[str, Kind]) -> Iterator[dict[str, GrowingArray]]:
-    """Arrays to append to, by key; they are closed in the end."""
-    with ExitStack() as stack:
-        yield {
-            key: stack.enter_context(closing(GrowingArray(folder / f"{key}.npy", *kind)))
-            for key, kind in kinds.items()
-        }
 
 
 def write(
@@ -84,20 +69,18 @@ def write(
     clients: Sequence[str] | None,
     known: Description | None,
 ) -> dict[str, Any]:
-    """Write the arrays of both splits, and the clients' names; see :func:`card`."""
+    """Write the arrays of both splits, and the clients' names.
+
+    Args:
+        known: the data set's description, with its classes and whether polarity is to be measured.
+
+    Returns:
+        the part of a card that follows from the arrays.
+    """
     for key, values in arrays.items():
         save(folder, key, values)
     if clients is not None:
         save_json(folder, "client_names", clients)
-    return card(arrays, known)
-
-
-def card(arrays: Mapping[str, np.ndarray], known: Description | None) -> dict[str, Any]:
-    """The part of a card that follows from the arrays.
-
-    Args:
-        known: the data set's description, with its classes and whether polarity is to be measured.
-    """
     texts = "train_text" in arrays
     counts = {split: len(arrays[f"{split}_{'client' if texts else 'x'}"]) for split in SPLITS}
     for split in SPLITS:

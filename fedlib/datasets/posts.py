@@ -7,6 +7,7 @@ import json
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedlib.arguments import check_fields
 from fedlib.datasets import npy
 from fedlib.datasets.dataset import TextDataset
 from fedlib.datasets.text import most_frequent, post_words, sentences
@@ -60,11 +60,8 @@ class Posts:
     tag_offsets: np.ndarray
     clients: Sequence[str]
     lengths: np.ndarray
-    word_list: Sequence[str] = ()
-    tag_list: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    word_list: Sequence[str]
+    tag_list: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -130,11 +127,14 @@ def write(
     """
     encoder = _Encoder(words, tags)
     first = encoder.empty()
-    kinds = {f"{split}_{field}": (x.dtype, x.shape[1:]) for field, x in first.items()}
-    with npy.growing(folder, kinds) as out:
+    with ExitStack() as stack:
+        files = {}
+        for field, values in first.items():
+            file = npy.GrowingArray(folder / f"{split}_{field}.npy", values)
+            files[field] = stack.enter_context(closing(file))
         for arrays in itertools.chain([first], (encoder.add(*piece) for piece in pieces)):
             for field, values in arrays.items():
-                out[f"{split}_{field}"].append(values)
+                files[field].append(values)
     npy.save(folder, f"{split}_starts", encoder.bounds())
     npy.save_json(folder, f"{split}_clients", list(encoder.starts))
     return encoder.ends["sentences"], len(encoder.starts)
@@ -185,13 +185,8 @@ def bags(words: Mapping[str, Tensor], size: int) -> Tensor:
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], split: str) -> Posts:
-    """A split of stored arrays (see :func:`write`) with their ``vocabulary``, if any."""
-    lists: dict[str, list[str]] = {"words": [], "tags": []}
-    if "vocabulary" in arrays:
-        lists = json.loads(arrays["vocabulary"].tobytes())
-    missing = [key for key in (*_FIELDS, "clients") if f"{split}_{key}" not in arrays]
-    if missing:
-        raise Error(f"the posts have no {split}_{missing[0]}: prepare them again with overwrite")
+    """A split of stored arrays (see :func:`write`) with their ``vocabulary``."""
+    lists = json.loads(arrays["vocabulary"].tobytes())
     return Posts(
         # As plain arrays: slicing a numpy.memmap costs more, and there are many small slices.
         **{field: arrays[f"{split}_{field}"].view(np.ndarray) for field in _FIELDS},

@@ -6,7 +6,7 @@ They let every task run where nothing can be downloaded. They are not the real d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -35,20 +35,33 @@ def make(name: str) -> Dataset:
             least 2), ``digit_pairs`` or ``first_digits`` (6000 and 2000), ``digit_writers`` (140
             writers with 40 and 16).
     """
-    known = CATALOGUE[name]
     arrays, classes = _MAKERS[name](name)
+    said: dict[str, Any] = arrays | about(name, arrays, classes)
+    return Dataset(name, polarity=CATALOGUE[name].polarity, **said)
+
+
+def about(
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    classes: tuple[str, ...] | None,
+    **names: Sequence[str],
+) -> dict[str, Any]:
+    """What a stand-in says of itself; its arrays are read-only from now on.
+
+    Args:
+        names: what else its fingerprint is of.
+    """
     for array in arrays.values():
         array.setflags(write=False)
-    return Dataset.of(
-        name,
-        arrays,
-        classes=classes,
-        stand_in=True,
-        source=f"{'offline' if known.built_in else f'offline stand-in for {known.title}'}: "
-        f"{known.stand_in}",
-        fingerprint=fingerprint({key: describe(array) for key, array in arrays.items()}, classes),
-        polarity=known.polarity,
-    )
+    known = CATALOGUE[name]
+    origin = "offline" if known.built_in else f"offline stand-in for {known.title}"
+    records = {key: describe(array) for key, array in arrays.items()}
+    return {
+        "classes": classes,
+        "stand_in": True,
+        "source": f"{origin}: {known.stand_in}",
+        "fingerprint": fingerprint(records | names, classes),
+    }
 
 
 # ------------------------------------------------------------------------------------ handwriting

@@ -41,7 +41,7 @@ class _Card(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
     format: Literal[1]
     name: str
-    kind: str
+    kind: Literal["arrays", "text", "posts"]
     arrays: dict[str, _Array]
     fingerprint: str
     source: str
@@ -55,7 +55,10 @@ def prepared_folder(name: str, data_root: Root = None) -> Path:
     """Where ``name`` is or would be; Error if the name is not one a data set may have."""
     if not isinstance(name, str) or not re.fullmatch(NAME, name):
         raise Error(f"{name!r} cannot name a data set; allowed: 1 to 64 of a-z, 0-9, '_' and '-'")
-    return paths.data_root(data_root) / "prepared" / name
+    folder = paths.data_root(data_root) / "prepared" / name
+    if not folder.exists():
+        files.recover(folder.parent)
+    return folder
 
 
 def prepared_names(data_root: Root = None) -> list[str]:
@@ -71,29 +74,26 @@ def prepared_names(data_root: Root = None) -> list[str]:
 def read_card(name: str, data_root: Root = None) -> dict[str, Any] | None:
     """The card of a prepared data set; None if there is none, Error if it is unusable."""
     folder = prepared_folder(name, data_root)
-    files.recover(folder.parent)
     if not folder.exists():
         return None
     try:
         content = (folder / CARD).read_bytes()
         _Card.model_validate_json(content)
     except OSError as error:
-        what = f"{folder / CARD} cannot be read: {files.reason(error)}"
+        what = f"cannot be read: {files.reason(error)}"
     except ValidationError as error:
         (first, *_) = error.errors()
         place = "".join(f"{part}: " for part in first["loc"])
-        what = f"{folder / CARD} is no card of this version of fedlib: {place}{first['msg']}"
+        what = f"is no card of this version of fedlib: {place}{first['msg']}"
     else:
         card: dict[str, Any] = json.loads(content)
-        return card
-    raise Error(f"{what}; {how_to_rebuild(name)}")
-
-
-def how_to_rebuild(name: str) -> str:
-    """What to do about an unusable copy."""
-    importing = f"'fedlib data import {name} FILE --overwrite'"
+        right = fingerprint(card["arrays"], card.get("classes"))
+        if (card["name"], card["fingerprint"]) == (name, right):
+            return card
+        what = "was altered: its name or fingerprint does not fit"
     preparing = f"'fedlib data prepare {name} --overwrite' or " if name in SOURCES else ""
-    return f"make it again with {preparing}{importing}"
+    again = f"make it again with {preparing}'fedlib data import {name} FILE --overwrite'"
+    raise Error(f"{folder / CARD} {what}; {again}")
 
 
 def open_arrays(card: dict[str, Any], data_root: Root = None) -> dict[str, np.ndarray]:
@@ -134,10 +134,6 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     card = read_card(name, data_root)
     if card is None:
         raise Error(f"data set {name!r} is not prepared, so there is nothing to verify")
-    if card["name"] != name:
-        raise Error(f"the card of {name!r} was altered: it names {card['name']!r}")
-    if fingerprint(card["arrays"], card.get("classes")) != card["fingerprint"]:
-        raise Error(f"the card of {name!r} was altered: its fingerprint does not fit its arrays")
     for key, array in open_arrays(card, data_root).items():
         sha256, expected = describe(array)["sha256"], card["arrays"][key]["sha256"]
         if sha256 != expected:
@@ -146,28 +142,9 @@ def verify(name: str, data_root: Root = None) -> dict[str, Any]:
     return card
 
 
-@checked
-def prepared(data_root: Root = None) -> list[dict[str, Any]]:
-    """The cards of all prepared data sets, by name, each with its size on disk as ``"bytes"``.
-
-    A data set whose card cannot be used is listed as its name, its size and the ``"error"``.
-    """
-    cards = []
-    for name in prepared_names(data_root):
-        try:
-            card = read_card(name, data_root) or {}
-        except Error as error:
-            card = {"name": name, "error": str(error)}
-        folder = prepared_folder(name, data_root)
-        card["bytes"] = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
-        cards.append(card)
-    return cards
-
-
 def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> Path:
     """The folder of a data set to be; Error if it exists and may not be replaced."""
     target = prepared_folder(name, data_root)
-    files.recover(target.parent)
     if target.exists() and not overwrite:
         where = f"data set {name!r} exists already in {target.parent}"
         raise Error(f"{where}; pass overwrite to replace it")

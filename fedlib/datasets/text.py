@@ -23,6 +23,7 @@ CHARACTERS = 90  # the size of the whole vocabulary
 _TOKENS = np.full(256, OOV, dtype=np.uint8)  # of each byte
 _TOKENS[list(SHAKESPEARE_CHARACTERS.encode())] = np.arange(1, OOV)
 SEQUENCE = 80  # characters that a model reads at once
+SPECIAL = 4  # numbers of words that are none: padding, unknown, start and end
 
 _TWEET = re.compile(r"[\w']+|[.,!?;]")
 # Words keep inner apostrophes, hyphens, dots and plus signs (don't, e-mail, os.path, c++).
@@ -143,40 +144,37 @@ def word_rows(
     return out
 
 
-Split = Callable[[str], list[str]]
+def tokenized(
+    train: Sequence[str],
+    test: Sequence[str],
+    size: int,
+    length: int,
+    split: Callable[[str], list[str]] = post_words,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Texts as rows of word numbers, for networks trained from scratch.
 
-
-class WordTokenizer:
-    """Texts as rows of word numbers, for transformers trained from scratch.
-
-    0 pads, 1 stands for unknown words, 2 starts and 3 ends a text, 4 and up are words.
+    0 pads, 1 stands for unknown words, 2 starts and 3 ends a text; the most frequent words of the
+    training texts have 4 and up.
 
     Args:
-        words: the vocabulary, without the four special tokens.
+        train, test: texts.
+        size: of the vocabulary, the four special numbers included.
+        length: of a row, 3 or more; texts are truncated or padded at the end.
         split: a text's words.
+
+    Returns:
+        int32 ``[texts, length]`` of both, and how many numbers there are.
     """
+    require(size > SPECIAL, "vocabulary size", size, f"> {SPECIAL}")
+    words = most_frequent((word for text in train for word in split(text)), size - SPECIAL)
+    numbers = {word: number for number, word in enumerate(words, SPECIAL)}
+    numbers |= {"[CLS]": 2, "[SEP]": 3}
 
-    SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+    def rows(texts: Iterable[str]) -> np.ndarray:
+        marked = (["[CLS]", *split(text)[: length - 2], "[SEP]"] for text in texts)
+        return word_rows(marked, numbers, length, unknown=1)
 
-    def __init__(self, words: Sequence[str], split: Split = post_words) -> None:
-        self.split = split
-        self.numbers = {word: number for number, word in enumerate(words, len(self.SPECIAL))}
-
-    @classmethod
-    def fit(cls, texts: Iterable[str], size: int, split: Split = post_words) -> WordTokenizer:
-        """The tokenizer of the most frequent words, ``size`` tokens in all."""
-        require(size > len(cls.SPECIAL), "vocabulary size", size, f"> {len(cls.SPECIAL)}")
-        words = (word for text in texts for word in split(text))
-        return cls(most_frequent(words, size - len(cls.SPECIAL)), split)
-
-    def __len__(self) -> int:
-        return len(self.SPECIAL) + len(self.numbers)
-
-    def __call__(self, texts: Iterable[str], length: int) -> np.ndarray:
-        """int32 ``[texts, length]``, truncated or padded at the end."""
-        require(length >= 3, "length", length, "a whole number >= 3")
-        marked = (["[CLS]", *self.split(text)[: length - 2], "[SEP]"] for text in texts)
-        return word_rows(marked, {**self.numbers, "[CLS]": 2, "[SEP]": 3}, length, unknown=1)
+    return rows(train), rows(test), SPECIAL + len(words)
 
 
 def pretrained_rows(

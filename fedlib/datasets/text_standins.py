@@ -18,8 +18,8 @@ from importlib.resources import files
 import numpy as np
 
 from fedlib.datasets import npy
-from fedlib.datasets.catalogue import CATALOGUE
-from fedlib.datasets.dataset import SPLITS, TextDataset, describe, fingerprint
+from fedlib.datasets.dataset import SPLITS, TextDataset
+from fedlib.datasets.standins import about
 from fedlib.randomness import numpy_generator
 
 NAMES = ("shakespeare", "sent140", "ag_news", "dbpedia", "rare_words", "word_chains")
@@ -40,20 +40,8 @@ def make(name: str) -> TextDataset:
     generated = {"rare_words": rare_words, "word_chains": word_chains}
     texts, classes = (_split(generated[name]()), None) if name in generated else _docstrings(name)
     arrays, clients = npy.text_arrays(name, texts)
-    for array in arrays.values():
-        array.setflags(write=False)
-    records = {key: describe(array) for key, array in arrays.items()}
-    known = CATALOGUE[name]
-    origin = "offline" if known.built_in else f"offline stand-in for {known.title}"
-    return TextDataset(
-        name=name,
-        arrays=arrays,
-        clients=tuple(clients),
-        classes=classes,
-        stand_in=True,
-        source=f"{origin}: {known.stand_in}",
-        fingerprint=fingerprint({**records, "clients": clients}, classes),
-    )
+    said = about(name, arrays, classes, clients=clients)
+    return TextDataset(name, arrays, tuple(clients), **said)
 
 
 def _docstrings(name: str) -> tuple[list[npy.Text], tuple[str, ...] | None]:

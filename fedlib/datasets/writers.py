@@ -38,12 +38,18 @@ MIN_TWEETS, TRAIN_FRACTION = 30, 0.8  # of Sent140's users
 Files = Mapping[str, Path]
 Writer = Callable[..., dict[str, Any]]
 _PIECE = 4096
-_ENDS = {"train": "_train.h5", "heldout": "_held_out.h5", "test": "_test.h5"}
 
 
-def _labels(values: np.ndarray, count: int, where: str) -> np.ndarray:
-    if int(values.max(initial=0)) >= count:
-        raise Error(f"{where}: label is {int(values.max())}; allowed: 0 to {count - 1}")
+def _whole(values: np.ndarray, limit: int, where: str) -> np.ndarray:
+    """Whole numbers k from 0 to ``limit - 1``; of pixels ``k / 255`` but for float32's rounding."""
+    if values.dtype.kind == "f":
+        levels = np.rint(values * 255)
+        if not (np.abs(values * 255 - levels) < 0.01).all():
+            raise Error(f"{where}: a pixel is not a multiple of 1/255")
+        values = levels
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
+        what = f"{where}: values from {values.min()} to {values.max()}"
+        raise Error(f"{what}; allowed: 0 to {limit - 1}")
     return values.astype(np.int64)
 
 
@@ -51,7 +57,7 @@ def _labels(values: np.ndarray, count: int, where: str) -> np.ndarray:
 
 
 def write_idx(
-    name: str, pattern: str, files: Files, folder: Path, progress: bool = False
+    name: str, pattern: str, files: Files, folder: Path, progress: bool
 ) -> dict[str, Any]:
     """A data set in MNIST's format.
 
@@ -65,7 +71,7 @@ def write_idx(
         theirs = "t10k" if split == "test" and not name.startswith("emnist") else split
         images = _idx(files[pattern.format(split=theirs, kind="images-idx3")])
         path = files[pattern.format(split=theirs, kind="labels-idx1")]
-        labels = _labels(_idx(path), known.class_count or 0, path.name)
+        labels = _whole(_idx(path), known.class_count or 0, path.name)
         if images.shape != (len(labels), *(known.shape or ())):
             raise Error(f"{name}: images are {images.shape}, and there are {len(labels)} labels")
         arrays[f"{split}_x"] = images.mT if name.startswith("emnist") else images
@@ -89,7 +95,7 @@ def write_cifar(
     names: Mapping[str, str],
     files: Files,
     folder: Path,
-    progress: bool = False,
+    progress: bool,
 ) -> dict[str, Any]:
     """CIFAR's binary version, in the order of its files.
 
@@ -111,7 +117,7 @@ def write_cifar(
         images = data[:, len(labels) :].reshape(-1, 3, 32, 32)
         arrays[f"{split}_x"] = images.transpose(0, 2, 3, 1)
         for place, (key, count) in enumerate(labels.items()):
-            values = _labels(data[:, place], count, f"{name} {split}, {key}")
+            values = _whole(data[:, place], count, f"{name} {split}, {key}")
             arrays[f"{split}_{key}"] = values
     listed = {key: files[file].read_text(encoding="utf-8").split() for key, file in names.items()}
     return npy.write(folder, arrays, None, CATALOGUE[name]) | listed
@@ -128,7 +134,7 @@ def _csv_rows(path: Path, encoding: str, progress: bool) -> Iterator[list[str]]:
 
 
 def write_news(
-    name: str, with_title: bool, files: Files, folder: Path, progress: bool = False
+    name: str, with_title: bool, files: Files, folder: Path, progress: bool
 ) -> dict[str, Any]:
     """Zhang, Zhao and LeCun's csv files: label from 1, title, text.
 
@@ -147,7 +153,7 @@ def write_news(
     return npy.write(folder, *npy.text_arrays(name, texts()), known)
 
 
-def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[str, Any]:
+def write_sent140(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
     """Sent140's training file by user; the hand-labelled test file has no users in it and is left.
 
     Every user with at least 30 tweets is a client. As in LEAF, a random 80 % of a client's tweets,
@@ -186,13 +192,13 @@ def write_sent140(files: Files, folder: Path, progress: bool = False) -> dict[st
 # ------------------------------------------------------------------------- TensorFlow Federated
 
 
-def _by_split(files: Mapping[str, Path]) -> dict[str, Path]:
-    """The HDF5 file of each split there is."""
+def _by_split(files: Files) -> dict[str, Path]:
+    """The HDF5 file of each split."""
     return {
         split: path
-        for split, end in _ENDS.items()
+        for split in SPLITS
         for name, path in files.items()
-        if name.endswith(end)
+        if name.endswith(f"_{split}.h5")
     }
 
 
@@ -219,89 +225,51 @@ def read_pieces(
                 yield client, *(column[start : start + _PIECE] for column in columns)
 
 
-def write_emnist(files: Mapping[str, Path], folder: Path, progress: bool = False) -> dict[str, Any]:
-    """Federated EMNIST: writers are matched between the splits by their ids.
-
-    Pixels, ``k / 255`` in the files, are stored as k. Their polarity is kept: paper is 1 there.
-    """
-    splits = _by_split(files)
-    clients = sorted({client for path in splits.values() for client in read_clients(path)})
-    codes = {client: code for code, client in enumerate(clients)}
-    columns = {"x": ("pixels", 256), "y": ("label", 62)}
-    both = dict.fromkeys(splits, codes)
-    return _write_arrays("emnist", splits, folder, columns, both, clients, progress)
-
-
-def write_fed_cifar100(
-    files: Mapping[str, Path], folder: Path, progress: bool = False
-) -> dict[str, Any]:
-    """Federated CIFAR-100: 500 training and 100 other test clients, 100 images each.
-
-    Both splits call their clients ``0``, ``1``, ...; they are different clients, so a test client's
-    name here is ``test/`` and its id, and no code occurs in both splits.
-    """
-    splits = _by_split(files)
-    codes: dict[str, dict[str, int]] = {}
-    clients: list[str] = []
-    for split, path in splits.items():
-        ids = read_clients(path)
-        codes[split] = {client: len(clients) + place for place, client in enumerate(ids)}
-        clients += [f"test/{client}" if split == "test" else client for client in ids]
-    columns = {"x": ("image", 256), "y": ("label", 100), "coarse": ("coarse_label", 20)}
-    return _write_arrays("fed_cifar100", splits, folder, columns, codes, clients, progress)
-
-
-def _write_arrays(
+def write_images(
     name: str,
-    splits: Mapping[str, Path],
-    folder: Path,
     columns: Mapping[str, tuple[str, int]],
-    codes: Mapping[str, Mapping[str, int]],
-    clients: Sequence[str],
+    prefix: str,
+    files: Files,
+    folder: Path,
     progress: bool,
 ) -> dict[str, Any]:
-    """Stream all splits into ``<split>_<column>.npy`` and ``<split>_client.npy``.
+    """Federated EMNIST, whose writers are matched between the splits by their ids, and CIFAR-100.
+
+    EMNIST's pixels, ``k / 255`` in the files, are stored as k. Their polarity is kept: paper is 1
+    there. CIFAR-100 has 500 training and 100 other test clients of 100 images each. Both splits
+    call theirs ``0``, ``1``, ...; a test client's name here is ``test/`` and its id.
 
     Args:
-        columns: the feature of each, and a number that its values are below. ``x`` are the images.
-        codes: of the clients, by split.
+        name: of the data set.
+        columns: of each array the feature, and a number that its values are below; ``x`` are the
+            images.
+        prefix: what a test client's name begins with.
+        files, folder, progress: as for every writer.
     """
-    known = CATALOGUE[name]
+    splits, prefixes = _by_split(files), {"train": "", "test": prefix}
+    ids = [(split, client) for split, path in splits.items() for client in read_clients(path)]
+    clients = sorted({prefixes[split] + client for split, client in ids})
+    codes = {client: code for code, client in enumerate(clients)}
+    arrays: dict[str, np.ndarray] = {}
     for split, path in splits.items():
-        kinds: dict[str, npy.Kind] = dict.fromkeys((*columns, "client"), (np.int64, ()))
-        kinds["x"] = np.uint8, known.shape or ()
-        with npy.growing(folder, {f"{split}_{key}": kind for key, kind in kinds.items()}) as out:
-            features = [feature for feature, _ in columns.values()]
-            for client, *values in read_pieces(path, features, progress):
-                for (key, (_, limit)), value in zip(columns.items(), values, strict=True):
-                    out[f"{split}_{key}"].append(_below(limit, value))
-                out[f"{split}_client"].append(np.full(len(values[0]), codes[split][client]))
-    npy.save_json(folder, "client_names", clients)
-    arrays = {file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy")}
-    return npy.card(arrays, known)
+        pieces: dict[str, list[np.ndarray]] = {key: [] for key in (*columns, "client")}
+        features = [feature for feature, _ in columns.values()]
+        for client, *values in read_pieces(path, features, progress):
+            for (key, (_, limit)), value in zip(columns.items(), values, strict=True):
+                whole = _whole(value, limit, f"{name} {split}, {key}")
+                pieces[key].append(whole.astype(np.uint8) if key == "x" else whole)
+            pieces["client"].append(np.full(len(values[0]), codes[prefixes[split] + client]))
+        arrays |= {f"{split}_{key}": np.concatenate(values) for key, values in pieces.items()}
+    return npy.write(folder, arrays, clients, CATALOGUE[name])
 
 
-def _below(limit: int, values: np.ndarray) -> np.ndarray:
-    """Whole numbers k from 0 to ``limit - 1``; of pixels ``k / 255`` but for float32's rounding."""
-    if values.dtype.kind == "f":
-        levels = np.rint(values * 255)
-        if not (np.abs(values * 255 - levels) < 0.01).all():
-            raise Error("a pixel is not a multiple of 1/255")
-        values = levels
-    if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
-        raise Error(f"a value is not in 0..{limit - 1}: {values.min()} to {values.max()}")
-    return values
-
-
-def write_shakespeare(
-    files: Mapping[str, Path], folder: Path, progress: bool = False
-) -> dict[str, Any]:
+def write_shakespeare(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
     """Shakespeare by role, as texts: one per snippet, train and test roles matched by their ids."""
     splits = _by_split(files)
 
     def texts() -> Iterator[npy.Text]:
-        for split in SPLITS:
-            for client, snippets in read_pieces(splits[split], ["snippets"], progress):
+        for split, path in splits.items():
+            for client, snippets in read_pieces(path, ["snippets"], progress):
                 for text in snippets:
                     yield split, client, text, None
 
@@ -309,10 +277,8 @@ def write_shakespeare(
     return npy.write(folder, *npy.text_arrays("shakespeare", texts(), clients), None)
 
 
-def write_stackoverflow(
-    files: Mapping[str, Path], folder: Path, progress: bool = False
-) -> dict[str, Any]:
-    """Stack Overflow as :class:`fedlib.datasets.posts.Posts`, splits train, heldout and test.
+def write_stackoverflow(files: Files, folder: Path, progress: bool) -> dict[str, Any]:
+    """Stack Overflow as :class:`fedlib.datasets.posts.Posts`; no task uses its held-out users.
 
     The vocabularies are the 10,000 first words and the 500 most frequent tags of TFF's own counts
     (FedOpt section 4 and its public code). Memory is bounded by the largest client's ids: texts
@@ -354,8 +320,13 @@ WRITERS: dict[str, Writer] = {
     "ag_news": partial(write_news, "ag_news", True),
     "dbpedia": partial(write_news, "dbpedia", False),
     "sent140": write_sent140,
-    "emnist": write_emnist,
-    "fed_cifar100": write_fed_cifar100,
+    "emnist": partial(write_images, "emnist", {"x": ("pixels", 256), "y": ("label", 62)}, ""),
+    "fed_cifar100": partial(
+        write_images,
+        "fed_cifar100",
+        {"x": ("image", 256), "y": ("label", 100), "coarse": ("coarse_label", 20)},
+        "test/",
+    ),
     "shakespeare": write_shakespeare,
     "stackoverflow": write_stackoverflow,
 }

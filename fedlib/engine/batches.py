@@ -200,11 +200,11 @@ def _passes(
     starts = torch.from_numpy(data.starts[clients])
     places = starts[layout.client][layout.segment] + layout.within
     if not shuffle:
-        return data.places(places)
+        return data.index[places]
     pass_keys = randomness.fold(randomness.fold(keys[layout.client], 2), layout.number)
     hashed = randomness.fold(pass_keys[layout.segment], layout.within) & ((1 << 40) - 1)
     order = torch.argsort((layout.segment << 40) | hashed, stable=True)
-    return data.places(places[order])
+    return data.index[places[order]]
 
 
 def chunks(clients: np.ndarray, steps: np.ndarray, size: int) -> list[np.ndarray]:

@@ -62,8 +62,7 @@ class Evaluator:
         self.task, self.model, self.dtype = task, model, model.dtype
         self.x = data.x if reads(task.transform) else data.x.to(device)
         self.y, self.device = data.y.to(device), device
-        places = data.all_places()
-        self.index = data.places(places).to(self.x.device)
+        self.index = data.index.to(self.x.device)
         self.codes = torch.from_numpy(data.codes()).to(device)
         self.sizes = torch.from_numpy(data.sizes).to(device, self.dtype)
         weights = data.client_weights() if task.by_weights else data.sizes

@@ -70,7 +70,7 @@ class Trial:
         self.device = next((p.device for p in model.parameters()), torch.device("cpu"))
 
     def outputs(self, split: str, data: ClientData, place: int) -> Tensor:
-        """The model's outputs ``[2, ...]`` for the example at a place of ``data.all_places()``."""
+        """The model's outputs ``[2, ...]`` for the example at a place of ``data.index``."""
         client, example = _where(data, place)
         raw = data.x[[example, example]].to(self.device)
         keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
@@ -103,7 +103,7 @@ class Trial:
             return
         whose = f"task {self.task.name}: the transform"
         places = np.linspace(0, data.sizes.sum() - 1, 5).astype(int)
-        raw = data.x[data.places(data.all_places())[places]].to(self.device)
+        raw = data.x[data.index[places]].to(self.device)
         keys, others = torch.arange(10, device=self.device).view(2, -1)
         call = _called_twice(whose, transform)
 
@@ -309,9 +309,8 @@ def _places(task: Task, data: ClientData) -> list[int]:
     x, places = data.x, {0: None}
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
     if whole and x[0].numel() and not (task.described and x.numel() > READ_AGAIN):
-        numbers = data.places(data.all_places())
         low, high = x.flatten(1).aminmax(dim=1) if x.dim() > 1 else (x, x)
-        places |= {int(low[numbers].argmin()): None, int(high[numbers].argmax()): None}
+        places |= {int(low[data.index].argmin()): None, int(high[data.index].argmax()): None}
     return list(places)
 
 
@@ -320,13 +319,13 @@ def _first_place(data: ClientData, bad: Tensor) -> int | None:
     if not bad.any():
         return None
     wrong = bad.flatten(1).any(1) if bad.dim() > 1 else bad
-    places = wrong[data.places(data.all_places())].nonzero()
+    places = wrong[data.index].nonzero()
     return int(places[0]) if len(places) else None
 
 
 def _where(data: ClientData, place: int) -> tuple[int, int]:
-    """The client and the number of the example at a place of ``data.all_places()``."""
-    return int(data.codes()[place]), int(data.places(data.all_places())[place])
+    """The client and the number of the example at a place of ``data.index``."""
+    return int(data.codes()[place]), int(data.index[place])
 
 
 def _buffers(model: nn.Module) -> dict[str, Tensor]:
@@ -342,9 +341,8 @@ def _buffers(model: nn.Module) -> dict[str, Tensor]:
 
 def _unlike(data: ClientData, example: int) -> int:
     """Another example that a client holds, with another label if there is one."""
-    held = data.places(data.all_places())
-    unlike = (data.y[held] != data.y[example]).view(len(held), -1).any(1)
-    return int(held[int(unlike.int().argmax())])
+    unlike = (data.y[data.index] != data.y[example]).view(len(data.index), -1).any(1)
+    return int(data.index[int(unlike.int().argmax())])
 
 
 def _parts(

@@ -81,7 +81,6 @@ class ModuleTrial(Trial):
     def __init__(self, task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__(task, model, dtype)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.places = task.train.all_places()
         self.statistics = Statistics(model).initial.to(dtype)
 
     def changes_inputs(self, used: nn.Module, training: bool) -> bool:
@@ -251,8 +250,8 @@ class ModuleTrial(Trial):
 
     def _spread(self, count: int) -> Tensor:
         """Numbers of that many examples; some twice where there are fewer."""
-        places = np.linspace(0, len(self.places) - 1, count).astype(int)
-        return self.task.train.places(self.places[places])
+        index = self.task.train.index
+        return index[np.linspace(0, len(index) - 1, count).astype(int)]
 
     def _inputs(self, numbers: Tensor, training: bool) -> Tensor:
         """The model's inputs for some examples."""
@@ -263,7 +262,7 @@ class ModuleTrial(Trial):
     def _replaced(self, x: Tensor, training: bool) -> Iterator[Tensor]:
         """Inputs with others in the first and the last place: far ones, or the data's own."""
         whole = not x.is_floating_point()
-        count = min(CANDIDATES, len(self.places)) if whole else EXAMPLES
+        count = min(CANDIDATES, len(self.task.train.index)) if whole else EXAMPLES
         known = self._inputs(self._spread(count), training)
         far = x.abs().amax() * 2 + 1
         others = [] if whole else [x + far, x - far]

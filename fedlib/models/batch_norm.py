@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib.errors import Error
 from fedlib.models.layers import _groups, real_examples
 
 # Test images are normalised together in batches of this many, as in Delta-SGD's published code.
@@ -61,7 +60,8 @@ class BatchNorm2d(nn.BatchNorm2d):
                 batches.append(self._whole(part, weight, bias))
             else:
                 mask = real[..., start : start + size]
-                batches.append(self._padded(part, weight, bias, mask))
+                _, mean, variance = _moments(part, mask.reshape(-1, mask.shape[-1]))
+                batches.append(_scaled(part, mean, variance, weight, bias, self.eps))
         return batches[0] if len(batches) == 1 else torch.cat(batches, 1)
 
     def _whole(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -71,16 +71,6 @@ class BatchNorm2d(nn.BatchNorm2d):
             images, None, None, weight.flatten(), bias.flatten(), training=True, eps=self.eps
         )
         return torch.unflatten(y, 1, weight.shape).transpose(0, 1)
-
-    def _padded(self, x: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-        rows, mask = len(x), mask.reshape(-1, mask.shape[-1])
-        if rows % len(mask) or mask.shape[1] != x.shape[1]:
-            raise Error(
-                f"BatchNorm2d has an input of {rows} rows of {x.shape[1]} examples and a mask of "
-                f"shape {tuple(mask.shape)}; its rows must divide the input's, its examples agree"
-            )
-        _, mean, variance = _moments(x, mask)
-        return _scaled(x, mean, variance, weight, bias, self.eps)
 
     def _move(self, x: Tensor) -> None:
         """Move the running statistics towards those of ``x [R, B, C, H, W]``."""

@@ -63,26 +63,6 @@ def start(layer: nn.Linear | nn.Conv2d, init: str = "keras") -> None:
         nn.init.zeros_(layer.bias)
 
 
-def _pair(size: Size) -> tuple[int, int]:
-    return (size, size) if isinstance(size, int) else size
-
-
-def same_amounts(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """What TensorFlow's "same" adds before and after an axis; an odd point goes after."""
-    total = max(0, (math.ceil(size / stride) - 1) * stride + kernel - size)
-    return total // 2, total - total // 2
-
-
-def same_padding(x: Tensor, kernel: Size, stride: Size = 1, value: float = 0.0) -> Tensor:
-    """Pad ``x [..., H, W]`` as TensorFlow's "same": ceil(size / stride) points come out."""
-    (kernel_h, kernel_w), (stride_h, stride_w) = _pair(kernel), _pair(stride)
-    height = same_amounts(x.shape[-2], kernel_h, stride_h)
-    width = same_amounts(x.shape[-1], kernel_w, stride_w)
-    if not any(height + width):
-        return x
-    return F.pad(x, (*width, *height), value=value)
-
-
 def _groups(layer: nn.Module, weight: Tensor, x: Tensor, dims: int) -> int:
     """The input's number of rows G; ``weight`` has rows, so ``x`` needs ``dims`` dimensions."""
     rows = weight.shape[0]
@@ -108,6 +88,18 @@ def _each_image(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         y = function(x.transpose(0, 1).flatten(0, 1))
         return torch.unflatten(y, 0, (x.shape[1], x.shape[0])).transpose(0, 1)
     return torch.unflatten(function(x.flatten(0, 1)), 0, x.shape[:2])
+
+
+def same_padding(x: Tensor, kernel: int, stride: int, value: float = 0.0) -> Tensor:
+    """Pad images ``[..., C, H, W]`` as TensorFlow's "same": ceil(size / stride) points come out.
+
+    Where the amount is odd, one more comes after than before.
+    """
+    amounts = []
+    for size in (x.shape[-1], x.shape[-2]):
+        total = max(0, (math.ceil(size / stride) - 1) * stride + kernel - size)
+        amounts += [total // 2, total - total // 2]
+    return _each_image(lambda images: F.pad(images, amounts, value=value), x)
 
 
 def _affine(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
@@ -156,8 +148,7 @@ class Conv2d(nn.Conv2d):
     """torch.nn.Conv2d, or R of them: weight ``[R, out, in, h, w]``, input ``[G, B, in, H, W]``.
 
     Args:
-        padding: points added on each side, or ``"same"`` as in TensorFlow (also with a stride;
-            asymmetric where the amount is odd).
+        padding: points added on each side; for TensorFlow's "same" see :func:`same_padding`.
     """
 
     def __init__(
@@ -166,26 +157,16 @@ class Conv2d(nn.Conv2d):
         out_channels: int,
         kernel_size: Size,
         stride: Size = 1,
-        padding: Size | str = 0,
+        padding: Size = 0,
         bias: bool = True,
     ) -> None:
-        if isinstance(padding, str) and padding != "same":
-            raise Error(f"padding is {padding!r}; allowed: 'same', or points to add on each side")
-        self.same = padding == "same"
-        amount = 0 if isinstance(padding, str) else padding
-        super().__init__(in_channels, out_channels, kernel_size, stride, amount, bias=bias)
+        if isinstance(padding, str):
+            raise Error(f"padding is {padding!r}; allowed: points to add on each side")
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
         stride = (self.stride[0], self.stride[1])
         padding = (int(self.padding[0]), int(self.padding[1]))
-        if self.same:
-            kernel = (self.kernel_size[0], self.kernel_size[1])
-            height = same_amounts(x.shape[-2], kernel[0], stride[0])
-            width = same_amounts(x.shape[-1], kernel[1], stride[1])
-            if height[0] == height[1] and width[0] == width[1]:
-                padding = height[0], width[0]  # the convolution itself pads for less
-            else:
-                x = same_padding(x, kernel, stride)
         if groups == 1 and x.device.type == "cpu":
             return convolution.on_cpu(x, weight, bias, stride, padding)
         return F.conv2d(x, weight, bias, stride, padding, groups=groups)
@@ -269,19 +250,15 @@ class MaxPool2d(nn.Module):
     Args:
         kernel_size: the window.
         stride: the window's step, by default the window itself.
-        same: pad as TensorFlow's "same" does (padding never wins the maximum); else no padding.
     """
 
-    def __init__(self, kernel_size: Size, stride: Size | None = None, same: bool = False) -> None:
+    def __init__(self, kernel_size: Size, stride: Size | None = None) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
-        self.same = same
 
     def _pool(self, x: Tensor) -> Tensor:
-        if self.same:
-            x = same_padding(x, self.kernel_size, self.stride, value=-math.inf)
-        by_two = _pair(self.kernel_size) == (2, 2) == _pair(self.stride)
+        by_two = self.kernel_size == 2 == self.stride
         differentiated = torch.is_grad_enabled() and x.requires_grad
         if by_two and x.device.type == "cpu" and not differentiated:
             return _largest_of_four(x)
@@ -320,13 +297,8 @@ class Dropout(nn.Module):
         return randomness.dropout(x, self.p) if self.training else x
 
 
-class Dropout2d(nn.Module):
+class Dropout2d(Dropout):
     """Dropout of whole channels of images ``[..., C, H, W]`` while training, with keyed masks."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        super().__init__()
-        require(0 <= p < 1, "dropout probability", p, "0 <= p < 1")
-        self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:

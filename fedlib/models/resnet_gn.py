@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -13,6 +15,7 @@ from fedlib.models.layers import (
     Linear,
     MaxPool2d,
     he_normal_,
+    same_padding,
     scaled,
 )
 
@@ -32,9 +35,9 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, groups: int, first: bool = False) -> None:
         super().__init__()
         self.norm1 = None if first else GroupNorm(groups, inputs, EPS)
-        self.conv1 = Conv2d(inputs, outputs, 3, padding="same", bias=False)
+        self.conv1 = Conv2d(inputs, outputs, 3, padding=1, bias=False)
         self.norm2 = GroupNorm(groups, outputs, EPS)
-        self.conv2 = Conv2d(outputs, outputs, 3, padding="same", bias=False)
+        self.conv2 = Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.shortcut: nn.Sequential | None = None
         if inputs != outputs:
             self.shortcut = nn.Sequential(
@@ -71,9 +74,9 @@ class ResNet18GN(Architecture):
     def __init__(self, classes: int = 10, width: float = 1.0, groups: int = 2) -> None:
         super().__init__()
         channels = [scaled(count, width, groups) for count in (64, 128, 256, 512)]
-        self.conv = Conv2d(3, channels[0], 7, stride=2, padding="same", bias=False)
+        self.conv = Conv2d(3, channels[0], 7, stride=2, bias=False)
         self.norm1 = GroupNorm(groups, channels[0], EPS)
-        self.pool = MaxPool2d(3, stride=2, same=True)
+        self.pool = MaxPool2d(3, stride=2)
         blocks: list[BasicBlock] = []
         inputs = channels[0]
         for outputs in channels:
@@ -92,5 +95,6 @@ class ResNet18GN(Architecture):
 
     def features(self, x: Tensor) -> Tensor:
         """The pooled features, ``[..., 512]`` at full width."""
-        x = self.pool(F.relu(self.norm1(self.conv(x))))
+        x = F.relu(self.norm1(self.conv(same_padding(x, 7, 2))))
+        x = self.pool(same_padding(x, 3, 2, value=-math.inf))
         return self.average(F.relu(self.norm2(self.blocks(x))))

@@ -90,7 +90,6 @@ def load(given: Given) -> Task:
     tweets = [part[: examples or None] for part in texts.by_client(codes, picked)]
     sizes, held = texts.sizes_of(tweets), np.concatenate(tweets)
     words = [tweet_words(_text(dataset, i)) for i in held.tolist()]
-    parts = np.split(np.arange(len(words)), np.cumsum(sizes)[:-1])
 
     used = most_frequent((word for tweet in words for word in tweet), size=sum(map(len, words)))
     known, vectors, vectors_from = _vectors(used, given.glove, root)
@@ -98,17 +97,20 @@ def load(given: Given) -> Task:
     x, y = word_rows(words, numbers, given.tokens, unknown=0), labels[held]
     matrix = np.concatenate([np.zeros((1, vectors.shape[1]), dtype=np.float32), vectors])
     ids = [dataset.clients[code] for code in picked.tolist()]
+    arrays = {"x": x, "y": y, "sizes": sizes, "vectors": matrix}
+    origin = texts.origin(dataset, "sent140", "Sent140", **arrays)
+    origin["source"] += f"; {vectors_from}"
     return Task(
         name=given.name,
         model=lambda: Sent140LSTM(torch.from_numpy(matrix), width=given.width),
         hyperparameters=settings.adafedadam(LABEL),
         options={"data": dataset.name, "clients": len(picked)}
         | {"least": least, "glove": vectors_from},
-        stand_in=dataset.stand_in,
-        source=f"{texts.source(dataset, 'sent140', 'Sent140')}; {vectors_from}",
-        fingerprint=texts.encoded_fingerprint(x=x, y=y, sizes=sizes, vectors=matrix),
         label=LABEL,
-        **fair.divided(given, torch.from_numpy(x), torch.from_numpy(y), parts, ids),
+        **origin,
+        **fair.divided(
+            given, torch.from_numpy(x), torch.from_numpy(y), texts.consecutive(sizes), ids
+        ),
     )
 
 

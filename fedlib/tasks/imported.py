@@ -15,7 +15,7 @@ from fedlib.arguments import Seed, checked
 from fedlib.datasets import Dataset, TextDataset
 from fedlib.datasets.catalogue import CATALOGUE
 from fedlib.datasets.store import Root
-from fedlib.datasets.text import WordTokenizer, any_words, post_words
+from fedlib.datasets.text import any_words, post_words, tokenized
 from fedlib.errors import Error, require, unknown
 from fedlib.models import AttentionClassifier, SmallCNN
 from fedlib.partitioners import checks
@@ -141,12 +141,13 @@ def text_task(
     labels = [dataset.labels(split) for split in splits]
     texts = [[dataset.text(split, i) for i in range(dataset.size(split))] for split in splits]
     # The papers' words are in ASCII.
-    tokenizer = WordTokenizer.fit(texts[0], words, post_words if data in CATALOGUE else any_words)
-    x, test_x = (torch.from_numpy(tokenizer(part, length)) for part in texts)
+    split_text = post_words if data in CATALOGUE else any_words
+    train, test, size = tokenized(texts[0], texts[1], words, length, split_text)
+    x, test_x = torch.from_numpy(train), torch.from_numpy(test)
     classes = int(max(part.max() for part in labels)) + 1
     made = model
     if made is None:
-        made = partial(AttentionClassifier, classes, len(tokenizer), length)
+        made = partial(AttentionClassifier, classes, size, length)
     return _task(
         f"{data}_texts",
         dataset,
@@ -179,11 +180,10 @@ def _task(
     said["options"] = {key: value for key, value in options.items() if value is not None}
     (x, y, owners), (test_x, test_y, test_owners) = train, test
     y, test_y = checks.labels("labels", y), checks.labels("test labels", test_y)
-    clients, alpha, names = options["clients"], options["alpha"], dataset.clients
-    parts, ids = _divided(dataset.name, y, owners, names, clients, alpha, fields["seed"])
+    parts, ids = _divided(dataset, y, owners, options, fields["seed"])
     tests, test_ids = [np.arange(len(test_y))], ["all"]
-    if clients is None and test_owners is not None:
-        tests, test_ids = _by_owner(test_owners, names)
+    if options["clients"] is None and test_owners is not None:
+        tests, test_ids = _by_owner(test_owners, dataset.clients)
     return Task(
         **{**said, **fields},
         model=model,
@@ -193,24 +193,23 @@ def _task(
 
 
 def _divided(
-    data: str,
+    dataset: Dataset | TextDataset,
     labels: np.ndarray,
     owners: np.ndarray | None,
-    names: Sequence[str] | None,
-    clients: int | None,
-    alpha: float | None,
+    options: dict[str, Any],
     seed: int,
 ) -> tuple[list[np.ndarray], list[str]]:
     """The clients' training examples, and the clients' names."""
+    clients, alpha = options["clients"], options["alpha"]
     if clients is None:
         if alpha is not None:
             raise Error(f"alpha is {alpha}, but of how many clients? give clients too")
         if owners is None:
-            what = f"data set {data!r} names no clients; say how many to make"
+            what = f"data set {dataset.name!r} names no clients; say how many to make"
             raise Error(f"{what}, for instance clients=20, and alpha=0.3 for skewed labels")
-        return _by_owner(owners, names)
+        return _by_owner(owners, dataset.clients)
     if len(labels) < clients:
-        what = f"{data} has {len(labels)} training examples for {clients} clients"
+        what = f"{dataset.name} has {len(labels)} training examples for {clients} clients"
         raise Error(f"{what}: some would have none; take fewer clients")
     if alpha is None:
         return partitioners.iid(len(labels), clients, seed), []

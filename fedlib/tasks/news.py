@@ -8,7 +8,7 @@ import torch
 from fedlib import datasets, papers, partitioners
 from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
-from fedlib.datasets.text import WordTokenizer, pretrained_rows
+from fedlib.datasets.text import pretrained_rows, tokenized
 from fedlib.errors import Error, require
 from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.randomness import key
@@ -98,7 +98,7 @@ def load(given: Given) -> Task:
     parts = partitioners.dirichlet_overlapping(*drawn, author_split=given.author_split)
     # Only texts that some client holds are encoded.
     held, places = np.unique(np.concatenate(parts), return_inverse=True)
-    packed = np.split(places, np.cumsum(texts.sizes_of(parts))[:-1])
+    sizes = texts.sizes_of(parts)
     tested = _spread(len(test_labels), given.test_examples)
     x, test_x, vocab = _encode(dataset, held, tested, length, given.words, weights)
 
@@ -109,11 +109,14 @@ def load(given: Given) -> Task:
             return DistilBERT(classes).load_pretrained(weights)
         return DistilBERT(classes, vocab, length, layers=given.layers, width=width)
 
-    test = torch.from_numpy(test_x), torch.from_numpy(test_labels[tested])
+    y, test_y = labels[held], test_labels[tested]
+    arrays = {"x": x, "y": y, "places": places, "sizes": sizes, "test_x": test_x, "test_y": test_y}
+    packed = np.split(places, np.cumsum(sizes)[:-1])
+    test = torch.from_numpy(test_x), torch.from_numpy(test_y)
     return Task(
         name=given.name,
         model=model,
-        train=ClientData(torch.from_numpy(x), torch.from_numpy(labels[held]), packed),
+        train=ClientData(torch.from_numpy(x), torch.from_numpy(y), packed),
         test=ClientData(*test, [np.arange(len(tested))], ["all"]),
         **settings.delta_sgd_task(small),
         options={
@@ -123,17 +126,8 @@ def load(given: Given) -> Task:
             "words": vocab,
             **(dict.fromkeys(("pretrained", "layers", "width")) if small else {}),
         },
-        stand_in=dataset.stand_in,
-        source=texts.source(dataset, given.name, LABELS[given.name]),
-        fingerprint=texts.encoded_fingerprint(
-            x=x,
-            y=labels[held],
-            places=places,
-            sizes=texts.sizes_of(parts),
-            test_x=test_x,
-            test_y=test_labels[tested],
-        ),
         label=LABELS[given.name],
+        **texts.origin(dataset, given.name, LABELS[given.name], **arrays),
     )
 
 
@@ -153,19 +147,14 @@ def _encode(
     words: int,
     weights: str,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Rows of tokens of the given training and test texts, and how many tokens there are.
-
-    A tokenizer of words learns its vocabulary from the given training texts.
-    """
+    """Rows of tokens of the given training and test texts, and how many tokens there are."""
     train = [dataset.text("train", i) for i in held.tolist()]
     test = [dataset.text("test", i) for i in tested.tolist()]
     if weights:
-        rows = pretrained_rows(train + test, length, weights)
-        vocab = int(rows.max(initial=0)) + 1
+        x, test_x = (pretrained_rows(texts, length, weights) for texts in (train, test))
+        vocab = int(max(x.max(), test_x.max())) + 1
     else:
-        tokenizer = WordTokenizer.fit(train, words)
-        rows, vocab = tokenizer(train + test, length), len(tokenizer)
+        x, test_x, vocab = tokenized(train, test, words, length)
     # 512 tokens of many texts: half the memory where the numbers allow it.
-    if vocab <= np.iinfo(np.int16).max:
-        rows = rows.astype(np.int16)
-    return rows[: len(train)], rows[len(train) :], vocab
+    smaller = np.int16 if vocab <= np.iinfo(np.int16).max else np.int32
+    return x.astype(smaller), test_x.astype(smaller), vocab

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 
 import numpy as np
@@ -27,9 +26,8 @@ class Quadratic(nn.Module):
 
     def __init__(self, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> None:
         super().__init__()
-        self.register_buffer("A", A, persistent=False)  # the problem, not what is learnt
-        self.register_buffer("b", b, persistent=False)
-        self.register_buffer("offset", offset, persistent=False)
+        for name, given in (("A", A), ("b", b), ("offset", offset)):
+            self.register_buffer(name, given.clone(), persistent=False)  # no part of what is learnt
         self.x = nn.Parameter(x0.clone())
 
     def forward(self, clients: Tensor) -> Tensor:
@@ -120,7 +118,7 @@ def quadratic_task(
     places = torch.arange(len(A))
     data = ClientData(places, places, [np.array([i]) for i in range(clients)], weights=weights)
     gradient = ClientData(places, places, [places[-1:].numpy()], ["gradient"])
-    hashed = functools.partial(_hash, data.client_weights(), *arrays)
+    content = b"".join(part.tobytes() for part in (A, b, weights, x0, offset))
     task = Task(
         name=name,
         model=lambda: Quadratic(*arrays),
@@ -132,20 +130,13 @@ def quadratic_task(
         clients_per_round=None,
         batch_size=None,
         source="generated",
-        fingerprint=hashed(),
-        hashed=hashed,
+        fingerprint=hashlib.sha256(content).hexdigest(),
         label="Quadratic",
         by_weights=True,
     )
     task.pool = lambda: _pooled(task, p, *arrays)
     task.described = True
     return task
-
-
-def _hash(weights: np.ndarray, A: Tensor, b: Tensor, offset: Tensor, x0: Tensor) -> str:
-    """64 hex digits of the SHA-256 of a problem's numbers, which the model's buffers share."""
-    parts = (A.numpy(), b.numpy(), weights, x0.numpy(), offset.numpy())
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
 
 def _with_gradient(

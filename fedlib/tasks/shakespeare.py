@@ -68,6 +68,7 @@ def load(given: Given) -> Task:
     train, train_sizes = _encode(dataset, "train", chosen, given.rows, given.length)
     test, test_sizes = _encode(dataset, "test", chosen, given.rows, given.length)
     ids = [dataset.clients[code] for code in chosen.tolist()]
+    arrays = {"train": train, "train_sizes": train_sizes, "test": test, "test_sizes": test_sizes}
     return Task(
         name=given.name,
         model=partial(_model, given),
@@ -78,12 +79,8 @@ def load(given: Given) -> Task:
         hyperparameters=settings.mime("Shakespeare")
         | (settings.small if small else settings.fedopt)(LABEL),
         options={"data": dataset.name, "clients": len(chosen)},
-        stand_in=dataset.stand_in,
-        source=texts.source(dataset, "shakespeare", "Shakespeare"),
-        fingerprint=texts.encoded_fingerprint(
-            train=train, train_sizes=train_sizes, test=test, test_sizes=test_sizes
-        ),
         label=LABEL,
+        **texts.origin(dataset, "shakespeare", "Shakespeare", **arrays),
     )
 
 
@@ -109,8 +106,8 @@ def _encode(
 def _client_data(
     rows: np.ndarray, sizes: np.ndarray, ids: list[str], weigh: bool = True
 ) -> ClientData:
-    starts = np.cumsum(sizes) - sizes
+    parts = texts.consecutive(sizes)
     targets = np.count_nonzero(rows[:, 1:] != text.PAD, axis=1)
-    weights = np.add.reduceat(targets, starts).astype(np.float64) if weigh else None
+    weights = [targets[part].sum() for part in parts] if weigh else None
     tokens = texts.tensor(rows)
-    return ClientData.contiguous(tokens[:, :-1], tokens[:, 1:], starts, sizes, ids, weights)
+    return ClientData(tokens[:, :-1], tokens[:, 1:], parts, ids, weights)

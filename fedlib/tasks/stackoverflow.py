@@ -155,9 +155,7 @@ def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
         raise Error(f"no posts with words in both splits of {dataset.name!r}")
     return {"train": train, "test": test}, {
         "name": name,
-        "stand_in": dataset.stand_in,
-        "source": texts.source(dataset, "stackoverflow", "Stack Overflow"),
-        "fingerprint": _fingerprint(train, test),
+        **texts.origin(dataset, "stackoverflow", "Stack Overflow", **_arrays(train, test)),
     }
 
 
@@ -173,12 +171,11 @@ def _encoded(dataset: TextDataset) -> tuple[Posts, Posts]:
     return _last[dataset.fingerprint]
 
 
-def _fingerprint(*splits: Posts) -> str:
+def _arrays(*splits: Posts) -> dict[str, np.ndarray]:
     fields = ("sentences", "starts", "words", "word_offsets", "tags", "tag_offsets")
-    arrays = {
+    return {
         f"{field}_{i}": getattr(posts, field) for i, posts in enumerate(splits) for field in fields
     }
-    return texts.encoded_fingerprint(**arrays)
 
 
 @dataclass(frozen=True)
@@ -196,17 +193,14 @@ class Chosen:
     sizes: np.ndarray
     ids: list[str]
 
-    def packed(self) -> np.ndarray:
-        """Where each client's posts start once only the chosen posts are left."""
-        return np.cumsum(self.sizes) - self.sizes
-
     def data(self, x: Tensor, y: Tensor, weights: np.ndarray | None = None) -> ClientData:
         """Their data, of the inputs and targets of :meth:`rows`."""
-        return ClientData.contiguous(x, y, self.packed(), self.sizes, self.ids, weights)
+        return ClientData(x, y, texts.consecutive(self.sizes), self.ids, weights)
 
     def rows(self) -> np.ndarray:
         """The posts of all clients, client after client: int64 ``[sum of sizes]``."""
-        return np.repeat(self.starts - self.packed(), self.sizes) + np.arange(self.sizes.sum())
+        spans = zip(self.starts, self.starts + self.sizes, strict=True)
+        return np.concatenate([np.arange(first, end) for first, end in spans])
 
 
 def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -> Chosen:

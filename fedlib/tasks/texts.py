@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +15,19 @@ from fedlib.datasets.dataset import describe, fingerprint
 from fedlib.tasks.presets import AtMost, sample
 
 
-def source(dataset: TextDataset, official: str, title: str) -> str:
-    """Where the data comes from; a real data set other than the paper's says that it is another."""
-    if dataset.stand_in or dataset.name == official:
-        return dataset.source
-    return f"{dataset.source} ({dataset.name}, real texts in place of {title})"
+def origin(dataset: TextDataset, official: str, title: str, **arrays: np.ndarray) -> dict[str, Any]:
+    """A task's fields that say where its data come from.
+
+    Args:
+        official: the data set of the paper, called ``title``; another real one says that it is
+            another.
+        arrays: what the task made of its texts, of which the fingerprint is.
+    """
+    source = dataset.source
+    if not dataset.stand_in and dataset.name != official:
+        source += f" ({dataset.name}, real texts in place of {title})"
+    made = encoded_fingerprint(**arrays)
+    return {"stand_in": dataset.stand_in, "source": source, "fingerprint": made}
 
 
 def pick(clients: np.ndarray, count: int | AtMost, seed: int) -> np.ndarray:
@@ -46,6 +55,11 @@ def tensor(array: np.ndarray) -> Tensor:
 def sizes_of(parts: Sequence[np.ndarray]) -> np.ndarray:
     """How many examples each part has, int64."""
     return np.array([len(part) for part in parts], dtype=np.int64)
+
+
+def consecutive(sizes: np.ndarray) -> list[np.ndarray]:
+    """Parts of these sizes, one after the other: of 2 and 3 examples 0, 1 and 2, 3, 4."""
+    return np.split(np.arange(sizes.sum()), np.cumsum(sizes)[:-1])
 
 
 def encoded_fingerprint(**arrays: np.ndarray) -> str:

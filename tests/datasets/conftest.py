@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import io
-import re
 import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from fedlib.datasets import catalogue, preparing
+from fedlib.datasets import catalogue
 
 
 class Site:
@@ -19,17 +18,16 @@ class Site:
 
     Attributes:
         files: content by path.
-        ranges: whether Range is understood.
         break_after: bytes of a body after which the connection is cut.
         breaks: how many more answers are cut.
         status: answered to everything in place of the files, if not None.
-        asked: (path, Range header or None) of each request.
+        asked: the path of each request.
     """
 
     def __init__(self, url):
         self.url = url
         self.files, self.asked = {}, []
-        self.ranges, self.status = True, None
+        self.status = None
         self.break_after, self.breaks = 0, 0
 
 
@@ -39,24 +37,13 @@ def site():
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            wanted = self.headers.get("Range")
-            site.asked.append((self.path, wanted))
+            site.asked.append(self.path)
             assert self.headers.get("Accept-Encoding") == "identity"
             if site.status is not None or self.path not in site.files:
                 self.send_error(site.status or 404)
                 return
-            content, start = site.files[self.path], 0
-            if wanted and site.ranges:
-                start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])
-                if start >= len(content):
-                    self.send_error(416)
-                    return
-                self.send_response(206)
-                whole = f"bytes {start}-{len(content) - 1}/{len(content)}"
-                self.send_header("Content-Range", whole)
-            else:
-                self.send_response(200)
-            body = content[start:]
+            self.send_response(200)
+            body = site.files[self.path]
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if site.breaks > 0:
@@ -113,5 +100,4 @@ def offer(site, monkeypatch):
         monkeypatch.setitem(catalogue.SOURCES, name, small)
         return small
 
-    monkeypatch.setattr(preparing, "_WAIT", 0)
     return offer

@@ -55,15 +55,15 @@ def test_post_words_are_lower_case_and_keep_inner_marks():
     assert text.post_words("  \n ~ ") == []
 
 
-def test_word_tokenizer():
-    tokenizer = text.WordTokenizer.fit(["see the cat", "The dog, the cat"], size=6)
-    assert len(tokenizer) == 6
+def test_tokens_are_the_most_frequent_words_of_the_training_texts():
+    train = ["see the cat", "The dog, the cat"]
+    x, rows, size = text.tokenized(train, ["The cat sat.", "the " * 9, ""], 6, 6)
+    assert size == 6
     # the: 4, cat: 5; all others are unknown.
-    rows = tokenizer(["The cat sat.", "the " * 9], length=6)
-    assert rows.tolist() == [[2, 4, 5, 1, 1, 3], [2, 4, 4, 4, 4, 3]]
-    assert tokenizer([""], length=4).tolist() == [[2, 3, 0, 0]]
+    assert x.tolist() == [[2, 1, 4, 5, 3, 0], [2, 4, 1, 1, 4, 3]]
+    assert rows.tolist() == [[2, 4, 5, 1, 1, 3], [2, 4, 4, 4, 4, 3], [2, 3, 0, 0, 0, 0]]
     with pytest.raises(Error, match="vocabulary size is 4; allowed: > 4"):
-        text.WordTokenizer.fit(["a"], size=4)
+        text.tokenized(["a"], ["a"], 4, 6)
 
 
 def test_pretrained_rows_are_truncated_and_padded(monkeypatch):

@@ -127,7 +127,7 @@ class Reference(Vectorized):
         """All data of one client."""
         data = self.feed.data
         start, size = int(data.starts[one]), int(data.sizes[one])
-        index = data.places(torch.arange(start, start + size)).unsqueeze(0)
+        index = data.index[start : start + size].unsqueeze(0)
         scale = whole_scale(self.feed.task, data.sizes[[one]], round.config.batch_size)[0]
         y = self.feed.y[index[0].to(self.feed.device)]
         return OneFullBatch(self.oracle, self.feed.inputs(index, None)[0], y, float(scale))

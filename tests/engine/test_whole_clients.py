@@ -1,6 +1,5 @@
 """What the engine offers beyond local steps: whole-client measurements, memory, halves, pooling."""
 
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,21 +158,6 @@ def test_a_ratio_metric_sums_numerators_and_denominators_apart():
     assert history.series("ratio").tolist() == [pytest.approx(2 / 7)]
     own = history.clients[history.clients["metric"] == "ratio"]["value"].tolist()
     assert own == [pytest.approx(0.0), pytest.approx(2 / 6)]
-
-
-def test_contiguous_clients_equal_clients_with_lists():
-    task = fedlib.load_task("synthetic", clients=6)
-    data = task.train
-    order = data.index
-    x, y = data.x[order], data.y[order]
-    same = fedlib.ClientData.contiguous(x, y, data.starts, data.sizes)
-    other = dataclasses.replace(task, train=same)
-    a = fedlib.run(task, "fedavg", rounds=3, clients_per_round=4)
-    b = fedlib.run(other, "fedavg", rounds=3, clients_per_round=4)
-    assert all(torch.equal(a.params[name], b.params[name]) for name in a.params)
-    assert torch.equal(same.places(same.all_places()), torch.arange(len(x)))
-    with pytest.raises(fedlib.Error, match="outside the"):
-        fedlib.ClientData.contiguous(x, y, np.array([len(x) - 1]), np.array([2]))
 
 
 def test_clients_get_back_what_was_put_and_room_never_exceeds_the_population():

@@ -119,8 +119,7 @@ def left_behind(place):
     return [
         str(path.relative_to(place))
         for path in place.rglob("*")
-        if path.name != ".checkpoints"
-        and (path.name.startswith(".") or path.name.endswith((".part", ".wrong", ".pt")))
+        if path.name != ".checkpoints" and (path.name[0] == "." or path.name.endswith(".pt"))
     ]
 
 

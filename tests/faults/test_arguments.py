@@ -68,7 +68,6 @@ OWN = {
     "image_task": {"data": "pictures", "model": None},
     "text_task": {"data": "labelled", "words": 9, "length": 4, "model": None},
     "ClientData": {"x": X3},
-    "ClientData.contiguous": {"x": X3, "starts": np.array([0, 2]), "sizes": np.array([2, 2])},
     "Task": vars_of(TASK),
     "History": vars_of(HISTORY),
     "clients_for_budget": {"method": fedlib.FedOpt()},
@@ -115,7 +114,6 @@ def public():
             member = getattr(room, name)
             if callable(member) and name not in LEFT:
                 yield prefix + name, train if name == "Task" else member
-    yield "ClientData.contiguous", fedlib.ClientData.contiguous
     for name in ("run", "runs", "grid", "load", "stored"):
         yield f"Store.{name}", getattr(results.Store, name)
 

@@ -47,7 +47,6 @@ def lines():
 @pytest.fixture(autouse=True)
 def nothing_long(monkeypatch, tmp_path):
     """Neither training, nor notebooks, nor waiting for a network: only what comes before."""
-    monkeypatch.setattr("fedlib.datasets.preparing._WAIT", 0.0)
     monkeypatch.setattr(engine, "execute", _refuse)
     monkeypatch.setattr(reproduce, "_execute", _refuse)
     monkeypatch.setattr("fedlib.engine.program.Program.__init__", _refuse)

@@ -54,7 +54,7 @@ class Small(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv = models.layers.Conv2d(2, 2, (3, 1), padding="same")
+        self.conv = models.layers.Conv2d(2, 2, (3, 1), padding=(1, 0))
         self.pool = models.layers.MaxPool2d(2)
         self.flatten = models.layers.Flatten()
         self.hidden = nn.Sequential(models.layers.Linear(8, 5), nn.ReLU())

@@ -75,15 +75,6 @@ def test_batch_norm_evaluates_in_batches_of_a_fixed_size():
     assert torch.isfinite(padded).all()
 
 
-def test_batch_norm_refuses_a_mask_that_does_not_fit():
-    layer, x = BatchNorm2d(3), normal(2, 5, 3, 2, 2)
-    with_rows(layer, 4)
-    for shape in ((3, 5), (2, 4)):
-        with real_examples(torch.ones(shape, dtype=torch.bool)):
-            with pytest.raises(Error, match="BatchNorm2d has an input of 4 rows of 5 examples"):
-                layer(x)
-
-
 def test_real_examples_end_with_their_block():
     outer, inner = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     with real_examples(outer):

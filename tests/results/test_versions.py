@@ -136,7 +136,7 @@ def test_the_catalogues_task_is_no_longer_described_once_changed(change, copied,
 
 @pytest.mark.parametrize("test", ["loss", "gradient"])
 @pytest.mark.parametrize("algorithm", ["fedavg", "centralized"])
-def test_a_quadratic_is_described_by_its_numbers_as_they_are_now(test, algorithm):
+def test_a_quadratics_numbers_are_its_own_and_its_weights_as_they_are_now(test, algorithm):
     def made():
         return fedlib.quadratic_task(np.ones((2, 1, 1)), [[0.0], [1.0]], [1.0, 2.0], test=test)
 
@@ -145,9 +145,9 @@ def test_a_quadratic_is_described_by_its_numbers_as_they_are_now(test, algorithm
 
     problem = made()
     assert digest(problem) == digest(made())
-    problem.new_model().b.add_(1)
-    assert digest(problem) != digest(made())
-    problem = made()
+    problem.new_model().b.add_(1)  # a copy
+    assert digest(problem) == digest(made())
+    assert torch.equal(problem.new_model().b, made().new_model().b)
     edit_weights(problem)
     assert digest(problem) != digest(made())
 

@@ -51,7 +51,7 @@ METRICS = {"emnist_ae": "mse_x1000", "stackoverflow_lr": "recall_at_5", "quadrat
 @pytest.mark.parametrize("name", fedlib.list_tasks())
 def test_quick_tasks_load_offline_repeat_and_follow_the_seed(name):
     a, b, other = (fedlib.load_task(name, seed=seed) for seed in (0, 0, 1))
-    held = [task.train.places(task.train.all_places()) for task in (a, b, other)]
+    held = [task.train.index for task in (a, b, other)]
     assert torch.equal(held[0], held[1]) and a.train.ids == b.train.ids
     assert a.fingerprint == b.fingerprint and a.options == b.options
     assert torch.equal(a.train.x, b.train.x) and torch.equal(a.train.y, b.train.y)

@@ -72,7 +72,6 @@ def softmax_paths() -> dict[str, pd.DataFrame]:
     task = load_task("synthetic", clients=CLIENTS, seed=SEED, init="keras")
     inputs = torch.nn.functional.pad(task.train.x.double(), (0, 1), value=1.0)
     sizes = task.train.sizes
-    assert task.train.index is not None
     owned = [(inputs[i], task.train.y[i]) for i in task.train.index.split(sizes.tolist())]
     start, largest = initial_weights(task), int(sizes.argmax())
     alone = client_round(start, FULL_STEPS * [owned[largest]])[1]
