@@ -75,12 +75,17 @@ def save(
     gone = "; ".join(map(style.name, missing))
     corner = f"Not shown, as there are no such runs: {gone}" if missing else ""
     configs = [history.config for history in histories]
+    made_up = {bool(config.task["stand_in"]) for config in configs}
+    kinds = {(): "none", (False,): "real", (True,): "stand-in"}
     record: dict[str, Any] = {
         "id": id,
         "caption": caption,
         "runs": [config.digest for config in configs],
         "tasks": sorted({config.task["name"] for config in configs}),
         "presets": sorted({config.task["preset"] for config in configs}),
+        "data": kinds.get(tuple(made_up), "mixed"),
+        "seeds": sorted({config.seeds["init"] for config in configs}),
+        "rounds": sorted({config.rounds for config in configs}),
         "note": note(histories),
         "missing": list(missing),
         "versions": {name: version(name) for name in ("fedlib", "matplotlib", "pandas", "seaborn")},

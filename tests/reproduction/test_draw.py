@@ -133,7 +133,7 @@ def test_draw_saves_everything(store, histories, tmp_path):
         np.testing.assert_allclose(rows[columns].astype(float), line.get_xydata(), 1e-15)
     record = json.loads((folder / "figure_2.json").read_text())
     assert record["runs"] == [h.config.digest for h in histories]
-    assert record["presets"] == ["quick"] and "2 seeds" in record["note"]
+    assert record["data"] == "real" and record["presets"] == ["quick"] and record["seeds"] == [0, 1]
     assert record["id"] == FIGURE and "Figure 2" in record["caption"]
     assert record["versions"]["fedlib"]
 
