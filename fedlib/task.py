@@ -425,7 +425,6 @@ class Task:
         version: of a task that is not the catalogue's: your word that its code is the same wherever
             this text is. With it runs are stored, and answered for a task of the same name,
             version, data and parameters' shapes; without it (the default) every run trains.
-        label: the paper's name of the task, for figures and tables.
         classes: names of the labels 0, 1, ..., where they have any.
         cohorts: draws the clients of a round, as a function of the round's number (from 0) and of
             how many take part; default uniformly without replacement, by the run's seed.
@@ -466,7 +465,6 @@ class Task:
     stand_in: bool = False
     source: str = ""
     fingerprint: str = ""
-    label: str = ""
     classes: Sequence[str] = ()
     cohorts: Cohorts | None = field(default=None, repr=False)
     pool: Callable[[], Task] | None = field(default=None, repr=False)

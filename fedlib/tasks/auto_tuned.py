@@ -116,7 +116,7 @@ def load(given: Given) -> Task:
             FedAdam that code leaves the server's as they start); ``"batch"``, quick's, has none;
             ``"group"``. See :class:`fedlib.models.ResNet`.
     """
-    data, depth, label = TASKS[given.name]
+    data, depth, _ = TASKS[given.name]
     dataset = images.load(given)
     parts, cohorts = _draw(given, np.asarray(dataset.train_y))
     tested = sample(given.test_examples, len(dataset.test_y), "test_examples", given.seed)
@@ -126,7 +126,7 @@ def load(given: Given) -> Task:
         raise unknown("network", given.network, ("paper", *HIDDEN))
     transform: Transform = Fixed(shifted)
     if small:
-        _, _, constants, block, label = SMALLER[given.name]
+        _, _, constants, block, _ = SMALLER[given.name]
         transform = Fixed(partial(flat, constants=constants, block=block))
     elif depth is not None:
         transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
@@ -153,7 +153,6 @@ def load(given: Given) -> Task:
             **({"width": None} if given.network == "softmax" else {}),
         },
         cohorts=cohorts,
-        label=label if depth is None or small else f"{label} ResNet-{depth}",
         **images.origin(dataset),
     )
 

@@ -115,7 +115,6 @@ def load(given: Given) -> Task:
         l2=given.l2,
         hyperparameters=(settings.small if small else settings.fedopt)(LABELS[given.name]),
         options={"data": dataset.name} | dict.fromkeys(unused),
-        label=LABELS[given.name],
         **images.origin(dataset),
     )
 

@@ -131,7 +131,6 @@ def load(given: Given) -> Task:
         test=ClientData(*test, writers.test, writers.ids),
         transform=Fixed(transform),
         hyperparameters=values,
-        label=label,
         **goal,
         **writers.origin(),
     )

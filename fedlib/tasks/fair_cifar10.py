@@ -106,7 +106,6 @@ def load(given: Given) -> Task:
         transform=Fixed(images.flat_pixels) if small else colours,
         hyperparameters=settings.adafedadam(LABEL, rate),
         options={"examples": len(used)} | dict.fromkeys(unused),
-        label=LABEL,
         **fair.divided(given, x, y, parts),
         **images.origin(dataset),
     )

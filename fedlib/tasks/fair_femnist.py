@@ -60,7 +60,6 @@ def load(given: Given) -> Task:
         model=lambda: MLP(PIXELS // pool**2, HIDDEN, CLASSES, given.width, given.init),
         transform=Fixed(partial(images.pooled_pixels, pool=pool)),
         hyperparameters=settings.adafedadam(LABEL),
-        label=LABEL,
         **fair.divided(given, x, y, parts, writers.ids),
         **writers.origin(),
     )

@@ -106,7 +106,6 @@ def load(given: Given) -> Task:
         hyperparameters=settings.adafedadam(LABEL),
         options={"data": dataset.name, "clients": len(picked)}
         | {"least": least, "glove": vectors_from},
-        label=LABEL,
         **origin,
         **fair.divided(
             given, torch.from_numpy(x), torch.from_numpy(y), texts.consecutive(sizes), ids

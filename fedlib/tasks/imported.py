@@ -25,7 +25,7 @@ from fedlib.tasks import images
 Model = Callable[[], nn.Module]
 MOST = 10**6  # words of a vocabulary, and of a text
 # What else of a task may be given.
-FIELDS = {"name", "label", "loss", "metrics", "reduction", "l2", "rounds", "clients_per_round"}
+FIELDS = {"name", "loss", "metrics", "reduction", "l2", "rounds", "clients_per_round"}
 FIELDS |= {"batch_size", "local_epochs", "hyperparameters", "client_hyperparameters", "cohorts"}
 FIELDS |= {"evaluated", "version"}
 

@@ -126,7 +126,6 @@ def load(given: Given) -> Task:
             "words": vocab,
             **(dict.fromkeys(("pretrained", "layers", "width")) if small else {}),
         },
-        label=LABELS[given.name],
         **texts.origin(dataset, given.name, LABELS[given.name], **arrays),
     )
 

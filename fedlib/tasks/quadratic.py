@@ -131,7 +131,6 @@ def quadratic_task(
         batch_size=None,
         source="generated",
         fingerprint=hashlib.sha256(content).hexdigest(),
-        label="Quadratic",
         by_weights=True,
     )
     task.pool = lambda: _pooled(task, p, *arrays)

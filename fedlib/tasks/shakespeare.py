@@ -79,7 +79,6 @@ def load(given: Given) -> Task:
         hyperparameters=settings.mime("Shakespeare")
         | (settings.small if small else settings.fedopt)(LABEL),
         options={"data": dataset.name, "clients": len(chosen)},
-        label=LABEL,
         **texts.origin(dataset, "shakespeare", "Shakespeare", **arrays),
     )
 

@@ -126,7 +126,6 @@ def load(given: Given) -> Task:
         stand_in=card["stand_in"],
         source=card["source"],
         fingerprint=texts.encoded_fingerprint(**arrays),
-        label=label,
         **fields,
     )
 

@@ -89,5 +89,4 @@ def load(given: Given) -> Task:
         },
         source="LEAF's generator",
         fingerprint=hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(),
-        label=LABEL,
     )

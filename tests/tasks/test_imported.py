@@ -107,8 +107,8 @@ def test_texts_become_numbers_of_words():
 
 @pytest.mark.usefixtures("imported")
 def test_fields_of_a_task_may_be_given():
-    task = fedlib.image_task("plain", clients=2, rounds=7, l2=0.5, name="mine", label="Mine")
-    assert (task.rounds, task.l2, task.name, task.label) == (7, 0.5, "mine", "Mine")
+    task = fedlib.image_task("plain", clients=2, rounds=7, l2=0.5, name="mine")
+    assert (task.rounds, task.l2, task.name) == (7, 0.5, "mine")
     assert fedlib.text_task("topics", clients=2, version="1").version == "1"
 
     def halves(x, keys):
