@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import fedlib
 from fedlib.models import MLP
+from tests.engine.reference import assert_rows_agree
 
 CLIENTS, STEPS, ROUNDS, SEED = 4, 3, 4, 2
 RATE = {"client_lr": 0.3}
@@ -106,18 +107,10 @@ def test_without_the_term_and_in_the_first_round_it_is_fedavg():
         assert ours == pytest.approx(theirs)
 
 
-def test_batches_chunks_and_grids_agree_on_a_model_with_dropout():
+def test_rows_agree_on_a_model_with_dropout():
     task = fedlib.load_task("mnist", network="paper", clients=3, width=0.2, test_examples=20)
-    common = {"rounds": 2, "dtype": "float64", "clients_per_round": None}
-    cells = [{"mu": mu, "batch_size": 30, "client_lr": 0.05} for mu in (0.5, 2.0)]
-    configure, execute = fedlib.engine.configure, fedlib.engine.execute
-    requests = [configure(task, "moon", overrides=cell, **common) for cell in cells]
-    together = execute(requests)
-    assert together[0].meta["configurations"] == 2
-    for how in ({"backend": "reference"}, {"chunk_clients": 2}):
-        other = fedlib.run(task, "moon", overrides=cells[1], **common, **how)
-        for name, value in together[1].params.items():
-            assert float((value - other.params[name]).abs().max()) < 1e-10
+    overrides = {"mu": 2.0, "batch_size": 30, "client_lr": 0.05}
+    assert_rows_agree(task, "moon", rounds=2, clients_per_round=None, overrides=overrides)
 
 
 def test_features_that_are_all_zero_do_no_harm():

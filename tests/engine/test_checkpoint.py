@@ -16,7 +16,7 @@ from fedlib.engine.config import configure
 from fedlib.engine.program import Program
 from fedlib.engine.run import execute
 from fedlib.errors import Failure
-from tests.engine.test_whole_clients import Visits, problem
+from tests.algorithms.quadratics import positive_problem
 
 
 class Cut(Exception):
@@ -69,9 +69,8 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path):
 
 
 def test_what_clients_remember_continues_too(tmp_path):
-    A, b, p = problem()
-    task = fedlib.quadratic_task(A, b, p)
-    configured = [configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)]
+    task = fedlib.quadratic_task(**positive_problem(0))
+    configured = [configure(task, "adafedadam", rounds=8, clients_per_round=3)]
     (mine := tmp_path / "mine").mkdir()
     (whole,) = execute(configured, checkpoint=mine, checkpoint_every=1)
     (again,) = interrupted(configured, tmp_path / "state", (3, 2))

@@ -110,19 +110,6 @@ def test_mistakes_are_seen(name):
         mistake()
 
 
-def test_a_loss_that_waits_is_found_in_a_round():
-    task = fedlib.load_task(DENSE, **OPTIONS[DENSE])
-    plain = task.loss
-
-    def loss(outputs, targets):
-        each = plain(outputs, targets)
-        return each * float(each.detach().sum()) if each.device == DEVICE else each
-
-    task.loss = loss
-    with pytest.raises(Mistake, match=r"host sync: aten\._local_scalar_dense"):
-        rehearse([configure(task, "fedavg", rounds=1, clients_per_round=2)])
-
-
 def test_uploads_are_seen():
     seen, x, place = Seen(), on_device(4, 3), torch.tensor([0, 1])
     with watched(seen):
