@@ -9,7 +9,6 @@ import pytest
 from nbformat import v4
 
 from docs import coursemaker
-from fedlib.reproduction import reproduce
 
 FORMULA = r"$$x_{t+1} = x_t - \eta\, \frac{m_t}{\sqrt{v_t} + \tau} .$$"
 
@@ -92,14 +91,6 @@ def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs():
     assert len(texts) >= 3 and max(map(len, texts)) < coursemaker.LETTERS + 100
     assert "".join(texts).count("So many") == 45
     assert f"Then\n\n{FORMULA}\n\nwhere it goes on." in texts[0]
-
-
-def test_every_session_has_its_notebooks():
-    sessions = coursemaker.sessions()
-    assert list(sessions) == list(range(1, 11))
-    assert sessions[3] == ("Adaptive servers", ["02_server_adaptivity", "10_cifar10"])
-    assert sessions[10][1] == ["91_paper_against_ours"]
-    assert all(reproduce.notebooks(names) for _, names in sessions.values())
 
 
 def test_a_deck_needs_no_network_and_its_slides_fit(tmp_path, request):

@@ -42,24 +42,6 @@ def test_a_layer_without_rows_serves_all_rows_of_the_input(layer, shape):
     torch.testing.assert_close(layer(x), torch.stack([layer(row) for row in x]))
 
 
-@pytest.mark.parametrize("layout", ["rows first", "as a convolution leaves it"])
-def test_layers_without_parameters_treat_each_image_alone(layout):
-    torch.manual_seed(3)
-    x = torch.randn(3, 4, 2, 6, 6, dtype=torch.float64)
-    if layout != "rows first":
-        x = x.transpose(0, 1).contiguous().transpose(0, 1)
-    cases = [
-        (layers.MaxPool2d(2), nn.MaxPool2d(2)),
-        (layers.MaxPool2d(3, stride=1), nn.MaxPool2d(3, stride=1)),
-        (layers.GlobalAvgPool2d(), lambda image: nn.AdaptiveAvgPool2d(1)(image).flatten(1)),
-        (layers.Flatten(), nn.Flatten()),
-    ]
-    for layer, reference in cases:
-        expected = torch.stack([reference(row) for row in x])
-        torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(layer(x[1]), expected[1], rtol=0, atol=1e-12)
-
-
 # TensorFlow's documentation: out = ceil(in / stride), total = (out - 1) * stride + kernel - in.
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "before", "out"),

@@ -1,36 +1,18 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
 import importlib.util
-import io
 import json
-from base64 import b64encode
-from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
 from nbformat import v4
-from PIL import Image
 
 from docs import sitemaker, tables
 from docs.executed import executed
 from fedlib import papers
 from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
-
-
-@pytest.mark.parametrize(
-    ("where", "names"),
-    [
-        ("Figure 1, Table 1 (CIFAR-100)", ["figure_1", "table_1"]),
-        ("Figures 2, 5 to 7", ["figure_2", "figure_5", "figure_6", "figure_7"]),
-        ("Figures 3 and 13, Table 9", ["figure_3", "figure_13", "table_9"]),
-        ("section 5, Figure 1, appendix B.2", ["figure_1"]),
-        ("Figure 5, Tables 2b, 4 to 5", ["figure_5", "table_2b", "table_4", "table_5"]),
-    ],
-)
-def test_a_claims_place_names_figures_and_tables(where, names):
-    assert list(sitemaker.named(where)) == names
 
 
 def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
@@ -146,43 +128,3 @@ def test_a_notebook_has_buttons_and_does_not_say_where_it_ran(monkeypatch):
     monkeypatch.setenv("FEDLIB_REPOSITORY", "https://example.org/fedlib")
     with pytest.raises(Exception, match="allowed: https://github"):
         settings()
-
-
-def test_the_table_of_notebooks_has_a_picture_of_each_that_draws_one(tmp_path, monkeypatch) -> None:
-    with io.BytesIO() as file:
-        Image.new("RGB", (960, 300)).save(file, "png")
-        picture = b64encode(file.getvalue()).decode()
-    output = v4.new_output("display_data", {"image/png": picture})
-    cells = [v4.new_markdown_cell("# 10\n\n## Figures"), v4.new_code_cell(outputs=[output])]
-    books = {"10_cifar10": v4.new_notebook(cells=cells), "90_figures": v4.new_notebook()}
-    monkeypatch.setattr(sitemaker, "executed", lambda path: books.get(path.stem))
-    sitemaker.thumbnails(tmp_path / "thumbnails")
-    (made,) = (tmp_path / "thumbnails").iterdir()
-    with Image.open(made) as image:
-        assert image.size == (480, 150)
-    source = ["| [`10_cifar10`](10) |\n| [`90_figures`](90) |"]
-    settings().read(SimpleNamespace(srcdir=tmp_path), "docs/notebooks", source)
-    shown = (
-        "| ![10_cifar10](/thumbnails/10_cifar10.png)[`10_cifar10`](10) |\n| [`90_figures`](90) |"
-    )
-    assert source[0].startswith(shown)
-
-
-@pytest.mark.parametrize(
-    ("latex", "parts"),
-    [
-        (r"\frac12 x^2", ["<mfrac>", "<mn>1</mn>", "<msup>"]),
-        (r"\big(x_t\big)", ["<msub>"]),
-        (r"q_1, \dots, q_n", ["…"]),
-        (r"\begin{aligned} a &= b \\ c &= d \end{aligned}", ["<mtable", "<mtr>"]),
-    ],
-)
-def test_formulas_become_mathml(latex, parts):
-    pytest.importorskip("docutils")
-    from docs.mathml import mathml
-    from fedlib.errors import Error
-
-    markup = mathml(latex)
-    assert markup.startswith("<math") and all(part in markup for part in parts)
-    with pytest.raises(Error, match="cannot be translated"):
-        mathml(latex + r"\nonsense")
