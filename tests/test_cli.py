@@ -64,15 +64,6 @@ def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
     assert not list(own_folders.rglob("*.parquet"))
 
 
-def test_help_everywhere(command):
-    status, out, _ = command()
-    assert status == 0
-    commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
-    for name in (*commands, "compare", "doctor"):
-        status, text, _ = command(name, "--help")
-        assert name in out and status == 0 and "Usage" in text
-
-
 def test_run_stores_and_answers_from_the_store(command, own_folders):
     words = ["run", "synthetic", "fedadam", "--rounds", "2"]
     first = command.json(*words, "--set", "client_lr=0.02")
@@ -261,12 +252,3 @@ def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
     assert (process.returncode, errors) == (130, "fedlib: interrupted\n")
     # No notebook half-written; what had been trained by then stays in the store.
     assert {path.name for path in tmp_path.iterdir()} <= {"data"}
-
-
-def test_sigterm_is_told_in_one_line(tmp_path):
-    """Before a run has a checkpoint to leave, too."""
-    code = "import os, signal, sys, fedlib.tasks as t, fedlib.cli as c\n"
-    code += "t.load_task = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
-    code += "sys.argv = ['fedlib', 'run', 'quadratic', 'fedavg']\nc.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (143, "fedlib: terminated\n")

@@ -210,17 +210,6 @@ def test_polarity_is_measured(tmp_path, paper, ink, polarity):
     assert len(data.classes) == 62 and data.classes[10] == "A"
 
 
-def test_existing_data_are_kept_unless_overwritten(tmp_path):
-    path = write(tmp_path)
-    datasets.import_file("own", path, tmp_path)
-    with pytest.raises(Error, match="'own' exists already"):
-        datasets.import_file("own", path, tmp_path)
-    path = write(tmp_path, train_y=np.array([1, 1, 1, 1, 1, 1]))
-    datasets.import_file("own", path, tmp_path, overwrite=True)
-    assert datasets.load("own", tmp_path).train_y.tolist() == [1] * 6
-    assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
-
-
 def test_names_that_could_not_be_folders_are_refused(tmp_path):
     for name in ("", "A", "a b", "../up", "a/b", ".hidden", "x" * 65):
         with pytest.raises(Error, match="cannot name a data set"):

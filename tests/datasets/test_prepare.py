@@ -287,19 +287,6 @@ def test_a_full_disk_is_told_before_anything_is_done(root, offer, site, monkeypa
     assert site.asked == [] and not root.exists()
 
 
-def test_what_exists_is_not_replaced_unasked(root, offer, site):
-    files, *_ = mnist(20)
-    offer("mnist", files)
-    first = prepare("mnist", root)
-    site.asked.clear()
-    with pytest.raises(Error, match=r"exists already .* pass overwrite"):
-        prepare("mnist", root)
-    (root / "raw" / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"altered")
-    with pytest.raises(Failure, match="nothing was prepared"):
-        prepare("mnist", root, overwrite=True)
-    assert site.asked == [] and datasets.verify("mnist", root) == first
-
-
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 TWO, TEN = idx(np.zeros((2, 28, 28))), idx(np.array([1, 10, 2]))
 

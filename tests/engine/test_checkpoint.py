@@ -1,8 +1,6 @@
 """A run that is stopped at any moment and taken up again equals the uninterrupted one."""
 
-import errno
 import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +13,6 @@ import fedlib
 from fedlib.engine.config import configure
 from fedlib.engine.program import Program
 from fedlib.engine.run import execute
-from fedlib.errors import Failure
 from tests.algorithms.quadratics import positive_problem
 
 
@@ -104,26 +101,6 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path):
         execute([first], checkpoint=tmp_path)
     with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
         execute([first], checkpoint=tmp_path, checkpoint_every=0)
-
-
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
-    """The disk is full at the third one; the run ends with one line and goes on from the second."""
-    task = fedlib.load_task("synthetic", clients=5)
-    settings = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 1}
-    whole = fedlib.run(task, "fedavg", **settings)
-    numbers, replace = iter([0, 0, errno.ENOSPC]), os.replace
-
-    def full(*names):
-        if number := next(numbers):
-            raise OSError(number, os.strerror(number))
-        replace(*names)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
-        with pytest.raises(Failure, match=r"cannot write .* No space .* the one before is kept"):
-            fedlib.run(task, "fedavg", **settings)
-    cut_after(monkeypatch, 3)
-    assert same(whole, fedlib.run(task, "fedavg", **settings))
 
 
 def test_a_folder_that_another_process_removes_is_made_again(tmp_path, monkeypatch):

@@ -92,16 +92,6 @@ def test_cuda_without_a_gpu_is_one_clear_line(task):
         fedlib.run(task, "fedavg", rounds=1, device="cuda")
 
 
-def test_the_papers_values_are_used_unless_overridden(task):
-    config = configure(task, "fedadam").config
-    assert config.method["server"]["beta2"] == 0.999
-    assert config.method["client"]["lr"] == 0.01
-    config = configure(task, "fedadam", overrides={"beta2": 0.5}).config
-    assert config.method["server"]["beta2"] == 0.5
-    assert configure(task, "fedadam", overrides=UNHELD, dtype="float64")
-    assert (config.batch_size, config.clients_per_round) == (task.batch_size, 10)
-
-
 def test_digests_name_what_determines_the_numbers(task):
     base = configure(task, "fedadam", rounds=3)[0]
     assert base.digest == configure(task, "fedadam", rounds=3, seed=0)[0].digest
@@ -217,13 +207,6 @@ def test_weights_of_all_zero_cohorts_leave_the_server_alone(name):
     losses = history.series("loss")
     moved = (losses.diff().abs() > 0).iloc[1:]
     assert 0 < moved.sum() < 8
-
-
-def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else():
-    task = fedlib.load_task("quadratic")
-    plain = configure(task, "scaffold", rounds=2)
-    named = configure(task, "scaffold", rounds=2, overrides={"client_optimizer": "sgd"})
-    assert named.config == plain.config
 
 
 def test_seeds_are_an_axis_of_a_grid():

@@ -124,9 +124,3 @@ def test_log_gammas_have_the_moments_of_the_theory(shape):
     assert abs(logs.mean() - digamma(shape)) < 5 * np.sqrt(variance / 200_000)
     assert logs.var() == pytest.approx(variance, rel=0.03)
     assert np.exp(logs).mean() == pytest.approx(shape, rel=0.03)
-
-
-def test_a_clients_examples_do_not_depend_on_later_clients():
-    few = pachinko(COARSE, FINE, 3, 50, 0.1, 10.0, seed=0)
-    many = pachinko(COARSE, FINE, 9, 50, 0.1, 10.0, seed=0)
-    assert all((a == b).all() for a, b in zip(few, many, strict=False))
