@@ -1,39 +1,14 @@
-"""environment.yml keeps the rules under which repo2docker, and so Binder, builds it."""
+"""What works where nothing of Jupyter is installed, in a folder that holds a checkout."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
-
-
-def test_binder_builds_from_the_environment():
-    """A folder ``binder`` or a Dockerfile would be built instead; from the line of Python
-    repo2docker takes its base, without it, it has a version of its own. Local files make it copy
-    the whole checkout before it installs. Jupyter is an extra that a checkout installs.
-    """
-    assert not [name for name in ("binder", ".binder", "Dockerfile") if (ROOT / name).exists()]
-    needs = ENVIRONMENT["dependencies"]
-    (python,) = [each for each in needs if str(each).startswith("python")]
-    assert re.fullmatch(r"python =3\.1[1-9]", python) and "pip" in needs
-    (lists,) = [each for each in needs if isinstance(each, dict)]
-    constraints, package = lists["pip"]
-    assert (ROOT / constraints.removeprefix("-c ")).is_file() and package == "-e .[dev]"
-    extras = PYPROJECT["project"]["optional-dependencies"]
-    assert "fedlib[notebooks]" in extras["dev"]
-    needed, brought = (
-        {re.split("[>=<]", each)[0] for each in some}
-        for some in (PYPROJECT["project"]["dependencies"], extras["notebooks"])
-    )
-    assert {"jupyterlab", "ipython", "papermill"} <= brought and not needed & brought
 
 
 JUPYTER = ["IPython", "ipykernel", "ipywidgets", "jupyter_client", "jupyter_core", "jupyterlab"]

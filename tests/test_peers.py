@@ -5,7 +5,6 @@ import warnings
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -107,16 +106,12 @@ def test_pictures_of_pillow_come_without_a_warning():
 @pytest.mark.parametrize(
     ("given", "fields", "message"),
     [
-        ([WHOLE, Tensors(X[:, :2], Y)], {}, r"item 0 of data set 1 has shapes \[\[2\], \[\]\]"),
         ([Tensors(X)], {}, "must be a pair"),
         ([[("text", 1)]], {}, "is no pair of numbers"),
         ([rows("words", "label")], {}, "unknown field 'x'"),
-        (rows("image", "label"), {"client": "user"}, "has no field 'user'"),
         ([[]], {}, "have no items"),
-        ([[3]], {}, "must be a pair"),
         (None, {}, "datasets is None; give a list"),
         ([WHOLE, None], {}, "data set 1 is None; give a torch.utils.data.Dataset"),
-        (pd.DataFrame({"u": [1]}), {"client": "u"}, r"item 0 of data set 0 \(DataFrame\) fails"),
         ([loader(sampler=WeightedRandomSampler([1.0] * 90, 9))], {}, "a WeightedRandomSampler; "),
         ([loader(sampler=RandomSampler(WHOLE, num_samples=9))], {}, "a RandomSampler; give torch"),
         ([loader(batch_sampler=BatchSampler(range(9), 3, False))], {}, "has a batch_sampler; giv"),

@@ -141,10 +141,8 @@ def test_a_plan_cell_gets_the_presets_numbers_and_what_was_changed(write_noteboo
     ("cell", "message"),
     [
         ("def plan(n):\n    return {}[0]", "line 2: KeyError: 0"),
-        ("x = 1\ny = x / 0", "line 2: ZeroDivisionError: division by zero"),
         ("def plan(n:\n    pass", "SyntaxError: '\\(' was never closed"),
         ("def plan(n):\n    return n.reach", "line 2: AttributeError: .* no attribute 'reach'"),
-        ("quick = {}", "it defines no function plan"),
         ("def plan(n):\n    pass", r"plan\(n\) returns nothing, not a dict of parts"),
         ("def plan(n):\n    return {'a': ['fedavg']}", "part 'a' has str 'fedavg', not requests"),
         (

@@ -107,7 +107,6 @@ def test_what_is_sent(name, given, models):
 BUDGETS = [
     ("fedavg", {}, {40: 20, 100: 50, 2: 1, 3.9: 1}),
     ("scaffold", {}, {40: 10}),
-    ("mimelite", {"base": "momentum", "split": True}, {40: 13, 100: 33}),
     ("mimelite", {"base": "momentum", "split": True, "lean": True}, {40: 16}),
     ("mimelite", {"base": "adam", "split": True, "lean": True}, {40: 13}),
     ("mime", {"base": "adam", "split": True}, {40: 8, 100: 20, 10: 2, 14.9: 2, 15: 3}),
@@ -127,7 +126,6 @@ MISTAKES = [
     (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
-    (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
     (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),
     (lambda: fedlib.QFedAvg(client=fedlib.SGD(lr=0)), "client_lr .of q-FedAvg without L. is 0"),
     (lambda: fedlib.Lookahead(server=fedlib.server.Adam()), "server of Lookahead is 'Adam'"),
@@ -144,19 +142,6 @@ MISTAKES = [
 def test_parts_that_do_not_fit_are_refused_in_one_line(call, message):
     with pytest.raises(fedlib.Error, match=message):
         call()
-
-
-def test_floats_stack_into_columns_and_the_rest_is_structure():
-    import torch
-
-    a, b = (algorithms.build("fedadam", client_lr=lr, server_lr=2) for lr in (0.1, 0.2))
-    assert a.structure() == b.structure()
-    assert a.structure() != algorithms.build("fedadam", form="printed").structure()
-    assert a.structure() != algorithms.build("fedadam", v0=0.1).structure()
-    both = fedlib.FedOpt.stack([a, b], torch.float64, torch.device("cpu"))
-    assert torch.as_tensor(both.client.lr).tolist() == [[0.1], [0.2]]
-    assert torch.as_tensor(both.server.lr).tolist() == [[2.0], [2.0]]
-    assert a.client.lr == 0.1
 
 
 def test_parts_are_taken_in_the_order_of_the_signatures():

@@ -62,8 +62,3 @@ def test_is_fedavg_as_long_as_no_client_comes_twice():
     common["clients_per_round"] = None
     a, b_ = (fedlib.run(task, n, rounds=1, **common) for n in ("scaffold", "fedavg"))
     assert difference(a, b_) < 1e-12
-
-
-def test_a_learning_rate_of_zero_moves_nothing():
-    task, x0 = fedlib.quadratic_task(*problem(0)), problem(0)[-1]
-    assert np.allclose(end(task, "scaffold", 3, client_lr=0, local_steps=2), x0)

@@ -67,32 +67,6 @@ def test_title_idea_pictures_and_summary_are_shown():
     assert sections == ["Figures", "Figures"]
 
 
-def test_a_deck_begins_with_goals_and_ends_with_the_assignment():
-    for needed in ("sphinx_revealjs", "docutils"):
-        pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")
-    plans = {number: coursemaker.told(number) for number in coursemaker.sessions()}
-    for plan in plans.values():
-        assert {"Goals", "What goes wrong", "Assignment"} <= set(plan)
-        assert {"To discuss", "To do"} & set(plan)
-    plan = plans[2]
-    led = book("What stays.\n\nMore of it. And the rule\nin code:")
-    html = coursemaker.deck("Session 2: Client drift", [led], plan)
-    places = ["hand the server a filtered gradient", "What stays.", "What will it show?"]
-    found = [
-        html.index(words) for words in (*places, "When is there no bias at all", "fedavg_round")
-    ]
-    assert found == sorted(found) and 'class="notes"' in html and "in code:" not in html
-
-
-def test_a_long_idea_is_cut_between_paragraphs_and_formulas_stay_with_theirs():
-    words = "So many words that a slide has room for three of these, but not for four. " * 5
-    idea = "\n\n".join([words + "Then", FORMULA, "where it goes on.", *[words] * 8])
-    texts = [page.text for page in coursemaker.pages(book(idea)) if page.section == "Idea"]
-    assert len(texts) >= 3 and max(map(len, texts)) < coursemaker.LETTERS + 100
-    assert "".join(texts).count("So many") == 45
-    assert f"Then\n\n{FORMULA}\n\nwhere it goes on." in texts[0]
-
-
 def test_a_deck_needs_no_network_and_its_slides_fit(tmp_path, request):
     for needed in ("sphinx_revealjs", "docutils"):
         pytest.importorskip(needed, reason=f"{needed} is not installed: make course installs it")

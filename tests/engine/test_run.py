@@ -19,21 +19,13 @@ def task():
 
 BAD = [
     ({"algorithm": "fedadm"}, "unknown algorithm 'fedadm': did you mean 'fedadam'"),
-    ({"algorithm": 3}, r"algorithm is 3; allowed: str \| Algorithm"),
-    ({"overrides": {"clientlr": 0.1}}, "unknown override for fedadam 'clientlr': .*'client_lr'"),
     ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
     ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),
-    ({"overrides": {"client_lr": "fast"}}, "client_lr is 'fast'; allowed: a finite number >= 0"),
-    ({"overrides": {"form": "prnted"}}, "unknown form 'prnted': did you mean 'printed'"),
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
-    ({"overrides": {"client_optimizer": "sgdn"}}, "unknown client_optimizer"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
     ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
-    ({"clients_per_round": 0}, "clients_per_round is 0"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
-    ({"dtype": "float16"}, "unknown dtype 'float16'"),
-    ({"device": "gpu"}, "unknown device 'gpu'"),
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
     ({"dtype": np.float32}, "dtype is <class 'numpy.float32'>; allowed: str"),
@@ -74,7 +66,6 @@ BAD += [
         ("sps", {"client_lr": 0.1}, "client_lr is 0.1"),
         ("sps", {"client_schedule": "step_decay"}, "SPS has no learning rate to schedule"),
         ("delta_sgd", {"first_step": "big"}, "unknown first_step"),
-        ("adma", {}, "did you mean 'adam'"),
     )
 ]
 

@@ -11,7 +11,6 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
-from fedlib.losses import cross_entropy
 from tests.engine.reference import assert_rows_agree
 
 
@@ -312,23 +311,6 @@ def test_evaluation_across_a_batch_depends_on_no_other_run(name):
     own = frame[(frame["client_lr"] == 0.1) & (frame["metric"] == "loss")]
     own = own[own["split"] == "test"]
     assert own["value"].tolist() == pytest.approx(alone["value"].tolist(), rel=1e-6)
-
-
-LOSSES = {
-    "contrastive": lambda o, y: (o @ o.mT).logsumexp(-1) - o.square().sum(-1),
-    "centred": lambda o, y: (o - o.mean(1, keepdim=True)).square().sum(-1),
-    "normalised": lambda o, y: cross_entropy(o, y) / cross_entropy(o, y).sum(),
-    "mean": lambda o, y: cross_entropy(o, y).mean().expand(y.shape),
-    "hardest": lambda o, y: cross_entropy(o, y) * (o == o.amax((1, 2), keepdim=True)).any(-1),
-}
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_losses_and_metrics_across_a_batch_are_refused(name):
-    for given in ({"loss": LOSSES[name]}, {"metrics": {"mine": LOSSES[name]}}):
-        task = fedlib.Task("m", lambda: nn.Linear(6, 2), DATA, DATA, **given)
-        with pytest.raises(fedlib.Error, match="changes with the others' outputs"):
-            fedlib.run(task, "fedavg", rounds=1)
 
 
 def test_the_row_of_padding_stays_as_it_is():

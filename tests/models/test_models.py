@@ -193,18 +193,14 @@ def test_initial_values(make, rules):
             assert rule(parameter), name
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Softmax(60, 10, init="torch"),
-        lambda: MLP(784, (128,), 62, init="torch"),
-        lambda: VGG11(init="torch"),
-    ],
-)
+AS_TORCH = [partial(Softmax, 60, 10), partial(MLP, 784, (128,), 62), VGG11]
+
+
+@pytest.mark.parametrize("make", AS_TORCH)
 def test_initial_values_as_torchs_own_layers(make):
     """Drawn in the same order from one generator, they are the same numbers as torch's layers'."""
     torch.manual_seed(5)
-    model = make()
+    model = make(init="torch")
     torch.manual_seed(5)
     for module in model.modules():
         if not isinstance(module, (nn.Linear, nn.Conv2d)):
@@ -215,10 +211,6 @@ def test_initial_values_as_torchs_own_layers(make):
             plain = nn.Conv2d(module.in_channels, module.out_channels, 3)
         for (name, own), theirs in zip(module.named_parameters(), plain.parameters(), strict=True):
             assert torch.equal(own, theirs), name
-            bound = 1 / math.sqrt(module.weight[0].numel())
-            if own.numel() > 500:
-                assert own.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
-            assert own.abs().max() <= bound
 
 
 REFUSED = [

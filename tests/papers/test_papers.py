@@ -57,11 +57,8 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
     ("function", "arguments", "where", "message"),
     [
         ("tables", "fedop", {}, "did you mean 'fedopt'"),
-        ("settings", "../fedopt", {}, "unknown paper"),
         ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
-        ("table", "mime table1_validation", {}, "unknown table of mime"),
         ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
-        ("printed", "fedopt table1_validation", {"task": "CIFAR10"}, "did you mean 'CIFAR-10'"),
         ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
         (
             "printed",

@@ -1,6 +1,5 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
-import importlib.util
 import json
 
 import nbformat
@@ -95,36 +94,3 @@ def test_a_copy_is_shown_if_it_has_the_notebooks_cells_and_ran_to_its_end(tmp_pa
     spoil(book)
     nbformat.write(book, tmp_path / notebook.name)
     assert executed(notebook, tmp_path) is None
-
-
-def settings():
-    """docs/site/conf.py."""
-    for needed in ("sphinx", "docutils"):
-        pytest.importorskip(needed)
-    path = project_root() / "docs" / "site" / "conf.py"
-    spec = importlib.util.spec_from_file_location("conf", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_notebook_has_buttons_and_does_not_say_where_it_ran(monkeypatch):
-    monkeypatch.setenv("FEDLIB_REPOSITORY", "https://github.com/someone/fedlib.git")
-    monkeypatch.setenv("FEDLIB_BRANCH", "next")
-    conf = settings()
-    monkeypatch.setattr(conf, "executed", run_of)
-    source = [""]
-    conf.read(None, "notebooks/10_cifar10", source)
-    shown = nbformat.reads(source[0], as_version=4)
-    assert "from data/runs" in source[0] and str(project_root()) not in source[0]
-    for address in (
-        "</notebooks/10_cifar10.ipynb>",
-        "https://colab.research.google.com/github/someone/fedlib/blob/next/notebooks/10_cifar10",
-        "https://mybinder.org/v2/gh/someone/fedlib/next?urlpath=lab/tree/notebooks/10_cifar10",
-    ):
-        assert address in shown.cells[0].source
-    monkeypatch.delenv("FEDLIB_REPOSITORY")
-    assert "Colab" not in settings().buttons("10_cifar10")
-    monkeypatch.setenv("FEDLIB_REPOSITORY", "https://example.org/fedlib")
-    with pytest.raises(Exception, match="allowed: https://github"):
-        settings()
