@@ -39,18 +39,15 @@ def test_preset_comes_from_the_environment_unless_given(monkeypatch):
 
 def test_a_stand_in_is_said_loudly_and_once(capsys):
     session = notebook.start()
-    assert session.task("emnist_cr").stand_in
-    assert "STAND-IN DATA: emnist_cr" in capsys.readouterr().out
-    assert session.task("emnist_cr", seed=1).stand_in
-    assert not capsys.readouterr().out
-    assert session.task("emnist_cr", clients=9).stand_in
-    out = capsys.readouterr().out
-    assert "9 training clients" in out and "STAND-IN" not in out
-    assert session.task("mnist").stand_in
-    out = capsys.readouterr().out
-    assert "stand-in data" in out and "STAND-IN" not in out
-    session.task("quadratic")
-    assert "STAND-IN" not in capsys.readouterr().out
+    for name, given, loud in (
+        ("emnist_cr", {}, True),
+        ("emnist_cr", {"clients": 9}, False),
+        ("mnist", {}, False),
+        ("quadratic", {}, False),
+    ):
+        task, out = session.task(name, **given), capsys.readouterr().out
+        assert ("STAND-IN DATA: emnist_cr" in out) == loud
+        assert ("stand-in data" in out) == task.stand_in and f"{len(task.train)} training" in out
 
 
 def test_controls_start_at_the_drawings_default_and_draw_anew_when_they_move():

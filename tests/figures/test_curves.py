@@ -88,16 +88,6 @@ def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(hi
     assert not labels(ax) and len(ax.get_legend().get_texts()) == 9
 
 
-def test_a_missing_metric_or_no_runs_is_an_error(histories):
-    with pytest.raises(fedlib.Error, match="unknown metric 'test mse'"):
-        figures.learning_curves(histories, metric="mse")
-    with pytest.raises(fedlib.Error, match="no test mse per client"):
-        figures.client_density(histories, "mse")
-    for draw in (figures.learning_curves, figures.client_density):
-        with pytest.raises(fedlib.Error, match="no runs to draw"):
-            draw([])
-
-
 def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
     chosen = [{"client_optimizer": "sgdm"}, {"client_optimizer": "delta_sgd"}]
     chosen.insert(1, {"client_optimizer": "sgdm", "client_schedule": "step_decay"})

@@ -6,6 +6,7 @@ from IPython.core.formatters import DisplayFormatter
 from matplotlib.figure import Figure
 
 import fedlib
+from fedlib import figures
 from fedlib.figures import style
 from tests.figures import conftest
 
@@ -62,6 +63,8 @@ def test_mistakes_are_named(histories):
     for nothing in ([], {}):
         with pytest.raises(fedlib.Error, match="no runs to draw"):
             fedlib.plot(nothing)
+    with pytest.raises(fedlib.Error, match="no test mse per client"):
+        figures.client_density(histories, "mse")
     with pytest.raises(fedlib.Error, match="line 'a' has no runs"):
         fedlib.plot({"a": []})
     with pytest.raises(fedlib.Error, match="histories is 'fedavg'; allowed"):

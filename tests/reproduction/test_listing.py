@@ -43,15 +43,6 @@ def test_rates_are_the_tasks_own_where_a_request_names_none():
     assert table.loc["fedadam, fednova", ["rounds", "seeds", "runs"]].tolist() == ["7", "4", 2]
 
 
-def test_what_only_some_runs_have_is_said():
-    runs = [
-        Request("synthetic", "fedavg", "a", {"client_lr": 0.1}, options={"clients": 5}),
-        Request("synthetic", "fedavg", "a", {"client_lr": 0.1, "client_optimizer": "sgdm"}),
-    ]
-    settings = listing.run_table(runs, "quick", rates)["settings"].item()
-    assert settings == "clients 5 or none; client_lr 0.1; client_optimizer sgdm or none"
-
-
 def test_tasks_have_the_sizes_of_their_requests_else_their_own():
     runs = [
         Request("synthetic", "fedavg", "a", {"local_epochs": (1, 3)}, clients_per_round=5),
