@@ -20,14 +20,6 @@ def place(tmp_path, monkeypatch):
     monkeypatch.delenv("FEDLIB_PRESET", raising=False)
 
 
-def test_start_says_what_runs_here(capsys, tmp_path):
-    session = notebook.start(seed=3, device="cpu")
-    out = capsys.readouterr().out
-    assert out.count("\n") == 1 and "preset quick, seed 3" in out and "cpu" in out
-    assert (session.preset, session.seed) == ("quick", 3)
-    assert session.store.root == tmp_path / "data" / "runs"
-
-
 def test_preset_comes_from_the_environment_unless_given(monkeypatch):
     monkeypatch.setenv("FEDLIB_PRESET", "paper")
     assert notebook.start().preset == "paper"
@@ -129,17 +121,6 @@ def test_an_experiment_trains_its_plan_once(capsys, no_training):
         session.experiment("curve")
     with pytest.raises(fedlib.Error, match="99_none has no plan"):
         notebook.start("99_none").experiment()
-
-
-def test_a_session_shows_the_numbers_that_count():
-    own = {"seed": 2, "rounds": 2, "clients": None, "width": None}
-    session = notebook.start("10_own", plan, device="cpu", **own)
-    said = "preset quick; device cpu; seeds 2; not set: width"
-    row = ["synthetic", "6", "all", "2", "80", "1"]
-    for text in (repr(session), session._repr_html_()):
-        assert said in text and all(part in text for part in row)
-    assert repr(session).splitlines()[0] == said and repr(session).splitlines()[2].split() == row
-    assert repr(notebook.start("99_none", rounds=3, device="cpu")).endswith("seeds 0; rounds 3")
 
 
 def test_a_plan_is_shown_before_it_runs(no_training):

@@ -7,14 +7,8 @@ from fedlib import randomness
 
 
 def test_keys_differ_in_every_argument():
-    keys = {
-        randomness.key(0, "a"),
-        randomness.key(1, "a"),
-        randomness.key(0, "b"),
-        randomness.key(0, "a", 0),
-        randomness.key(0, "a", 0, 1),
-        randomness.key(0, "a", 1, 0),
-    }
+    arguments = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 0), (0, "a", 0, 1), (0, "a", 1, 0)]
+    keys = {randomness.key(*given) for given in arguments}
     assert len(keys) == 6
     assert all(0 <= key < 2**63 for key in keys)
 

@@ -97,6 +97,7 @@ REFUSED = [
     ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64; needed: integers"),
     ({"train_y": np.full(6, 2**63, dtype=np.uint64)}, "integers from 9223372036854775808 to"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"train_x, but uint8 \(2, 3\)"),
+    ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
     ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
     ({"test_x": np.zeros((0, 3, 2), np.uint8), "test_y": np.zeros(0, int)}, "test_x is empty"),
     ({"classes": np.array(["a", "b"])}, "has label 2, but classes names only 2"),

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure, execute
 from fedlib.engine.program import Program
-from fedlib.engine.run import execute
 from tests.algorithms.quadratics import positive_problem
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, GroupNorm, Linear
 from tests.engine.reference import assert_rows_agree
 

@@ -13,7 +13,7 @@ import torch
 import fedlib
 from fedlib.algorithms import CLIENT_OPTIMIZERS
 from fedlib.engine import batches as feed
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 from tests.engine.rehearsal import DEVICE, Mistake, Seen, rehearse, watched
 from tests.tasks.test_every_task import SMALL
 

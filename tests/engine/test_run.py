@@ -1,6 +1,5 @@
 """Requests that are refused, runs that diverge, and what histories say."""
 
-import math
 import threading
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,6 @@ def task():
 BAD = [
     ({"algorithm": "fedadm"}, "unknown algorithm 'fedadm': did you mean 'fedadam'"),
     ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
-    ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
@@ -29,31 +27,22 @@ BAD = [
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
     ({"dtype": np.float32}, "dtype is <class 'numpy.float32'>; allowed: str"),
-    ({"overrides": {"client_lr": 10**400}}, "client_lr is 10+...0+; allowed: a finite number"),
     ({"overrides": {"local_epochs": "1,3"}}, r"allowed: .* or two such numbers \[low, high\]"),
     ({"algorithm": fedlib.FedOpt(client=fedlib.client.ClientOptimizer())}, "defines no step"),
     ({"algorithm": "fedavg", "overrides": {"delta": 0.1}}, "unknown override for fedavg 'delta'"),
     ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
 ]
 BAD += [
-    ({"algorithm": name, "overrides": {"base": "rmsprop"}}, "unknown base 'rmsprop': .*, sgd, yogi")
-    for name in ("mime", "mimelite", "loc_mime", "centralized")
-]
-BAD += [
     ({"algorithm": "mime", **given}, message)
     for given, message in (
-        ({"overrides": {"base": 3}}, "unknown base '3'"),
+        ({"overrides": {"base": "rmsprop"}}, "unknown base 'rmsprop': .*, sgd, yogi"),
         ({"overrides": {"split": 1}}, "override split is 1; allowed: true or false"),
         ({"overrides": {"lean": True}}, "lean is True; allowed: true only with split"),
         ({"overrides": {"base": "adam", "v0": 0.1, "bias_correction": True}}, "leave v0 out"),
         ({"overrides": {"split": True}, "clients_per_round": 1}, "mime splits the cohort"),
     )
 ]
-# Of numbers that the base leaves, and of those that the type cannot hold.
-BAD += [
-    ({"algorithm": "mime", "overrides": {"base": "sgd", "momentum": value}}, "momentum is")
-    for value in (math.nan, 1.0, "x", True)
-]
+# Of numbers that the type cannot hold.
 UNHELD = {"beta1": 1 - 1e-9, "tau": 1e-60, "client_lr": 1e60, "server_lr": 1e39}
 BAD += [
     ({"overrides": {key: value}}, f"{key.replace('_lr', '.lr')} is .*float32")
@@ -65,7 +54,6 @@ BAD += [
         ("delta_sgd", {"client_lr": 0.1}, "finds its own step sizes"),
         ("sps", {"client_lr": 0.1}, "client_lr is 0.1"),
         ("sps", {"client_schedule": "step_decay"}, "SPS has no learning rate to schedule"),
-        ("delta_sgd", {"first_step": "big"}, "unknown first_step"),
     )
 ]
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
 from tests.engine.test_checkpoint import interrupted, same

@@ -4,9 +4,7 @@ import torch
 
 import fedlib
 from fedlib import models, process
-from fedlib.engine import strategy
-from fedlib.engine.config import configure
-from fedlib.engine.run import execute, programs
+from fedlib.engine import configure, execute, programs, strategy
 
 CPU = torch.device("cpu")
 

@@ -162,25 +162,6 @@ def test_what_a_cell_is_to_show_is_its_last_line(book):
                 assert call.func.attr not in SHOWN, f"{cell.id}: {ast.unparse(call)[:60]} is hidden"
 
 
-def test_the_loop_from_scratch_hides_nothing():
-    """What trains in 08 takes nothing from fedlib, and all of it is compared with fedlib."""
-    book = nbformat.read(FOLDER / "08_from_scratch.ipynb", as_version=4)
-    functions = {n.name: n for n in ast.walk(tree(book)) if isinstance(n, ast.FunctionDef)}
-    trains = set(functions) - {"deal", "flat", "compare", "accuracy"}
-    assert trains >= {"gradient", "train", "sgd", "fedavg", "mime_client", "delta_sgd"}
-    from_fedlib = {"fedlib", "session", "task", "runs", "figures", "make_plan", "client_keys"}
-    for name in trains:
-        used = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
-        assert not used & from_fedlib - ({"session"} if name == "network" else set()), name
-    compared = [
-        ast.literal_eval(node.args[2])
-        for node in ast.walk(tree(book))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "compare"
-    ]
-    servers = ["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"]
-    assert compared == [*servers, "scaffold", "mime", "fedavg", "fedadam"]
-
-
 def test_checks_assert(book):
     position = {
         match.group(1): index

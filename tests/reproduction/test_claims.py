@@ -10,8 +10,7 @@ import pytest
 
 import fedlib
 from fedlib import papers, plans
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
+from fedlib.engine import History, configure
 from fedlib.paths import project_root
 from fedlib.plans import Request
 from fedlib.reproduction import answers, claims

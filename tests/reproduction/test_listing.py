@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import fedlib
 from fedlib import plans
 from fedlib.plans import Request, grid, repeated
 from fedlib.reproduction import listing
@@ -55,17 +54,6 @@ def test_tasks_have_the_sizes_of_their_requests_else_their_own():
     assert list(table) == columns.split()
     assert table.loc["synthetic"].tolist() == ["100", "5, all", "9, 120", "80", "1 to 3, 1", "–"]
     assert table.loc["cifar10"].tolist() == ["150", "10", "80", "20", "1", "0.5"]
-
-
-def test_a_loaded_task_tells_what_its_preset_leaves_to_the_data():
-    request = Request("emnist_cr", "fedavg", "a")
-    assert listing.task_table([request], "quick")["clients"].item() == "up to 100"
-    task = fedlib.load_task("emnist_cr")
-    loaded = {request.task_key("quick"): task}
-    table = listing.task_table([request], "quick", (), loaded)
-    assert table["clients"].item() == str(len(task.train))
-    other = Request("emnist_cr", "fedavg", "a", options={"clients": 7})
-    assert listing.task_table([other], "quick", (), loaded)["clients"].item() == "7"
 
 
 @pytest.mark.parametrize("name", plans.planned())

@@ -10,8 +10,7 @@ import pytest
 
 import fedlib
 from fedlib import algorithms
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
+from fedlib.engine import History, configure
 from fedlib.errors import Error
 from fedlib.results import reading, selection
 

@@ -1,49 +1,12 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
-import json
-
 import nbformat
-import pandas as pd
 import pytest
 from nbformat import v4
 
-from docs import sitemaker, tables
 from docs.executed import executed
-from fedlib import papers
 from fedlib.paths import project_root
 from fedlib.reproduction import reproduce
-
-
-def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
-    ids = sitemaker.ids()
-    assert len(ids) == len(set(ids)) == 59
-    assert ids[:2] == ["fedopt/figure_1", "fedopt/figure_2"] and ids[10] == "fedopt/figure_11"
-    for id in ids:
-        path = tmp_path / id
-        path.parent.mkdir(exist_ok=True)
-        record = {"id": id, "caption": f"Caption of_{id}.", "note": "one seed"}
-        record["presets"] = ["quick"] if id == "fedopt/figure_1" else ["laptop"]
-        path.with_suffix(".json").write_text(json.dumps(record))
-        if "table" in id:
-            page = '<html><style>#T_fedlib {}</style><table id="T_fedlib">90.12</table></html>'
-            path.with_suffix(".html").write_text(page)
-    stated = pd.DataFrame(papers.claims())[["paper", "where", "says"]]
-    frame = stated.set_axis(["source", "where", "claim"], axis=1)
-    frame["quick"], frame["real data"] = "**holds** (+0.1 ± 0.0)", "cut: does not hold; why"
-    monkeypatch.setattr(tables, "verdicts", lambda: frame)
-    sitemaker.gallery(tmp_path, tmp_path)
-    index = (tmp_path / "index.md").read_text(encoding="utf-8")
-    assert index.count("{container} card") == 59 and "All 59 figures" in index
-    assert "(drawn/fedopt/figure_1.png)](fedopt.md#fedopt-figure-1)" in index
-    # A badge is the verdict on what is pictured.
-    assert "fedopt-figure-1)** [holds]" in index and "fedopt-figure-4)** [does not hold]" in index
-    for paper, own in frame.groupby("source"):
-        text = (tmp_path / f"{paper}.md").read_text(encoding="utf-8")
-        for claim in own["claim"]:
-            assert f"- {claim}\n  quick: [holds]{{.verdict .holds}} (+0.1 ± 0.0);\n" in text
-            assert "real data: cut: [does not hold]{.verdict .does-not-hold}; why." in text
-        assert r"Caption of\_" in text
-    assert text.count("90.12") == sum(id.startswith(f"{paper}/table") for id in ids)
 
 
 def run_of(notebook):

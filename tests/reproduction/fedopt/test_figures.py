@@ -10,8 +10,7 @@ import pytest
 
 import fedlib
 from fedlib import datasets
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
+from fedlib.engine import History, configure
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
