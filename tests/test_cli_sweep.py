@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedlib import engine, paths
+from fedlib import engine
 from fedlib.reproduction import draw, executors, sweep
 from fedlib.results import Store
 
@@ -152,15 +152,8 @@ def test_slurm_gets_an_array_with_a_job_per_shard(command, own_folders):
     status, text, _ = command(*WORDS, "--executor", "slurm", "--jobs", "2")
     lines = text.splitlines()
     assert status == 0 and logs.is_dir() and lines[0] == "#!/bin/bash"
-    assert {line.removeprefix("#SBATCH --") for line in lines if "#SBATCH" in line} == {
-        "job-name=fedlib-sweep",
-        "requeue",
-        "array=1-2",
-        f"chdir={paths.project_root()}",
-        f"output={logs}/%A_%a.log",
-        "open-mode=append",
-        "signal=B:USR1@120",
-    }
+    wanted = ("requeue", "array=1-2", f"output={logs}/%A_%a.log", "signal=B:USR1@120")
+    assert {f"#SBATCH --{directive}" for directive in wanted} <= set(lines)
     (line,) = (line for line in lines if "-m fedlib" in line)
     words = shlex.split(line)
     assert words[:3] == [sys.executable, "-m", "fedlib"]
