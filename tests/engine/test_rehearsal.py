@@ -108,20 +108,3 @@ def test_mistakes_are_seen(name):
     message, mistake = MISTAKES[name]
     with pytest.raises(Mistake, match=message), watched(Seen()):
         mistake()
-
-
-def test_uploads_are_seen():
-    seen, x, place = Seen(), on_device(4, 3), torch.tensor([0, 1])
-    with watched(seen):
-        torch.zeros(2).to(DEVICE)
-        on_device(2).copy_(torch.zeros(2))
-        torch.tensor([1.0, 2.0], device=DEVICE)
-        x[place], x[[0, 1]]
-        x[place] = x[:2]
-        torch.as_tensor([1.0, 2.0], device=DEVICE)
-    assert len(seen.uploads) == 7
-    seen = Seen()
-    with watched(seen):
-        (x.view(3, 4).t()[1:] * torch.tensor(2.0)).sum()
-        torch.zeros(3).sum()
-    assert not seen.uploads
