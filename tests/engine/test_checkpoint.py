@@ -13,6 +13,7 @@ import fedlib
 from fedlib.engine import configure, execute
 from fedlib.engine.program import Program
 from tests.algorithms.quadratics import positive_problem
+from tests.results.test_store import same
 
 
 class Cut(Exception):
@@ -32,15 +33,6 @@ def cut_after(monkeypatch, rounds):
         original(self, now, number)
 
     monkeypatch.setattr(Program, "_advance", advance)
-
-
-def same(a, b):
-    return (
-        a.frame.equals(b.frame)
-        and a.clients.equals(b.clients)
-        and a.diverged == b.diverged
-        and all(torch.equal(a.params[name], b.params[name]) for name in a.params)
-    )
 
 
 def interrupted(configured, folder, cuts):

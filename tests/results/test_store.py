@@ -48,6 +48,7 @@ def same(a, b):
     for name, tensor in a.params.items():
         assert tensor.dtype == b.params[name].dtype
         assert torch.equal(tensor, b.params[name])
+    return True
 
 
 def test_the_commit_of_a_run_is_that_of_the_code_that_trained_it(store, quadratic, monkeypatch):
