@@ -30,11 +30,6 @@ FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
 
 
 @pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=10)
-
-
-@pytest.fixture(scope="module")
 def made(tmp_path_factory, synthetic):
     """A store with synthetic runs of two seeds; copied for each test."""
     store = Store(tmp_path_factory.mktemp("store") / "runs", published=[])

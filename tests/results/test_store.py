@@ -34,11 +34,6 @@ def quadratic():
     return fedlib.load_task("quadratic")
 
 
-@pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=8)
-
-
 def same(a, b):
     pd.testing.assert_frame_equal(a.frame, b.frame, check_exact=True)
     pd.testing.assert_frame_equal(a.clients, b.clients, check_exact=True)

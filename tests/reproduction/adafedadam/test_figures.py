@@ -16,11 +16,6 @@ SIX = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam", "fedprox")
 
 
 @pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=6)
-
-
-@pytest.fixture(scope="module")
 def histories(synthetic):
     made = [fedlib.run(synthetic, name, rounds=2, seed=s) for s in (0, 1) for name in SIX[:5]]
     made += [
