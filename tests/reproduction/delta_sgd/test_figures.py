@@ -3,47 +3,33 @@
 import dataclasses
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import fedlib
 from fedlib import papers
-from fedlib.engine import History
 from fedlib.figures import style
-from fedlib.models import Softmax
 from fedlib.reproduction import draw
 from fedlib.reproduction.delta_sgd import step_size_paths
 from fedlib.reproduction.delta_sgd.tables import CLIENTS
-from fedlib.results import Store
 from fedlib.tasks import settings
 
 ROUNDS = 4
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Makes a tiny task's run pass for one of a task at an alpha, with accuracies of our choice."""
-    tiny = dataclasses.replace(
-        fedlib.load_task("synthetic", clients=2),
-        version="1",
-        model=lambda: Softmax(60, 10),
-        hyperparameters=settings.delta_sgd(),
-        client_hyperparameters=settings.delta_sgd_clients(),
-        batch_size=64,
-    )
-    store = Store(tmp_path_factory.mktemp("runs"), published=())
+@pytest.fixture
+def made(hand_made, synthetic):
+    """Makes a run of a task at an alpha, with accuracies of our choice."""
+    settled = {
+        "hyperparameters": settings.delta_sgd(),
+        "client_hyperparameters": settings.delta_sgd_clients(),
+    }
 
-    def make(task, alpha, label, accuracies, seed=0, small=None, preset="paper", **overrides):
-        overrides = {**CLIENTS[label], **overrides}
-        run = store.run(tiny, "fedavg", rounds=ROUNDS, seed=seed, overrides=overrides)
+    def make(name, alpha, label, accuracies, small=None):
         options = {"alpha": alpha} | ({"network": small} if small else {})
-        described = {**run.config.task, "name": task, "options": options}
-        described["preset"] = "quick" if small else preset
-        config = dataclasses.replace(run.config, task=described)
-        rows = [(r, "test", "accuracy", a) for r, a in enumerate(accuracies)]
-        frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
-        return History(frame, run.clients, run.params, config, run.meta)
+        own = {"name": name, "options": options, "preset": "quick" if small else "paper"}
+        task = dataclasses.replace(synthetic, **own, **settled)
+        return hand_made(task, "fedavg", accuracies, rounds=ROUNDS, overrides=CLIENTS[label])
 
     return make
 
