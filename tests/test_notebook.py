@@ -11,6 +11,7 @@ import fedlib
 from fedlib import figures, notebook
 from fedlib.plans import grid
 from fedlib.results import reading
+from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +26,7 @@ def test_preset_comes_from_the_environment_unless_given(monkeypatch):
     assert notebook.start().preset == "paper"
     assert notebook.start(preset="quick").preset == "quick"
     monkeypatch.setenv("FEDLIB_PRESET", "papr")
-    with pytest.raises(fedlib.Error, match="unknown preset 'papr'"):
-        notebook.start()
+    refused("unknown preset 'papr'", notebook.start)
 
 
 def test_a_stand_in_is_said_loudly_and_once(capsys):
@@ -117,10 +117,8 @@ def test_an_experiment_trains_its_plan_once(capsys, no_training):
     no_training()
     again = notebook.start("10_own", plan, seed=2, rounds=2).experiment()
     assert [h.config.digest for h in again] == [h.config.digest for h in [*curves, *cells]]
-    with pytest.raises(fedlib.Error, match="unknown part of this notebook's plan 'curve'"):
-        session.experiment("curve")
-    with pytest.raises(fedlib.Error, match="99_none has no plan"):
-        notebook.start("99_none").experiment()
+    refused("unknown part of this notebook's plan 'curve'", session.experiment, "curve")
+    refused("99_none has no plan", notebook.start("99_none").experiment)
 
 
 def test_a_plan_is_shown_before_it_runs(no_training):
@@ -190,8 +188,7 @@ def test_numbers_are_the_presets_unless_given(preset, given, kept):
     rounds = 200 if kept is None else kept
     assert session.defaults(rounds=200, width=1.0).numbers == {"rounds": rounds, "width": 1.0}
     for wrong in (lambda: session.given("round"), lambda: session.defaults(round=200)):
-        with pytest.raises(fedlib.Error, match="did you mean 'rounds'"):
-            wrong()
+        refused("did you mean 'rounds'", wrong)
 
 
 def test_the_declared_settings_are_so_given_as_parameters_too():

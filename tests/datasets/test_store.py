@@ -9,6 +9,7 @@ import pytest
 
 from fedlib import datasets
 from fedlib.errors import Error
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -25,18 +26,14 @@ def test_a_missing_cut_or_exchanged_array_is_noticed(root):
     whole = path.read_bytes()
     for content in (b"", b"junk", whole[:20], whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
         path.write_bytes(content)
-        with pytest.raises(Error, match="array 'test_x' of 'own' was altered"):
-            datasets.verify("own", root)
+        refused("array 'test_x' of 'own' was altered", datasets.verify, "own", root)
     np.save(path, np.zeros((2, 13), dtype=np.uint8))
-    with pytest.raises(Error, match=r"it is \|u1 \[2, 13\], the card says \|u1 \[2, 12\]"):
-        datasets.load("own", root)
+    refused(r"it is \|u1 \[2, 13\], the card says \|u1 \[2, 12\]", datasets.load, "own", root)
     np.save(path, np.array([{}, {}], dtype=object))
-    with pytest.raises(Error, match="array 'test_x' of 'own' was altered"):
-        datasets.load("own", root)
+    refused("array 'test_x' of 'own' was altered", datasets.load, "own", root)
     path.unlink()
     for look in (datasets.verify, datasets.load):
-        with pytest.raises(Error, match="array 'test_x' of 'own' is missing"):
-            look("own", root)
+        refused("array 'test_x' of 'own' is missing", look, "own", root)
 
 
 def test_a_changed_card_is_noticed(root):
@@ -44,8 +41,7 @@ def test_a_changed_card_is_noticed(root):
     card = json.loads(path.read_text())
     other = {**card, "classes": ["x"]}
     path.write_text(json.dumps(other))
-    with pytest.raises(Error, match="fingerprint does not fit"):
-        datasets.verify("own", root)
+    refused("fingerprint does not fit", datasets.verify, "own", root)
     path.unlink()
     with pytest.raises(Error, match=r"card\.json cannot be read: No such file .* import own FILE"):
         datasets.load("own", root)
@@ -95,10 +91,8 @@ def test_names_and_info(root):
     card = datasets.info("cifar10", root)
     assert card["prepared"] is False and card["licence"] and card["source"]
     json.dumps(card)
-    with pytest.raises(Error, match="unknown data set 'cifra10': did you mean 'cifar10'"):
-        datasets.info("cifra10", root)
-    with pytest.raises(Error, match="not prepared, so there is nothing to verify"):
-        datasets.verify("cifar10", root)
+    refused("unknown data set 'cifra10': did you mean 'cifar10'", datasets.info, "cifra10", root)
+    refused("not prepared, so there is nothing to verify", datasets.verify, "cifar10", root)
 
 
 def test_the_stand_in_is_logged_once_and_real_data_replace_it(tmp_path, caplog, monkeypatch):

@@ -13,6 +13,7 @@ import fedlib
 from fedlib.engine import configure, execute
 from fedlib.engine.program import Program
 from tests.algorithms.quadratics import positive_problem
+from tests.refusals import refused
 from tests.results.test_store import same
 
 
@@ -80,18 +81,14 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path):
     for place in np.linspace(0, len(whole) - 1, 40).astype(int):  # a flipped bit, wherever it is
         flipped = whole[place] ^ 1
         file.write_bytes(whole[:place] + bytes([flipped]) + whole[place + 1 :])
-        with pytest.raises(fedlib.Error, match=rf"{file.name} is damaged"):
-            execute([first], checkpoint=tmp_path)
+        refused(rf"{file.name} is damaged", execute, [first], checkpoint=tmp_path)
     file.write_bytes(whole[:100])
-    with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
-        execute([first], checkpoint=tmp_path)
+    refused(r"is damaged .*; delete it to start again", execute, [first], checkpoint=tmp_path)
     torch.save({"format": 1, "digests": []}, file)
     with open(file, "rb+") as sealed:
         sealed.write(hashlib.file_digest(sealed, "sha256").digest())
-    with pytest.raises(fedlib.Error, match=r"belongs to another run or version; delete it"):
-        execute([first], checkpoint=tmp_path)
-    with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
-        execute([first], checkpoint=tmp_path, checkpoint_every=0)
+    refused(r"belongs to another run or version; delete it", execute, [first], checkpoint=tmp_path)
+    refused("checkpoint_every is 0", execute, [first], checkpoint=tmp_path, checkpoint_every=0)
 
 
 def test_a_folder_that_another_process_removes_is_made_again(tmp_path, monkeypatch):

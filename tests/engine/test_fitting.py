@@ -11,6 +11,7 @@ import fedlib
 from fedlib import losses
 from fedlib.engine import fitting, program
 from fedlib.engine.fairness import fairness
+from tests.refusals import refused
 
 COUNTER = itertools.count(1)
 X = torch.linspace(-1, 1, 18).reshape(6, 3)
@@ -200,8 +201,7 @@ def test_what_does_not_fit_is_refused(name, monkeypatch):
     monkeypatch.setattr(program.Training, "round", refuse)
     monkeypatch.setattr(fitting, "READ_AGAIN", 0)  # a user's own data are read however many
     wrong, message = WRONG[name]
-    with pytest.raises(fedlib.Error, match=message):
-        fedlib.run(task(**wrong), "fedavg", rounds=1)
+    refused(message, fedlib.run, task(**wrong), "fedavg", rounds=1)
 
 
 def test_a_cache_that_the_first_call_makes_is_no_state():
@@ -303,12 +303,10 @@ def test_the_default_accuracy_of_tokens():
 @pytest.mark.parametrize("split", ["train", "test", "communication"])
 def test_evaluated_data_may_not_be_named_as_another_split(split):
     data = fedlib.ClientData(X, Y, PARTS)
-    with pytest.raises(fedlib.Error, match=f"evaluated '{split}'"):
-        task(evaluated={split: data})
+    refused(f"evaluated '{split}'", task, evaluated={split: data})
     mine = task()
     mine.evaluated = {split: data}
-    with pytest.raises(fedlib.Error, match=f"evaluated '{split}'"):
-        fedlib.run(mine, "fedavg", rounds=1)
+    refused(f"evaluated '{split}'", fedlib.run, mine, "fedavg", rounds=1)
 
 
 def test_metrics_that_are_asked_for_later_must_fit():
@@ -337,5 +335,4 @@ RESERVED = ["loss", "mine_unweighted", *fairness(torch.ones(1, 2), torch.ones(2)
 
 @pytest.mark.parametrize("name", RESERVED)
 def test_a_metric_may_not_take_the_name_of_another_number(name):
-    with pytest.raises(fedlib.Error, match=f"metric '{name}'"):
-        task(metrics={name: losses.correct})
+    refused(f"metric '{name}'", task, metrics={name: losses.correct})

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedlib import randomness
-from fedlib.errors import Error
 from fedlib.models.batch_norm import EVALUATION_BATCH, BatchNorm2d
 from fedlib.models.layers import Dropout2d, real_examples
 from fedlib.models.resnet import ResNet
 from tests.models.oracles import ROWS, compare, normal, with_rows
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("layout", ["rows first", "as a convolution leaves it"])
@@ -80,8 +80,7 @@ def test_batch_norm_refuses_a_mask_that_does_not_fit():
     with_rows(layer, 4)
     for shape in ((3, 5), (2, 4)):
         with real_examples(torch.ones(shape, dtype=torch.bool)):
-            with pytest.raises(Error, match="BatchNorm2d has an input of 4 rows of 5 examples"):
-                layer(x)
+            refused("BatchNorm2d has an input of 4 rows of 5 examples", layer, x)
 
 
 def test_real_examples_end_with_their_block():
@@ -113,8 +112,7 @@ def test_dropout2d_drops_whole_channels_by_key():
     # A short batch has the mask of the long one's beginning, so padding changes nothing.
     with randomness.masks(keys):
         assert torch.equal(layer(x[:, :7]), y[:, :7])
-    with pytest.raises(Error, match="0 <= p < 1"):
-        Dropout2d(-0.1)
+    refused("0 <= p < 1", Dropout2d, -0.1)
 
 
 # ------------------------------------------------------------------------------ running statistics

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedlib import randomness
-from fedlib.errors import Error
 from fedlib.models import convolution, layers
 from fedlib.models.recurrent import LSTM
 from tests.models.oracles import compare, normal, with_rows
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("size", [(6, 8), (7, 5)])
@@ -111,8 +111,7 @@ def test_dropout_outside_training_and_outside_masks():
         assert 300 < (layer(x) == 0).sum() < 700
     layer.eval()
     assert layer(x) is x
-    with pytest.raises(Error, match="0 <= p < 1"):
-        layers.Dropout(1.0)
+    refused("0 <= p < 1", layers.Dropout, 1.0)
 
 
 def test_he_normal_is_cut_as_keras_cuts_it_and_has_the_stated_deviation():
@@ -135,14 +134,10 @@ def test_errors_name_the_layer_and_what_to_do():
     ):
         with_rows(layer, 6)
         kind = type(layer).__name__
-        with pytest.raises(Error, match=f"{kind} has weights of 6 rows .* without rows"):
-            layer(normal(*shape))
-        with pytest.raises(Error, match=f"{kind} has weights of 6 rows .* 4 rows"):
-            layer(normal(4, *shape))
-    with pytest.raises(Error, match="padding is 'valid'"):
-        layers.Conv2d(1, 1, 3, padding="valid")
-    with pytest.raises(Error, match="width"):
-        layers.scaled(32, 0.0)
+        refused(f"{kind} has weights of 6 rows .* without rows", layer, normal(*shape))
+        refused(f"{kind} has weights of 6 rows .* 4 rows", layer, normal(4, *shape))
+    refused("padding is 'valid'", layers.Conv2d, 1, 1, 3, padding="valid")
+    refused("width", layers.scaled, 32, 0.0)
 
 
 def test_scaled_counts_are_multiples():
