@@ -21,14 +21,6 @@ def place(tmp_path, monkeypatch):
     monkeypatch.delenv("FEDLIB_PRESET", raising=False)
 
 
-def test_preset_comes_from_the_environment_unless_given(monkeypatch):
-    monkeypatch.setenv("FEDLIB_PRESET", "paper")
-    assert notebook.start().preset == "paper"
-    assert notebook.start(preset="quick").preset == "quick"
-    monkeypatch.setenv("FEDLIB_PRESET", "papr")
-    refused("unknown preset 'papr'", notebook.start)
-
-
 def test_a_stand_in_is_said_loudly_and_once(capsys):
     session = notebook.start()
     for name, given, loud in (

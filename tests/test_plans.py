@@ -54,14 +54,6 @@ def test_a_request_is_what_the_store_takes():
     assert request.keeps and not last.keeps
 
 
-def test_requests_of_a_task_with_the_same_options_share_it():
-    one = Request("cifar10", "fedavg", options={"width": 0.5, "alpha": 1.0})
-    other = Request("cifar10", "fedadam", options={"alpha": 1.0, "width": 0.5})
-    assert one.task_key("quick") == other.task_key("quick") != one.task_key("paper")
-    fixed = Request("cifar10", "fedavg", seed=1, options={"seed": 0, "preset": "paper"})
-    assert fixed.task_options("quick") == {"preset": "paper", "seed": 0}
-
-
 def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
     n = SimpleNamespace(rounds=2, eval_every=None, clients_per_round=7, seed=3)
     rates = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1]}

@@ -13,12 +13,6 @@ def test_keys_differ_in_every_argument():
     assert all(0 <= key < 2**63 for key in keys)
 
 
-def test_generators_depend_on_their_key_alone():
-    a, b = (randomness.numpy_generator(3, "x", n).random(4) for n in (4, 4))
-    assert (a == b).all()
-    assert (randomness.numpy_generator(3, "x", 5).random(4) != a).all()
-
-
 def test_mix_is_splitmix64():
     """Against SplitMix64 in Python integers, seeded with 1234567."""
 

@@ -140,13 +140,6 @@ def test_errors_name_the_layer_and_what_to_do():
     refused("width", layers.scaled, 32, 0.0)
 
 
-def test_scaled_counts_are_multiples():
-    assert layers.scaled(64, 1.0, 2) == 64
-    assert layers.scaled(64, 0.1, 4) == 8  # 6.4, the nearest multiple of 4
-    assert layers.scaled(32, 0.001, 2) == 2
-    assert layers.scaled(10, 0.25) == 2
-
-
 # Convolutions on a CPU, which takes late layers in its own way: images, weights, stride, padding.
 CONVOLUTIONS = {
     "late": ((2, 256, 3, 3), (256, 256, 3, 3), (1, 1), (1, 1)),

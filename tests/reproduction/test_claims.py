@@ -517,15 +517,6 @@ def test_the_command_lists_verdicts_and_trains_nothing_when_told_so(command, no_
     command.refused("'fedopt-cifar11': did you mean 'fedopt-cifar10'", "claims", "fedopt-cifar11")
 
 
-def test_the_command_judges_the_printed_numbers_in_lines_of_a_hundred(command, no_training):
-    no_training()
-    status, out, _ = command("claims", "--printed")
-    assert status == 0 and "26 claims: 15 holds, 11 not printed" in out
-    assert max(map(len, out.splitlines())) <= 100
-    for claim in papers.claims():
-        assert f"{claim['id']}: {claim['says']}" in " ".join(out.split())
-
-
 def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_path, monkeypatch):
     store = Store(tmp_path / "runs", published=[tmp_path / "results"])
     small = {"clients": 4}

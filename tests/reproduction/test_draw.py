@@ -10,7 +10,6 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 import fedlib
 from fedlib import engine
@@ -18,8 +17,7 @@ from fedlib.engine.program import Program
 from fedlib.figures import style
 from fedlib.plans import Request
 from fedlib.reproduction import draw
-from fedlib.reproduction.printed import printed_curves
-from fedlib.results import Store, reading
+from fedlib.results import Store
 from fedlib.results.files import write_runs
 from fedlib.tasks import defaults, scale
 from tests.figures.conftest import lines
@@ -249,21 +247,3 @@ def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
     paper |= keep("paper", "shakespeare")
     assert shown() == paper and set(missing()) == set(tasks) - {tasks[0], "shakespeare"}
     refused("unknown preset 'papre'", shown, "papre")
-
-
-def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthetic, printed):
-    same = {"metric": "avg", "column": "1", "rounds": 2}
-    cells = [
-        {**same, "printed": value, "overrides": {"client_optimizer": name}}
-        for name, value in (("sgdm", 80.0), ("delta_sgd", 90.0))
-    ]
-    table = printed(*cells, {"metric": "avg", "printed": 9.0})
-    requests = [{"overrides": {"client_optimizer": name}} for name in ("delta_sgd", "sgdm")]
-    runs = store.runs(synthetic, requests, algorithm="fedavg", rounds=2)
-    ax = Figure().subplots()
-    data = printed_curves(table, runs, "avg", column="1", by=reading.client_label, ax=ax)
-    assert data.groupby("algorithm")["printed"].first().to_dict() == {"delta_sgd": 90, "sgdm": 80}
-    assert any("SGDM" in t.get_text() and "[80.0]" in t.get_text() for t in ax.texts)
-    assert ax.get_title("left") == "Synthetic" and (data["printed_rounds"] == 2).all()
-    alone = printed_curves(table, runs, "avg", column="1", beside=False, ax=ax)
-    assert alone["printed"].isna().all()

@@ -29,19 +29,6 @@ def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
     assert set(table["seeds"]) == {"0, 1, 2"} and set(table["rounds"]) == {"120"}
 
 
-def test_rates_are_the_tasks_own_where_a_request_names_none():
-    three = ("fedavg", "fedadam", "fednova")
-    runs = [Request("synthetic", name, "curves", rounds=7, seed=4) for name in three]
-    runs += grid("synthetic", "fedprox", {"mu": [0.1]}, N, fixed={"client_lr": 2.0})
-    table = listing.run_table(runs, "quick", rates).set_index("algorithm")
-    assert table["settings"].to_dict() == {
-        "fedavg": "client_lr 0.5",
-        "fedadam, fednova": "client_lr 0.25",
-        "fedprox": "client_lr 2; mu 0.1",
-    }
-    assert table.loc["fedadam, fednova", ["rounds", "seeds", "runs"]].tolist() == ["7", "4", 2]
-
-
 def test_tasks_have_the_sizes_of_their_requests_else_their_own():
     runs = [
         Request("synthetic", "fedavg", "a", {"local_epochs": (1, 3)}, clients_per_round=5),
