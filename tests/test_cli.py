@@ -220,18 +220,3 @@ def test_streams_and_letters_of_a_shell(tmp_path, shell, status, lines):
     environment = {**os.environ, **ASCII, "PYTHONPATH": str(Path(fedlib.__file__).parents[1])}
     done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, capture_output=True)
     assert (done.returncode, done.stderr.count(b"\n")) == (status, lines), done.stderr
-
-
-@pytest.mark.slow
-def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
-    """The terminal sends it to all processes of the group."""
-    words = [sys.executable, "-m", "fedlib", "reproduce", "23", "--output", str(tmp_path)]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    time.sleep(6)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors) == (130, "fedlib: interrupted\n")
-    # No notebook half-written; what had been trained by then stays in the store.
-    assert {path.name for path in tmp_path.iterdir()} <= {"data"}

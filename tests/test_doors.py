@@ -153,14 +153,3 @@ def test_a_module_of_the_current_folder(modules, command):
 )
 def test_mistakes_exit_2_with_one_line(modules, command, words, message):
     command.refused(message, "run", *words, "--rounds", "1")
-
-
-def test_a_notebooks_session_sees_them(modules, capsys):
-    from fedlib import notebook
-
-    sys.path.insert(0, str(modules))
-    session = notebook.start()
-    task = session.task("my_tasks:pull", strength=2.0)
-    history = session.run(task, "my_methods:Halved", rounds=1, overrides={"local_steps": 1})
-    assert Store().has(history.config.digest)
-    assert task is session.task("my_tasks:pull", strength=2.0)

@@ -314,12 +314,6 @@ def test_evaluation_across_a_batch_depends_on_no_other_run(name):
     assert own["value"].tolist() == pytest.approx(alone["value"].tolist(), rel=1e-6)
 
 
-def test_the_row_of_padding_stays_as_it_is():
-    params = trained(MODELS["padding"])
-    assert (params["embedding.weight"][0] == 0).all()
-    assert (params["embedding.weight"][1:] != 0).all()
-
-
 class Remembers(nn.Module):
     """A module of some state, which ``remember`` takes up in its call."""
 

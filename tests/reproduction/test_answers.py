@@ -60,14 +60,6 @@ def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, tra
     assert not trained
 
 
-def test_only_curves_keep_their_parameters(store, requests):
-    histories = answers.answer(store, requests, "quick")
-    for request, history in zip(requests, histories, strict=True):
-        assert bool(store.load(history.config.digest).params) == (request.eval_every > 0)
-    rounds = histories[0].frame.query("split == 'test'")["round"]
-    assert set(rounds) == {0, 2}
-
-
 def test_a_survey_counts_what_is_missing(store, requests, trained):
     programs = answers.survey(store, requests, "quick")
     assert not trained

@@ -60,10 +60,3 @@ def test_a_public_name_is_in_the_api_with_an_example(name):
     same = {listed for listed in API if listed in PUBLIC and PUBLIC[listed] is value}
     assert name in API or same, f"{name} is on no page of docs/site/api"
     assert doctest.DocTestParser().get_examples(value.__doc__ or ""), f"{name} has no example"
-
-
-def test_what_the_api_names_is_there():
-    for name in sorted(API):
-        value = fedlib
-        for part in name.split(".")[1:]:
-            value = getattr(value, part)

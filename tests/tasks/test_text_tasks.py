@@ -10,7 +10,6 @@ import fedlib
 from fedlib import datasets, papers, partition, randomness
 from fedlib.datasets.posts import encode
 from fedlib.tasks import stackoverflow
-from fedlib.tasks.presets import ALL
 
 
 def import_texts(folder, name, *rows):
@@ -68,13 +67,6 @@ def test_validation_takes_whole_clients_in_a_random_order():
     whole = stackoverflow.test_clients(posts, 0, seed=0)
     assert whole.sizes.sum() == 30 and whole.ids == [f"c{i}" for i in range(10)]
     assert stackoverflow.test_clients(posts, 10**6, seed=0).sizes.sum() == 30
-
-
-def test_training_clients_are_capped_and_have_posts():
-    posts = encode([("a", "w", "", "")] * 5 + [("b", "w", "", "")] * 2, ["w"], ["t"])
-    chosen = stackoverflow.training_clients(posts, ALL, 3, seed=0)
-    assert chosen.rows().tolist() == [0, 1, 2, 5, 6] and chosen.ids == ["a", "b"]
-    assert chosen.packed().tolist() == [0, 3]
 
 
 def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
