@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import itertools
-import json
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from torch import nn
 
 import fedlib
 from fedlib import datasets, partition
+from tests import copies
 from tests.refusals import refused
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
@@ -363,9 +363,7 @@ def test_no_letters_of_a_text_are_lost(language, tmp_path):
         | {"text": TEXTS[language][i // 4 % 2]}
         for i in range(16)
     ]
-    text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-    (tmp_path / "t.jsonl").write_text(text, encoding="utf-8")
-    datasets.import_file("texts", tmp_path / "t.jsonl", tmp_path)
+    copies.texts(tmp_path, "texts", lines)
     task = fedlib.text_task("texts", data_root=tmp_path)
     good, poor = (set(map(tuple, task.train.x[task.train.y == c].tolist())) for c in (0, 1))
     assert good != poor and all(1 not in row and row[1] >= 4 for row in good | poor)

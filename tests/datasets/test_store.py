@@ -9,15 +9,14 @@ import pytest
 
 from fedlib import datasets
 from fedlib.errors import Error
+from tests import copies
 from tests.refusals import refused
 
 
 @pytest.fixture
 def root(tmp_path):
-    path = tmp_path / "own.npz"
     x = np.arange(60, dtype=np.uint8).reshape(5, 12)
-    np.savez(path, train_x=x, train_y=np.arange(5), test_x=x[:2], test_y=np.arange(2))
-    datasets.import_file("own", path, tmp_path)
+    copies.pictures(tmp_path, "own", x, np.arange(5))
     return tmp_path
 
 
@@ -28,7 +27,7 @@ def test_a_missing_cut_or_exchanged_array_is_noticed(root):
         path.write_bytes(content)
         refused("array 'test_x' of 'own' was altered", datasets.verify, "own", root)
     np.save(path, np.zeros((2, 13), dtype=np.uint8))
-    refused(r"it is \|u1 \[2, 13\], the card says \|u1 \[2, 12\]", datasets.load, "own", root)
+    refused(r"it is \|u1 \[2, 13\], the card says \|u1 \[5, 12\]", datasets.load, "own", root)
     np.save(path, np.array([{}, {}], dtype=object))
     refused("array 'test_x' of 'own' was altered", datasets.load, "own", root)
     path.unlink()
@@ -60,7 +59,7 @@ def test_a_broken_card_is_refused_and_listed_as_broken(root, command, text, word
     (listed,) = datasets.prepared(root)
     folder = root / "prepared/own"
     assert listed["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
-    assert listed["counts"] == {"train": 5, "test": 2}
+    assert listed["counts"] == {"train": 5, "test": 5}
     (folder / "card.json").write_bytes(text.encode("latin1"))
     with pytest.raises(Error, match=words) as caught:
         datasets.load("own", root)
@@ -102,9 +101,6 @@ def test_the_stand_in_is_logged_once_and_real_data_replace_it(tmp_path, caplog, 
         datasets.load("mnist", tmp_path)
     (said,) = caplog.messages
     assert said.startswith("no prepared copy of 'mnist': ")
-    x = np.zeros((2, 28, 28), dtype=np.uint8)
-    path = tmp_path / "m.npz"
-    np.savez(path, train_x=x, train_y=[1, 2], test_x=x, test_y=[3, 4])
-    datasets.import_file("mnist", path, tmp_path)
+    copies.pictures(tmp_path, "mnist", np.zeros((2, 28, 28), np.uint8), np.array([3, 4]))
     data = datasets.load("mnist", tmp_path)
     assert not data.stand_in and data.test_y.tolist() == [3, 4]

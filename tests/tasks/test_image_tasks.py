@@ -9,6 +9,7 @@ import torch
 import fedlib
 from fedlib import datasets, papers, partition, randomness
 from fedlib.tasks import images, settings
+from tests import copies
 from tests.refusals import refused
 
 # ------------------------------------------------------------------------------- papers' settings
@@ -19,12 +20,6 @@ def root(own_folders, prepared):
     """Small prepared copies of the data sets, all with the real ones' shapes."""
     prepared()
     return own_folders
-
-
-def save(folder, name, x, y, **more):
-    path = folder / f"{name}.npz"
-    np.savez(path, train_x=x, train_y=y, test_x=x, test_y=y, **more)
-    datasets.import_file(name, path)
 
 
 # rounds, clients a round, batch size, local epochs; parameters of the network; reduced data.
@@ -114,17 +109,16 @@ def test_cifar100_is_a_pachinko_allocation(root):
 
 def test_cifar100_prefers_the_authors_own_clients(own_folders):
     x = np.zeros((60, 32, 32, 3), np.uint8)
-    folder = own_folders / "files"
-    folder.mkdir()
+    folder = own_folders / "data"
     clients = np.repeat(np.arange(6), 10)
     more = {"train_client": clients, "test_client": clients}
-    save(folder, "fed_cifar100", x, np.arange(60), **more)
+    copies.pictures(folder, "fed_cifar100", x, np.arange(60), **more)
     task = fedlib.load_task("cifar100", "paper", clients=6, test_clients=3)
     assert task.options["data"] == "fed_cifar100" and "alpha" not in task.options
     assert task.train.y[task.train.index[task.train.starts]].tolist() == list(range(0, 60, 10))
     assert (task.test.sizes == 10).all() and len(task.test) == 3
     refused(r"clients is 7; allowed: 1\.\.6", fedlib.load_task, "cifar100", "paper", clients=7)
-    save(folder, "mine", x, np.arange(60))
+    copies.pictures(folder, "mine", x, np.arange(60))
     refused("'mine' has no coarse labels", fedlib.load_task, "cifar100", data="mine")
 
 
@@ -206,10 +200,9 @@ def test_floating_points_are_shares_of_255_or_whole_numbers(root):
     whole, data = fedlib.load_task("fair_femnist", "paper"), datasets.load("femnist")
     owners = {f"{split}_client": data.train_client for split in ("train", "test")}
     x = np.asarray(data.train_x, dtype=np.float32)
-    (root / "files").mkdir()
     for number, (values, good) in enumerate(((x / 255, True), (x, True), (x - 1, False))):
         name = f"copy_{number}"
-        save(root / "files", name, values, data.train_y, **owners)
+        copies.pictures(root / "data", name, values, data.train_y, **owners)
         if good:
             task = fedlib.load_task("fair_femnist", "paper", data=name)
             assert torch.equal(task.train.x, whole.train.x)
