@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fedlib
-from tests.algorithms.quadratics import NumpyBase, end, problem, step_decay
+from tests.algorithms.quadratics import NumpyBase, descend, end, problem, step_decay
 
 D, STEPS = 4, 36
 
@@ -60,10 +60,7 @@ def test_n_accadam_equals_numpy(settings):
     h = {"client_lr": 0.05, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **settings}
     m = v = np.zeros(D)
     for t in range(1, 31):
-        y = x
-        for _ in range(4):
-            y = y - h["client_lr"] * (A @ y - b)
-        delta = (x - y) / h["client_lr"]
+        delta = (x - descend(A, b, x, 4, h["client_lr"])) / h["client_lr"]
         m = (1 - h["beta1"]) * delta + h["beta1"] * m
         v = (1 - h["beta2"]) * delta**2 + h["beta2"] * v
         m_hat, v_hat = m / (1 - h["beta1"] ** t), v / (1 - h["beta2"] ** t)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import cohort, difference, end, problem, step_decay
+from tests.algorithms.quadratics import cohort, descend, difference, end, problem, step_decay
 
 M, D = 6, 4
 STEPS = [1, 0, 3, 4, 2, 2]
@@ -22,9 +22,7 @@ def numpy_scaffold(seed, rounds, size, client_lr, server_lr, decay=False):
         dx, dc = np.zeros(D), np.zeros(D)
         for i in sampled:
             own = controls.setdefault(i, c)
-            y = x
-            for _ in range(STEPS[i]):
-                y = y - lr * (A[i] @ y - b[i] - own + c)
+            y = descend(A[i], b[i] + own - c, x, STEPS[i], lr)
             if STEPS[i]:
                 controls[i] = own - c + (x - y) / (STEPS[i] * lr)
             dx += n[i] / total * (y - x)
