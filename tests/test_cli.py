@@ -120,15 +120,6 @@ def test_a_download_that_fails_exits_1_and_one_that_is_interrupted_keeps_its_par
     assert command("data", "prepare", "ag_news")[0] == 0
 
 
-def test_doctor_list_and_compare_answer_programs(command):
-    assert command.json("doctor")["stored runs"] == 0
-    command.refused("no runs are stored", "compare", "fedopt")
-    assert command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")[0] == 0
-    rows = command.json("compare", "fedopt")
-    assert {row["algorithm"] for row in rows} >= {"fedavg", "fedyogi"}
-    assert all(row["ours"] is None for row in rows)
-
-
 @pytest.mark.parametrize("words", ["compare", "list", "data list", "claims --stored", "doctor"])
 def test_what_a_person_reads_fits_100_columns(command, words):
     command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")

@@ -18,21 +18,16 @@ OF_THE_MACHINE = ("fedopt/table_2", "adafedadam/table_4")
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """An empty store: all runs are published ones."""
-    return Store(tmp_path_factory.mktemp("gallery") / "runs")
-
-
-@pytest.fixture(scope="module")
-def stored(store):
-    return Index(store.stored(published=True))
+def stored(tmp_path_factory):
+    """Beside an empty store all runs are published ones."""
+    return Index(Store(tmp_path_factory.mktemp("gallery") / "runs").stored(published=True))
 
 
 @pytest.mark.parametrize("id", [id for id in sitemaker.ids() if id not in OF_THE_MACHINE])
-def test_a_committed_figure_is_what_the_published_runs_give(store, stored, id):
+def test_a_committed_figure_is_what_the_published_runs_give(stored, tmp_path, id):
     """Else: make figures, look at the picture, and mend its sentence in docs/learned.toml."""
     entry = draw.entry(id)
-    runs = draw.drawn_from(entry, stored)[1] if entry.needs_runs else store.root.parent
+    runs = draw.drawn_from(entry, stored)[1] if entry.needs_runs else tmp_path
     _, data = entry.draw(runs)
     known = pd.read_csv(FIGURES / f"{id}.csv", keep_default_na=False, na_values=[""])
     again = data.to_csv(index=False)

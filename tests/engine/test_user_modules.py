@@ -132,12 +132,6 @@ def reversed_by_hook(net, x):
     return x
 
 
-def clipped_by_hook(net, x):
-    if x.requires_grad:
-        x.register_hook(lambda grad: grad.clamp(-0.5, 0.5))
-    return 30 * x
-
-
 def turned_at_its_node(net, x):
     if x.grad_fn is not None:
         x.grad_fn.register_hook(lambda inputs, _: tuple(None if g is None else -g for g in inputs))
@@ -209,10 +203,8 @@ MODELS = {
         "register_full_backward_pre_hook", lambda module, grads: (-2 * grads[0],)
     ),
     "hook on a tensor": lambda: Net(reversed_by_hook),
-    "hook that clips": lambda: Net(clipped_by_hook),
     "hook on a node": lambda: Net(turned_at_its_node),
     "sparse": lambda: Words(nn.Embedding(7, 4, sparse=True)),
-    "sparse bag": lambda: Words(nn.EmbeddingBag(7, 4, sparse=True)),
     "gradient within": lambda: Net(slope),
     "inputs in place": lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 2)),
     "changes its inputs": Changing,

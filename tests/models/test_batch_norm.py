@@ -54,12 +54,8 @@ def test_batch_norm_evaluates_in_batches_of_a_fixed_size():
     nn.init.normal_(layer.bias)
     count = 2 * EVALUATION_BATCH + 7
     x = torch.randn(count, 3, 2, 2, dtype=torch.float64)
-    expected = torch.cat(
-        [
-            F.batch_norm(part, None, None, layer.weight, layer.bias, training=True)
-            for part in (x[:128], x[128:256], x[256:])
-        ]
-    )
+    scales = layer.weight, layer.bias
+    expected = torch.cat([F.batch_norm(part, None, None, *scales, True) for part in x.split(128)])
     torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(layer(x.unsqueeze(0))[0], expected, rtol=0, atol=1e-10)
     # so the images before a boundary do not depend on those after it, and nothing is remembered
@@ -70,7 +66,7 @@ def test_batch_norm_evaluates_in_batches_of_a_fixed_size():
     with real_examples(mask):
         padded = layer(x)
     torch.testing.assert_close(padded[:128], expected[:128], rtol=0, atol=1e-10)
-    rest = F.batch_norm(x[128:140], None, None, layer.weight, layer.bias, training=True)
+    rest = F.batch_norm(x[128:140], None, None, *scales, training=True)
     torch.testing.assert_close(padded[128:140], rest, rtol=0, atol=1e-10)
     assert torch.isfinite(padded).all()
 

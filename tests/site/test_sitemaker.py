@@ -19,27 +19,22 @@ def run_of(notebook):
     book.cells.insert(5, v4.new_code_cell("seeds = 3", metadata=tags, execution_count=1))
     book.metadata |= {"papermill": {"parameters": {"preset": "quick"}}, "widgets": {}}
     printed = f"from {project_root()}/data/runs"
-    code = next(cell for cell in book.cells if cell.cell_type == "code")
-    code.outputs = [v4.new_output("stream", name="stdout", text=printed)]
+    code(book).outputs = [v4.new_output("stream", name="stdout", text=printed)]
     return book
 
 
-def fails(book):
-    code = next(cell for cell in book.cells if cell.cell_type == "code")
-    code.outputs = [v4.new_output("error", ename="Error", evalue="no", traceback=[])]
+def code(book):
+    return next(cell for cell in book.cells if cell.cell_type == "code")
 
 
-def not_run(book):
-    for cell in book.cells:
-        if cell.cell_type == "code":
-            cell.execution_count = None
+ERROR = v4.new_output("error", ename="Error", evalue="no", traceback=[])
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        fails,
-        not_run,
+        lambda book: code(book).outputs.append(ERROR),
+        lambda book: [c.update(execution_count=None) for c in book.cells if c.cell_type == "code"],
         lambda book: book.cells[0].update(source="# Another one"),
         lambda book: book.cells.pop(),
         lambda book: book.metadata["papermill"]["parameters"].update(preset="laptop"),
