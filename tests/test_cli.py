@@ -139,14 +139,6 @@ START = "import sys; from fedlib import cli; print('up', flush=True); "
 START += "sys.argv = ['fedlib', *sys.argv[1:]]; cli.main()"
 
 
-def started(*words):
-    """The command in its own process, which has come to its first line."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", START, *words], **pipes, text=True)
-    process.stdout.readline()
-    return process
-
-
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["list"]], ids=" ".join)
 def test_help_and_list_do_without_pytorch(words):
     code = f"import sys; from fedlib import cli; sys.argv = ['fedlib', *{words}]\n"
@@ -176,7 +168,10 @@ def test_what_is_listed_is_what_is_declared(command, prepared, own_folders):
     ("tenths", "number"), [(0, signal.SIGINT), (8, signal.SIGTERM), (21, signal.SIGINT)]
 )
 def test_an_interrupt_in_the_first_seconds_is_told_in_one_line(tenths, number):
-    process = started("run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1")
+    words = ["run", "quadratic", "fedavg", "--rounds", "1000000", "--set", "local_steps=1"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", START, *words], **pipes, text=True)
+    process.stdout.readline()
     time.sleep(0.02 + tenths / 10)
     process.send_signal(number)
     try:

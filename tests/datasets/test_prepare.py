@@ -198,13 +198,10 @@ def tweets(sizes):
             for i in range(size):
                 if (i % 3 == 0) == (polarity == "4"):
                     rows.append(f'"{polarity}","1","Mon","NO_QUERY","{user}","tweet {i} & caf\xe9"')
-    return sent140_csv("\n".join(rows))
-
-
-def sent140_csv(text):
-    train = {"training.1600000.processed.noemoticon.csv": f"{text}\n".encode("latin-1")}
-    other = {"testdata.manual.2009.06.14.csv": b"other"}
-    return {"trainingandtestdata.zip": zipped(train | other)}
+    train = "".join(f"{row}\n" for row in rows).encode("latin-1")
+    files = {"training.1600000.processed.noemoticon.csv": train}
+    files["testdata.manual.2009.06.14.csv"] = b"other"
+    return {"trainingandtestdata.zip": zipped(files)}
 
 
 def by_user(root):

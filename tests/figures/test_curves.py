@@ -9,7 +9,6 @@ import pytest
 import fedlib
 from fedlib import figures
 from fedlib.figures import style
-from fedlib.results import reading
 from tests.figures.conftest import ALGORITHMS, lines
 
 
@@ -86,17 +85,6 @@ def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(hi
     many = [planted(histories[0], name, [0, 1, 2]) for name in list(style.LOOKS)[:9]]
     (ax,) = figures.learning_curves(many)[0].axes
     assert not labels(ax) and len(ax.get_legend().get_texts()) == 9
-
-
-def test_lines_may_stand_for_something_else_than_the_algorithm(synthetic):
-    chosen = [{"client_optimizer": "sgdm"}, {"client_optimizer": "delta_sgd"}]
-    chosen.insert(1, {"client_optimizer": "sgdm", "client_schedule": "step_decay"})
-    runs = [fedlib.run(synthetic, "fedavg", rounds=2, overrides=values) for values in chosen]
-    names = ["sgdm", "sgdm_decay", "delta_sgd"]
-    figure, data = figures.learning_curves(runs, by=reading.client_label)
-    assert list(data["algorithm"].unique()) == names
-    labels = [style.CLIENT_LOOKS[name].label for name in names]
-    assert list(lines(figure.axes[0])) == labels == ["SGDM", "SGDM (decay)", "Δ-SGD"]
 
 
 def test_every_algorithm_has_its_own_look():

@@ -91,6 +91,14 @@ def test_a_kernel_whose_port_is_taken_is_started_again(
     assert (done.error is None) if error is None else done.error.startswith(error)
 
 
+def wait(condition):
+    for _ in range(300):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("after half a minute it is not so")
+
+
 def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):
     checkout("10_fast", "")
     checkout("20_slow", WAIT)
@@ -98,18 +106,11 @@ def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):
     series = reproduce.reproduce(output=tmp_path / "executed", jobs=2)
     assert next(series).name == "10_fast"
     folder = tmp_path / "notebooks"
-    for _ in range(300):
-        if list(folder.glob("*.pid")):
-            break
-        time.sleep(0.1)
+    wait(lambda: list(folder.glob("*.pid")))
     started = time.monotonic()
     series.close()
     assert time.monotonic() - started < 30  # they would wait for ten minutes
     ended = [int(path.read_text()) for path in folder.glob("*.pid")]
     assert ended
-    for _ in range(100):  # a kernel looks for its parent once a second
-        if not any(Path(f"/proc/{pid}").exists() for pid in ended):
-            break
-        time.sleep(0.1)
-    else:
-        raise AssertionError(f"kernels {ended} still run")
+    # A kernel looks for its parent once a second.
+    wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ended))
