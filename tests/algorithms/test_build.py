@@ -126,6 +126,7 @@ MISTAKES = [
     (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
+    (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
     (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),
     (lambda: fedlib.QFedAvg(client=fedlib.SGD(lr=0)), "client_lr .of q-FedAvg without L. is 0"),
     (lambda: fedlib.Lookahead(server=fedlib.server.Adam()), "server of Lookahead is 'Adam'"),

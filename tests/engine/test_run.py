@@ -143,7 +143,6 @@ def test_final_averages_the_last_rounds():
     history = fedlib.run(task, "fedavg", rounds=30, overrides={"local_steps": 1})
     series = history.series("loss")
     assert history.final("loss") == pytest.approx(series.loc[29:30].mean())
-    assert history.final("loss", window=1) == series.loc[30]
     assert history.final("loss", window=10) == pytest.approx(series.loc[21:30].mean())
     sparse = fedlib.run(task, "fedavg", rounds=30, eval_every=7, overrides={"local_steps": 1})
     assert sparse.final("loss", window=1) == pytest.approx(series.loc[30])
@@ -160,7 +159,6 @@ def test_grid_frame_has_a_row_per_cell_and_metric():
     assert list(frame.columns) == columns and frame.index.is_unique
     ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
     assert len(ends) == 6 and len(ends[["client_lr", "server_lr"]].drop_duplicates()) == 6
-    assert isinstance(frame, pd.DataFrame)
     for axes, message in (
         ({"client_lr": []}, "axis client_lr has no values"),
         ({"cliet_lr": [1.0]}, "unknown override for fedadam 'cliet_lr'"),

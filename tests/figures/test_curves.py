@@ -92,5 +92,6 @@ def test_every_algorithm_has_its_own_look():
     looks = list(style.LOOKS.values())
     assert len({look.label for look in looks}) == len(looks)
     assert len({(look.color, look.marker, str(look.linestyle)) for look in looks}) == len(looks)
+    assert style.look("FedOpt") == style.look("FedOpt")  # of no look of its own
     looks = [(look.color, look.linestyle) for look in style.CLIENT_LOOKS.values()]
     assert len(set(looks)) == len({look.color for look in style.CLIENT_LOOKS.values()}) == 8

@@ -60,8 +60,8 @@ def test_a_dict_names_the_lines(histories):
 
 def test_mistakes_are_named(histories):
     refused(r"unknown metric 'test mse': .*known: .*test accuracy", fedlib.plot, histories, "mse")
-    for nothing in ([], {}):
-        refused("no runs to draw", fedlib.plot, nothing)
+    for draw, nothing in ((fedlib.plot, []), (fedlib.plot, {}), (figures.client_density, [])):
+        refused("no runs to draw", draw, nothing)
     refused("no test mse per client", figures.client_density, histories, "mse")
     refused("line 'a' has no runs", fedlib.plot, {"a": []})
     refused("histories is 'fedavg'; allowed", fedlib.plot, "fedavg")

@@ -53,6 +53,7 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
     ("function", "arguments", "where", "message"),
     [
         ("tables", "fedop", {}, "did you mean 'fedopt'"),
+        ("printed", "fedopt table1_validation", {"task": "CIFAR10"}, "did you mean 'CIFAR-10'"),
         ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
         ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
         ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),

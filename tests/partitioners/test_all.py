@@ -69,6 +69,7 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: partition.by_user(np.zeros((2, 2))), "2 dimensions"),
         (lambda: dirichlet([0, 1], 2, 1.0, 5, 0), "ask for 10 examples in all, .* only 2"),
         (lambda: dirichlet([0, 1], 2, 1.0, [1], 0), "2 numbers"),
+        (lambda: dirichlet([0, 1], 2, 1.0, -1, 0), "is -1"),
         (lambda: dirichlet([0, -1], 1, 1.0, 1, 0), "smallest is -1"),
         (lambda: dirichlet([0.5, 1.0], 1, 1.0, 1, 0), "integers"),
         (lambda: partition.uniform_sizes(3, 5, 2, 0), "high is 2, below low, which is 5"),

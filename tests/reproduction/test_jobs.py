@@ -96,7 +96,7 @@ def wait(condition):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError("after half a minute it is not so")
+    pytest.fail("after half a minute it is not so")
 
 
 def test_whoever_stops_waiting_stops_what_runs(checkout, tmp_path):
