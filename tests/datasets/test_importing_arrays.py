@@ -197,7 +197,5 @@ def test_names_that_could_not_be_folders_are_refused(tmp_path):
     for name in ("", "A", "a b", "../up", "a/b", ".hidden", "x" * 65):
         with pytest.raises(Error, match="cannot name a data set"):
             datasets.import_file(name, write(tmp_path), tmp_path / "root")
-    refused(
-        "there is no file", datasets.import_file, "own", tmp_path / "none.npz", tmp_path / "root"
-    )
+    refused("there is no file", datasets.import_file, "own", tmp_path / "no.npz", tmp_path / "root")
     assert not (tmp_path / "root").exists()
