@@ -9,6 +9,7 @@ import nbformat
 import pytest
 import torch
 
+import fedlib
 from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS, Program
 from fedlib.errors import Error
@@ -64,6 +65,11 @@ def prepared(own_folders, _prepared):
             (folder / name).symlink_to(_prepared / name)
 
     return link
+
+
+@pytest.fixture(scope="session")
+def synthetic():
+    return fedlib.load_task("synthetic", clients=10)
 
 
 class Command:

@@ -19,13 +19,13 @@ def prepare(root):
     paper[:, 8:20, 8:20] = draw.integers(0, 120, (600, 12, 12))
     for name in ("emnist", "femnist"):
         owners = {"train_client": writers, "test_client": writers}
-        _pictures(root, name, paper, np.arange(600) % 62, **owners)
+        pictures(root, name, paper, np.arange(600) % 62, **owners)
     for name in ("mnist", "fashion_mnist"):
-        _pictures(root, name, 255 - paper, np.arange(600) % 10)
+        pictures(root, name, 255 - paper, np.arange(600) % 10)
     colour = draw.integers(0, 256, (600, 32, 32, 3), dtype=np.uint8)
-    _pictures(root, "cifar10", colour, np.arange(600) % 10)
+    pictures(root, "cifar10", colour, np.arange(600) % 10)
     fine = np.arange(600) % 100
-    _pictures(root, "cifar100", colour, fine, train_coarse=fine // 5, test_coarse=fine // 5)
+    pictures(root, "cifar100", colour, fine, train_coarse=fine // 5, test_coarse=fine // 5)
     words = [f"word{number}" for number in range(30)]
     for name, target in (
         ("shakespeare", {}),
@@ -42,12 +42,20 @@ def prepare(root):
             row |= {"label": number % target["label"]} if "label" in target else {}
             row |= {"tags": [f"tag{number % 5}"]} if "tags" in target else {}
             rows.append(row)
-        file = root / f"{name}.jsonl"
-        file.write_text("\n".join(map(json.dumps, rows)))
-        datasets.import_file(name, file, root)
+        texts(root, name, rows)
 
 
-def _pictures(root, name, x, y, **more):
+def texts(root, name, rows):
+    """Import texts under a root."""
+    root.mkdir(exist_ok=True)
+    file = root / f"{name}.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    datasets.import_file(name, file, root)
+
+
+def pictures(root, name, x, y, **more):
+    """Import the same examples for training and testing under a root."""
+    root.mkdir(exist_ok=True)
     path = root / f"{name}.npz"
     np.savez(path, train_x=x, train_y=y, test_x=x, test_y=y, **more)
     datasets.import_file(name, path, root)

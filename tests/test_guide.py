@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import cohort, end, problem
+from tests.algorithms.quadratics import cohort, descend, end, problem
 
 GUIDE = Path(__file__).resolve().parents[1] / "docs" / "guide"
 M, D = 6, 4
@@ -67,11 +67,8 @@ def numpy_feddyn(seed, rounds, size, steps, client_lr, alpha):
         sampled = cohort(seed, t, size)
         ends = {}
         for k in sampled:
-            y = x.copy()
-            for _ in range(steps[k]):
-                y = y - client_lr * (A[k] @ y - b[k] - g[k] + alpha * (y - x))
-            ends[k] = y
-        for k in sampled:
+            own = A[k] + alpha * np.eye(D), b[k] + g[k] + alpha * x
+            ends[k] = descend(*own, x, steps[k], client_lr)
             g[k] = g[k] - alpha * (ends[k] - x)
         h = h - alpha / M * sum(ends[k] - x for k in sampled)
         x = sum(ends.values()) / len(sampled) - h / alpha

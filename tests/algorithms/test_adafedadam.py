@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import cohort, end, positive_problem, step_decay
+from tests.algorithms.quadratics import cohort, descend, end, positive_problem, step_decay
 
 ROUNDS = 30
 M, D = 6, 4
@@ -24,11 +24,7 @@ def numpy_adafedadam(given, size, seed, **h):
             rate *= step_decay(t, ROUNDS)
         total, g, C = 0.0, np.zeros(D), 0.0
         for k in cohort(seed, t, size):
-            y, u = x, np.zeros(D)
-            for _ in range(STEPS[k]):
-                u = h.get("momentum", 0.0) * u + A[k] @ y - b[k]
-                y = y - rate * u
-            delta = y - x
+            delta = descend(A[k], b[k], x, STEPS[k], rate, h.get("momentum", 0.0)) - x
             if not delta.any():
                 continue
             e = np.linalg.norm(delta) / np.linalg.norm(A[k] @ x - b[k])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import end, problem, step_decay
+from tests.algorithms.quadratics import descend, end, problem, step_decay
 
 ROUNDS = 30
 M, D = 6, 4
@@ -31,11 +31,8 @@ def numpy_fednova(seed, **h):
             lr *= step_decay(t, ROUNDS)
         tau_eff, direction = 0.0, np.zeros(D)
         for i in range(M):
-            y, u = x.copy(), np.zeros(D)
-            for _ in range(STEPS[i]):
-                g = A[i] @ y - b[i] + mu * (y - x)
-                u = momentum * u + g
-                y = y - lr * (g + momentum * u if nesterov else u)
+            own = A[i] + mu * np.eye(D), b[i] + mu * x
+            y = descend(*own, x, STEPS[i], lr, momentum, nesterov)
             if STEPS[i]:
                 a = coefficients(STEPS[i], lr, momentum, mu, nesterov)
                 assert (a > 0).all()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from fedlib.engine.config import configure
-from fedlib.engine.run import execute
+from fedlib.engine import configure, execute
 from fedlib.models import MLP
 from tests.algorithms import quadratics
 from tests.engine.test_backends import difference

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedlib
-from tests.algorithms.quadratics import cohort, end, positive_problem
+from tests.algorithms.quadratics import cohort, descend, end, positive_problem
 
 ROUNDS = 30
 M, D = 6, 4
@@ -19,11 +19,7 @@ def numpy_qfedavg(given, size, seed, **h):
         deltas, hs = np.zeros(D), 0.0
         for k in cohort(seed, t, size):
             F = max(0.5 * x @ A[k] @ x - b[k] @ x + offset[k], 0) + 1e-10
-            y, u = x.copy(), np.zeros(D)
-            for _ in range(STEPS[k]):
-                u = h.get("momentum", 0.0) * u + A[k] @ y - b[k]
-                y = y - lr * u
-            nabla = L * (x - y)
+            nabla = L * (x - descend(A[k], b[k], x, STEPS[k], lr, h.get("momentum", 0.0)))
             deltas += F**q * nabla
             hs += q * F ** (q - 1) * nabla @ nabla + L * F**q
         x = x - deltas / hs

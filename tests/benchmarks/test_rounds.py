@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import fedlib
 from benchmarks import __main__
 from benchmarks import rounds as bench
 from benchmarks import workloads as networks
@@ -68,19 +67,6 @@ def test_the_ways_train_alike_from_the_same_start():
     for other in ends[1:]:
         for a, b in zip(ends[0].parameters(), other.parameters(), strict=True):
             assert torch.allclose(a, b, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "message"),
-    [
-        ("W9", {}, "unknown workload 'W9'"),
-        ("W1", {"repeats": 0}, "repeats is 0"),
-        ("W1", {"clients": 3, "population": 2}, "population is 2; allowed: a whole number >= 3"),
-    ],
-)
-def test_mistakes_are_told_in_one_line(name, given, message):
-    with pytest.raises(fedlib.Error, match=message):
-        bench.bench(name, **given)
 
 
 @pytest.mark.parametrize(

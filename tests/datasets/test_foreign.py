@@ -55,21 +55,16 @@ def test_a_table(tmp_path, suffix):
     ("change", "columns", "words"),
     [
         (lambda f: f.assign(city="Rome"), NAMES, "column 'city' is"),
-        (lambda f: f.assign(when=pd.Timestamp(0)), NAMES, "column 'when' is"),
         (lambda f: f.assign(age=[1, None, 2, 3, 4]), NAMES, "row 2 has nothing in 'age'"),
         (lambda f: f.assign(who=[None, *"abcd"]), NAMES, "row 1 has nothing in 'client'"),
         (lambda f: f.assign(part="val"), NAMES, "split is 'val'; allowed: 'train' or 'test'"),
-        (lambda f: f.assign(part="train"), NAMES, "test_x is empty"),
-        (lambda f: f.assign(income=0.5), NAMES, "train_y is float64; needed: integers"),
         (lambda f: f, {}, "no column 'label', but 'who', 'age', .*; name it by --label"),
         (lambda f: f, {"label": "incom"}, "unknown column 'incom': did you mean 'income'"),
-        (lambda f: f.assign(age=np.inf), NAMES, "not finite float32"),
         (lambda f: f.assign(label=1), NAMES, "'income' is named as the label, but there is a"),
         (lambda f: f[["income", "who", "part"]], NAMES, "train_x is empty"),
         (lambda f: f[:0], NAMES, "own.parquet has no rows"),
         (lambda f: f, {"label": "who", "client": "who"}, "'who' is named as label and as client"),
         (lambda f: f.assign(**{"Unnamed: 0": 1}), NAMES, "a column has no name; name it, or if"),
-        (lambda f: f.assign(text="a", who=None), NAMES, "row 1 has nothing in 'client'"),
     ],
 )
 def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):

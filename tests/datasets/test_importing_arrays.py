@@ -1,8 +1,6 @@
 """Importing .npz: what is stored is what was given, and bad files leave nothing behind."""
 
-import hashlib
 import io
-import json
 import struct
 import zipfile
 
@@ -12,6 +10,7 @@ import pytest
 from fedlib import datasets
 from fedlib.errors import Error
 from tests.datasets.conftest import holds
+from tests.refusals import refused
 
 
 def good(**changes):
@@ -43,23 +42,12 @@ def test_round_trip_with_every_optional_array(tmp_path):
     card = datasets.import_file("own-data_1", write(tmp_path, **extra), tmp_path / "root")
     data = datasets.load("own-data_1", tmp_path / "root")
     assert holds(data, **{**good(), **extra})
-    assert data.train_x.dtype == np.uint8
     assert data.train_y.dtype == data.test_client.dtype == np.int64
     assert isinstance(data.train_x, np.memmap) and not data.train_x.flags.writeable
     assert not data.stand_in and data.polarity is None
     assert card["counts"] == {"train": 6, "test": 4, "train_clients": 3, "test_clients": 3}
     assert data.fingerprint == card["fingerprint"]
     assert card["file"] == "own.npz" and card["format"] == 1
-
-
-def test_card_on_disk_holds_hashes_of_the_values(tmp_path):
-    datasets.import_file("own", write(tmp_path), tmp_path)
-    card = json.loads((tmp_path / "prepared/own/card.json").read_text())
-    want = hashlib.sha256(good()["train_x"].tobytes()).hexdigest()
-    assert card["arrays"]["train_x"] == {"dtype": "|u1", "shape": [6, 3, 2], "sha256": want}
-    stored = {path.name for path in (tmp_path / "prepared/own").iterdir()}
-    assert stored == {"card.json", *(f"{key}.npy" for key in good())}
-    assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
 
 
 IMAGES, FLAGS = good()["train_x"], np.ones((6, 3, 2), dtype=bool)
@@ -88,21 +76,15 @@ def test_conversions(tmp_path, train, test, dtype):
 
 REFUSED = [
     ({"test_y": None}, "lacks test_y"),
-    ({"train_x": None, "test_x": None}, "lacks train_x, test_x"),
     ({"train_y": np.array([0, 1])}, "train_y has 2 entries, but train_x has 6"),
-    ({"test_client": np.array([0, 1])}, "test_client has 2 entries, but test_x has 4"),
     ({"train_x": np.zeros(6, dtype=np.uint8)}, "train_x has 1 dimensions; needed: 2 to 4"),
-    ({"train_x": np.zeros((6, 1, 1, 1, 1), dtype=np.uint8)}, "train_x has 5 dimensions"),
-    ({"train_y": np.zeros((6, 1), dtype=int)}, "train_y has 2 dimensions; needed: 1"),
     ({"train_y": np.array([None] * 6)}, r"'train_y' .* holds Python objects.*array.astype\(str\)"),
     ({"train_x": np.full((6, 3, 2), np.nan), "test_x": np.zeros((4, 3, 2))}, "train_x has values"),
     ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
     ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has integers from -2 to 2; allowed: 0 "),
     ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64; needed: integers"),
-    ({"train_client": np.array([0, 1, 2, -1, 0, 0])}, "train_client has integers from -1"),
     ({"train_y": np.full(6, 2**63, dtype=np.uint64)}, "integers from 9223372036854775808 to"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"train_x, but uint8 \(2, 3\)"),
-    ({"test_x": np.zeros((4, 3, 2))}, r"is uint8 \(3, 2\) in train_x, but float32"),
     ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),
     ({"train_x": np.zeros((6, 3, 2), dtype=complex)}, "train_x is complex128"),
     ({"test_x": np.zeros((0, 3, 2), np.uint8), "test_y": np.zeros(0, int)}, "test_x is empty"),
@@ -132,6 +114,7 @@ def test_words_are_numbered_as_the_classes_name_them(tmp_path):
     labels = {"train_y": np.array([*"aabbab"]), "test_y": np.array([*"abab"])}
     path = write(tmp_path, classes=np.array(["b", "a"]), **labels)
     datasets.import_file("own", path, tmp_path)
+    refused("'own' exists already", datasets.import_file, "own", path, tmp_path)
     data = datasets.load("own", tmp_path)
     assert [data.classes[code] for code in data.train_y] == [*"aabbab"]
 
@@ -210,21 +193,9 @@ def test_polarity_is_measured(tmp_path, paper, ink, polarity):
     assert len(data.classes) == 62 and data.classes[10] == "A"
 
 
-def test_existing_data_are_kept_unless_overwritten(tmp_path):
-    path = write(tmp_path)
-    datasets.import_file("own", path, tmp_path)
-    with pytest.raises(Error, match="'own' exists already"):
-        datasets.import_file("own", path, tmp_path)
-    path = write(tmp_path, train_y=np.array([1, 1, 1, 1, 1, 1]))
-    datasets.import_file("own", path, tmp_path, overwrite=True)
-    assert datasets.load("own", tmp_path).train_y.tolist() == [1] * 6
-    assert [p.name for p in (tmp_path / "prepared").iterdir()] == ["own"]
-
-
 def test_names_that_could_not_be_folders_are_refused(tmp_path):
     for name in ("", "A", "a b", "../up", "a/b", ".hidden", "x" * 65):
         with pytest.raises(Error, match="cannot name a data set"):
             datasets.import_file(name, write(tmp_path), tmp_path / "root")
-    with pytest.raises(Error, match="there is no file"):
-        datasets.import_file("own", tmp_path / "none.npz", tmp_path / "root")
+    refused("there is no file", datasets.import_file, "own", tmp_path / "no.npz", tmp_path / "root")
     assert not (tmp_path / "root").exists()

@@ -9,7 +9,7 @@ import torch
 
 from fedlib.datasets import npy, posts
 from fedlib.datasets.posts import encode, from_arrays
-from fedlib.errors import Error
+from tests.refusals import refused
 
 VOCABULARY = [f"w{i}" for i in range(30)] + ["ß", "don't", "日本"]
 TAGS = ["python", "c++", "git"]
@@ -77,8 +77,7 @@ def test_unusable_input_is_refused_in_one_line():
         ([], ["x"], [""], "vocabulary of tags has an empty or repeated"),
         ([], ["x"], [], "0 tags in the vocabulary"),
     ):
-        with pytest.raises(Error, match=message):
-            encode(rows, words, tags)
+        refused(message, encode, rows, words, tags)
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
@@ -111,8 +110,7 @@ def test_targets_count_the_first_sentences_only():
     assert encoded.targets().tolist() == [sum(lengths[:30]), sum(lengths[30:])]
     for cap in (1, 3, 4, 29):
         assert encoded.targets(cap).tolist() == [sum(lengths[:cap]), sum(lengths[30:][:cap])]
-    with pytest.raises(Error, match="cap is 0"):
-        encoded.targets(0)
+    refused("cap is 0", encoded.targets, 0)
     encoded = encode([("a", "w1", "", "")] * 1001 + [("b", "w1", "", "")], VOCABULARY, TAGS)
     assert encoded.targets().tolist() == [2000, 2]
     assert encoded.targets(2000).tolist() == [2002, 2]

@@ -196,13 +196,10 @@ def tweets(sizes):
             for i in range(size):
                 if (i % 3 == 0) == (polarity == "4"):
                     rows.append(f'"{polarity}","1","Mon","NO_QUERY","{user}","tweet {i} & caf\xe9"')
-    return sent140_csv("\n".join(rows))
-
-
-def sent140_csv(text):
-    train = {"training.1600000.processed.noemoticon.csv": f"{text}\n".encode("latin-1")}
-    other = {"testdata.manual.2009.06.14.csv": b"other"}
-    return {"trainingandtestdata.zip": zipped(train | other)}
+    train = "".join(f"{row}\n" for row in rows).encode("latin-1")
+    files = {"training.1600000.processed.noemoticon.csv": train}
+    files["testdata.manual.2009.06.14.csv"] = b"other"
+    return {"trainingandtestdata.zip": zipped(files)}
 
 
 def by_user(root):
@@ -283,19 +280,6 @@ def test_a_full_disk_is_told_before_anything_is_done(root, offer, site, monkeypa
     words = rf"not enough space .* {(size + 2000) / 1e6:,.1f} MB needed .* 0\.0 MB free"
     refused(Failure, words, "mnist", root)
     assert site.asked == [] and not root.exists()
-
-
-def test_what_exists_is_not_replaced_unasked(root, offer, site):
-    files, *_ = mnist(20)
-    offer("mnist", files)
-    first = prepare("mnist", root)
-    site.asked.clear()
-    with pytest.raises(Error, match=r"exists already .* pass overwrite"):
-        prepare("mnist", root)
-    (root / "raw" / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"altered")
-    with pytest.raises(Failure, match="nothing was prepared"):
-        prepare("mnist", root, overwrite=True)
-    assert site.asked == [] and datasets.verify("mnist", root) == first
 
 
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 from fedlib.engine.run import combinations, execute
 from fedlib.models import MLP
 

@@ -11,8 +11,8 @@ from torch import nn
 
 import fedlib
 from fedlib.engine import batches as feed
+from fedlib.engine import configure
 from fedlib.engine.batches import client_keys, local_steps, make_plan
-from fedlib.engine.config import configure
 from fedlib.engine.program import Program
 from fedlib.task import ClientData, Fixed
 

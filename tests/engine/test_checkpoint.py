@@ -1,8 +1,6 @@
 """A run that is stopped at any moment and taken up again equals the uninterrupted one."""
 
-import errno
 import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -12,11 +10,11 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure, execute
 from fedlib.engine.program import Program
-from fedlib.engine.run import execute
-from fedlib.errors import Failure
-from tests.engine.test_whole_clients import Visits, problem
+from tests.algorithms.quadratics import positive_problem
+from tests.refusals import refused
+from tests.results.test_store import same
 
 
 class Cut(Exception):
@@ -36,15 +34,6 @@ def cut_after(monkeypatch, rounds):
         original(self, now, number)
 
     monkeypatch.setattr(Program, "_advance", advance)
-
-
-def same(a, b):
-    return (
-        a.frame.equals(b.frame)
-        and a.clients.equals(b.clients)
-        and a.diverged == b.diverged
-        and all(torch.equal(a.params[name], b.params[name]) for name in a.params)
-    )
 
 
 def interrupted(configured, folder, cuts):
@@ -69,9 +58,8 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path):
 
 
 def test_what_clients_remember_continues_too(tmp_path):
-    A, b, p = problem()
-    task = fedlib.quadratic_task(A, b, p)
-    configured = [configure(task, Visits(lr=0.001), rounds=8, clients_per_round=3)]
+    task = fedlib.quadratic_task(**positive_problem(0))
+    configured = [configure(task, "adafedadam", rounds=8, clients_per_round=3)]
     (whole,) = execute(configured)
     (again,) = interrupted(configured, tmp_path / "state", (3, 2))
     assert same(whole, again)
@@ -91,38 +79,14 @@ def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path):
     for place in np.linspace(0, len(whole) - 1, 40).astype(int):  # a flipped bit, wherever it is
         flipped = whole[place] ^ 1
         file.write_bytes(whole[:place] + bytes([flipped]) + whole[place + 1 :])
-        with pytest.raises(fedlib.Error, match=rf"{file.name} is damaged"):
-            execute([first], checkpoint=tmp_path)
+        refused(rf"{file.name} is damaged", execute, [first], checkpoint=tmp_path)
     file.write_bytes(whole[:100])
-    with pytest.raises(fedlib.Error, match=r"is damaged .*; delete it to start again"):
-        execute([first], checkpoint=tmp_path)
+    refused(r"is damaged .*; delete it to start again", execute, [first], checkpoint=tmp_path)
     torch.save({"format": 1, "digests": []}, file)
     with open(file, "rb+") as sealed:
         sealed.write(hashlib.file_digest(sealed, "sha256").digest())
-    with pytest.raises(fedlib.Error, match=r"belongs to another run or version; delete it"):
-        execute([first], checkpoint=tmp_path)
-    with pytest.raises(fedlib.Error, match="checkpoint_every is 0"):
-        execute([first], checkpoint=tmp_path, checkpoint_every=0)
-
-
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
-    """The disk is full at the third one; the run ends with one line and goes on from the second."""
-    task = fedlib.load_task("synthetic", clients=5)
-    settings = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 1}
-    whole = fedlib.run(task, "fedavg", **settings)
-    numbers, replace = iter([0, 0, errno.ENOSPC]), os.replace
-
-    def full(*names):
-        if number := next(numbers):
-            raise OSError(number, os.strerror(number))
-        replace(*names)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
-        with pytest.raises(Failure, match=r"cannot write .* No space .* the one before is kept"):
-            fedlib.run(task, "fedavg", **settings)
-    cut_after(monkeypatch, 3)
-    assert same(whole, fedlib.run(task, "fedavg", **settings))
+    refused(r"belongs to another run or version; delete it", execute, [first], checkpoint=tmp_path)
+    refused("checkpoint_every is 0", execute, [first], checkpoint=tmp_path, checkpoint_every=0)
 
 
 SCRIPT = """

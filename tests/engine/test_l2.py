@@ -1,36 +1,20 @@
 """The task's L2 term: added to the training objective of weights, not to the reported loss."""
 
+import dataclasses
+
 import pytest
-import torch
 from torch import nn
 
 import fedlib
-from fedlib.engine.config import configure
-from fedlib.models.layers import Conv2d, GlobalAvgPool2d, GroupNorm, Linear
+from fedlib.engine import configure
 from tests.engine.reference import assert_rows_agree
-
-SETTINGS = {"rounds": 2, "dtype": "float64", "clients_per_round": 2}
-
-
-class Net(nn.Sequential):
-    carries_rows = True
-
-
-def rows():
-    return Net(Conv2d(1, 4, 3), GroupNorm(2, 4), GlobalAvgPool2d(), Linear(4, 2))
+from tests.engine.test_running_statistics import SETTINGS, task
 
 
 def ordinary():
-    """The same layers for torch.func.vmap."""
+    """Layers for torch.func.vmap."""
     layers = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     return nn.Sequential(*layers, nn.Linear(4, 2))
-
-
-def task(model=rows, l2=0.03, **fields):
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randn(9, 1, 5, 5, generator=draw, dtype=torch.float64)
-    data = fedlib.ClientData(x, torch.arange(9) % 2, [list(range(6)), [6, 7, 8]])
-    return fedlib.Task("l2", model, data, data, l2=l2, **fields)
 
 
 def test_the_reported_loss_is_without_it():
@@ -48,9 +32,10 @@ def test_the_reported_loss_is_without_it():
     ("algorithm", "overrides"),
     [("mime", {}), ("adafedadam", {}), ("qfedavg", {}), ("fedavg", {"client_optimizer": "sps"})],
 )
-@pytest.mark.parametrize(("model", "reduction"), [(rows, "mean"), (rows, "sum"), (ordinary, "sum")])
+@pytest.mark.parametrize(("model", "reduction"), [(None, "mean"), (None, "sum"), (ordinary, "sum")])
 def test_backends_agree_in_short_batches(algorithm, overrides, model, reduction):
-    problem = task(model, batch_size=4, reduction=reduction)
+    problem = task(batch_size=4, l2=0.03, reduction=reduction)
+    problem = dataclasses.replace(problem, model=model or problem.model)
     assert_rows_agree(problem, algorithm, overrides=overrides, **SETTINGS)
 
 

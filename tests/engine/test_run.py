@@ -1,6 +1,5 @@
 """Requests that are refused, runs that diverge, and what histories say."""
 
-import math
 import threading
 
 import numpy as np
@@ -9,7 +8,9 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
+from fedlib.engine.fairness import fairness
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -19,49 +20,31 @@ def task():
 
 BAD = [
     ({"algorithm": "fedadm"}, "unknown algorithm 'fedadm': did you mean 'fedadam'"),
-    ({"algorithm": 3}, r"algorithm is 3; allowed: str \| Algorithm"),
-    ({"overrides": {"clientlr": 0.1}}, "unknown override for fedadam 'clientlr': .*'client_lr'"),
     ({"overrides": {"mu": 0.1}}, "unknown override for fedadam 'mu'"),
-    ({"overrides": {"client_lr": -0.1}}, r"client_lr is -0.1; allowed: a finite number >= 0"),
-    ({"overrides": {"client_lr": "fast"}}, "client_lr is 'fast'; allowed: a finite number >= 0"),
-    ({"overrides": {"form": "prnted"}}, "unknown form 'prnted': did you mean 'printed'"),
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
-    ({"overrides": {"client_optimizer": "sgdn"}}, "unknown client_optimizer"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
     ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
-    ({"clients_per_round": 0}, "clients_per_round is 0"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
-    ({"dtype": "float16"}, "unknown dtype 'float16'"),
-    ({"device": "gpu"}, "unknown device 'gpu'"),
     ({"device": "meta"}, "unknown device 'meta'"),
     ({"backend": "fast"}, "unknown backend 'fast'"),
     ({"dtype": np.float32}, "dtype is <class 'numpy.float32'>; allowed: str"),
-    ({"overrides": {"client_lr": 10**400}}, "client_lr is 10+...0+; allowed: a finite number"),
     ({"overrides": {"local_epochs": "1,3"}}, r"allowed: .* or two such numbers \[low, high\]"),
     ({"algorithm": fedlib.FedOpt(client=fedlib.client.ClientOptimizer())}, "defines no step"),
     ({"algorithm": "fedavg", "overrides": {"delta": 0.1}}, "unknown override for fedavg 'delta'"),
     ({"algorithm": "mime_mvr", "overrides": {"base": "adam"}}, "override for mime_mvr 'base'"),
 ]
 BAD += [
-    ({"algorithm": name, "overrides": {"base": "rmsprop"}}, "unknown base 'rmsprop': .*, sgd, yogi")
-    for name in ("mime", "mimelite", "loc_mime", "centralized")
-]
-BAD += [
     ({"algorithm": "mime", **given}, message)
     for given, message in (
-        ({"overrides": {"base": 3}}, "unknown base '3'"),
+        ({"overrides": {"base": "rmsprop"}}, "unknown base 'rmsprop': .*, sgd, yogi"),
         ({"overrides": {"split": 1}}, "override split is 1; allowed: true or false"),
         ({"overrides": {"lean": True}}, "lean is True; allowed: true only with split"),
         ({"overrides": {"base": "adam", "v0": 0.1, "bias_correction": True}}, "leave v0 out"),
         ({"overrides": {"split": True}, "clients_per_round": 1}, "mime splits the cohort"),
     )
 ]
-# Of numbers that the base leaves, and of those that the type cannot hold.
-BAD += [
-    ({"algorithm": "mime", "overrides": {"base": "sgd", "momentum": value}}, "momentum is")
-    for value in (math.nan, 1.0, "x", True)
-]
+# Of numbers that the type cannot hold.
 UNHELD = {"beta1": 1 - 1e-9, "tau": 1e-60, "client_lr": 1e60, "server_lr": 1e39}
 BAD += [
     ({"overrides": {key: value}}, f"{key.replace('_lr', '.lr')} is .*float32")
@@ -73,8 +56,6 @@ BAD += [
         ("delta_sgd", {"client_lr": 0.1}, "finds its own step sizes"),
         ("sps", {"client_lr": 0.1}, "client_lr is 0.1"),
         ("sps", {"client_schedule": "step_decay"}, "SPS has no learning rate to schedule"),
-        ("delta_sgd", {"first_step": "big"}, "unknown first_step"),
-        ("adma", {}, "did you mean 'adam'"),
     )
 ]
 
@@ -82,24 +63,12 @@ BAD += [
 @pytest.mark.parametrize(("change", "message"), BAD)
 def test_bad_requests_are_refused_in_one_line(task, change, message):
     settings = {"algorithm": "fedadam", "rounds": 1, **change}
-    with pytest.raises(fedlib.Error, match=message):
-        fedlib.run(task, settings.pop("algorithm"), **settings)
+    refused(message, fedlib.run, task, settings.pop("algorithm"), **settings)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
 def test_cuda_without_a_gpu_is_one_clear_line(task):
-    with pytest.raises(fedlib.Error, match="no CUDA GPU here"):
-        fedlib.run(task, "fedavg", rounds=1, device="cuda")
-
-
-def test_the_papers_values_are_used_unless_overridden(task):
-    config = configure(task, "fedadam").config
-    assert config.method["server"]["beta2"] == 0.999
-    assert config.method["client"]["lr"] == 0.01
-    config = configure(task, "fedadam", overrides={"beta2": 0.5}).config
-    assert config.method["server"]["beta2"] == 0.5
-    assert configure(task, "fedadam", overrides=UNHELD, dtype="float64")
-    assert (config.batch_size, config.clients_per_round) == (task.batch_size, 10)
+    refused("no CUDA GPU here", fedlib.run, task, "fedavg", rounds=1, device="cuda")
 
 
 def test_digests_name_what_determines_the_numbers(task):
@@ -146,20 +115,15 @@ def test_a_diverging_configuration_ends_alone(name):
 
 def test_history_frames(task):
     history = fedlib.run(task, "fedavg", rounds=7, eval_every=3)
-    frame = history.frame
+    frame, clients = history.frame, history.clients
     assert list(frame.columns) == ["round", "split", "metric", "value"]
     tests = frame[frame["split"] == "test"]
     assert sorted(tests["round"].unique()) == [0, 3, 6, 7]
-    spread = {"std", "std_weighted", "worst_30", "worst_30_weighted", "worst_10"}
-    assert set(tests["metric"]) == {"loss", "accuracy", "accuracy_unweighted", "error_rsd"} | {
-        f"accuracy_{name}" for name in spread
-    }
+    assert set(tests["metric"]) == {"loss", "accuracy", *fairness(torch.ones(1, 2), torch.ones(2))}
     assert sorted(frame[frame["split"] == "train"]["round"]) == [1, 2, 3, 4, 5, 6, 7]
-    clients = history.clients
     assert list(clients.columns) == ["client", "split", "metric", "value", "examples"]
     assert len(clients.query("split == 'test' and metric == 'accuracy'")) == 10
     assert set(history.params) == {"linear.weight", "linear.bias"}
-    assert history.meta["device"] == "cpu" and history.meta["seconds_per_round"] > 0
 
 
 def test_training_loss_is_the_example_weighted_mean_of_batch_losses(task):
@@ -179,14 +143,11 @@ def test_final_averages_the_last_rounds():
     history = fedlib.run(task, "fedavg", rounds=30, overrides={"local_steps": 1})
     series = history.series("loss")
     assert history.final("loss") == pytest.approx(series.loc[29:30].mean())
-    assert history.final("loss", window=1) == series.loc[30]
     assert history.final("loss", window=10) == pytest.approx(series.loc[21:30].mean())
     sparse = fedlib.run(task, "fedavg", rounds=30, eval_every=7, overrides={"local_steps": 1})
     assert sparse.final("loss", window=1) == pytest.approx(series.loc[30])
-    with pytest.raises(fedlib.Error, match="did you mean"):
-        history.final("los")
-    with pytest.raises(fedlib.Error, match="window is 0"):
-        history.final("loss", window=0)
+    refused("did you mean", history.final, "los")
+    refused("window is 0", history.final, "loss", window=0)
 
 
 def test_grid_frame_has_a_row_per_cell_and_metric():
@@ -198,14 +159,12 @@ def test_grid_frame_has_a_row_per_cell_and_metric():
     assert list(frame.columns) == columns and frame.index.is_unique
     ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
     assert len(ends) == 6 and len(ends[["client_lr", "server_lr"]].drop_duplicates()) == 6
-    assert isinstance(frame, pd.DataFrame)
     for axes, message in (
         ({"client_lr": []}, "axis client_lr has no values"),
         ({"cliet_lr": [1.0]}, "unknown override for fedadam 'cliet_lr'"),
         ({"seed": [], "client_lr": [0.1]}, "seed is an empty list"),
     ):
-        with pytest.raises(fedlib.Error, match=message):
-            fedlib.grid(task, "fedadam", rounds=2, **axes)
+        refused(message, fedlib.grid, task, "fedadam", rounds=2, **axes)
 
 
 @pytest.mark.parametrize("name", ["fedadam", "mime"])
@@ -217,13 +176,6 @@ def test_weights_of_all_zero_cohorts_leave_the_server_alone(name):
     losses = history.series("loss")
     moved = (losses.diff().abs() > 0).iloc[1:]
     assert 0 < moved.sum() < 8
-
-
-def test_plain_sgd_may_be_named_where_a_method_allows_nothing_else():
-    task = fedlib.load_task("quadratic")
-    plain = configure(task, "scaffold", rounds=2)
-    named = configure(task, "scaffold", rounds=2, overrides={"client_optimizer": "sgd"})
-    assert named.config == plain.config
 
 
 def test_seeds_are_an_axis_of_a_grid():

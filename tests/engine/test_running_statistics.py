@@ -8,10 +8,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
-from tests.engine.test_checkpoint import interrupted, same
+from tests.engine.test_checkpoint import interrupted
+from tests.results.test_store import same
 
 BACKENDS = ["vectorized", "reference", "parallel"]
 SETTINGS = {"rounds": 3, "dtype": "float64", "clients_per_round": 2}

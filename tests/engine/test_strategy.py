@@ -4,9 +4,7 @@ import torch
 
 import fedlib
 from fedlib import models, process
-from fedlib.engine import strategy
-from fedlib.engine.config import configure
-from fedlib.engine.run import execute, programs
+from fedlib.engine import configure, execute, programs, strategy
 
 CPU = torch.device("cpu")
 
@@ -34,12 +32,6 @@ def test_rows_of_small_dense_models_are_stacked_and_those_with_convolutions_are_
             found = strategy.pick(100_000, 1, 16, CPU, stacked=stacked)
             assert (found.backend, found.threads) == (backend, 2)
             assert found.chunk_clients == clients
-
-
-def test_what_the_caller_fixes_stays():
-    assert strategy.pick(610, 1, 10, CPU, "parallel", 3).backend == "parallel"
-    fixed = strategy.pick(610, 72, 10, CPU, "vectorized", 3)
-    assert (fixed.backend, fixed.chunk_clients) == ("vectorized", 3)
 
 
 def test_a_grid_is_cut_into_programs_that_fit_and_keeps_its_results(monkeypatch):

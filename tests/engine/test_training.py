@@ -116,12 +116,3 @@ class NoLoss(fedlib.FedOpt):
 def test_what_is_no_function_of_its_arguments_is_refused(method, message):
     with pytest.raises(fedlib.Error, match=message):
         fedlib.grid(TASK, method, rounds=2, client_lr=[0.1, 0.3])
-
-
-def test_a_plain_class_of_the_users_trains_as_fedlibs_own():
-    class Plain(fedlib.FedOpt):
-        pass
-
-    assert fedlib.run(TASK, Plain, rounds=3).frame.equals(
-        fedlib.run(TASK, "fedavg", rounds=3).frame
-    )

@@ -1,7 +1,5 @@
 """What the engine offers beyond local steps: whole-client measurements, memory, halves, pooling."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
@@ -9,108 +7,7 @@ from torch import nn
 
 import fedlib
 from fedlib.engine import states
-from fedlib.engine.program import Program
 from fedlib.engine.states import ClientStates
-from fedlib.process import threads
-
-
-@dataclass(frozen=True)
-class Visits(fedlib.Algorithm):
-    """Steps along the mean whole-data gradient, scaled by how often the client has taken part."""
-
-    lr: float = 0.1
-    split: bool = False
-    version = "1"
-    remembers = measures = True
-
-    @property
-    def halves(self):
-        return self.split
-
-    def server_init(self, params):
-        return {"x": params, "loss": torch.zeros_like(params[..., :1])}
-
-    def client_enroll(self, server, client, full):
-        return {"visits": 0 * client.examples, "first": full.loss(server["x"])}
-
-    def client_measure(self, server, client, full):
-        loss, gradient = full(server["x"])
-        return {"loss": loss}, {"gradient": gradient, "loss": loss}
-
-    def server_measured(self, server, mean):
-        return {**server, "gradient": mean["gradient"], "mean_loss": mean["loss"]}
-
-    def client_init(self, server, client):
-        return {"x": server["x"], "memory": client.memory, "gradient": server["gradient"]}
-
-    def client_step(self, state, batch, value_and_grad):
-        loss, _ = value_and_grad(state["x"], batch)
-        scale = self.lr * (state["memory"]["visits"] + 1) * state["memory"]["first"]
-        return {**state, "x": state["x"] - scale * state["gradient"], "loss": loss}
-
-    def client_final(self, server, state):
-        return {"x": state["x"]}
-
-    def client_remember(self, server, state):
-        return {**state["memory"], "visits": state["memory"]["visits"] + 1}
-
-    def server_update(self, server, mean):
-        return {"x": mean["x"], "loss": server["mean_loss"]}
-
-
-def problem(seed=3, clients=6):
-    draw = np.random.default_rng(seed)
-    roots = draw.normal(size=(clients, 3, 3))
-    return (
-        roots @ roots.transpose(0, 2, 1) + np.eye(3),
-        draw.normal(size=(clients, 3)),
-        draw.random(clients) + 0.5,
-    )
-
-
-@pytest.mark.parametrize(
-    ("backend", "chunk"), [("vectorized", None), ("reference", None), ("parallel", 2)]
-)
-def test_measurements_and_memory_equal_a_numpy_recomputation(backend, chunk):
-    A, b, p = problem()
-    offset = np.full(6, 2.0)
-    task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=offset)
-    steps = [1, 3, 2, 2, 1, 4]
-    how = {"backend": backend, "chunk_clients": chunk, "overrides": {"local_steps": steps}}
-    how |= {"rounds": 8, "clients_per_round": 3, "dtype": "float64", "seed": 5}
-    with threads(3, others=False):
-        history = fedlib.run(task, Visits(lr=0.001), **how)
-    x, memory = np.ones(3), {}
-    for t in range(8):
-        draw = fedlib.randomness.numpy_generator(5, "cohort", t)
-        cohort = np.sort(draw.choice(6, 3, replace=False))
-        loss = [0.5 * x @ A[i] @ x - b[i] @ x + 2 for i in cohort]
-        for i, value in zip(cohort, loss, strict=True):
-            memory.setdefault(i, [0, value])
-        weights = p[cohort] / p[cohort].sum()
-        gradient = sum(w * (A[i] @ x - b[i]) for w, i in zip(weights, cohort, strict=True))
-        ends = []
-        for i in cohort:
-            ends.append(x - steps[i] * 0.001 * (memory[i][0] + 1) * memory[i][1] * gradient)
-            memory[i][0] += 1
-        x = sum(w * end for w, end in zip(weights, ends, strict=True))
-    assert np.abs(history.params["x"].numpy() - x).max() < 1e-10
-
-
-def test_halves_are_disjoint_and_the_floats_are_counted():
-    A, b, p = problem()
-    task = fedlib.quadratic_task(A, b, p, x0=np.ones(3), offset=np.full(6, 2.0))
-    history = fedlib.run(task, Visits(lr=0.0, split=True), rounds=2)
-    assert history.series("floats_down", "communication").tolist() == [18.0, 18.0]
-    assert torch.allclose(history.params["x"], torch.ones(3))
-    configured = [fedlib.engine.configure(task, Visits(split=True))]
-    training = Program(configured, torch.device("cpu")).training
-    cohort = np.array([0, 1, 3, 4, 5])
-    halves = [training.feed.halves(cohort, number) for number in range(20)]
-    assert all(sorted([*a, *b]) == cohort.tolist() and len(a) == 2 for a, b in halves)
-    assert len({tuple(a) for a, _ in halves}) > 5
-    with pytest.raises(fedlib.Error, match="clients_per_round is 1; Visits splits the cohort"):
-        fedlib.run(task, Visits(split=True), rounds=1, clients_per_round=1)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -125,15 +22,16 @@ def test_the_whole_data_of_unequal_clients(reduction, monkeypatch):
     task = fedlib.Task("t", lambda: nn.Linear(3, 4), data, data, reduction=reduction, batch_size=5)
     seen = {}
 
-    @dataclass(frozen=True)
-    class Look(Visits):
+    class Look(fedlib.FedOpt):
+        measures = True
+
         def client_measure(self, server, client, full):
             loss, gradient = full(server["x"])
             assert torch.equal(loss, full.loss(server["x"]))
             seen.update(x=server["x"][0], sizes=client.examples, loss=loss, gradient=gradient)
-            return {}, {"gradient": gradient, "loss": loss}
+            return {}, {"loss": loss}
 
-    fedlib.run(task, Look(lr=0.0), rounds=1, dtype="float64", clients_per_round=5)
+    fedlib.run(task, Look, rounds=1, dtype="float64", clients_per_round=5)
     model = nn.Linear(3, 4).double()
     nn.utils.vector_to_parameters(seen["x"], model.parameters())
     scale, sizes = 1.0 if reduction == "mean" else 5.0, seen["sizes"].flatten().tolist()

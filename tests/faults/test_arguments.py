@@ -5,7 +5,6 @@ The call works, or it is a :class:`fedlib.Error` of one line that names the argu
 
 import importlib
 import inspect
-import json
 import math
 import re
 
@@ -23,6 +22,7 @@ from fedlib import algorithms, datasets, figures, partition, results, tasks
 from fedlib.engine.config import TRAINING_KEYS
 from fedlib.models import MLP
 from fedlib.tasks import presets
+from tests import copies
 from tests.faults.campaign import case, examples
 
 VALUES = [None, 3, -1, 2.5, math.nan, math.inf, True, "x", "", 10**30, [], ["x", None], {}, 1j]
@@ -152,16 +152,12 @@ OTHER |= {"split": "unknown metric|per client"}
 def folder(tmp_path_factory):
     """Where all are called, with small data of each kind; some texts are right names of folders."""
     place = tmp_path_factory.mktemp("calls")
-    splits = ("train", "test")
-    for name, x in {"mine": np.ones((2, 3)), "pictures": np.ones((2, 4, 4))}.items():
-        both = {f"{split}_x": x.astype(np.uint8) for split in splits}
-        np.savez(place / f"{name}.npz", **both, train_y=np.arange(2), test_y=np.arange(2))
-        datasets.import_file(name, place / f"{name}.npz", place)
+    for name, shape in {"mine": (2, 3), "pictures": (2, 4, 4)}.items():
+        copies.pictures(place, name, np.ones(shape, np.uint8), np.arange(2))
     for name, labels in {"words": [{}], "labelled": [{"label": "good"}, {"label": "bad"}]}.items():
         line = {"client": "ann", "text": "word"}
-        lines = [json.dumps(line | {"split": s} | label) for s in splits for label in labels]
-        (place / f"{name}.jsonl").write_text("\n".join(lines))
-        datasets.import_file(name, place / f"{name}.jsonl", place)
+        lines = [line | {"split": s} | label for s in ("train", "test") for label in labels]
+        copies.texts(place, name, lines)
     results.Store(place, []).run(TASK, "fedavg", rounds=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)

@@ -16,19 +16,9 @@ from fedlib import files
 from fedlib.engine.program import Program
 from fedlib.errors import Failure
 from fedlib.results import Store
+from tests.faults import scenes
 from tests.faults.campaign import case, cases
-from tests.faults.scenes import (
-    REMOVALS,
-    SCENES,
-    STEPS,
-    SWEEP,
-    TASK,
-    arrays,
-    failing,
-    killed,
-    left_behind,
-    operations,
-)
+from tests.faults.scenes import STEPS, TASK, arrays, failing, left_behind
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +31,10 @@ def next_process(monkeypatch):
 
 
 KILL = 0
-WHAT = [(scene, KILL) for scene in (*SCENES, SWEEP) if hasattr(os, "fork")]
-WHAT += [(scene, number) for scene in SCENES for number in (errno.ENOSPC, errno.EIO, errno.EACCES)]
+WHAT = [(scene, KILL) for scene in (*scenes.SCENES, scenes.SWEEP) if hasattr(os, "fork")]
+WHAT += [
+    (scene, number) for scene in scenes.SCENES for number in (errno.ENOSPC, errno.EIO, errno.EACCES)
+]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +47,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
     whole = tmp_path / "whole"
     whole.mkdir()
     scene.before(whole)
-    with operations(whole) as names:
+    with scenes.operations(whole) as names:
         scene.write(whole)
     wanted = scene.read(whole)
     assert wanted and not left_behind(whole)
@@ -69,9 +61,9 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
             scene.before(place)
             before, told = scene.read(place), ""
             if number == KILL:
-                assert killed(lambda place=place: scene.write(place), place, at)
+                assert scenes.killed(lambda place=place: scene.write(place), place, at)
             else:
-                with operations(place, at, failing(number)) as done:
+                with scenes.operations(place, at, failing(number)) as done:
                     try:
                         scene.write(place)
                     except fedlib.Error as problem:
@@ -79,7 +71,7 @@ def test_killed_or_failing_at_any_operation_nothing_is_half_written_and_the_next
                 assert len(done) > at
                 kept = [each for each in left_behind(place) if not each.endswith((".pt", "points"))]
                 # A removal that failed leaves what the next process removes.
-                assert not kept or names[at] in REMOVALS or "raw" in kept[0], kept
+                assert not kept or names[at] in scenes.REMOVALS or "raw" in kept[0], kept
             after = scene.read(place)
             assert after == wanted or (
                 (told or number == KILL) and scene.sound(after, before, wanted)

@@ -21,11 +21,6 @@ def as_task(history, **changes):
 
 
 @pytest.fixture(scope="session")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=10)
-
-
-@pytest.fixture(scope="session")
 def histories(synthetic):
     """Two seeds of FedAvg, then two of FedAdam."""
     pairs = [(name, seed) for name in ALGORITHMS for seed in (0, 1)]

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from matplotlib.patches import Rectangle
 from torch import nn
 
-import fedlib
 from fedlib import figures, models
+from tests.refusals import refused
 
 LABELS = np.array([0, 0, 1, 2])
 PARTS = [np.array([0, 2]), np.array([], dtype=int), np.array([1, 3, 3])]
@@ -23,8 +23,7 @@ def test_client_labels_of_any_partition():
         [2, 2, 2, pytest.approx(2 / 3)],
     ]
     assert figure.axes[0].get_title("left") == "Own" and len(figure.legends) == 1
-    with pytest.raises(fedlib.Error, match="no examples"):
-        figures.client_labels(LABELS, [np.array([], dtype=int)])
+    refused("no examples", figures.client_labels, LABELS, [np.array([], dtype=int)])
 
 
 def test_unique_labels_are_means_and_extremes_over_partitions():
@@ -38,8 +37,7 @@ def test_unique_labels_are_means_and_extremes_over_partitions():
     assert [bar.get_x() + bar.get_width() / 2 for bar in bars] == pytest.approx([0, 1, 2, 3])
     reach = [sorted(line.get_ydata()) for line in figure.axes[0].lines]
     assert reach == data[["smallest", "largest"]].to_numpy().tolist()
-    with pytest.raises(fedlib.Error, match="no partitions"):
-        figures.unique_labels(LABELS, [])
+    refused("no partitions", figures.unique_labels, LABELS, [])
 
 
 class Gate(nn.Module):

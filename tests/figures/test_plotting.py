@@ -6,8 +6,10 @@ from IPython.core.formatters import DisplayFormatter
 from matplotlib.figure import Figure
 
 import fedlib
+from fedlib import figures
 from fedlib.figures import style
 from tests.figures import conftest
+from tests.refusals import refused
 
 
 def trained(task, name, seed=0, **overrides):
@@ -57,29 +59,24 @@ def test_a_dict_names_the_lines(histories):
 
 
 def test_mistakes_are_named(histories):
-    with pytest.raises(fedlib.Error, match=r"unknown metric 'test mse': .*known: .*test accuracy"):
-        fedlib.plot(histories, "mse")
-    for nothing in ([], {}):
-        with pytest.raises(fedlib.Error, match="no runs to draw"):
-            fedlib.plot(nothing)
-    with pytest.raises(fedlib.Error, match="line 'a' has no runs"):
-        fedlib.plot({"a": []})
-    with pytest.raises(fedlib.Error, match="histories is 'fedavg'; allowed"):
-        fedlib.plot("fedavg")
+    refused(r"unknown metric 'test mse': .*known: .*test accuracy", fedlib.plot, histories, "mse")
+    for draw, nothing in ((fedlib.plot, []), (fedlib.plot, {}), (figures.client_density, [])):
+        refused("no runs to draw", draw, nothing)
+    refused("no test mse per client", figures.client_density, histories, "mse")
+    refused("line 'a' has no runs", fedlib.plot, {"a": []})
+    refused("histories is 'fedavg'; allowed", fedlib.plot, "fedavg")
 
 
 @pytest.mark.parametrize("label", ["", "_a"])
 def test_a_label_that_matplotlib_leaves_out_is_refused(label, histories):
-    with pytest.raises(fedlib.Error, match=f"a line's label is {label!r}; give one"):
-        fedlib.plot({label: histories[0]})
+    refused(f"a line's label is {label!r}; give one", fedlib.plot, {label: histories[0]})
 
 
 def test_other_data_under_one_name_are_no_seeds():
     A, b = np.ones((2, 1, 1)), np.ones((2, 1))
     tasks = [fedlib.quadratic_task(factor * A, b) for factor in (1, 2)]
     runs = [fedlib.run(task, "fedavg", rounds=1, overrides={"local_steps": 1}) for task in tasks]
-    with pytest.raises(fedlib.Error, match="other data, model or loss under the same name"):
-        fedlib.plot(runs, "loss")
+    refused("other data, model or loss under the same name", fedlib.plot, runs, "loss")
     assert list(lines(fedlib.plot({"1": runs[0], "2": runs[1]}, "loss"))) == ["1", "2"]
 
 

@@ -50,10 +50,8 @@ def test_missing_tasks_are_named_in_the_corner(tmp_path, fedavg):
     said = [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
     assert said[0].split("runs:")[1].split() == ["MNIST;", "CIFAR-10"]
     assert json.loads(path.with_suffix(".json").read_text())["missing"] == ["mnist", "cifar10"]
-    for text in ("one", "another", ""):
-        render(figure, text)
-        said = [text.get_text() for text in figure.texts if text.get_gid() == NOTE]
-        assert said == ([text] if text else [])
+    render(figure, "another")
+    assert [text.get_text() for text in figure.texts if text.get_gid() == NOTE] == ["another"]
 
 
 def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
@@ -73,14 +71,12 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
     other = dataclasses.replace(fedavg[0].config, algorithm="fedadam")
     uneven = [*fedavg, dataclasses.replace(fedavg[0], config=other)]
     assert scale(uneven).endswith("1 to 2 seeds")
-    turned = dict(reversed(fedavg[1].config.method.items()))  # as another version stored it
-    same = dataclasses.replace(
-        fedavg[1], config=dataclasses.replace(fedavg[1].config, method=turned)
-    )
-    assert scale([fedavg[0], same]).endswith("2 seeds") and "to" not in scale([fedavg[0], same])
+    # As another version stored it.
+    turned = dict(reversed(fedavg[1].config.method.items()))
+    config = dataclasses.replace(fedavg[1].config, method=turned)
+    assert "to" not in scale([fedavg[0], dataclasses.replace(fedavg[1], config=config)])
     own = as_task(fedavg[0], name="digits:task")
     assert scale([own]) == "4 rounds, 1 seed" and not small([own])
-    assert note(fedavg) == scale(fedavg)
     assert note([*paper, as_task(paper[0], name="mnist", options={"data": "mnist"})]) == (
         "Synthetic: 10 of 100 clients, 4 of 1,000 rounds, 2 seeds; MNIST, 4 of 500 rounds, 1 seed"
     )

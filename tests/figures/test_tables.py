@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-import fedlib
 from fedlib import figures
 from fedlib.figures import tables
+from tests.refusals import refused
 
 SHORT = "quick preset; 40 of 500 rounds"
 LONG = pd.DataFrame(
@@ -62,10 +62,8 @@ def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
 
 
 def test_a_frame_that_holds_no_comparison_is_refused():
-    with pytest.raises(fedlib.Error, match="no column 'method'"):
-        figures.comparison(LONG.drop(columns="method"))
-    with pytest.raises(fedlib.Error, match="no rows"):
-        figures.comparison(LONG[:0])
+    refused("no column 'method'", figures.comparison, LONG.drop(columns="method"))
+    refused("no rows", figures.comparison, LONG[:0])
 
 
 @pytest.mark.parametrize("width", [100, 60])

@@ -11,22 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedlib.models import (
-    EMNISTCNN,
-    MLP,
-    VGG11,
-    DeltaCNN,
-    DistilBERT,
-    EMNISTAutoencoder,
-    NextWordLSTM,
-    ResNet,
-    ResNet18GN,
-    Sent140LSTM,
-    ShakespeareLSTM,
-    SmallCNN,
-    Softmax,
-    TagModel,
-)
+from fedlib import models
+from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareLSTM, SmallCNN
 
 # (R, G): one row; a configuration on several clients; several on several; several on one.
 ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
@@ -219,28 +205,28 @@ def texts(groups):
 
 
 def small_resnet(depth, norm, width, features):
-    make = partial(ResNet, depth, 10, width=width, norm=norm)
+    make = partial(models.ResNet, depth, 10, width=width, norm=norm)
     return make, resnet(depth, norm), numbers(3, 16, 16), (10,), features
 
 
 # A maker, the oracle, inputs for G rows, the shape of an output, the size of a feature or 0.
 MODELS = {
-    "softmax": (Softmax, linear, numbers(60), (10,), 0),
-    "tags": (lambda: TagModel(7, 5), linear, numbers(7), (5,), 0),
-    "mlp": (lambda: MLP(12, (7, 5), 4), mlp, numbers(12), (4,), 5),
+    "softmax": (models.Softmax, linear, numbers(60), (10,), 0),
+    "tags": (lambda: models.TagModel(7, 5), linear, numbers(7), (5,), 0),
+    "mlp": (lambda: models.MLP(12, (7, 5), 4), mlp, numbers(12), (4,), 5),
     "autoencoder": (lambda: EMNISTAutoencoder(width=0.05), autoencoder, numbers(784), (784,), 2),
     "emnist_cnn": (lambda: EMNISTCNN(width=0.125), emnist_cnn, numbers(1, 28, 28), (62,), 16),
-    "delta_cnn": (lambda: DeltaCNN(width=0.3), delta_cnn, numbers(1, 28, 28), (10,), 15),
+    "delta_cnn": (lambda: models.DeltaCNN(width=0.3), delta_cnn, numbers(1, 28, 28), (10,), 15),
     "small_cnn": (lambda: SmallCNN(3, (9, 6), 5, 0.25), small_cnn, numbers(3, 9, 6), (5,), 16),
-    "vgg11": (lambda: VGG11(width=1 / 64), vgg11, numbers(3, 32, 32), (10,), 8),
+    "vgg11": (lambda: models.VGG11(width=1 / 64), vgg11, numbers(3, 32, 32), (10,), 8),
     "resnet18_gn": (lambda: ResNet18GN(width=0.0625), resnet18_gn, numbers(3, 24, 24), (10,), 32),
     "resnet18 group": small_resnet(18, "group", 1 / 16, 32),
     "resnet18 batch": small_resnet(18, "batch", 1 / 16, 32),
     "resnet50 batch": small_resnet(50, "batch", 1 / 32, 64),
     "shakespeare": (lambda: ShakespeareLSTM(11, width=0.02), shakespeare, texts, (STEPS, 11), 5),
-    "next word": (lambda: NextWordLSTM(7, width=0.02), next_word, texts, (STEPS, 11), 2),
-    "sent140": (lambda: Sent140LSTM(VECTORS, width=0.05), sent140, texts, (2,), 5),
-    "distilbert": (lambda: DistilBERT(3, **TINY), distilbert, texts, (3,), 6),
+    "next word": (lambda: models.NextWordLSTM(7, width=0.02), next_word, texts, (STEPS, 11), 2),
+    "sent140": (lambda: models.Sent140LSTM(VECTORS, width=0.05), sent140, texts, (2,), 5),
+    "distilbert": (lambda: models.DistilBERT(3, **TINY), distilbert, texts, (3,), 6),
 }
 
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from fedlib.errors import Error
 from fedlib.models import recurrent
@@ -152,16 +151,6 @@ def test_initial_values_are_keras():
     for parameter in torchs.parameters():
         assert 0.9 / math.sqrt(units) < parameter.abs().max() <= 1 / math.sqrt(units)
     assert len(list(torchs.parameters())) == 4
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-@pytest.mark.parametrize(("rows", "groups"), ROWS)
-def test_embedding_rows_equal_a_loop_of_torchs(rows, groups, dtype):
-    layer = Embedding(7, 4)
-    (weight,) = with_rows(layer, rows)
-    ids = torch.randint(7, (groups, BATCH, STEPS)).to(dtype)
-    each = ids.long().repeat_interleave(rows // groups, 0)
-    compare(layer(ids), torch.stack(list(map(F.embedding, each, weight))), [weight])
 
 
 def test_embedding_without_rows():

@@ -105,7 +105,6 @@ def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path):
 
 
 def test_the_attention_classifier_adds_up_the_words_and_not_the_padding():
-    torch.manual_seed(0)
     model = AttentionClassifier(3, vocab=9, positions=6, size=4).double()
     text = torch.tensor([[5, 2, 7, 0, 0, 0]])
     short = model(text[:, :3])

@@ -72,12 +72,6 @@ def one_store(own_folders, place, monkeypatch):
     monkeypatch.chdir(place)
 
 
-@pytest.fixture(scope="module")
-def state():
-    """Whether the store has been filled."""
-    return {}
-
-
 def stored(place):
     return {path.name for path in (place / "data" / "runs").glob("*/*-*")}
 
@@ -104,7 +98,7 @@ def picture(place, entry):
     return path if path.is_file() else path.with_suffix(".html")
 
 
-def test_papermill_runs_the_series_from_an_empty_store(place, state):
+def test_papermill_runs_the_series_from_an_empty_store(place):
     assert not stored(place)
     started = time.time()
     seen = []
@@ -136,7 +130,6 @@ def test_papermill_runs_the_series_from_an_empty_store(place, state):
         seen.append(done.name)
     assert seen == [path.stem for path in reproduce.notebooks()]
     assert stored(place)
-    state["runs"] = stored(place)
 
 
 def other(history):
@@ -147,10 +140,8 @@ def other(history):
     return dataclasses.replace(history, frame=frame, clients=clients)
 
 
-def test_every_figure_changes_with_the_stored_values(place, state):
-    if "runs" not in state:
-        pytest.skip("the series did not run")
-    store = Store()
+def test_every_figure_changes_with_the_stored_values(place):
+    store = Store() if stored(place) else pytest.skip("the series did not run")
     for entry in (entry for entry in draw.entries() if entry.needs_runs):
         record = picture(place, entry).with_suffix(".json").read_text(encoding="utf-8")
         runs = [store.load(digest, params=False) for digest in json.loads(record)["runs"]]
@@ -160,10 +151,9 @@ def test_every_figure_changes_with_the_stored_values(place, state):
         assert not before.equals(after), entry.id
 
 
-def test_nbval_finds_every_run_in_the_store(place, state):
+def test_nbval_finds_every_run_in_the_store(place):
     """nbval cannot inject parameters: the experiments' small numbers must come to the same."""
-    if "runs" not in state:
-        pytest.skip("the series did not run")
+    before = stored(place) or pytest.skip("the series did not run")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     flags = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=300"]
     flags += ["-n", str(JOBS), "--dist", "loadfile"]
@@ -176,4 +166,4 @@ def test_nbval_finds_every_run_in_the_store(place, state):
         done = nbval()
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert re.search(r"\d+ passed", done.stdout)
-    assert stored(place) == state["runs"], "nbval trained something that papermill did not"
+    assert stored(place) == before, "nbval trained something that papermill did not"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fedlib
-from fedlib.engine.config import configure
+from fedlib.engine import configure
 from tests.algorithms.quadratics import end, positive_problem
 
 M, D = 4, 3

@@ -157,11 +157,6 @@ MISTAKES = [
     (lambda x: torch_optim.SPS(x).step(lambda: None), r"SPS\.step needs the loss"),
     (lambda x: torch_optim.DeltaSGD([{"params": x, "gamma": -1}]), "gamma is -1"),
     (lambda x: torch_optim.DeltaSGD(x, lr=-0.1), r"lr is -0\.1"),
-    (lambda x: torch_optim.SPS(x, lr=float("nan")), "lr is nan"),
-    (lambda x: torch_optim.SPS(x, lr=torch.ones(2)), r"lr is tensor\(\[1., 1.\]\)"),
-    (lambda x: torch_optim.SPS(x, lr="x"), "lr is 'x'"),
-    (lambda x: torch_optim.SPS(x, lr=None), "lr is None"),
-    (lambda x: torch_optim.DeltaSGD(x, lr=float("inf")), "lr is inf"),
 ]
 
 

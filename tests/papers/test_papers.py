@@ -39,12 +39,8 @@ def test_the_transcribed_files_are_those_that_were_checked():
 
 
 def test_printed_returns_the_one_cell_asked_for():
-    value = papers.printed("fedopt", "table1_validation", task="CIFAR-10", algorithm="FedAdam")
-    assert value == 77.4
     where = {"task": "CIFAR-10", "algorithm": "FedAdam", "column": "log10_client_lr"}
     assert papers.printed("fedopt", "table8_learning_rates", **where) == -1.5
-    where = {"alpha": 0.1, "optimizer": "Delta-SGD", "dataset": "CIFAR-100", "model": "ResNet-18"}
-    assert papers.printed("delta_sgd", "table1", **where) == 61.1
     # "table" is a column of this one
     where = {"table": "Table 4", "layer": "Conv2d", "layer_index": 2}
     assert papers.printed("fedopt", "table3_6_models", **where) == 18_496
@@ -57,11 +53,9 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
     ("function", "arguments", "where", "message"),
     [
         ("tables", "fedop", {}, "did you mean 'fedopt'"),
-        ("settings", "../fedopt", {}, "unknown paper"),
-        ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
-        ("table", "mime table1_validation", {}, "unknown table of mime"),
-        ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
         ("printed", "fedopt table1_validation", {"task": "CIFAR10"}, "did you mean 'CIFAR-10'"),
+        ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
+        ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
         ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
         (
             "printed",

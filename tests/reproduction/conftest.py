@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from fedlib import papers
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
+from fedlib.engine import History, configure
 from fedlib.results.files import describe
 
 CELL = {

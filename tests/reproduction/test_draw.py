@@ -10,28 +10,20 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 import fedlib
-from fedlib import engine
-from fedlib.engine.program import Program
 from fedlib.figures import style
 from fedlib.plans import Request
 from fedlib.reproduction import draw
-from fedlib.reproduction.printed import printed_curves
-from fedlib.results import Store, reading
+from fedlib.results import Store
 from fedlib.results.files import write_runs
 from fedlib.tasks import defaults, scale
 from tests.figures.conftest import lines
+from tests.refusals import refused
 
 save_module = sys.modules["fedlib.figures.save"]  # the package exports a function of that name
 ALGORITHMS = ("fedavg", "fedadam")
 FIGURE = "adafedadam/figure_2"  # its data are not blurred by a stand-in's note
-
-
-@pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=10)
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +77,6 @@ def quick_pictures(monkeypatch):
     monkeypatch.setattr(save_module, "render", stub)
 
 
-def refuse(*_, **__):
-    raise AssertionError("not needed")
-
-
 def as_task(history, name, preset="quick", **changes):
     """The same numbers under another task's name, as its preset would have it."""
     task = {**history.config.task, "name": name, "preset": scale(name, preset), **changes}
@@ -138,22 +126,13 @@ def test_draw_saves_everything(store, histories, tmp_path):
     assert record["versions"]["fedlib"]
 
 
-def test_files_are_the_same_bytes_again_until_a_stored_value_changes(
-    store, histories, tmp_path, monkeypatch
-):
+def test_files_are_the_same_bytes_again(store, histories, tmp_path, no_training):
     folder = tmp_path / "figures" / "adafedadam"
     draw.draw(FIGURE, histories, store=store)
-    for owner, name in ((engine, "execute"), (engine, "run"), (Program, "__init__")):
-        monkeypatch.setattr(owner, name, refuse)  # drawing again cannot train
+    no_training()
     before = contents(folder)
     draw.redraw([FIGURE], store=store)
     assert before == contents(folder)
-    changed = dataclasses.replace(histories[0], frame=histories[0].frame.copy())
-    frame = changed.frame
-    frame.loc[(frame["metric"] == "accuracy") & (frame["round"] == 2), "value"] += 0.1
-    write_runs(store.root, [(fedlib.load_task("synthetic", clients=1), changed)], False)
-    draw.redraw([FIGURE], store=store)
-    assert all(before[suffix] != bytes for suffix, bytes in contents(folder).items())
 
 
 def test_a_task_is_shown_alone_and_saved_beside_the_others(
@@ -185,17 +164,14 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories):
     assert all(maker in str(caught.value) for maker in makers)
     path = draw.draw(FIGURE, histories, store=store).path
     path.unlink()
-    with pytest.raises(fedlib.Error, match=r"\d+ of \d+ figures not drawn"):
-        draw.redraw(["fedopt/figure_1", FIGURE], store=store)
+    refused(r"\d+ of \d+ figures not drawn", draw.redraw, ["fedopt/figure_1", FIGURE], store=store)
     assert path.is_file()  # all that can be drawn is, before it complains
     for lost in store.root.glob("synthetic/*.parquet"):
         lost.unlink()
-    with pytest.raises(fedlib.Error, match=r"no runs at preset quick.* 23_fair_synthetic"):
-        draw.redraw([FIGURE], store=store)
+    refused(r"no runs at preset quick.* 23_fair_synthetic", draw.redraw, [FIGURE], store=store)
     with pytest.raises(fedlib.Error, match="fedopt/figure_14 is drawn without runs"):
         draw.draw("fedopt/figure_14", histories, store=store)
-    with pytest.raises(fedlib.Error, match="unknown figure 'fedopt/figure1'"):
-        draw.redraw(["fedopt/figure1"], store=store)
+    refused("unknown figure 'fedopt/figure1'", draw.redraw, ["fedopt/figure1"], store=store)
 
 
 def test_redraw_from_published_runs_and_of_a_method_all_runs_or_none(
@@ -251,31 +227,11 @@ def test_a_figure_shows_the_papers_tasks_as_soon_as_one_was_run(
     laptop = keep("laptop", tasks[0])
     assert shown() == laptop and missing() == tasks[1:]
     assert shown("quick") == small
-    with pytest.raises(fedlib.Error, match=r"no runs at preset paper.* --preset paper"):
-        shown("paper")
+    refused(r"no runs at preset paper.* --preset paper", shown, "paper")
     laptop |= keep("laptop", "shakespeare")
     paper = keep("paper", tasks[0])
     assert shown() == laptop
     assert shown(id=table) == laptop | paper  # a table has a note beside each cell
     paper |= keep("paper", "shakespeare")
     assert shown() == paper and set(missing()) == set(tasks) - {tasks[0], "shakespeare"}
-    with pytest.raises(fedlib.Error, match="unknown preset 'papre'"):
-        shown("papre")
-
-
-def test_printed_numbers_belong_to_the_runs_with_the_cells_method(store, synthetic, printed):
-    same = {"metric": "avg", "column": "1", "rounds": 2}
-    cells = [
-        {**same, "printed": value, "overrides": {"client_optimizer": name}}
-        for name, value in (("sgdm", 80.0), ("delta_sgd", 90.0))
-    ]
-    table = printed(*cells, {"metric": "avg", "printed": 9.0})
-    requests = [{"overrides": {"client_optimizer": name}} for name in ("delta_sgd", "sgdm")]
-    runs = store.runs(synthetic, requests, algorithm="fedavg", rounds=2)
-    ax = Figure().subplots()
-    data = printed_curves(table, runs, "avg", column="1", by=reading.client_label, ax=ax)
-    assert data.groupby("algorithm")["printed"].first().to_dict() == {"delta_sgd": 90, "sgdm": 80}
-    assert any("SGDM" in t.get_text() and "[80.0]" in t.get_text() for t in ax.texts)
-    assert ax.get_title("left") == "Synthetic" and (data["printed_rounds"] == 2).all()
-    alone = printed_curves(table, runs, "avg", column="1", beside=False, ax=ax)
-    assert alone["printed"].isna().all()
+    refused("unknown preset 'papre'", shown, "papre")

@@ -27,11 +27,3 @@ def test_a_laptop_trains_two_rounds_of_every_task_of_a_notebook(notebook, prepar
         settings = request.settings(2) | {"rounds": 2, "eval_every": 2, "clients_per_round": 2}
         history = fedlib.run(task, settings.pop("algorithm"), **settings)
         assert len(history.series("loss", "train")) == 2 or history.diverged
-
-
-def test_what_a_laptop_does_not_cut_is_the_papers_and_its_runs_are_shared():
-    """docs/results has a table of what is cut."""
-    assert tasks.scale("cifar100_resnet18", "laptop") == "laptop"
-    assert fedlib.load_task("synthetic", "laptop", clients=5).preset == "paper"
-    laptop, paper = (plans.requests("23_fair_synthetic", p)[0] for p in ("laptop", "paper"))
-    assert laptop.task_options("laptop") | {"preset": "paper"} == paper.task_options("paper")

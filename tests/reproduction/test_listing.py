@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import fedlib
 from fedlib import plans
 from fedlib.plans import Request, grid, repeated
 from fedlib.reproduction import listing
@@ -30,28 +29,6 @@ def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
     assert set(table["seeds"]) == {"0, 1, 2"} and set(table["rounds"]) == {"120"}
 
 
-def test_rates_are_the_tasks_own_where_a_request_names_none():
-    three = ("fedavg", "fedadam", "fednova")
-    runs = [Request("synthetic", name, "curves", rounds=7, seed=4) for name in three]
-    runs += grid("synthetic", "fedprox", {"mu": [0.1]}, N, fixed={"client_lr": 2.0})
-    table = listing.run_table(runs, "quick", rates).set_index("algorithm")
-    assert table["settings"].to_dict() == {
-        "fedavg": "client_lr 0.5",
-        "fedadam, fednova": "client_lr 0.25",
-        "fedprox": "client_lr 2; mu 0.1",
-    }
-    assert table.loc["fedadam, fednova", ["rounds", "seeds", "runs"]].tolist() == ["7", "4", 2]
-
-
-def test_what_only_some_runs_have_is_said():
-    runs = [
-        Request("synthetic", "fedavg", "a", {"client_lr": 0.1}, options={"clients": 5}),
-        Request("synthetic", "fedavg", "a", {"client_lr": 0.1, "client_optimizer": "sgdm"}),
-    ]
-    settings = listing.run_table(runs, "quick", rates)["settings"].item()
-    assert settings == "clients 5 or none; client_lr 0.1; client_optimizer sgdm or none"
-
-
 def test_tasks_have_the_sizes_of_their_requests_else_their_own():
     runs = [
         Request("synthetic", "fedavg", "a", {"local_epochs": (1, 3)}, clients_per_round=5),
@@ -64,17 +41,6 @@ def test_tasks_have_the_sizes_of_their_requests_else_their_own():
     assert list(table) == columns.split()
     assert table.loc["synthetic"].tolist() == ["100", "5, all", "9, 120", "80", "1 to 3, 1", "–"]
     assert table.loc["cifar10"].tolist() == ["150", "10", "80", "20", "1", "0.5"]
-
-
-def test_a_loaded_task_tells_what_its_preset_leaves_to_the_data():
-    request = Request("emnist_cr", "fedavg", "a")
-    assert listing.task_table([request], "quick")["clients"].item() == "up to 100"
-    task = fedlib.load_task("emnist_cr")
-    loaded = {request.task_key("quick"): task}
-    table = listing.task_table([request], "quick", (), loaded)
-    assert table["clients"].item() == str(len(task.train))
-    other = Request("emnist_cr", "fedavg", "a", options={"clients": 7})
-    assert listing.task_table([other], "quick", (), loaded)["clients"].item() == "7"
 
 
 @pytest.mark.parametrize("name", plans.planned())

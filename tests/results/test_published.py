@@ -13,6 +13,7 @@ from fedlib.results.files import open_runs
 from fedlib.results.published import publish, thin
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import training_score
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +114,7 @@ def test_no_changed_byte_is_read(results, tmp_path, how):
         else:
             bad[place] ^= 1 << draw.randrange(8)
         path.write_bytes(bad)
-        with pytest.raises(fedlib.Error, match=f"^damaged runs {path}: .*; delete it, then run or"):
-            open_runs(path)
+        refused(f"^damaged runs {path}: .*; delete it, then run or", open_runs, path)
     assert open_runs(results / "own.parquet")
 
 
@@ -131,8 +131,7 @@ def test_what_is_damaged_or_of_another_version_is_named_and_left_out(
     for name in ("later", "odd"):
         assert f"damaged runs {results / name}.parquet: " in caplog.text
     (results / "own.parquet").unlink()
-    with pytest.raises(fedlib.Error, match="no run"):
-        place.load(made[1].config.digest)
+    refused("no run", place.load, made[1].config.digest)
     assert place.frame().empty
 
 
@@ -172,9 +171,7 @@ def test_a_file_is_replaced_whole_and_read_again(made, place, results):
 
 
 def test_what_cannot_be_published(tmp_path):
-    with pytest.raises(fedlib.Error, match="no runs to publish"):
-        publish(tmp_path, "own", [])
+    refused("no runs to publish", publish, tmp_path, "own", [])
     fresh = fedlib.run(fedlib.load_task("quadratic"), "fedavg", rounds=1)
-    with pytest.raises(fedlib.Error, match="does not come from a store"):
-        publish(tmp_path, "own", [fresh])
+    refused("does not come from a store", publish, tmp_path, "own", [fresh])
     assert not list(tmp_path.rglob("*.parquet"))

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import fedlib
-from fedlib.engine import execute
-from fedlib.engine.config import configure
+from fedlib.engine import configure, execute
 from fedlib.results import Store
 from fedlib.task import cross_entropy
 

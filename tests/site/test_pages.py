@@ -60,22 +60,3 @@ def test_a_public_name_is_in_the_api_with_an_example(name):
     same = {listed for listed in API if listed in PUBLIC and PUBLIC[listed] is value}
     assert name in API or same, f"{name} is on no page of docs/site/api"
     assert doctest.DocTestParser().get_examples(value.__doc__ or ""), f"{name} has no example"
-
-
-def test_what_the_api_names_is_there():
-    for name in sorted(API):
-        value = fedlib
-        for part in name.split(".")[1:]:
-            value = getattr(value, part)
-
-
-def test_bibtex_and_citation_agree():
-    """Titles and family names of the four papers, in both files."""
-    bibtex = re.sub(r"[{}\\'\"]", "", (SITE / "references.bib").read_text(encoding="utf-8"))
-    bibtex = " ".join(bibtex.split()).replace("Konevcny", "Konečný").replace("Cesar", "César")
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").split("references:")[1]
-    titles = [line.strip('" ') for line in re.findall(r"^    title: (.+)$", citation, re.MULTILINE)]
-    families = re.findall(r"family-names: ([^,]+),", citation)
-    assert len(titles) == 4 and len(families) == 23
-    for words in (*titles, *families):
-        assert words in bibtex, words

@@ -39,25 +39,3 @@ def test_a_page_opens_fits_and_asks_nothing_of_the_network(browser, page, width)
     assert wide <= width, f"{page.name} is {wide} pixels wide in a window of {width}"
     assert broken == elsewhere == []
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-
-
-def test_dark_and_light_differ(browser):
-    browser.get((SITE / "index.html").as_uri())
-    colours = set()
-    for theme in ("light", "dark"):
-        browser.execute_script("document.body.dataset.theme = arguments[0]", theme)
-        colours.add(
-            browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-        )
-    assert len(colours) == 2
-
-
-def test_search_finds_a_notebook_without_a_server(browser):
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    browser.get((SITE / "search.html").as_uri() + "?q=Pachinko")
-    found = WebDriverWait(browser, 30).until(
-        lambda _: browser.find_elements(By.CSS_SELECTOR, "#search-results li a")
-    )
-    assert any("notebooks/" in str(link.get_attribute("href")) for link in found)

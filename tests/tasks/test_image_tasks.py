@@ -9,6 +9,8 @@ import torch
 import fedlib
 from fedlib import datasets, papers, partition, randomness
 from fedlib.tasks import images, settings
+from tests import copies
+from tests.refusals import refused
 
 # ------------------------------------------------------------------------------- papers' settings
 
@@ -18,12 +20,6 @@ def root(own_folders, prepared):
     """Small prepared copies of the data sets, all with the real ones' shapes."""
     prepared()
     return own_folders
-
-
-def save(folder, name, x, y, **more):
-    path = folder / f"{name}.npz"
-    np.savez(path, train_x=x, train_y=y, test_x=x, test_y=y, **more)
-    datasets.import_file(name, path)
 
 
 # rounds, clients a round, batch size, local epochs; parameters of the network; reduced data.
@@ -85,26 +81,17 @@ def test_mimes_values():
 
 
 def test_delta_sgds_values():
-    clients = settings.delta_sgd_clients()
-    assert {name: values.get("client_lr") for name, values in clients.items()} == {
-        **{"sgd": 0.1, "sgdm": 0.1, "adam": 1e-3, "adagrad": 1e-2},
-        **{"sps": None, "delta_sgd": None},
-    }
-    tuning = papers.settings("delta_sgd")["tuning"]
-    for name in ("sgd", "sgdm", "adam", "adagrad"):
-        assert clients[name]["client_lr"] in tuning[f"{name}_lr_grid"]
+    clients, values = settings.delta_sgd_clients(), settings.delta_sgd()
+    rates = {name: own.get("client_lr") for name, own in clients.items()}
+    assert rates.pop("sps") is None is rates.pop("delta_sgd")
+    assert rates == {"sgd": 0.1, "sgdm": 0.1, "adam": 1e-3, "adagrad": 1e-2}
     assert clients["delta_sgd"] == {"delta": 0.1, "gamma": 2.0, "eta0": 0.2, "theta0": 1.0}
-    values = settings.delta_sgd()
     assert values["fedprox"]["mu"] == 0.01
     assert values["moon"].items() >= {"mu": 1.0, "temperature": 0.5}.items()
     task = fedlib.load_task("mnist", network="paper")
     assert task.client_hyperparameters == clients and task.hyperparameters == values
-    small = fedlib.load_task("mnist")
-    assert {**small.hyperparameters, "fedadam": values["fedadam"]} == values
-    assert small.hyperparameters["fedadam"] == {**values["fedadam"], "server_lr": 0.03}
-    for name, own in small.client_hyperparameters.items():
-        power = 2 * np.log10(own["client_lr"]) if "client_lr" in own else 0.0
-        assert own.keys() == clients[name].keys() and power == pytest.approx(round(power))
+    small = fedlib.load_task("mnist").hyperparameters
+    assert small == {**values, "fedadam": {**values["fedadam"], "server_lr": 0.03}}
 
 
 # --------------------------------------------------------------------------------------- partitions
@@ -122,20 +109,17 @@ def test_cifar100_is_a_pachinko_allocation(root):
 
 def test_cifar100_prefers_the_authors_own_clients(own_folders):
     x = np.zeros((60, 32, 32, 3), np.uint8)
-    folder = own_folders / "files"
-    folder.mkdir()
+    folder = own_folders / "data"
     clients = np.repeat(np.arange(6), 10)
     more = {"train_client": clients, "test_client": clients}
-    save(folder, "fed_cifar100", x, np.arange(60), **more)
+    copies.pictures(folder, "fed_cifar100", x, np.arange(60), **more)
     task = fedlib.load_task("cifar100", "paper", clients=6, test_clients=3)
     assert task.options["data"] == "fed_cifar100" and "alpha" not in task.options
     assert task.train.y[task.train.index[task.train.starts]].tolist() == list(range(0, 60, 10))
     assert (task.test.sizes == 10).all() and len(task.test) == 3
-    with pytest.raises(fedlib.Error, match=r"clients is 7; allowed: 1\.\.6"):
-        fedlib.load_task("cifar100", "paper", clients=7)
-    save(folder, "mine", x, np.arange(60))
-    with pytest.raises(fedlib.Error, match="'mine' has no coarse labels"):
-        fedlib.load_task("cifar100", data="mine")
+    refused(r"clients is 7; allowed: 1\.\.6", fedlib.load_task, "cifar100", "paper", clients=7)
+    copies.pictures(folder, "mine", x, np.arange(60))
+    refused("'mine' has no coarse labels", fedlib.load_task, "cifar100", data="mine")
 
 
 def test_fair_tasks_split_every_clients_examples(root):
@@ -164,10 +148,8 @@ def test_the_small_networks_of_the_fair_tasks_see_grey_pixels(prepared):
     squares = x.numpy().reshape(3, 14, 2, 14, 2).mean((2, 4)) / 255
     np.testing.assert_allclose(writers.transform(x, None), squares.reshape(3, -1), rtol=1e-5)
     for options in ({"network": "cnn"}, {"network": ""}):
-        with pytest.raises(fedlib.Error, match="network"):
-            fedlib.load_task("fair_cifar10", **options)
-    with pytest.raises(fedlib.Error, match="pool is 3"):
-        fedlib.load_task("fair_femnist", pool=3)
+        refused("network", fedlib.load_task, "fair_cifar10", **options)
+    refused("pool is 3", fedlib.load_task, "fair_femnist", pool=3)
     prepared("cifar10", "femnist")
     full = fedlib.load_task("fair_cifar10", preset="paper", examples=160)
     assert full.options["network"] == "vgg11"
@@ -200,13 +182,9 @@ def test_bad_options(prepared):
         ({"name": "mnist", "sizes": "100"}, "sizes is '100'.*'100-500'"),
         ({"name": "mnist", "sizes": "500-100"}, "high is 100, below low"),
         ({"name": "mnist", "draws": "mine"}, "draws is 'mine'; allowed: 'authors'"),
-        ({"name": "mnist", "draws": "authors", "alpha": 0}, "alpha is 0"),
         ({"name": "mnist", "draws": "authors", "sizes": "5-9"}, "sizes is '5-9'.*one number"),
         ({"name": "mnist", "test_examples": 10**6}, "test_examples is 1000000; allowed: 1.."),
-        ({"name": "fashion_mnist", "norm": "batch"}, "unknown option of task fashion_mnist"),
-        ({"name": "cifar10_resnet18", "network": "mpl"}, "unknown network 'mpl'.*'mlp'"),
         ({**resnet, "norm": "layer"}, "unknown norm of ResNet 'layer'"),
-        ({"name": "fair_femnist", "clients": 101}, r"clients is 101; allowed: 1\.\.100"),
         ({"name": "emnist_mlp", "data": "mnist"}, "task emnist_mlp: no writer of 'mnist' is in"),
         ({"name": "emnist_logistic", "data": "fashion_mnist"}, "has no writers"),
     ]
@@ -222,10 +200,9 @@ def test_floating_points_are_shares_of_255_or_whole_numbers(root):
     whole, data = fedlib.load_task("fair_femnist", "paper"), datasets.load("femnist")
     owners = {f"{split}_client": data.train_client for split in ("train", "test")}
     x = np.asarray(data.train_x, dtype=np.float32)
-    (root / "files").mkdir()
     for number, (values, good) in enumerate(((x / 255, True), (x, True), (x - 1, False))):
         name = f"copy_{number}"
-        save(root / "files", name, values, data.train_y, **owners)
+        copies.pictures(root / "data", name, values, data.train_y, **owners)
         if good:
             task = fedlib.load_task("fair_femnist", "paper", data=name)
             assert torch.equal(task.train.x, whole.train.x)

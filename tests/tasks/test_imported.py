@@ -1,7 +1,5 @@
 """Tasks by one call from imported images and texts: who holds what, what the model sees, names."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ from torch import nn
 
 import fedlib
 from fedlib import datasets
+from tests import copies
 
 NAMES = ("bright", "dark", "striped")
 TOPICS = {"sport": "ball team goal win", "music": "song band tune play", "food": "soup bread eat"}
@@ -26,7 +25,7 @@ def pictures(count, seed, colours=0):
     return x.astype(np.uint8), labels
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def imported(tmp_path):
     """Images without clients, ``plain`` and ``colour``, ``own`` with them, texts ``topics``."""
     for name, colours in (("plain", 0), ("colour", 2), ("own", 0)):
@@ -42,12 +41,10 @@ def imported(tmp_path):
         topic = list(TOPICS)[draw.integers(0, 3)]
         text = " ".join(draw.choice(TOPICS[topic].split(), 5))
         split, client = ("test" if number // 6 % 4 == 3 else "train"), f"writer {number % 6}"
-        lines.append(json.dumps({"client": client, "split": split, "text": text, "label": topic}))
-    (tmp_path / "topics.jsonl").write_text("\n".join(lines))
-    datasets.import_file("topics", tmp_path / "topics.jsonl")
+        lines.append({"client": client, "split": split, "text": text, "label": topic})
+    copies.texts(tmp_path / "data", "topics", lines)
 
 
-@pytest.mark.usefixtures("imported")
 def test_images_are_divided_by_dirichlet_or_at_random():
     task = fedlib.image_task("plain", clients=8, alpha=0.1, seed=3)
     labels = pictures(120, 120)[1]
@@ -62,7 +59,6 @@ def test_images_are_divided_by_dirichlet_or_at_random():
     assert even.train.sizes.tolist() == [15] * 8
 
 
-@pytest.mark.usefixtures("imported")
 def test_images_have_their_own_clients():
     task = fedlib.image_task("own")
     assert list(task.train.ids) == ["7", "8", "9", "10"] and list(task.test.ids) == ["7", "8"]
@@ -71,7 +67,6 @@ def test_images_have_their_own_clients():
     assert fedlib.image_task("own", clients=2).test.sizes.tolist() == [30]
 
 
-@pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize(("name", "channels"), [("plain", 1), ("colour", 2)])
 def test_inputs_have_mean_0_and_deviation_1_by_channel(name, channels):
     task = fedlib.image_task(name, clients=2)
@@ -84,7 +79,6 @@ def test_inputs_have_mean_0_and_deviation_1_by_channel(name, channels):
     assert np.corrcoef(x[0, :, 0].flatten(), raw.flatten())[0, 1] == pytest.approx(1)
 
 
-@pytest.mark.usefixtures("imported")
 def test_texts_become_numbers_of_words():
     task = fedlib.text_task("topics", words=6, length=7)
     assert tuple(task.classes) == ("food", "music", "sport")
@@ -105,7 +99,6 @@ def test_texts_become_numbers_of_words():
     assert skewed.train.sizes.tolist() == [15] * 9 and len(skewed.test) == 1
 
 
-@pytest.mark.usefixtures("imported")
 def test_fields_of_a_task_may_be_given():
     task = fedlib.image_task("plain", clients=2, rounds=7, l2=0.5, name="mine")
     assert (task.rounds, task.l2, task.name) == (7, 0.5, "mine")
@@ -118,27 +111,17 @@ def test_fields_of_a_task_may_be_given():
     assert fedlib.run(task, "fedavg", rounds=1, overrides={"client_lr": 1e-4}).diverged is None
 
 
-@pytest.mark.usefixtures("imported")
 def test_mistakes_are_named(tmp_path):
-    flat = {f"{split}_x": np.ones((2, 3), np.uint8) for split in ("train", "test")}
-    flat |= {f"{split}_y": np.array([0, 1]) for split in ("train", "test")}
-    np.savez(tmp_path / "flat.npz", **flat)
-    datasets.import_file("flat", tmp_path / "flat.npz")
+    copies.pictures(tmp_path / "data", "flat", np.ones((2, 3), np.uint8), np.array([0, 1]))
     tagged = [{"client": "a", "split": s, "text": "x", "tags": ["t"]} for s in ("train", "test")]
-    (tmp_path / "tagged.jsonl").write_text("\n".join(map(json.dumps, tagged)))
-    datasets.import_file("tagged", tmp_path / "tagged.jsonl")
+    copies.texts(tmp_path / "data", "tagged", tagged)
     for call, message in (
         (lambda: fedlib.image_task("plain"), "'plain' names no clients; say how many"),
         (lambda: fedlib.image_task("own", alpha=1.0), "alpha is 1.0, but of how many clients"),
-        (lambda: fedlib.image_task("plian", clients=2), "unknown data set 'plian': did you mean"),
         (lambda: fedlib.image_task("topics"), "'topics' holds text, not arrays"),
         (lambda: fedlib.image_task("flat", clients=2), "holds 3 numbers an example, no images"),
-        (lambda: fedlib.image_task("plain", clients=0), "clients is 0"),
-        (lambda: fedlib.image_task("plain", clients=2, alpha=0.0), "alpha is 0.0"),
         (lambda: fedlib.image_task("plain", clients=2, round=3), "unknown field .* 'round': did"),
         (lambda: fedlib.text_task("tagged"), "texts of 'tagged' have no label"),
-        (lambda: fedlib.text_task("topics", words=4), "words is 4; allowed"),
-        (lambda: fedlib.text_task("topics", length=2), "length is 2"),
     ):
         with pytest.raises(fedlib.Error, match=message):
             call()

@@ -1,7 +1,5 @@
 """The text tasks: their data against literal expectations, their settings against the papers."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -10,13 +8,7 @@ import fedlib
 from fedlib import datasets, papers, partition, randomness
 from fedlib.datasets.posts import encode
 from fedlib.tasks import stackoverflow
-from fedlib.tasks.presets import ALL
-
-
-def import_texts(folder, name, *rows):
-    file = folder / f"{name}.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    datasets.import_file(name, file)
+from tests import copies
 
 
 def row(client, split, text, **target):
@@ -29,7 +21,8 @@ def row(client, split, text, **target):
 def test_shakespeare_by_hand(tmp_path):
     train = [row("lear", "train", "dh"), row("fool", "train", "d" * 80), row("lear", "train", "l")]
     test = [row("lear", "test", "pt"), row("fool", "test", "~")]
-    import_texts(tmp_path, "shakespeare", *train, *test, row("kent", "train", "only here"))
+    rows = [*train, *test, row("kent", "train", "only here")]
+    copies.texts(tmp_path / "data", "shakespeare", rows)
     task = fedlib.load_task("shakespeare", preset="paper")
     assert task.train.ids == task.test.ids == ["lear", "fool"] and not task.stand_in
     assert task.train.sizes.tolist() == [2, 2] and task.test.sizes.tolist() == [1, 1]
@@ -70,12 +63,6 @@ def test_validation_takes_whole_clients_in_a_random_order():
     assert stackoverflow.test_clients(posts, 10**6, seed=0).sizes.sum() == 30
 
 
-def test_training_clients_are_capped_and_have_posts():
-    posts = encode([("a", "w", "", "")] * 5 + [("b", "w", "", "")] * 2, ["w"], ["t"])
-    chosen = stackoverflow.training_clients(posts, ALL, 3, seed=0)
-    assert chosen.rows().tolist() == [0, 1, 2, 5, 6] and chosen.ids == ["a", "b"]
-
-
 def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
     rows = [("a", " ".join("abcdef"[i] for i in p), "", "") for p in ([0, 5, 2], [3] * 30, [1])]
     large, small = (encode(rows, list("abcdef")[:n], ["t"]) for n in (6, 2))
@@ -85,14 +72,13 @@ def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
 
 @pytest.fixture
 def posts(tmp_path):
-    import_texts(
-        tmp_path,
-        "stackexchange",
+    rows = [
         row("ann", "train", "b\na b a.", tags=["x", "y"]),
         row("bob", "train", "\na. a! b " + "a " * 30, tags=["x"]),
         row("ann", "test", "c\nb a z", tags=["y", "never seen"]),
         row("eve", "test", "\na", tags=[]),
-    )
+    ]
+    copies.texts(tmp_path / "data", "stackexchange", rows)
 
 
 @pytest.mark.usefixtures("posts")
@@ -176,7 +162,7 @@ def tweets(tmp_path):
     rows = [row("u", s, f"good Word{i} . bad", label=i % 2) for i, s in enumerate(splits)]
     rows += [row("v", "train", "good bad " * 20, label=1)] * 5
     rows += [row("w", "test", "few", label=0)] * 4
-    import_texts(tmp_path, "tweets", *rows)
+    copies.texts(tmp_path / "data", "tweets", rows)
 
 
 def test_sent140_by_hand(tmp_path):
@@ -232,7 +218,7 @@ def test_random_vectors_depend_on_the_word_alone():
 def test_news_settings_and_partition(tmp_path):
     rows = [row("all", "train", f"word{i % 4} number {i}", label=i % 4) for i in range(300)]
     rows += [row("all", "test", f"word{i % 4} test {i}", label=i % 4) for i in range(50)]
-    import_texts(tmp_path, "ag_news", *rows)
+    copies.texts(tmp_path / "data", "ag_news", rows)
     task = fedlib.load_task("ag_news", preset="paper", pretrained=False, length=8, width=0.05)
     assert (task.rounds, task.clients_per_round, task.batch_size) == (100, 5, 16)
     stated = papers.settings("delta_sgd")

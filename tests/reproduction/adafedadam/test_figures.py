@@ -7,25 +7,12 @@ import pandas as pd
 import pytest
 
 import fedlib
-from fedlib.reproduction.adafedadam import method
-from fedlib.reproduction.adafedadam.figures import (
-    adafedadam_figure_2,
-    adafedadam_figure_3,
-    best_fedprox,
-    client_density,
-    table_4,
-    tradeoff,
-)
+from fedlib.reproduction.adafedadam import figures, method
 from fedlib.results.files import describe
 from fedlib.results.reading import hyperparameter
 from tests.figures.conftest import as_task
 
 SIX = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam", "fedprox")
-
-
-@pytest.fixture(scope="module")
-def synthetic():
-    return fedlib.load_task("synthetic", clients=6)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +64,7 @@ def test_the_drawn_servers_are_the_librarys(algorithm, values):
 
 
 def test_a_density_is_one_and_sits_where_the_clients_are(histories):
-    figure, data = client_density(histories[:1])
+    figure, data = figures.client_density(histories[:1])
     values = 100 * histories[0].clients.query("metric == 'accuracy' and examples > 0")["value"]
     at, density = data["value"].to_numpy(), data["density"].to_numpy()
     assert np.trapezoid(density, at) == pytest.approx(1, abs=1e-3)
@@ -90,7 +77,7 @@ def test_a_density_is_one_and_sits_where_the_clients_are(histories):
     assert density[at == x][0] == pytest.approx(expected)
     np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), density)
     with pytest.raises(fedlib.Error, match="no runs to draw"):
-        client_density([])
+        figures.client_density([])
 
 
 def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
@@ -99,14 +86,14 @@ def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
     for run in proximal:
         losses.setdefault(hyperparameter(run, "mu"), []).append(run.final("loss", "train"))
     best = min(losses, key=lambda mu: np.mean(losses[mu]))
-    chosen = best_fedprox(histories)
+    chosen = figures.best_fedprox(histories)
     assert [hyperparameter(run, "mu") for run in of(chosen, "fedprox")] == [best, best]
     assert len(losses) == 2 and len(chosen) == len(histories) - 2
 
 
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):
     full = [as_task(history, preset="paper") for history in histories]
-    left, middle, _ = adafedadam_figure_2(full)[0].axes
+    left, middle, _ = figures.adafedadam_figure_2(full)[0].axes
     for ax, printed in ((left, "93.0"), (middle, "83.2")):
         (label,) = [t.get_text() for t in ax.texts if "FedNova" in t.get_text()]
         assert printed in label.split("[")[1]
@@ -141,7 +128,7 @@ def front(histories):
 
 
 def test_what_a_front_dominates(front):
-    table = tradeoff(front).set_index("algorithm")
+    table = figures.tradeoff(front).set_index("algorithm")
     np.testing.assert_allclose(table.loc["adafedadam", "error"], [10, 20])
     np.testing.assert_allclose(table.loc["adafedadam", "rsd"], [2, 1])
     assert list(table.loc["adafedadam", "setting"]) == [1, 4]
@@ -164,7 +151,7 @@ def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
         (local, [5, 10], "all local data"),
         (local[:-1] + front[-1:], [10, 20], "test error"),
     ):
-        figure, data = adafedadam_figure_3(runs)
+        figure, data = figures.adafedadam_figure_3(runs)
         ours = data.query("panel == 'front' and algorithm == 'adafedadam'")
         np.testing.assert_allclose(ours["error"], errors)
         assert words in figure.axes[0].get_ylabel() and words in figure.axes[2].get_xlabel()
@@ -175,7 +162,7 @@ def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
 
 def test_table_4_stands_beside_the_tasks(prepared):
     prepared("femnist")
-    _, table = table_4()
+    _, table = figures.table_4()
     table = table.set_index("setup")
     assert list(table["clients (printed)"]) == [3500, 16, 697, 100]
     assert table.loc["Synthetic", ["clients", "training examples"]].to_list() == [100, 6187]

@@ -3,47 +3,33 @@
 import dataclasses
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import fedlib
 from fedlib import papers
-from fedlib.engine.history import History
 from fedlib.figures import style
-from fedlib.models import Softmax
 from fedlib.reproduction import draw
-from fedlib.reproduction.delta_sgd import figures, step_size_paths
+from fedlib.reproduction.delta_sgd import step_size_paths
 from fedlib.reproduction.delta_sgd.tables import CLIENTS
-from fedlib.results import Store
 from fedlib.tasks import settings
 
 ROUNDS = 4
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Makes a tiny task's run pass for one of a task at an alpha, with accuracies of our choice."""
-    tiny = dataclasses.replace(
-        fedlib.load_task("synthetic", clients=2),
-        version="1",
-        model=lambda: Softmax(60, 10),
-        hyperparameters=settings.delta_sgd(),
-        client_hyperparameters=settings.delta_sgd_clients(),
-        batch_size=64,
-    )
-    store = Store(tmp_path_factory.mktemp("runs"), published=())
+@pytest.fixture
+def made(hand_made, synthetic):
+    """Makes a run of a task at an alpha, with accuracies of our choice."""
+    settled = {
+        "hyperparameters": settings.delta_sgd(),
+        "client_hyperparameters": settings.delta_sgd_clients(),
+    }
 
-    def make(task, alpha, label, accuracies, seed=0, small=None, preset="paper", **overrides):
-        overrides = {**CLIENTS[label], **overrides}
-        run = store.run(tiny, "fedavg", rounds=ROUNDS, seed=seed, overrides=overrides)
+    def make(name, alpha, label, accuracies, small=None):
         options = {"alpha": alpha} | ({"network": small} if small else {})
-        described = {**run.config.task, "name": task, "options": options}
-        described["preset"] = "quick" if small else preset
-        config = dataclasses.replace(run.config, task=described)
-        rows = [(r, "test", "accuracy", a) for r, a in enumerate(accuracies)]
-        frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
-        return History(frame, run.clients, run.params, config, run.meta)
+        own = {"name": name, "options": options, "preset": "quick" if small else "paper"}
+        task = dataclasses.replace(synthetic, **own, **settled)
+        return hand_made(task, "fedavg", accuracies, rounds=ROUNDS, overrides=CLIENTS[label])
 
     return make
 
@@ -97,22 +83,6 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["softmax\n7x7 pixels", "MLP\n7x7 pixels"]
     assert np.allclose(line(figure.axes[1], "Δ-SGD").get_ydata(), [90, 80])
-
-
-def test_the_alpha_of_figure_1_is_the_one_that_the_text_fits():
-    """Of (B) it says that SGDM ends poorly and SGD does not; of (C) that SGDM beats SGD."""
-    table = papers.table("delta_sgd", "table1")
-
-    def gap(dataset, model, method, other):
-        rows = table[(table["dataset"] == dataset) & (table["model"] == model)]
-        wide = rows.pivot(index="alpha", columns="optimizer", values="accuracy")
-        return wide[method] - wide[other]
-
-    alphas = dict(figures.FIGURE_1)
-    poor = gap("MNIST", "CNN", "SGD", "SGDM")
-    assert poor.idxmax() == alphas["mnist"] and (poor > 10).sum() == 1
-    better = gap("CIFAR-100", "ResNet-50", "SGDM", "SGD") > 0
-    assert better[alphas["cifar100_resnet50"]] and not better[0.01]
 
 
 def test_a_client_alone_goes_where_the_engine_takes_it():

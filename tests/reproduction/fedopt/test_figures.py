@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 
 import fedlib
-from fedlib import datasets
-from fedlib.engine.config import configure
-from fedlib.engine.history import History
+from fedlib.engine import History, configure
 from fedlib.figures import style
 from fedlib.figures.save import note, render
 from fedlib.reproduction import draw
@@ -19,6 +17,7 @@ from fedlib.reproduction.fedopt import outcomes, tuning
 from fedlib.reproduction.fedopt.tables import ADAPTIVE
 from fedlib.reproduction.tables import find
 from fedlib.results import Store
+from tests import copies
 
 METRICS = find("fedopt", "Table 1").drop_duplicates("task").set_index("task")["metric"].to_dict()
 RATES = (0.01, 0.1, 1.0)
@@ -203,16 +202,14 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
 
 def test_fedopt_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path):
     store = Store(tmp_path / "data" / "runs", published=[])
-    y = {"train_y": np.arange(300) % 10, "test_y": np.arange(100) % 10}
-    clients = {"train_client": np.arange(300) % 7, "test_client": np.arange(100) % 5}
+    clients = {"train_client": np.arange(300) % 7, "test_client": np.arange(300) % 5}
     for name, shape, more in (("cifar10", (32, 32, 3), {}), ("femnist", (28, 28), clients)):
-        x = {f"{k[:-1]}x": np.full((len(own), *shape), 255, np.uint8) for k, own in y.items()}
-        np.savez(tmp_path / f"{name}.npz", **x, **y, **more)
-        datasets.import_file(name, tmp_path / f"{name}.npz", tmp_path / "data")
+        x = np.full((300, *shape), 255, np.uint8)
+        copies.pictures(tmp_path / "data", name, x, np.arange(300) % 10, **more)
     drawn = draw.draw("fedopt/table_2", store=store)
     frame = drawn.data.set_index(["data set", "sizes"])
-    assert frame.loc[("CIFAR-10", "cifar10")].tolist() == [3, 300, 1, 100]
-    assert frame.loc[("EMNIST-62", "femnist")].tolist() == [7, 300, 5, 100]
+    assert frame.loc[("CIFAR-10", "cifar10")].tolist() == [3, 300, 3, 300]
+    assert frame.loc[("EMNIST-62", "femnist")].tolist() == [7, 300, 5, 300]
     assert frame.loc["Shakespeare"].index.tolist() == ["printed"]  # nothing is prepared
     assert frame.loc[("EMNIST-62", "printed"), "train examples"] == 671585
     assert len(frame) == 7 and "671585" in (text := drawn.path.read_text()) and "femnist" in text
