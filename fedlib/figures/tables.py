@@ -233,6 +233,8 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     for name in (name for name in ABOUT if name in frame and frame[name].nunique() == 1):
         said.append(f"{name.capitalize()}: {frame[name].iloc[0]}.")
         frame = frame.drop(columns=name)
+    for name in (name for name in ("task", "data set", "group") if name in frame):
+        frame[name] = frame[name].where(frame[name].ne(frame[name].shift()), "")  # said once
     return table(frame, caption=" ".join(said), digits=1)
 
 

@@ -114,6 +114,7 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
         ours = layers(make(), example).drop(columns="frozen")
     total = {"layer": "total", "parameters": ours["parameters"].sum()}
     ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
+    ours["output_shape"] = ours["output_shape"].str.strip("()").str.replace(", ", " × ")
     printed = papers.table("fedopt", "table3_6_models").query("model == @label")
     ours.insert(3, "printed", printed["parameters"].to_numpy())
     return None, ours.loc[:, (ours != "").any()].rename(columns={"output_shape": "output shape"})
