@@ -158,6 +158,8 @@ def draw_layers(frame: pd.DataFrame, title: str = "") -> Figure:
                 ax.annotate("", (left, 0), (left - GAP, 0), arrowprops=arrow)
             left += breadth + GAP
         low, high = (-10, 6.5) if many else (-4.9, 4)
-        ax.set(xlim=(-0.2, left - GAP + 0.2), ylim=(low, high), title=title)
+        ax.set(xlim=(-0.2, left - GAP + 0.2), ylim=(low, high))
+        told = "above a box: its output's shape; below: the layer, its activation and parameters"
+        style.titled(ax, title, told)
         ax.set_axis_off()
     return figure_of(ax)

@@ -100,6 +100,7 @@ def learning_curves(
     over = window or max(run.window() for run in histories)
     dots: list[Line2D] = []
     ends, stated, crossed = [], {}, set()
+    lines = data["algorithm"].nunique()
     with style.axes(ax) as ax:
         for key, part in data.groupby("algorithm", sort=False):
             look = (looks or {}).get(str(key)) or style.look(str(key))
@@ -114,7 +115,8 @@ def learning_curves(
             ax.plot(smooth.index, smooth, label=look.label, **how)
             if (part["seeds"] > 1).any():
                 low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                ax.fill_between(part["round"], low, high, color=look.color, alpha=0.15, linewidth=0)
+                shade = {"color": look.color, "alpha": min(0.15, 0.6 / lines), "linewidth": 0}
+                ax.fill_between(part["round"], low, high, **shade)
             marker = "x" if key in lost else "o"
             dots += ax.plot(smooth.index[-1:], smooth[-1:], marker, color=look.color)
             ends.append(float(smooth.iloc[-1]))
@@ -135,6 +137,7 @@ def learning_curves(
         if log_y:
             plain_log_ticks(ax)
         below = scale(histories) if shown is None else shown
+        below += "; [printed]" if np.isfinite(list(stated.values())).any() else ""
         style.titled(ax, title, below, small=small(histories))
         if legend and len(ends) > LABELLED:
             ax.legend()
@@ -208,7 +211,7 @@ def label_ends(
     rows = spec.get_gridspec().nrows if spec else 1
     step = LINE / max(0.5, figure_of(ax).get_figheight() / rows - HEAD)
     order = np.argsort(ends, kind="stable")
-    highest = 1 - step * np.arange(len(order))[::-1]  # none beside the line under the title
+    highest = 1 - step * (np.arange(len(order))[::-1] + 0.5)  # none beside the line under the title
     # Moved as little as it takes to be a step apart.
     steps = step * np.arange(len(order))
     places = np.minimum(isotonic_regression(ends[order] - steps) + steps, highest)
@@ -280,7 +283,7 @@ def shared_legend(figure: Figure, *more: Line2D) -> None:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     shown = [*handles.values(), *more]
-    figure.legend(handles=shown, loc="outside upper center", ncols=min(4, len(shown)))
+    figure.legend(handles=shown, loc="outside upper center", ncols=min(5, len(shown)))
 
 
 def axis_label(metric: str, split: str, percent: bool) -> str:
@@ -297,7 +300,8 @@ def plain_log_ticks(ax: Axes) -> None:
     low, high = ax.get_ylim()
     if high > 1e4 * low:
         return
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    subs = (1.0, 2.0, 5.0) if high > 5 * low else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    ax.yaxis.set_major_locator(LogLocator(subs=subs))
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
 

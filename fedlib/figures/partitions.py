@@ -61,7 +61,8 @@ def client_labels(
             left = right
         ax.grid(False)
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.set(xlim=(0, left.max()), ylim=(-0.5, len(parts) - 0.5), ylabel="client")
+        longest = max(left.max(), ax.get_xlim()[1])  # also of panels that share the axis
+        ax.set(xlim=(0, longest), ylim=(-0.5, len(parts) - 0.5), ylabel="client")
         ax.set(xlabel="share of the labels" if shares else "examples", title=title)
         if legend:
             label_legend(ax, counts.shape[1])
@@ -94,10 +95,11 @@ def label_panels(
     """
     frames = []
     columns = len(partitions) // rows
-    with style.panels(rows, columns, size, sharey=True) as (figure, panels):
+    with style.panels(rows, columns, size, sharex=True, sharey=True) as (figure, panels):
         for ax, (value, parts) in zip(panels, partitions.items(), strict=True):
             title = f"$\\{symbol}$ = {value:g}"
             _, data = client_labels(labels, parts, shares=shares, title=title, legend=False, ax=ax)
+            ax.label_outer()
             frames.append(data.assign(**{symbol: value}))
         label_legend(panels[0], len(np.unique(np.asarray(labels))))
     return figure, pd.concat(frames, ignore_index=True)
@@ -152,7 +154,7 @@ def unique_labels(
     with style.axes(ax) as ax:
         spread = ("pi", 100) if len(partitions) > 1 else None
         lines = {"errorbar": spread, "err_kws": {"color": "0.3", "linewidth": 0.6}}
-        bars = {"color": "C0", "saturation": 1, "width": 0.9, "native_scale": True}
+        bars = {"color": "C5", "saturation": 1, "width": 0.9, "native_scale": True}
         sns.barplot(counted, x="unique_labels", y="clients", ax=ax, **bars, **lines)
         ax.set(xlabel="different labels of a client", ylabel="clients")
     groups = counted.groupby("unique_labels")["clients"]

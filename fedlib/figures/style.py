@@ -49,7 +49,7 @@ NAMES: dict[str, str] = _DECLARED["names"]
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"
 # Of a subtitle fit into an inch.
-LETTERS = 24
+LETTERS = 26
 
 
 def look(algorithm: str) -> Look:
@@ -75,13 +75,18 @@ def name(word: str) -> str:
 
 def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> None:
     """A panel's title at the left, under it in grey what is shown; small problems are tinted."""
-    width = ax.get_position().width * ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
-    lines = textwrap.wrap(below, max(20, int(LETTERS * width)))
+    spec = ax.get_subplotspec()
+    inches = ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    pitch = inches / (spec.get_gridspec().ncols if spec else 1)
+    # It may stand above the labels behind the panel, too; the axis' numbers take the rest.
+    most = max(20, int(LETTERS * (pitch - 0.6)))
+    even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
+    lines = textwrap.wrap(below, min(most, even))
     ax.set_title(title, loc="left", fontweight="bold", pad=4 + 8 * len(lines))
     if lines:
         look: dict[str, Any] = {"fontsize": 6, "color": "0.4", "va": "bottom", "linespacing": 1.1}
         place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        ax.annotate("\n".join(lines), (0, 1), (0, 3), **place, **look)
+        ax.annotate("\n".join(lines), (0, 1), (0, 3), **place, **look).set_in_layout(False)
     if small:
         ax.set_facecolor(TINT)
 

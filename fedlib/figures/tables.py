@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,17 @@ from fedlib.figures import style
 COMPARED = ("task", "method", "printed", "ours")
 CELLS = (
     "Each cell: ours ± standard deviation over the seeds; in grey the printed number. Bold: the "
-    "best of a column."
+    "best of a column"
 )
-ABOUT = ("seeds", "rounds", "data", "preset")  # said once where all rows have the same
+ABOUT = (
+    "task",
+    "sizes",
+    "settings tried",
+    "seeds",
+    "rounds",
+    "data",
+    "preset",
+)  # said once where all rows have the same
 SMALLER = ("mse_x1000", "std")  # metrics of which little is good
 
 
@@ -51,7 +60,7 @@ def _letters(number: int) -> str:
 
 
 GREY = "{}<br><span style='color: #777'>{}</span>"
-_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, " (lower is better)", _letters)
+_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, " ↓", _letters)
 _TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", " ↓", lambda number: "?", (" ≠", " ="))
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
@@ -84,9 +93,8 @@ def table(frame: pd.DataFrame, *, caption: str = "", digits: int = 2) -> Styler:
     floats = [name for name in frame.columns if pd.api.types.is_float_dtype(frame[name])]
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
     styler = _compact(frame.style.hide(axis="index"), "<br>".join(lines))
-    styler = styler.format(
-        dict.fromkeys(floats, f"{{:.{digits}f}}".format), na_rep="–", escape="html"
-    )
+    written = dict.fromkeys(floats, f"{{:,.{digits}f}}".format)
+    styler = styler.format(written, na_rep="–", thousands=",", escape="html")
     return styler.set_properties(subset=numbers, **{"text-align": "right"})
 
 
@@ -120,11 +128,13 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         raise Error(f"comparison: the frame has no column {missing[0]!r}; it needs {COMPARED}")
     if frame.empty:
         raise Error("comparison: the frame has no rows; give a row a number")
-    shown, said, read = _as_printed(_complete(frame), _HTML)
-    for level in reversed(range(3)):
-        if shown.columns.nlevels > 1 and len(shown.columns.unique(level)) == 1:
+    frame = _complete(frame)
+    shown, said, read = _as_printed(frame, _HTML)
+    for level in (2, 1):  # the task stays, with its notes
+        if len(shown.columns.unique(level)) == 1:
             shown.columns = shown.columns.droplevel(level)
-    lines = [escape(caption), CELLS, *_listed(said)]
+    lowest = " (↓: the lowest)" if frame["metric"].isin(SMALLER).any() else ""
+    lines = [escape(caption), f"{CELLS}{lowest}.", *_listed(said)]
     text = "<br>".join(lines)
     if read:
         how = "<br>".join(_listed(read))
@@ -175,6 +185,7 @@ def _as_printed(
     """The cells, laid out as printed; the notes, and how numbers were read, with marks."""
     said: dict[str, str] = {}
     read: dict[str, str] = {}
+    frame = frame.assign(note=frame["note"].map(_in_words))
     lowest = 1 if frame["metric"].nunique() > 1 else 0  # of column and metric
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for task, of_task in frame.groupby("task", sort=False):
@@ -183,7 +194,7 @@ def _as_printed(
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in shared]
             worse = markup.lower if metric in SMALLER else ""
-            below = [markup.plain(str(column)), markup.name(metric) + worse]
+            below = [markup.name(column), markup.name(metric) + worse]
             below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
             best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]
             cells[head, *below] = {
@@ -216,13 +227,25 @@ def drawn(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     """
     if set(COMPARED) <= set(frame) and not frame.empty:
         return comparison(frame, caption=caption)
+    words = [name for name in ("task", "setup", "sizes", "method", "algorithm") if name in frame]
+    frame = frame.assign(**{name: frame[name].map(style.name) for name in words})
     said = [caption]
     for name in (name for name in ABOUT if name in frame and frame[name].nunique() == 1):
         said.append(f"{name.capitalize()}: {frame[name].iloc[0]}.")
         frame = frame.drop(columns=name)
-    words = [name for name in ("task", "method", "algorithm") if name in frame]
-    frame = frame.assign(**{name: frame[name].map(style.name) for name in words})
+    for name in (name for name in ("task", "data set", "group") if name in frame):
+        frame[name] = frame[name].where(frame[name].ne(frame[name].shift()), "")  # said once
     return table(frame, caption=" ".join(said), digits=1)
+
+
+def _in_words(note: str) -> str:
+    """A note with data sets and hyperparameters as people call them, and commas in numbers.
+
+    >>> _in_words("data set femnist instead of emnist; clients 1914 instead of 342477; mu 0.0001")
+    'data set FEMNIST instead of EMNIST; clients 1,914 instead of 342,477; μ 0.0001'
+    """
+    named = re.sub(r"\w+", lambda word: style.NAMES.get(word[0], word[0].replace("_", " ")), note)
+    return re.sub(r"(?<![\d.])\d{4,}", lambda number: f"{int(number[0]):,}", named)
 
 
 def _clauses(note: str) -> list[str]:
@@ -273,11 +296,13 @@ def _compact(styler: Styler, caption: str) -> Styler:
     styler = styler.set_caption(f"<div style='{wide}'>{caption}</div>" if caption else "")
     rule = "1px solid #888"
     rules = (
-        ("", "font-family: sans-serif; border-collapse: collapse"),
+        ("", f"font-family: sans-serif; border-collapse: collapse; border-bottom: {rule}"),
         ("caption", "caption-side: bottom; text-align: left; padding: 0.6em 0"),
         ("caption", "font-size: 85%"),
-        ("th", f"text-align: left; border-bottom: {rule}"),
-        ("td, th", "padding: 0.2em 0.5em; font-size: 85%"),
+        ("thead th", f"border-bottom: {rule}"),
+        ("th", "text-align: left"),
+        ("td, th", "vertical-align: top; padding: 0.2em 0.5em; font-size: 85%"),
+        ("sup", "line-height: 0; font-size: 70%"),
     )
     return styler.set_table_styles([{"selector": name, "props": rule} for name, rule in rules])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,9 +16,6 @@ from fedlib.reproduction.compare import VERDICT, cells
 from fedlib.reproduction.entry import Drawing, Entry
 from fedlib.reproduction.matching import printed_settings, same_method
 from fedlib.reproduction.metrics import METRICS
-
-# What a table side by side shows of a cell, and the column of the comparison that has it.
-_HEADINGS = {"printed": "printed", "ours": "ours", "clients alike": "ours_unweighted"}
 
 
 def of_task(histories: Sequence[History], task: str) -> list[History]:
@@ -88,6 +85,8 @@ def printed_curves(
 def printed_entry(paper: str, name: str, **more: Any) -> Entry:
     """The entry of a printed table: its rows for the tasks that were run, beside ours.
 
+    A table of one method has a row for each of its columns instead.
+
     Args:
         paper, name: for instance ``"fedopt"``, ``"Table 1"``.
         more: other fields of the entry.
@@ -96,53 +95,13 @@ def printed_entry(paper: str, name: str, **more: Any) -> Entry:
     def draw(histories: Sequence[History]) -> Drawing:
         gone = ["paper", "item", "runs", "algorithm", *VERDICT]
         frame = _shown(paper, name, histories).drop(columns=gone)
+        if frame["row"].nunique() == 1:
+            frame["row"], frame["column"] = frame["column"], ""
         empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
         return None, frame.drop(columns=empty).rename(columns={"row": "method"})
 
-    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, table=True, **more)
-
-
-def side_by_side(
-    paper: str, name: str, metrics: Mapping[str, str], setting: str, **more: Any
-) -> Entry:
-    """The entry of a printed table that keeps its rows: three columns for each metric.
-
-    They are the printed number, ours weighted by examples, and ours with the clients alike.
-
-    Args:
-        paper, name: for instance ``"adafedadam"``, ``"Table 6"``.
-        metrics: the cells' metrics in order, and how the columns are headed.
-        setting: heading of the printed column (Dirichlet concentration, local solver), which is
-            shown where the table has one.
-        more: other fields of the entry.
-    """
-
-    def draw(histories: Sequence[History]) -> Drawing:
-        cells = _shown(paper, name, histories).rename(columns={"column": setting, "row": "method"})
-        cells = cells.set_index([setting, "method"])
-        numbers = {}
-        for metric, label in metrics.items():
-            part = cells[cells["metric"] == metric]
-            for heading, column in _HEADINGS.items():
-                numbers[f"{label}: {heading}"] = part[column]
-        first = cells[cells["metric"] == next(iter(metrics))]
-        unclear = cells["unclear"].str.split(":").str[0].groupby(level=[0, 1], sort=False)
-        data = pd.DataFrame(numbers).join(first[["seeds", "rounds", "data", "note"]])
-        data = data.assign(unclear=unclear.agg(_listed)).reset_index()
-        empty = [name for name in (setting, "unclear") if (data[name] == "").all()]
-        return None, data.drop(columns=empty)
-
-    more |= {"table": True, "cells": True}
-    return Entry(_id(paper, name), tables.notebooks(paper, name), draw, **more)
-
-
-def _listed(words: Iterable[str]) -> str:
-    """The words once each, with commas."""
-    return ", ".join(dict.fromkeys(word for word in words if word))
-
-
-def _id(paper: str, name: str) -> str:
-    return f"{paper}/{name.lower().replace(' ', '_')}"
+    id = f"{paper}/{name.lower().replace(' ', '_')}"
+    return Entry(id, tables.notebooks(paper, name), draw, table=True, **more)
 
 
 def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:

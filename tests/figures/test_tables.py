@@ -32,7 +32,7 @@ def test_methods_are_rows_and_tasks_with_their_columns_stand_beside_each_other(s
     tasks, columns, *rows = shown[1]
     assert [task.split("|")[0] for task in tasks if task.strip("\xa0")] == ["MNIST", "cifar"]
     heads = [head.split("|")[0] for head in columns if head.strip("\xa0")]
-    assert heads == ["alpha 1", "alpha 0.1", "alpha 1"]
+    assert heads == ["α = 1", "α = 0.1", "α = 1"]
     assert [row[0] for row in rows] == ["SGD", "Adam"]
 
 
@@ -47,7 +47,7 @@ def test_a_caveat_is_said_once_where_it_belongs(shown):
     html, _ = shown
     assert html.count("quick preset") == 2  # of mnist, and with its other note of cifar
     assert "MNIST<sup>1</sup>" in html and "<sup>1</sup> quick preset<br>" in html
-    assert "alpha 1<sup>2</sup>" in html and "<sup>2</sup> 40 of 500 rounds<br>" in html
+    assert "α = 1<sup>2</sup>" in html and "<sup>2</sup> 40 of 500 rounds<br>" in html
     assert "<sup>3</sup> quick preset; untuned" in html and "cifar<sup>3</sup>" in html
     assert "Cap &amp; co." in html and "<sup>a</sup> read &lt;it&gt;" in html
     assert html.index("<details>") < html.index("read &lt;it&gt;") < html.index("</details>")
@@ -58,7 +58,7 @@ def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
     assert "<b>76.0</b>" in html and "<b>98.3</b>" in html and html.count("<b>") == 2
     both = pd.concat([LONG.assign(metric="avg"), LONG.assign(metric="mse_x1000")])
     html = figures.comparison(both).to_html()
-    assert "<b>68.6</b>" in html and "MSE × 1000 (lower is better)" in html
+    assert "<b>68.6</b>" in html and "MSE × 1000 ↓" in html and "↓: the lowest" in html
 
 
 def test_a_frame_that_holds_no_comparison_is_refused():
@@ -76,7 +76,7 @@ def test_a_terminal_gets_the_same_cells_in_lines_of_its_width(width):
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
     assert text.count("quick preset") == 2 and "[3] quick preset; untuned" in lines
-    for head, cell in (("alpha 1[2]", "76.0* ± 1.1 (98.3*)"), ("alpha 0.1", "– (–[?])")):
+    for head, cell in (("α = 1[2]", "76.0* ± 1.1 (98.3*)"), ("α = 0.1", "– (–[?])")):
         at = next(line.index(head) for line in lines if head in line)
         assert any(line[at:].lstrip().startswith(cell) for line in lines), (head, cell)
     assert "90.0 (90.0) =" in text and "90.0 (90.0) ≠" in text

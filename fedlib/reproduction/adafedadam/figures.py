@@ -28,13 +28,7 @@ from fedlib.figures.scale import scale, small
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
 from fedlib.reproduction.entry import Entry
-from fedlib.reproduction.printed import (
-    of_task,
-    of_these,
-    printed_curves,
-    printed_entry,
-    side_by_side,
-)
+from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import hyperparameter, split_of
 from fedlib.results.selection import winners
 from fedlib.tasks import Task, load_task
@@ -83,7 +77,7 @@ def adafedadam_figure_2(histories: Sequence[History]) -> tuple[Figure, pd.DataFr
                 ax.set_ylabel(of_what if ax is left else "")
             _, data = client_density(runs, split=split, ax=right)
             frames.append(data.assign(panel="clients"))
-            style.titled(right, "all clients", "density of their final accuracies")
+            style.titled(right, "all clients", "their final accuracies")
             right.set(xlabel="client accuracy (%)", ylabel="", yticks=[])
     data = pd.concat(frames, ignore_index=True)
     first = ["task", "panel", "algorithm"]
@@ -228,7 +222,8 @@ def _front(
         setting = {"adafedadam": "α", "qfedavg": "q"}.get(row["algorithm"])
         name = f"{setting} = {row['setting']:g}" if setting else look.label
         name = f"{look.label}, {name}" if setting == "q" and row["setting"] == 1 else name
-        dx, dy, side = PLACES.get(name, (-5, -4, "right") if setting == "α" else (5, -2, "left"))
+        place = (-5, -4, "right") if setting == "α" else (5, -2, "left")
+        dx, dy, side = PLACES.get(name, place) if whole or not setting else place
         text: dict[str, Any] = {"ha": side, "fontsize": 5.5, "color": color}
         ax.annotate(name, point, (dx, dy), textcoords="offset points", **text)
     ax.margins(0.16)
@@ -330,12 +325,11 @@ _METHOD = {"": "20_fair_femnist"}
 _PARTITIONS = {"": "06_partitions"}
 _MODELS = {"": "07_models"}
 _TUNED: dict[str, Any] = {"clients": True, "parts": ("curves", "mu")}
-_METRICS = {"avg": "average", "std": "spread", "worst30": "worst 30 %"}
 
 
-def _variant(number: int, setting: str, *parts: str) -> Entry:
-    name, more = f"Table {number}", {"clients": True, "parts": parts}
-    return side_by_side("adafedadam", name, _METRICS, setting, **more)
+def _variant(number: int, *parts: str) -> Entry:
+    more: dict[str, Any] = {"cells": True, "clients": True, "parts": parts}
+    return printed_entry("adafedadam", f"Table {number}", **more)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -347,9 +341,9 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("adafedadam/figure_6", _PARTITIONS, lambda _: figure_6()),
     Entry("adafedadam/figure_4", _MODELS, lambda _: figure_4()),
     Entry("adafedadam/figure_5", _MODELS, lambda _: figure_5()),
-    _variant(1, "setting", "epochs", "mu"),
-    _variant(2, "partition", "levels"),
-    _variant(3, "local solver"),
-    _variant(6, "partition", "levels"),
-    _variant(7, "local solver"),
+    _variant(1, "epochs", "mu"),
+    _variant(2, "levels"),
+    _variant(3),
+    _variant(6, "levels"),
+    _variant(7),
 )

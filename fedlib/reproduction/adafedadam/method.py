@@ -76,7 +76,7 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
     """One round, and the server's way to the optimum beside FedAdam's."""
     first, best = one_round(START), optimum()
     walked = {name: server_path(name) for name in ("fedadam", "adafedadam")}
-    with style.panels(1, 2, (5.5, 2.9)) as (figure, (left, right)):
+    with style.panels(1, 2, (5.5, 2.7)) as (figure, (left, right)):
         _landscape(left, best, (3, -12))
         _landscape(right, best, (-13, -4))
         for k, color in enumerate(COLORS):
@@ -85,7 +85,7 @@ def adafedadam_figure_1() -> tuple[Figure, pd.DataFrame]:
             left.annotate(f"$x_{k + 1}$", end, place, color=color, textcoords="offset points")
             _arrow(left, -first.updates[k], f"$-U_{k + 1}$", color, ((-24, 0), (2, -9))[k])
         ours = style.look("adafedadam").color
-        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (4, -2))
+        _arrow(left, -first.pseudo_gradient, "$-g$", ours, (1, -2))
         left.annotate("$x^t$", START, (-11, -8), textcoords="offset points")
         values = ", ".join(f"$C_{k + 1}$ = {c:.2f}" for k, c in enumerate(first.certainties))
         style.titled(left, "one round", f"{values}; $C$ = {first.certainty:.2f}")
@@ -146,7 +146,7 @@ def _arrow(ax: Axes, way: np.ndarray, text: str, color: str, offset: tuple[float
     look: dict[str, Any] = {"arrowstyle": "-|>", "color": color, "shrinkA": 0, "shrinkB": 0}
     tip = tuple(START + DRAWN * way)
     ax.annotate("", tip, tuple(START), arrowprops=look)
-    ax.annotate(text, tip, offset, textcoords="offset points", color=color)
+    ax.annotate(text, tip, offset, textcoords="offset points", color=color, fontsize=6)
 
 
 def _data(first: Round, best: np.ndarray, walked: dict[str, np.ndarray]) -> pd.DataFrame:

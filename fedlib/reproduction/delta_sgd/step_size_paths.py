@@ -57,6 +57,7 @@ def step_sizes(paths: Mapping[str, pd.DataFrame]) -> Figure:
             if len(path) > FULL_STEPS:  # of many rounds the first three, with their borders
                 ax.set_xlim(0, SHOWN * LOCAL_STEPS - 1)
                 told += f", {SHOWN} of {len(path) // LOCAL_STEPS} rounds of {LOCAL_STEPS} steps"
+                told += "; vertical: a new one"
                 for border in range(1, SHOWN):
                     ax.axvline(border * LOCAL_STEPS - 0.5, color="0.6", linewidth=0.6)
             plain_log_ticks(ax)

@@ -58,7 +58,9 @@ def labels_of_cifar100_clients() -> Drawing:
         figure, data = unique_labels(fine, splits, ax=ax)
         inside = data["unique_labels"].between(20, 30)
         share = data.loc[inside, "clients"].sum() / data["clients"].sum()
-        ax.set(title=f"500 clients of 100 examples; {share:.0%} have 20 to 30 of the 100 labels")
+        title = f"500 clients of 100 examples; {share:.0%} have 20 to 30 of the 100 labels"
+        told = "bars: mean of ten partitions; lines: from the smallest to the largest number"
+        style.titled(ax, title, f"{told}; shaded: 20 to 30 labels")
     return figure, data
 
 
@@ -110,11 +112,12 @@ def network(label: str) -> tuple[None, pd.DataFrame]:
     make, example = MODELS[label]
     with torch.random.fork_rng(devices=[]):  # random initial values are drawn in vain
         ours = layers(make(), example).drop(columns="frozen")
-    total = {"layer": "TOTAL", "parameters": ours["parameters"].sum()}
+    total = {"layer": "total", "parameters": ours["parameters"].sum()}
     ours = pd.concat([ours, pd.DataFrame([total])], ignore_index=True).fillna("")
+    ours["output_shape"] = ours["output_shape"].str.strip("()").str.replace(", ", " × ")
     printed = papers.table("fedopt", "table3_6_models").query("model == @label")
     ours.insert(3, "printed", printed["parameters"].to_numpy())
-    return None, ours
+    return None, ours.loc[:, (ours != "").any()].rename(columns={"output_shape": "output shape"})
 
 
 COLUMNS = 3
@@ -153,15 +156,14 @@ def batch_sizes() -> Drawing:
     """Table 7: the printed batch sizes, and what the clients of fedlib's tasks take.
 
     Returns:
-        no figure; task (the paper's name), printed, ours (of the paper preset), and the difference.
+        no figure; task (the paper's name), printed, ours (of the paper preset).
     """
     printed = papers.table("fedopt", "table7_batch_sizes").set_index("task")["batch_size"]
     rows = [
         (TASKS[name], int(printed[TASKS[name]]), tasks.batch_size(name, "paper"))
         for name in tables.FEDOPT
     ]
-    frame = pd.DataFrame(rows, columns=["task", "printed", "ours"])
-    return None, frame.assign(difference=frame["ours"] - frame["printed"])
+    return None, pd.DataFrame(rows, columns=["task", "printed", "ours"])
 
 
 _PARTITIONS = {"": "06_partitions"}

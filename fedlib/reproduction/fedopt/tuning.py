@@ -61,16 +61,17 @@ def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
         with style.panels(1, len(shown), (WIDTH, 2.3), sharey=True) as (figure, panels):
             for ax, name in zip(panels, shown, strict=True):
                 image = _map(ax, frame[frame["algorithm"] == name], smaller, limits, len(shown))
-                ax.set(xlabel="", ylabel="server rate" if ax is panels[0] else "")
+                ax.set(xlabel="", ylabel="server learning rate" if ax is panels[0] else "")
             clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
             extend = "neither" if not clipped else "max" if smaller else "min"
             bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
-            bar.set_label(outcomes.label(frame), fontsize=7)
+            better = " (lower is better)" if smaller else ""
+            bar.set_label(outcomes.label(frame) + better, fontsize=7)
             if isinstance(image.norm, LogNorm):
                 plain_log_ticks(bar.ax)
             bar.ax.tick_params(labelsize=6)
             figure.supxlabel("client learning rate", fontsize=8)
-            shown_as = scale(histories)
+            shown_as = f"{TASKS[frame['task'].iloc[0]]}: {scale(histories)}"
             if frame["hatched"].any():
                 shown_as += "; hatched: diverged, or worse than untrained"
             figure.suptitle(shown_as, fontsize=7, color="0.4", x=0.01, ha="left")
@@ -136,6 +137,7 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
             Figures 3 and 13) or ``"test"``, the best afterwards (the text about Figure 13, E.5).
     """
     rules = {"train_loss": "train_loss", "test": "performance"}
+    other = "best on test data" if rule == "train_loss" else "with the least training loss"
 
     def draw(histories: Sequence[History]) -> Drawing:
         frame = outcomes.collect(histories)
@@ -143,7 +145,7 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
         if frame.empty:
             raise Error("performance against tau: no run of an adaptive optimizer")
         chosen = []
-        with _panels(frame, histories) as (figure, panels):
+        with _panels(frame, histories, f"dotted: rates {other}") as (figure, panels):
             for ax, part in panels:
                 for by in sorted(rules, key=rule.__eq__):  # the figure's own last
                     runs = outcomes.tuned(part, rules[by], "algorithm", "tau")
@@ -177,7 +179,7 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
     best = outcomes.best_server_rates(frame)
     if best.empty:
         raise Error("server against client rates: no run lowered the test loss by 10 %")
-    with _panels(frame, histories) as (figure, panels):
+    with _panels(frame, histories, "bars: as good within a point") as (figure, panels):
         for ax, part in panels:
             points = best[best["task"] == part["task"].iloc[0]]
             ax.set(xscale="log", yscale="log", xlabel="client rate", ylabel="best server rate")
@@ -229,13 +231,15 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
                 continue
             row: dict[str, Any] = dict(zip(("task", "method"), place, strict=True))
             for name in names:
+                word = style.name(name)
                 if f"log10_{name}" in printed:
-                    row[f"{name} printed"] = float(printed.loc[place, f"log10_{name}"])
-                row[f"{name} ours"] = math.log10(winner[name])
+                    row[f"{word}, printed"] = float(printed.loc[place, f"log10_{name}"])
+                row[f"{word}, ours"] = math.log10(winner[name])
             same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
             runs = frame[same]
             ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
-            rows.append({**row, "at the grid's edge": ", ".join(ends), "settings": len(runs)})
+            row["at the grid's edge"] = ", ".join(map(style.name, ends))
+            rows.append({**row, "settings tried": len(runs)})
         return None, pd.DataFrame(rows)
 
     return draw
@@ -243,17 +247,17 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
 
 @contextmanager
 def _panels(
-    frame: pd.DataFrame, histories: Sequence[History]
+    frame: pd.DataFrame, histories: Sequence[History], told: str
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
-    """A panel per task, at most four in a row, and its part of the frame."""
+    """A panel per task, at most four in a row, and its part of the frame; ``told`` is above it."""
     groups = list(frame.groupby("task", sort=False))
     columns = style.columns(len(groups), 4)
     rows = -(-len(groups) // columns)
-    size = (5.5, 2.9) if len(groups) == 1 else (2.2 * columns, 0.6 + 1.9 * rows)
+    size = (5.5, 2.9) if len(groups) == 1 else (2.6 * columns, 0.6 + 1.9 * rows)
     with style.panels(rows, columns, size, len(groups)) as (figure, axes):
         for ax, (task, _) in zip(axes, groups, strict=True):
             runs = of_task(histories, str(task))
-            style.titled(ax, TASKS[task], scale(runs), small=small(runs))
+            style.titled(ax, TASKS[task], f"{scale(runs)}; {told}", small=small(runs))
             ax.tick_params(labelsize=6)
             for axis in (ax.xaxis, ax.yaxis):
                 axis.label.set_size(7)

@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedlib.figures import style
 from fedlib.optimizers import mime as bases
 from fedlib.optimizers.mime import State
 from fedlib.randomness import numpy_generator
@@ -177,7 +178,7 @@ def mime_table_5(seed: int = 0) -> Drawing:
                 "V(g, s)": row.advance,
                 "vectors": row.base.vectors,
                 "compared with": row.source,
-                **pd.DataFrame(gaps).max().map("{:.1e}".format),
+                **pd.DataFrame(gaps).max().map(style.short),
             }
         )
     return None, pd.DataFrame(rows)

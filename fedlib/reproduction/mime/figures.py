@@ -71,10 +71,11 @@ def mime_figure_1(histories: Sequence[History]) -> Drawing:
         raise Error(f"Mime's Figure 1: no panel is complete, the first lacks runs of {missing}")
     frames = {}
     size = (5.5 if len(shown) == 1 else 3.1 * len(shown), 2.9)
-    with style.panels(1, len(shown), size) as (figure, panels):
+    with style.panels(1, len(shown), size, sharey=True) as (figure, panels):
         for ax, (title, names) in zip(panels, shown.items(), strict=True):
             part = {name: best[name] for name in names}
             frames[title] = _draw(ax, part, line_of, LOOKS, title)
+            ax.label_outer()
     return figure, pd.concat(frames, names=["panel"]).droplevel(1).reset_index()
 
 
@@ -114,7 +115,7 @@ def mime_figure_5(histories: Sequence[History]) -> Drawing:
     for number, mu in enumerate(sorted(by_mu)):
         name, label = mu_line(by_mu[mu][0]), f"FedProx, μ = {mu:g}" if mu else "FedAvg (μ = 0)"
         best[name] = by_mu[mu]
-        shade = style.tints(len(by_mu))[number] if mu else _FEDAVG.color
+        shade = style.tints(len(by_mu))[number - 1] if mu else _FEDAVG.color
         looks[name] = style.Look(label, shade, "o", "-" if mu else "--")
     frames = {}
     with style.panels(1, 2, (6.6, 2.8)) as (figure, panels):
@@ -170,6 +171,16 @@ SYMBOLS = {
 }
 
 
+# The footnotes of Table 1 in words; which papers the rates are from is left out.
+NOTES = {
+    r"\[\d+\]|no PL rate is printed|footnote a: ": "",
+    r"footnotes b, c: needs K >= sigma\^2/G\^2 local updates": "S ≥ G²/ε; K ≥ σ²/G²",
+    r"footnote b(: needs large batch, S >= G\^2/eps)?": "S ≥ G²/ε",
+    r"footnote d(: needs K >= L/delta local updates)?": "K ≥ L/δ",
+    r"^; |; $": "",
+}
+
+
 def readable(formula: str) -> str:
     r"""A rate of Table 1 as plain text: ``\frac{LG^2}{S\epsilon^2}`` becomes ``LG²/(Sε²)``.
 
@@ -197,11 +208,14 @@ def mime_table_1() -> tuple[None, pd.DataFrame]:
     """Communication rounds until ||grad f||^2 <= epsilon, as printed.
 
     Returns:
-        None, and group, algorithm, non-convex, mu-PL ("–" where nothing is printed), note.
+        None, and group, algorithm, non-convex, mu-PL ("–" where nothing is printed), needs.
     """
     frame = papers.table("mime", "table1_rates")
     rates = {name: frame[name].map(readable) for name in ("nonconvex_rate", "pl_rate")}
-    frame = frame.assign(**rates)
+    needs = frame.pop("note")
+    for pattern, text in NOTES.items():
+        needs = needs.str.replace(pattern, text, regex=True)
+    frame = frame.assign(**rates, needs=needs)
     frame[["group", *rates]] = frame[["group", *rates]].replace("", "–")
     frame["algorithm"] = frame["algorithm"].str.replace("==", "≡")
     return None, frame.rename(columns={"nonconvex_rate": "non-convex", "pl_rate": "μ-PL"})

@@ -212,4 +212,4 @@ def test_fedopt_table_2_puts_prepared_sizes_beside_the_printed_ones(tmp_path):
     assert frame.loc[("EMNIST-62", "femnist")].tolist() == [7, 300, 5, 300]
     assert frame.loc["Shakespeare"].index.tolist() == ["printed"]  # nothing is prepared
     assert frame.loc[("EMNIST-62", "printed"), "train examples"] == 671585
-    assert len(frame) == 7 and "671585" in (text := drawn.path.read_text()) and "femnist" in text
+    assert len(frame) == 7 and "671,585" in (text := drawn.path.read_text()) and "FEMNIST" in text
