@@ -78,24 +78,25 @@ def _replace_folder(aside: Path, path: Path) -> None:
 
     It comes back by :func:`recover` where the process is killed in between.
     """
-    old, gone = path.with_name(f"{OLD}{path.name}"), beside(path)
+    recover(path.parent)
     if path.is_dir():
-        os.rename(path, old)
+        os.rename(path, path.with_name(f"{OLD}{path.name}"))
     try:
         os.replace(aside, path)
     finally:
         recover(path.parent)
-        with suppress(FileNotFoundError):
-            os.rename(old, gone)  # nobody takes it for a whole folder while it is removed
-        remove(gone)
 
 
 def recover(folder: Path) -> None:
-    """Give what was moved away to be replaced its name back, where nothing has taken the name."""
+    """Give what was moved away to be replaced its name back, or remove it where that is taken."""
     for old in folder.glob(f"{OLD}*"):
         path = folder / old.name.removeprefix(OLD)
-        if not path.exists():
-            with suppress(OSError):
+        with suppress(OSError):  # another process does it
+            if path.exists():
+                gone = beside(path)
+                os.rename(old, gone)  # nobody takes it for a whole folder while it is removed
+                remove(gone)
+            else:
                 os.rename(old, path)
 
 

@@ -81,7 +81,7 @@ def titled(ax: Axes, title: str, below: str = "", *, small: bool = False) -> Non
     # It may stand above the labels behind the panel, too; the axis' numbers take the rest.
     most = max(20, int(LETTERS * (pitch - 0.6)))
     even = len(below) // max(1, -(-len(below) // most)) + 8  # no line of one word
-    lines = textwrap.wrap(below, min(most, even))
+    lines = textwrap.wrap(below, min(most, even), break_on_hyphens=False)
     ax.set_title(title, loc="left", fontweight="bold", pad=4 + 8 * len(lines))
     if lines:
         look: dict[str, Any] = {"fontsize": 6, "color": "0.4", "va": "bottom", "linespacing": 1.1}

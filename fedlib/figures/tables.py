@@ -22,15 +22,8 @@ CELLS = (
     "Each cell: ours ± standard deviation over the seeds; in grey the printed number. Bold: the "
     "best of a column"
 )
-ABOUT = (
-    "task",
-    "sizes",
-    "settings tried",
-    "seeds",
-    "rounds",
-    "data",
-    "preset",
-)  # said once where all rows have the same
+# Said once where all rows have the same.
+ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
 SMALLER = ("mse_x1000", "std")  # metrics of which little is good
 
 

@@ -158,3 +158,20 @@ def test_what_another_process_may_be_writing_stays_for_a_day(tmp_path, monkeypat
     os.utime(old, (0, 0))
     files.write(tmp_path / "c", b"")
     assert sorted(tmp_path.iterdir()) == sorted([fresh, tmp_path / "c"])
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_folder_that_was_moved_away_comes_back_unless_it_was_replaced(
+    tmp_path, monkeypatch, replaced
+):
+    """The process was killed before or after the new one had the name; at once, not in a day."""
+    monkeypatch.undo()
+    path, old = tmp_path / "a", tmp_path / f"{files.OLD}a"
+    for folder in (old, path) if replaced else (old,):
+        (folder / folder.name).mkdir(parents=True)
+    files.recover(tmp_path)
+    assert [part.name for part in path.iterdir()] == ["a" if replaced else old.name]
+    (old / "again").mkdir(parents=True)
+    with files.replacing(path) as aside:
+        (aside / "new").mkdir(parents=True)
+    assert list(tmp_path.rglob("*")) == [path, path / "new"]
