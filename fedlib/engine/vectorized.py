@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedlib.algorithms.base import Algorithm, Client, State
 from fedlib.engine.batches import Feed, Plan, Round, upload
+from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
 from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
@@ -82,6 +83,9 @@ class Vectorized:
     def __init__(self, feed: Feed, model: FlatModel) -> None:
         self.feed, self.model = feed, model
         self.oracle = RowsOracle(feed.task, model)
+        # Other models, and methods that are not fedlib's, may do more than torch sees.
+        records = feed.device.type == "cuda" and model.carries_rows
+        self.recorder = Recorder(self.step, Capture()) if records else None
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
@@ -127,13 +131,14 @@ class Vectorized:
         measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
         state = spread(carry_statistics(server, state), running)
+        take = self.step if self.recorder is None or method.versions() else self.recorder
         finished, losses = [], []
         for step, batch in enumerate(self.feed.batches(plan, sent)):
             active = plan.active[step]
             if active < running:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
-            state = self.step(method, state, batch)
+            state = take(method, state, batch)
             if "loss" not in state:
                 what = f"client_step of {type(method).__name__} gives no 'loss'"
                 raise Error(f"{what}; need the loss [..., 1] before the step")
@@ -203,7 +208,7 @@ class Vectorized:
     ) -> Sums:
         """What these clients report, summed by weight; losses are still to be put in."""
         report, sums = spread(report, len(clients)), self._nothing(work)
-        if len(clients) == 1:
+        if len(clients) == 1 and self.recorder is None:
             # No product: that is one more pass, and slow with one row.
             sums.reports = map_state(lambda t: t.squeeze(0), report)
             sums.scale = float(work.weights[clients[0]])

@@ -86,10 +86,12 @@ def test_seeds_can_be_set_apart():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
 @pytest.mark.parametrize("name", list(TASKS))
 def test_cuda_agrees_with_cpu(name):
+    """Rounds enough for CUDA graphs; the inputs are float32's, whose last bit may differ."""
     task = load(name)
-    a = fedlib.run(task, "fedadam", device="cpu", **COMMON)
-    b = fedlib.run(task, "fedadam", device="cuda", **COMMON)
-    assert difference(a, b) < 1e-8
+    common = {**COMMON, "rounds": 8}
+    a = fedlib.run(task, "fedadam", device="cpu", **common)
+    b = fedlib.run(task, "fedadam", device="cuda", **common)
+    assert difference(a, b) < 1e-6
 
 
 @pytest.mark.parametrize("name", ["synthetic", "cifar10"])

@@ -11,7 +11,7 @@ from torch import nn
 from fedlib import randomness
 from fedlib.models import convolution, layers
 from fedlib.models.recurrent import LSTM
-from tests.models.oracles import compare, normal, with_rows
+from tests.models.oracles import ROWS, compare, normal, with_rows
 from tests.refusals import refused
 
 
@@ -157,3 +157,19 @@ def test_convolutions_on_a_cpu_are_torchs(kind):
         trained = [leaf for leaf in leaves if leaf.requires_grad]
         ours, theirs = (function(*leaves, *how) for function in (convolution.on_cpu, F.conv2d))
         compare(ours, theirs, trained)
+
+
+@pytest.mark.parametrize(("rows", "groups"), [*ROWS, (6, 2)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_rows_convolve_by_products_as_torch_does_one_by_one(rows, groups, bias, monkeypatch):
+    """As on a GPU, where there are more rows than one."""
+    monkeypatch.setattr(convolution, "by_products", lambda *_: True)
+    layer = layers.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), bias=bias)
+    leaves, x = with_rows(layer, rows), normal(groups, 5, 3, 7, 6).requires_grad_()
+    inputs = x.repeat_interleave(rows // groups, 0)
+    stride, padding = layer._steps()
+    each = [
+        F.conv2d(a, *w, stride=stride, padding=padding)
+        for a, *w in zip(inputs, *leaves, strict=True)
+    ]
+    compare(layer(x), torch.stack(each), [x, *leaves])

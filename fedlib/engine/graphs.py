@@ -1,0 +1,237 @@
+"""Local steps as CUDA graphs: a step is recorded once and then repeated without Python.
+
+Small models' steps are hundreds of short operations, which a GPU computes faster than a processor
+asks for them. A graph asks for all of them at once. It reads and writes the same memory each time,
+so a step here goes from a state in some memory to the next state in the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedlib.algorithms.base import Algorithm, State
+from fedlib.engine.oracles import Batch
+from fedlib.engine.states import map_state
+
+Step = Callable[[Algorithm, State, Batch], State]
+# A step between two memories that are its own; gives the loss.
+Work = Callable[[], Tensor]
+# Steps of a kind that come before its graph: who comes once needs none, and what CUDA's libraries
+# set up at their first call cannot be recorded.
+BEFORE = 3
+# Kinds of steps with a graph; each takes memory. Clients of unequal sizes make many.
+MOST = 64
+
+
+class Capture:
+    """Records work on the GPU without doing it; all graphs share the memory between two steps."""
+
+    def __init__(self) -> None:
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Work) -> Work:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            loss = work()
+
+        def replay() -> Tensor:
+            graph.replay()
+            return loss.clone()
+
+        return replay
+
+
+class Recorder:
+    """Takes local steps, those that come again from a graph.
+
+    A state that it gives lies in memory that the next step from states of these shapes writes to.
+
+    Args:
+        step: gives the state after a step, and its loss, as a function of tensors alone.
+        capture: makes of work a function that does it again.
+    """
+
+    def __init__(self, step: Step, capture: Callable[[Work], Work]) -> None:
+        self.step, self.capture = step, capture
+        self.seen: Counter[Hashable] = Counter()
+        self.settled: dict[Hashable, Any] = {}
+        self.states: dict[Hashable, State] = {}
+        self.graphs: dict[Hashable, _Graph | None] = {}
+
+    def __call__(self, method: Algorithm, state: State, batch: Batch) -> State:
+        before = id(method), _kind(state)
+        if before not in self.settled:
+            after = self.step(method, state, batch)
+            self.settled[before] = _settled(state, _without_loss(after))
+            return after
+        memory = self.settled[before]
+        kind = id(method), memory, _kind(_tensors(batch))
+        if kind not in self.graphs:
+            self.seen[kind] += 1
+            if memory is None or self.seen[kind] < BEFORE or len(self.graphs) == MOST:
+                return self.step(method, state, batch)
+            try:
+                self.graphs[kind] = self._graph(method, state, batch, memory)
+            except _OtherMemory as other:
+                self.settled[before] = other.memory
+                return self.step(method, state, batch)
+            except RuntimeError:  # CUDA cannot record this, or has no memory left for it
+                self.graphs[kind] = None
+        graph = self.graphs[kind]
+        return self.step(method, state, batch) if graph is None else graph(state, batch)
+
+    def _graph(self, method: Algorithm, state: State, batch: Batch, memory: Any) -> _Graph:
+        if memory not in self.states:
+            self.states[memory] = _room(state, memory)
+        room = self.states[memory]
+
+        def step(inputs: Batch) -> State:
+            after = self.step(method, room, inputs)
+            settled = _settled(room, _without_loss(after))
+            if settled != memory:
+                raise _OtherMemory(settled)
+            return after
+
+        return _Graph(step, self.capture, method, room, batch)
+
+
+class _OtherMemory(Exception):
+    """What the step left where it is in another state, it moves in this one."""
+
+    def __init__(self, memory: Any) -> None:
+        super().__init__()
+        self.memory = memory
+
+
+class _Graph:
+    """A step that is recorded.
+
+    Args:
+        step: from a state in some memory.
+        method: whose step it is.
+        state: that memory, into which the state after it goes, too.
+        batch: one like those that it will take.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[Batch], State],
+        capture: Callable[[Work], Work],
+        method: Algorithm,
+        state: State,
+        batch: Batch,
+    ) -> None:
+        self.method = method  # its numbers are in the graph, and its id stays its own
+        self.state = state
+        self.inputs = {name: _copy(tensor) for name, tensor in _tensors(batch).items()}
+        places = {tensor.untyped_storage().data_ptr() for tensor in _leaves(state)}
+
+        def apart(old: Tensor, new: Tensor) -> Tensor:
+            """The new tensor, where it looks at memory that will be written to a copy of it."""
+            looks = new.untyped_storage().data_ptr() in places and not _same(old, new)
+            return new.clone() if looks else new
+
+        def work() -> Tensor:
+            after = step(Batch(**self.inputs))
+            map_state(_fill, state, map_state(apart, state, _without_loss(after)))
+            loss: Tensor = after["loss"]
+            return loss
+
+        self.replay = capture(work)
+
+    def __call__(self, state: State, batch: Batch) -> State:
+        map_state(_fill, self.state, state)
+        for name, tensor in self.inputs.items():
+            _fill(tensor, getattr(batch, name))
+        return {**self.state, "loss": self.replay()}
+
+
+def _without_loss(state: State) -> State:
+    return {name: part for name, part in state.items() if name != "loss"}
+
+
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in vars(batch).items() if tensor is not None}
+
+
+def _leaves(state: State) -> list[Tensor]:
+    leaves: list[Tensor] = []
+    for part in state.values():
+        leaves += _leaves(part) if isinstance(part, dict) else [part]
+    return leaves
+
+
+def _kind(state: State) -> Hashable:
+    """Names, shapes and types of a state's tensors, and which axes repeat."""
+    return tuple(
+        (name, _kind(part))
+        if isinstance(part, dict)
+        else (name, part.shape, part.dtype, *_repeats(part))
+        for name, part in state.items()
+    )
+
+
+def _settled(before: State, after: State) -> Any:
+    """The kind of memory that serves before and after a step, None where none does.
+
+    Axes repeat only in what the step leaves where it is.
+    """
+    kinds: list[Any] = []
+    if before.keys() != after.keys():
+        return None
+    for name, old in before.items():
+        new = after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            kinds.append((name, _settled(old, new)))
+        elif isinstance(new, Tensor) and (new.shape, new.dtype) == (old.shape, old.dtype):
+            kept = _same(old, new)
+            kinds.append((name, old.shape, old.dtype, *(kept and r for r in _repeats(old))))
+        else:
+            return None
+    return None if any(kind[1] is None for kind in kinds) else tuple(kinds)
+
+
+def _room(state: State, kind: Any) -> State:
+    """Memory of a kind, for states like this one."""
+    room: State = {}
+    for (name, part), (_, shape, *more) in zip(state.items(), kind, strict=True):
+        if isinstance(part, dict):
+            room[name] = _room(part, shape)
+        else:
+            sizes = [1 if r else size for r, size in zip(more[1:], shape, strict=True)]
+            room[name] = part.new_empty(sizes).expand(shape)
+    return room
+
+
+def _repeats(tensor: Tensor) -> list[bool]:
+    """Which axes repeat the same numbers."""
+    axes = zip(tensor.stride(), tensor.shape, strict=True)
+    return [stride == 0 and size > 1 for stride, size in axes]
+
+
+def _once(tensor: Tensor, repeats: list[bool]) -> Tensor:
+    """The tensor without what these axes repeat."""
+    return tensor[tuple(slice(0, 1) if r else slice(None) for r in repeats)]
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """A copy that repeats along the same axes."""
+    return _once(tensor, _repeats(tensor)).clone().expand(tensor.shape)
+
+
+def _same(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors of one shape are the same memory."""
+    return left.data_ptr() == right.data_ptr() and left.stride() == right.stride()
+
+
+def _fill(old: Tensor, new: Tensor) -> Tensor:
+    """Write into memory; what repeats there repeats in the new tensor, too."""
+    if not _same(old, new):
+        repeats = _repeats(old)
+        _once(old, repeats).copy_(_once(new, repeats))
+    return old
