@@ -53,7 +53,5 @@ fi
 
 step tests 90 "$python" -m pytest -q tests/engine -k cuda
 step benchmark 120 "$python" -m benchmarks --device cuda
-# Do ten clients' convolutions take less than ten times one client's? Else clients should take turns.
-step convolutions 30 "$python" -m benchmarks W2 W3 --device cuda --no-rivals --clients 1 10
 step cifar10 300 "$python" -m fedlib run cifar10 fedavg --preset paper --rounds 500 --eval-every 50 --device cuda
 exit "$failed"

@@ -362,9 +362,12 @@ def laptop_table(paper: str) -> str:
             wanted, whole = (plans.requests(name, preset) for preset in ("laptop", "paper"))
             there = {run.config.digest: run.meta for run in laptop_runs(name)}
             numbers = f"{len(there)} of {_runs(wanted)} ({_runs(whole)})"
-            metas = there.values()
-            took = sum(meta["seconds"] * meta["threads"] / meta["configurations"] for meta in metas)
-            hours = f"{took / 3600:.1f}" if metas else ""
+            took = dict.fromkeys(("cpu", "gpu"), 0.0)
+            for meta in there.values():
+                where = "cpu" if meta["device"] == "cpu" else "gpu"
+                took[where] += meta["seconds"] * meta["threads"] / meta["configurations"] / 3600
+            parts = {"cpu": f"{took['cpu']:.1f}", "gpu": f"{took['gpu']:.1f} of a GPU"}
+            hours = " and ".join(text for where, text in parts.items() if took[where])
             rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, hours))
     head = (
         "notebook",

@@ -10,6 +10,9 @@ from fedlib import tasks
 from fedlib.engine.history import History
 from fedlib.figures import style
 
+# Data of published runs (RunConfig.task["data"]) whose pictures are not the originals' pixels.
+LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443"}  # of CIFAR-100
+
 
 def small(histories: Collection[History]) -> bool:
     """Whether runs are of a small problem in place of a paper's: of the quick preset."""
@@ -40,7 +43,8 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
     elif data := config.task["options"].get("data", ""):
         named, meant = style.name(data), full.get("data")
         meant = style.name(meant) if isinstance(meant, str) else named
-        words.append(named if named == meant else f"{named} for {meant}")
+        lossy = "lossy " if config.task["data"] in LOSSY else ""
+        words.append(lossy + (named if named == meant else f"{named} for {meant}"))
     for option, word in (("clients", "clients"), ("examples", "examples")) if _paper(run) else ():
         values = {run.config.task["options"].get(option) for run in histories} - {None, 0}
         words += [f"{_of(values, full.get(option))} {word}"] if values else []
