@@ -53,24 +53,31 @@ class Recorder:
 
     Args:
         step: gives the state after a step, and its loss, as a function of tensors alone.
-        capture: makes of work a function that does it again.
+        captures: gives what makes of work a function that does it again.
     """
 
-    def __init__(self, step: Step, capture: Callable[[Work], Work]) -> None:
-        self.step, self.capture = step, capture
+    def __init__(self, step: Step, captures: Callable[[], Callable[[Work], Work]]) -> None:
+        self.step, self.captures = step, captures
+        self._begin(None)
+
+    def _begin(self, method: Algorithm | None) -> None:
+        """Forget all graphs; the next will be of a method, whose numbers they have in them."""
+        self.method, self.capture = method, self.captures()
         self.seen: Counter[Hashable] = Counter()
         self.settled: dict[Hashable, Any] = {}
         self.states: dict[Hashable, State] = {}
         self.graphs: dict[Hashable, _Graph | None] = {}
 
     def __call__(self, method: Algorithm, state: State, batch: Batch) -> State:
-        before = id(method), _kind(state)
+        if method is not self.method:  # as where a configuration has diverged
+            self._begin(method)
+        before = _kind(state)
         if before not in self.settled:
             after = self.step(method, state, batch)
             self.settled[before] = _settled(state, _without_loss(after))
             return after
         memory = self.settled[before]
-        kind = id(method), memory, _kind(_tensors(batch))
+        kind = memory, _kind(_tensors(batch))
         if kind not in self.graphs:
             self.seen[kind] += 1
             if memory is None or self.seen[kind] < BEFORE or len(self.graphs) == MOST:
@@ -97,7 +104,7 @@ class Recorder:
                 raise _OtherMemory(settled)
             return after
 
-        return _Graph(step, self.capture, method, room, batch)
+        return _Graph(step, self.capture, room, batch)
 
 
 class _OtherMemory(Exception):
@@ -113,7 +120,6 @@ class _Graph:
 
     Args:
         step: from a state in some memory.
-        method: whose step it is.
         state: that memory, into which the state after it goes, too.
         batch: one like those that it will take.
     """
@@ -122,11 +128,9 @@ class _Graph:
         self,
         step: Callable[[Batch], State],
         capture: Callable[[Work], Work],
-        method: Algorithm,
         state: State,
         batch: Batch,
     ) -> None:
-        self.method = method  # its numbers are in the graph, and its id stays its own
         self.state = state
         self.inputs = {name: _copy(tensor) for name, tensor in _tensors(batch).items()}
         places = {tensor.untyped_storage().data_ptr() for tensor in _leaves(state)}

@@ -53,7 +53,7 @@ def recorded(monkeypatch):
                     map_state(_fill, room, before[memory])
             return lambda: again.append(1) or work()
 
-        self.recorder = Recorder(self.step, capture)
+        self.recorder = Recorder(self.step, lambda: capture)
         seen.append((self.recorder, again))
 
     def use():
@@ -76,6 +76,18 @@ def test_recorded_steps_are_the_steps(name, algorithm, overrides, recorded, prep
     for key, tensor in plain.params.items():
         assert torch.allclose(tensor, run.params[key], rtol=1e-12, atol=1e-14), key
     assert (plain.frame["value"] - run.frame["value"]).abs().max() < 1e-12
+
+
+def test_graphs_of_configurations_that_have_left_are_forgotten(recorded):
+    """One of three rates diverges at once."""
+    task = fedlib.load_task("synthetic", **SMALL["synthetic"])
+    common = {key: COMMON[key] for key in ("dtype", "clients_per_round")}
+    common |= {"client_lr": [0.01, 1e308, 0.02], "backend": "vectorized", "rounds": 12}
+    plain = fedlib.grid(task, "fedavg", **common)
+    seen = recorded()
+    runs = fedlib.grid(task, "fedavg", **common)
+    assert plain["diverged"].notna().any() and runs["diverged"].equals(plain["diverged"])
+    assert (plain["value"] - runs["value"]).abs().max() < 1e-12 and seen[0][1]
 
 
 def test_a_step_that_cannot_be_recorded_is_taken_as_it_is(recorded, monkeypatch):
