@@ -61,16 +61,18 @@ class Index:
     """
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        # By task and algorithm; and of these by the task's own hyperparameters and the method.
+        # By task and algorithm; and, with the task's preset, by its own hyperparameters and the
+        # method.
         self._runs: dict[tuple[str, str], list[Run]] = {}
-        self._methods: dict[tuple[str, str], dict[tuple[str, str], list[Run]]] = {}
+        self._methods: dict[tuple[str, str, str], dict[tuple[str, str], list[Run]]] = {}
         self._plans: dict[tuple[str, str], list[Request]] = {}
         for run in {run.config.digest: run for run in runs}.values():
             if run.config.algorithm in algorithms.METHODS and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
                 self._runs.setdefault(key, []).append(run)
                 method = _task_values(run), _number_text(run.config.method)
-                self._methods.setdefault(key, {}).setdefault(method, []).append(run)
+                scaled = *key, run.config.task["preset"]
+                self._methods.setdefault(scaled, {}).setdefault(method, []).append(run)
 
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
         """The runs of an algorithm on a task that know the task's own hyperparameters."""
@@ -95,7 +97,9 @@ class Index:
         """
         asked = {"preset": preset, "seed": request.seed, **request.options}
         preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
-        by_method = self._methods.get((request.task, request.algorithm), {})
+        by_method = self._methods.get((request.task, request.algorithm, preset))
+        if by_method is None:
+            return None
         overrides = _text(_method(request.overrides))
         usual = tasks.defaults(request.task, preset)
         usual = {key: value for key, value in usual.items() if key not in FOUND}
@@ -105,7 +109,7 @@ class Index:
         def fits(run: Run) -> bool:
             config, options = run.config, run.config.task["options"]
             return (
-                (config.task["preset"], config.task["seed"]) == (preset, seed)
+                config.task["seed"] == seed
                 and config.rounds == settings["rounds"]
                 and set(config.seeds.values()) == {request.seed}
                 and request.clients_per_round in (None, config.clients_per_round)
