@@ -40,7 +40,7 @@ MEASURING = ("mime", "loc_mime", "mime_mvr", "mimelite_mvr", "qfedavg", "adafeda
 REMEMBERING = ("scaffold", "moon", "adafedadam")
 
 
-@pytest.mark.parametrize("name", fedlib.list_algorithms())
+@pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults_of_a_named_algorithm_are_the_papers(name):
     known = algorithms.hyperparameters(name)
     assert algorithms.build(name, **known) == algorithms.build(name)
