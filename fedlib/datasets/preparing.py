@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from fedlib.arguments import checked
 from fedlib.datasets import store
 from fedlib.datasets.catalogue import CATALOGUE, SOURCES, File, Source, source
 from fedlib.errors import Error, Failure, first_line, unknown
+
+# How long a server may say nothing.
+SECONDS = 60.0
 
 
 @checked
@@ -178,8 +182,9 @@ def fetch(file: File, folder: Path, from_folder: Path | None = None, progress: b
 def _download(file: File, path: Path, progress: bool) -> None:
     """Get the file with its SHA-256 at the first of its addresses that has it."""
     reasons: dict[str, str] = {}
-    aside = files.beside(path)
+    aside, waits = files.beside(path), socket.getdefaulttimeout()
     for url in file.urls:
+        socket.setdefaulttimeout(SECONDS)
         try:
             torch.hub.download_url_to_file(url, str(aside), file.sha256, progress)
             os.replace(aside, path)
@@ -187,6 +192,7 @@ def _download(file: File, path: Path, progress: bool) -> None:
         except (OSError, HTTPException, RuntimeError) as error:  # the last: another SHA-256
             reasons[url] = first_line(error)
         finally:
+            socket.setdefaulttimeout(waits)
             files.remove(aside)
     tried = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
     other = "try again, or download it by hand and give its folder with --from"

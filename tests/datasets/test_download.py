@@ -57,12 +57,19 @@ def test_a_broken_download_leaves_nothing_and_a_mirror_is_asked(site, tmp_path):
     assert fetch(mirrored, tmp_path).read_bytes() == CONTENT and left(tmp_path) == ["data.bin"]
 
 
-def test_mirrors_are_used_and_every_address_that_fails_is_named(site, tmp_path):
-    with socket.socket() as closed:  # Bound, but nobody listens.
-        closed.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/data.bin"
-        file = wanted(f"{site.url}/elsewhere.bin", nobody)
-        words = rf"cannot download {site.url}/elsewhere.bin: .*404.*; {nobody}: .*refused.*--from"
+def test_mirrors_are_used_and_every_address_that_fails_is_named(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparing, "SECONDS", 0.2)
+    with socket.socket() as closed, socket.socket() as silent:  # One where nobody listens.
+        addresses = []
+        for server in (closed, silent):
+            server.bind(("127.0.0.1", 0))
+            addresses.append(f"http://127.0.0.1:{server.getsockname()[1]}/data.bin")
+        silent.listen()  # It never answers.
+        file = wanted(f"{site.url}/elsewhere.bin", *addresses)
+        nobody, quiet = (f"; {address}: " for address in addresses)
+        words = (
+            rf"cannot download {site.url}/elsewhere.bin: .*404.*{nobody}.*refused.*{quiet}.*timed"
+        )
         with pytest.raises(Failure, match=words):
             fetch(file, tmp_path)
         assert left(tmp_path) == []
