@@ -5,7 +5,7 @@ of a network have it the other way round: hundreds of channels, and a few points
 the gradient of the weights, which those kernels are slowest at, is made of matrix products here.
 
 On a GPU, a convolution of many rows is one grouped convolution for torch, and cuDNN's kernels for
-those reach a fifth to a half of what batched products of the same numbers do.
+those reach a third to two thirds of what batched products of the same numbers do.
 """
 
 from __future__ import annotations
