@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import torch
@@ -83,36 +84,14 @@ class Recorder:
             if memory is None or self.seen[kind] < BEFORE or len(self.graphs) == MOST:
                 return self.step(method, state, batch)
             try:
-                self.graphs[kind] = self._graph(method, state, batch, memory)
-            except _OtherMemory as other:
-                self.settled[before] = other.memory
-                return self.step(method, state, batch)
+                if memory not in self.states:
+                    self.states[memory] = _room(state, memory)
+                step = partial(self.step, method, self.states[memory])
+                self.graphs[kind] = _Graph(step, self.capture, self.states[memory], batch)
             except RuntimeError:  # CUDA cannot record this, or has no memory left for it
                 self.graphs[kind] = None
         graph = self.graphs[kind]
         return self.step(method, state, batch) if graph is None else graph(state, batch)
-
-    def _graph(self, method: Algorithm, state: State, batch: Batch, memory: Any) -> _Graph:
-        if memory not in self.states:
-            self.states[memory] = _room(state, memory)
-        room = self.states[memory]
-
-        def step(inputs: Batch) -> State:
-            after = self.step(method, room, inputs)
-            settled = _settled(room, _without_loss(after))
-            if settled != memory:
-                raise _OtherMemory(settled)
-            return after
-
-        return _Graph(step, self.capture, room, batch)
-
-
-class _OtherMemory(Exception):
-    """What the step left where it is in another state, it moves in this one."""
-
-    def __init__(self, memory: Any) -> None:
-        super().__init__()
-        self.memory = memory
 
 
 class _Graph:

@@ -11,6 +11,7 @@ import torch
 
 import fedlib
 from fedlib.engine.graphs import Recorder, _fill
+from fedlib.engine.oracles import Batch
 from fedlib.engine.states import map_state
 from fedlib.engine.vectorized import Vectorized
 
@@ -35,6 +36,21 @@ CASES = [
 ]
 
 
+def recorder(step):
+    """A recorder, and a list with an entry for each time that work was done again."""
+    again = []
+
+    def capture(work):
+        before = copy.deepcopy(made.states)
+        work()  # CUDA computes nothing when it records
+        for memory, room in made.states.items():
+            map_state(_fill, room, before[memory])
+        return lambda: again.append(1) or work()
+
+    made = Recorder(step, lambda: capture)
+    return made, again
+
+
 @pytest.fixture
 def recorded(monkeypatch):
     """Backends take their steps from recorders; gives those, and how often work was done again."""
@@ -42,18 +58,7 @@ def recorded(monkeypatch):
 
     def with_recorder(self, feed, model):
         init(self, feed, model)
-        again = []
-
-        def capture(work):
-            before = copy.deepcopy(self.recorder.states)
-            try:
-                work()  # CUDA computes nothing when it records
-            finally:
-                for memory, room in self.recorder.states.items():
-                    map_state(_fill, room, before[memory])
-            return lambda: again.append(1) or work()
-
-        self.recorder = Recorder(self.step, lambda: capture)
+        self.recorder, again = recorder(self.step)
         seen.append((self.recorder, again))
 
     def use():
@@ -78,6 +83,31 @@ def test_recorded_steps_are_the_steps(name, algorithm, overrides, recorded, prep
     assert (plain.frame["value"] - run.frame["value"]).abs().max() < 1e-12
 
 
+STEPS = {
+    "keeps what clients share": lambda rate, x, y, of: {"x": x + rate * of * y, "y": y},
+    "moves what they shared": lambda rate, x, y, of: {"x": x + y, "y": y + rate * of},
+    "changes places": lambda rate, x, y, of: {"x": y, "y": x + rate * of},
+    "adds to its state": lambda rate, x, y, of, z=0: {"x": x + z, "y": y, "z": rate * of + z},
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_step_of_any_kind_and_of_the_next_method_is_taken(kind):
+    def step(method, state, batch):
+        after = STEPS[kind](method.lr, **state, of=batch.x)
+        return {**after, "loss": after["x"].sum(-1, keepdim=True)}
+
+    batch = Batch(torch.arange(6.0).view(3, 1, 2), torch.zeros(3), torch.ones(3))
+    take, again = recorder(step)
+    for method in [fedlib.SGD(lr=0.1)] * 4 + [fedlib.SGD(lr=0.3)] * 4:  # rounds
+        ours = theirs = {"x": torch.ones(3, 1, 2), "y": torch.ones(1, 1, 2).expand(3, 1, 2)}
+        for _ in range(4):
+            ours, theirs = take(method, ours, batch), step(method, theirs, batch)
+            torch.testing.assert_close(ours, theirs)
+            ours, theirs = ({k: v for k, v in s.items() if k != "loss"} for s in (ours, theirs))
+    assert len(again) > 4
+
+
 def test_graphs_of_configurations_that_have_left_are_forgotten(recorded):
     """One of three rates diverges at once."""
     task = fedlib.load_task("synthetic", **SMALL["synthetic"])
@@ -95,10 +125,10 @@ def test_a_step_that_cannot_be_recorded_is_taken_as_it_is(recorded, monkeypatch)
     plain = fedlib.run(task, "fedavg", **COMMON)
     seen = recorded()
 
-    def fail(self, *_):
+    def fail(*_):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Recorder, "_graph", fail)
+    monkeypatch.setattr("fedlib.engine.graphs._Graph", fail)
     run = fedlib.run(task, "fedavg", **COMMON)
     assert set(seen[0][0].graphs.values()) == {None}
     assert all(torch.equal(tensor, run.params[key]) for key, tensor in plain.params.items())
