@@ -32,7 +32,7 @@ NOTE = "fedlib-note"
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
 # Of a PNG: colours, dots an inch to try, and the bytes that it should fit into.
-COLOURS, DPIS, MOST = 128, (200, 150, 125, 110), 60_000
+COLOURS, DPIS, MOST = 128, (200, 150, 125, 110, 100), 60_000
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
 
