@@ -32,12 +32,14 @@ MOST = 64
 class Capture:
     """Records work on the GPU without doing it; all graphs share the memory between two steps."""
 
-    def __init__(self) -> None:
-        self.pool = torch.cuda.graph_pool_handle()
+    def __init__(self, device: torch.device) -> None:
+        # torch's own stream for this is one of the GPU that was current first.
+        self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # The outer one is left in any case: torch does not where a recording fails.
+        with torch.cuda.stream(self.stream), torch.cuda.graph(graph, self.pool, self.stream):
             loss = work()
 
         def replay() -> Tensor:

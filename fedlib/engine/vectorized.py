@@ -85,7 +85,7 @@ class Vectorized:
         self.oracle = RowsOracle(feed.task, model)
         # Other models, and methods that are not fedlib's, may do more than torch sees.
         records = feed.device.type == "cuda" and model.carries_rows
-        self.recorder = Recorder(self.step, Capture) if records else None
+        self.recorder = Recorder(self.step, partial(Capture, feed.device)) if records else None
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
