@@ -367,7 +367,7 @@ def laptop_table(paper: str) -> str:
                 where = "cpu" if meta["device"] == "cpu" else "gpu"
                 took[where] += meta["seconds"] * meta["threads"] / meta["configurations"] / 3600
             parts = {"cpu": f"{took['cpu']:.1f}", "gpu": f"{took['gpu']:.1f} of a GPU"}
-            hours = " and ".join(text for where, text in parts.items() if took[where])
+            hours = " and ".join(text for where, text in parts.items() if took[where] >= 0.05)
             rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, hours))
     head = (
         "notebook",

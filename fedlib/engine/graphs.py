@@ -20,11 +20,11 @@ from fedlib.engine.oracles import Batch
 from fedlib.engine.states import map_state
 
 Step = Callable[[Algorithm, State, Batch], State]
-# A step between two memories that are its own; gives the loss.
+# A step from the state in some memory to the next in the same; gives the loss [..., 1].
 Work = Callable[[], Tensor]
-# Steps of a kind that come before its graph: who comes once needs none, and what CUDA's libraries
-# set up at their first call cannot be recorded.
-BEFORE = 3
+# At which of its comings a kind of step is recorded: one that comes once needs no graph, and what
+# CUDA's libraries set up at their first call cannot be recorded.
+COMING = 3
 # Kinds of steps with a graph; each takes memory. Clients of unequal sizes make many.
 MOST = 64
 
@@ -52,7 +52,8 @@ class Capture:
 class Recorder:
     """Takes local steps, those that come again from a graph.
 
-    A state that it gives lies in memory that the next step from states of these shapes writes to.
+    A state ``[n, C, .]`` that it gives lies in memory that the next step from states of these
+    shapes writes to.
 
     Args:
         step: gives the state after a step, and its loss, as a function of tensors alone.
@@ -83,7 +84,7 @@ class Recorder:
         kind = memory, _kind(_tensors(batch))
         if kind not in self.graphs:
             self.seen[kind] += 1
-            if memory is None or self.seen[kind] < BEFORE or len(self.graphs) == MOST:
+            if memory is None or self.seen[kind] < COMING or len(self.graphs) == MOST:
                 return self.step(method, state, batch)
             try:
                 if memory not in self.states:
@@ -164,7 +165,7 @@ def _kind(state: State) -> Hashable:
 def _settled(before: State, after: State) -> Any:
     """The kind of memory that serves before and after a step, None where none does.
 
-    Axes repeat only in what the step leaves where it is.
+    Axes repeat only in what the step leaves where it is; so what it leaves is equal along them.
     """
     kinds: list[Any] = []
     if before.keys() != after.keys():

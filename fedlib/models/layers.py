@@ -164,15 +164,15 @@ class Conv2d(nn.Conv2d):
             raise Error(f"padding is {padding!r}; allowed: points to add on each side")
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
 
-    def _steps(self) -> tuple[convolution.Pair, convolution.Pair]:
-        """Stride and padding."""
+    def _strides_and_padding(self) -> tuple[convolution.Pair, convolution.Pair]:
+        """Both as pairs, along the height and the width."""
         padding = (int(self.padding[0]), int(self.padding[1]))
         return (self.stride[0], self.stride[1]), padding
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
         if groups == 1 and x.device.type == "cpu":
-            return convolution.on_cpu(x, weight, bias, *self._steps())
-        return F.conv2d(x, weight, bias, *self._steps(), groups=groups)
+            return convolution.on_cpu(x, weight, bias, *self._strides_and_padding())
+        return F.conv2d(x, weight, bias, *self._strides_and_padding(), groups=groups)
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias
@@ -183,7 +183,7 @@ class Conv2d(nn.Conv2d):
             shift = None if bias is None else bias.squeeze(0)
             return self._convolve(x.squeeze(0), weight.squeeze(0), shift).unsqueeze(0)
         if convolution.by_products(x, weight):
-            return convolution.products(x, weight, bias, *self._steps())
+            return convolution.products(x, weight, bias, *self._strides_and_padding())
         if convolution.better_apart(x, weight):
             biases = [None] * rows if bias is None else bias.unbind(0)
             inputs = [row for row in x.unbind(0) for _ in range(rows // groups)]

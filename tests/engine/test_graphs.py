@@ -24,11 +24,7 @@ COMMON = {"rounds": 6, "dtype": "float64", "clients_per_round": 4, "chunk_client
 METHODS = [name for name in fedlib.list_algorithms() if name != "moon"]
 OPTIMIZERS = ("sgdm", "adam", "adagrad", "delta_sgd", "sps")
 CASES = [
-    *(
-        ("synthetic", name, {"batch_size": 10})
-        for name in fedlib.list_algorithms()
-        if name != "moon"
-    ),
+    *(("synthetic", name, {"batch_size": 10}) for name in METHODS),
     ("mnist", "moon", {"batch_size": 16}),  # two chunks, the second of one client
     ("mnist", "scaffold", {"batch_size": 16}),
     *(("synthetic", "fedavg", {"client_optimizer": name}) for name in OPTIMIZERS),

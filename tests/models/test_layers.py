@@ -167,7 +167,7 @@ def test_rows_convolve_by_products_as_torch_does_one_by_one(rows, groups, bias, 
     layer = layers.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), bias=bias)
     leaves, x = with_rows(layer, rows), normal(groups, 5, 3, 7, 6).requires_grad_()
     inputs = x.repeat_interleave(rows // groups, 0)
-    stride, padding = layer._steps()
+    stride, padding = layer._strides_and_padding()
     each = [
         F.conv2d(a, *w, stride=stride, padding=padding)
         for a, *w in zip(inputs, *leaves, strict=True)
