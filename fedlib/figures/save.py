@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from PIL import Image
@@ -115,27 +118,47 @@ def picture(figure: Figure) -> bytes | None:
 def render(figure: Figure, note: str, kind: str = "png") -> bytes:
     """PNG or PDF of a figure, with ``note`` in the corner; equal figures give equal bytes.
 
-    A PNG has a palette, and fewer dots an inch until it fits into :data:`MOST` bytes.
+    Drawn once, where ``savefig`` draws twice: the layout is computed while it is drawn.
     """
     mark(figure, note)
-    with style.context():
-        if kind == "pdf":
-            pdf = io.BytesIO()
-            figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-            return pdf.getvalue()
-        for dpi in DPIS:
-            drawn, png = io.BytesIO(), io.BytesIO()
-            figure.savefig(drawn, format="png", dpi=dpi)
-            plain = Image.open(drawn).convert("RGB")
-            # An octree keeps labels in the colours of their lines; a median cut merges these.
-            few = plain.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-            palette: Any = few.getpalette()
-            white = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]  # an index
-            palette[white : white + 3] = [255, 255, 255]  # the octree makes it 254
-            few.putpalette(palette)
-            few.save(png, "PNG", optimize=True)
-            if png.tell() <= MOST:
-                break
+    canvas, dpi = figure.canvas, figure.dpi
+    try:
+        with style.context():
+            return _pdf(figure) if kind == "pdf" else _png(figure)
+    finally:
+        figure.set_canvas(canvas)
+        figure.set_dpi(dpi)
+
+
+def _pdf(figure: Figure) -> bytes:
+    pdf = io.BytesIO()
+    figure.set_dpi(DPIS[0])  # of what is no vector in it
+    FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})
+    return pdf.getvalue()
+
+
+def _png(figure: Figure) -> bytes:
+    """A PNG with a palette, of fewer dots an inch where it does not fit into :data:`MOST` bytes."""
+    png = io.BytesIO(b" ")
+    for dpi in DPIS:
+        before = png.getbuffer().nbytes  # our pictures' grow with the dots to the 1.4th at most
+        if dpi != DPIS[-1] and before * (dpi / figure.dpi) ** 1.5 > MOST:
+            continue
+        png = io.BytesIO()
+        figure.set_dpi(dpi)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        plain = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        # An octree keeps labels in the colours of their lines; a median cut merges these.
+        few = plain.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        palette: Any = few.getpalette()
+        white = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]  # an index
+        if palette[white : white + 3] == [254, 254, 254]:  # which the octree makes of 255
+            palette[white : white + 3] = [255, 255, 255]
+        few.putpalette(palette)
+        few.save(png, "PNG", optimize=True)
+        if png.tell() <= MOST:
+            break
     return png.getvalue()
 
 
