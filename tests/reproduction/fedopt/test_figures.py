@@ -139,7 +139,7 @@ def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     assert low == max(useful.min(), high - 15)
     assert sum(shown[0].cmap(1.0)[:3]) > sum(shown[0].cmap(0.0)[:3])
     assert [ax.get_ylabel() for ax in figure.axes[2:]] == ["test accuracy (%)"]
-    assert render(figure, note(runs))[:4] == b"\x89PNG"
+    assert render(figure, note(runs))["png"][:4] == b"\x89PNG"
 
 
 def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
