@@ -178,8 +178,9 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
         grid = axes.reshape(len(sources), -1)
         for column, (title, places) in zip(grid.T, shown.items(), strict=True):
             runs = [run for place in places.values() for run in _at(histories, *place)]
-            rounds = tasks.rounds(runs[0].config.task["name"], "paper")
-            told = {"printed": f"printed in Table 1, {rounds} rounds", "ours": note(runs)}
+            rounds = {tasks.rounds(run.config.task["name"], "paper") for run in runs}
+            said = " and ".join(f"{number:,}" for number in sorted(rounds))
+            told = {"printed": f"printed in Table 1, {said} rounds", "ours": note(runs)}
             frame = _profile(places, histories)
             frame = frame[frame["source"].isin(sources)]
             for ax, source in zip(column, sources, strict=True):
