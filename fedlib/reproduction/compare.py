@@ -27,6 +27,7 @@ from fedlib.reproduction.matching import (
     best_runs,
     departures,
     nearest,
+    on_other_splits,
     printed_settings,
     read,
     shortfalls,
@@ -52,7 +53,8 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     Returns:
         one row per printed cell: paper, item, task, row and column (as printed), algorithm, metric,
         printed (NaN if illegible), printed_spread (its ±; NaN without), ours (mean over seeds),
-        ours_std (over seeds, n - 1), seeds (how many), difference (ours - printed),
+        ours_std (over seeds, n - 1), splits_std (the same over splits of the clients' data, 0 where
+        only one was trained on), seeds (how many), difference (ours - printed),
         ours_unweighted (clients count alike instead of by their examples), comparable (False
         where nothing is legible), repeats (the table that printed
         this number before, "" if none did), fair (whether the number counts: comparable, no
@@ -89,6 +91,7 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     known = Index(runs)
     printed = papers.cells() if printed is None else printed
     histories: dict[tuple[str, ...], list[History]] = {}
+    others: dict[tuple[str, ...], list[History]] = {}
     rows = []
     for cell in printed.to_dict("records"):
         tried = nearest(cell, known)
@@ -96,7 +99,8 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
         digests = tuple(run.config.digest for run in chosen)
         if digests not in histories:
             histories[digests] = list(read(chosen))
-        rows.append(_row(cell, histories[digests], tried))
+            others[digests] = list(read(on_other_splits(chosen, tried)))
+        rows.append(_row(cell, histories[digests], others[digests], tried))
     frame = pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
     # Cells that print the same number of the same runs.
     alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "rounds"]
@@ -110,12 +114,20 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     return frame
 
 
-def _row(cell: Cell, histories: Sequence[History], tried: Sequence[list[Run]]) -> dict[str, Any]:
+def _row(
+    cell: Cell,
+    histories: Sequence[History],
+    on_others: Sequence[History],
+    tried: Sequence[list[Run]],
+) -> dict[str, Any]:
+    """A cell beside its runs; ``on_others`` are like the first of these, on other partitions."""
     metric = METRICS[cell["metric"]]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
     ours = fmean(weighted) if weighted else NAN
     spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
+    splits = [*weighted[:1], *(metric.factor * metric(history)[0] for history in on_others)]
+    of_splits = float(np.std(splits, ddof=1)) if len(splits) > 1 else 0.0
     config = histories[0].config if histories else None
     note = "; ".join(_notes(cell, histories, weighted, tried))
     comparable = not isnan(cell["printed"])
@@ -125,13 +137,14 @@ def _row(cell: Cell, histories: Sequence[History], tried: Sequence[list[Run]]) -
         **{name: cell[name] for name in (*shown, "printed", "printed_spread")},
         "ours": ours,
         "ours_std": spread,
+        "splits_std": of_splits,
         "seeds": len(histories),
         "difference": ours - cell["printed"],
         "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else NAN,
         "comparable": comparable,
         "repeats": "",
         "fair": fair,
-        "agrees": fair and _agrees(cell, ours, spread),
+        "agrees": fair and _agrees(cell, ours, hypot(spread, of_splits)),
         "preset": config.task["preset"] if config else "",
         "rounds": config.rounds if config else None,
         "printed_rounds": printed_settings(cell)["rounds"],
@@ -143,7 +156,11 @@ def _row(cell: Cell, histories: Sequence[History], tried: Sequence[list[Run]]) -
 
 
 def _agrees(cell: Cell, ours: float, spread: float) -> bool:
-    """Whether ours is within the tolerance and, where the paper prints ±, within both spreads."""
+    """Whether ours is within the tolerance and, where the paper prints ±, within both spreads.
+
+    Args:
+        spread: of ours, over the seeds and over splits of the clients' data.
+    """
     printed, printed_spread = cell["printed"], cell["printed_spread"]
     gap, percent = abs(ours - printed), METRICS[cell["metric"]].factor == 100
     near = gap <= (TOLERANCE if percent else TOLERANCE / 100 * abs(printed))

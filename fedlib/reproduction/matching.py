@@ -344,6 +344,17 @@ def _of_one_split(group: Sequence[Run]) -> list[Run]:
     return largest if len(largest) > 1 else list(group)
 
 
+def on_other_splits(chosen: Sequence[Run], tried: Sequence[list[Run]]) -> list[Run]:
+    """Runs of the chosen configuration on other partitions of the data, of the first one's seed."""
+    group = next((group for group in tried if chosen and chosen[0] in group), [])
+    known = {run.config.task["seed"] for run in chosen}
+    return [
+        run
+        for run in group
+        if run.config.task["seed"] not in known and run.config.seeds == chosen[0].config.seeds
+    ]
+
+
 def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
     return (
         not departures(cell, config),

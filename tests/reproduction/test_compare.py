@@ -4,6 +4,7 @@ import dataclasses
 import math
 from functools import cache, partial
 
+import pandas as pd
 import pytest
 
 import fedlib
@@ -204,6 +205,22 @@ def test_a_number_agrees_within_the_tolerance_and_both_spreads(
     ]
     row = cells(runs, printed({"metric": metric, "printed": printed_, "printed_spread": spread}))
     assert row["fair"].item() and row["agrees"].item() is agrees
+
+
+def test_a_number_may_be_off_by_what_another_split_changes(hand_made, synthetic, printed):
+    def runs(task, *values):
+        made = enumerate(values)
+        return [hand_made(task, accuracies=[v], rounds=1, seed=seed) for seed, v in made]
+
+    cell = printed({"metric": "avg", "printed": 91.4, "printed_spread": 0.1})
+    here = runs(synthetic, 0.91, 0.911)
+    elsewhere = fedlib.load_task("synthetic", preset="paper", seed=1)
+    same, other = runs(elsewhere, 0.915, 0.8)
+    frame = pd.concat([cells(here, cell), cells([*here, same], cell), cells([*here, other], cell)])
+    # Only the same seed's run on it tells what the split alone does: sqrt(0.5) times 0.5 points.
+    assert list(frame["splits_std"]) == pytest.approx([0, 0.5 * math.sqrt(0.5), 0])
+    assert list(frame["agrees"]) == [False, True, False]
+    assert list(frame["ours"]) == pytest.approx([91.05] * 3)
 
 
 def test_a_number_that_is_printed_twice_counts_once(hand_made, synthetic, printed):

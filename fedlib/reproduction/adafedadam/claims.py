@@ -142,7 +142,7 @@ EVIDENCE = (
     ),
     Evidence(
         "ada-momentum",
-        {"37_local_solvers": ()},
+        {"37_local_solvers": ("solvers", "mu")},
         momentum,
         partial(numbers, columns={"solver": solver_of}),
         lambda: printed("adafedadam", "Table 7").rename(columns={"column": "solver"}),
