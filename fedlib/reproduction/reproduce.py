@@ -21,7 +21,7 @@ from fedlib.plans import parameters
 from fedlib.reproduction import kernels
 from fedlib.tasks.presets import require_preset
 
-# Notebooks from this number on read what the others have made, and run after them.
+# Notebooks from this number on read what those with a plan have made, and run after them.
 LATE = 90
 # A cell that trains longer than this is stuck; papermill itself has no limit.
 CELL_SECONDS = 6 * 3600
@@ -93,15 +93,15 @@ def reproduce(
     *,
     jobs: int = 1,
 ) -> Iterator[Executed]:
-    """Execute notebooks, their parameters' names checked before; yields them in order.
+    """Execute notebooks, their parameters' names checked before; yields them as they were begun.
 
     Args:
         names: which; default all.
         preset: ``"quick"``, ``"laptop"`` or ``"paper"``: which of their plans' numbers.
         given: parameters in their place, in the notebooks that have them.
         output: folder of the executed copies; default ``build/executed``.
-        jobs: how many run at once, each on one thread if they are several. Those that read what
-            others have made (from number 90) run after the others.
+        jobs: how many run at once, each on one thread if they are several. Those with a plan come
+            first, then those that read what these have made (from number 90), then the others.
     """
     require_preset(preset)
     output = output or project_root() / "build" / "executed"
@@ -115,8 +115,13 @@ def reproduce(
     files.require_writable(output, "--output")
     files.require_writable(data_root() / "runs")
     files.require_writable(notebook_figures(preset), "FEDLIB_FIGURES")
-    late = [task for task in work if int(task[0].stem.split("_")[0]) >= LATE]
-    early = [task for task in work if task not in late]
+    makers = set(plans.planned())
+    early = [task for task in work if task[0].stem in makers]
+    # Beside these, which take longest, there is work that waits for nothing.
+    late = sorted(
+        (task for task in work if task not in early),
+        key=lambda task: int(task[0].stem.split("_")[0]) < LATE,
+    )
     forked = kernels.CAN_FORK and jobs > 1
     manager = kernels.ForkedKernelManager if forked else kernels.KernelManager
     execute = partial(_execute, manager=manager, stopped=(stopped := threading.Event()))
