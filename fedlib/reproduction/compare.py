@@ -27,7 +27,7 @@ from fedlib.reproduction.matching import (
     best_runs,
     departures,
     nearest,
-    on_other_splits,
+    over_splits,
     printed_settings,
     read,
     shortfalls,
@@ -91,7 +91,7 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     known = Index(runs)
     printed = papers.cells() if printed is None else printed
     histories: dict[tuple[str, ...], list[History]] = {}
-    others: dict[tuple[str, ...], list[History]] = {}
+    splits: dict[tuple[str, ...], list[History]] = {}
     rows = []
     for cell in printed.to_dict("records"):
         tried = nearest(cell, known)
@@ -99,8 +99,8 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
         digests = tuple(run.config.digest for run in chosen)
         if digests not in histories:
             histories[digests] = list(read(chosen))
-            others[digests] = list(read(on_other_splits(chosen, tried)))
-        rows.append(_row(cell, histories[digests], others[digests], tried))
+            splits[digests] = list(read(over_splits(chosen, tried)))
+        rows.append(_row(cell, histories[digests], splits[digests], tried))
     frame = pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
     # Cells that print the same number of the same runs.
     alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "rounds"]
@@ -117,17 +117,17 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
 def _row(
     cell: Cell,
     histories: Sequence[History],
-    on_others: Sequence[History],
+    splits: Sequence[History],
     tried: Sequence[list[Run]],
 ) -> dict[str, Any]:
-    """A cell beside its runs; ``on_others`` are like the first of these, on other partitions."""
+    """A cell beside its runs; see :func:`over_splits` for ``splits``."""
     metric = METRICS[cell["metric"]]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
     ours = fmean(weighted) if weighted else NAN
     spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
-    splits = [*weighted[:1], *(metric.factor * metric(history)[0] for history in on_others)]
-    of_splits = float(np.std(splits, ddof=1)) if len(splits) > 1 else 0.0
+    by_split = [metric.factor * metric(history)[0] for history in splits]
+    of_splits = float(np.std(by_split, ddof=1)) if by_split else 0.0
     config = histories[0].config if histories else None
     note = "; ".join(_notes(cell, histories, weighted, tried))
     comparable = not isnan(cell["printed"])

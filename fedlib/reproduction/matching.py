@@ -344,15 +344,20 @@ def _of_one_split(group: Sequence[Run]) -> list[Run]:
     return largest if len(largest) > 1 else list(group)
 
 
-def on_other_splits(chosen: Sequence[Run], tried: Sequence[list[Run]]) -> list[Run]:
-    """Runs of the chosen configuration on other partitions of the data, of the first one's seed."""
+def over_splits(chosen: Sequence[Run], tried: Sequence[list[Run]]) -> list[Run]:
+    """Runs of the chosen configuration that differ in the partition of the data alone.
+
+    Returns:
+        one of the chosen and those of its seed on other partitions; none if there are no such.
+    """
     group = next((group for group in tried if chosen and chosen[0] in group), [])
-    known = {run.config.task["seed"] for run in chosen}
-    return [
-        run
-        for run in group
-        if run.config.task["seed"] not in known and run.config.seeds == chosen[0].config.seeds
-    ]
+    partitions = {run.config.task["seed"] for run in chosen}
+    others = [run for run in group if run.config.task["seed"] not in partitions]
+    for run in chosen:
+        alike = [other for other in others if other.config.seeds == run.config.seeds]
+        if alike:
+            return [run, *alike]
+    return []
 
 
 def _rank(cell: Cell, config: RunConfig) -> tuple[Any, ...]:
