@@ -85,14 +85,6 @@ def test_equals_literal_networks(solver, mu, temperature):
     assert not torch.allclose(without.params["output.weight"], expected["output.weight"], atol=1e-5)
 
 
-def test_without_the_term_and_in_the_first_round_it_is_fedavg():
-    pairs = [(run(mu=0), run("fedavg")), (run(rounds=1, mu=9.0), run("fedavg", rounds=1))]
-    for moon, average in pairs:
-        torch.testing.assert_close(moon.params, average.params, rtol=0, atol=1e-12)
-        ours, theirs = (run.series("loss", "train").tolist() for run in (moon, average))
-        assert ours == pytest.approx(theirs)
-
-
 def test_rows_agree_on_a_model_with_dropout():
     task = fedlib.load_task("mnist", network="paper", clients=3, width=0.2, test_examples=20)
     overrides = {"mu": 2.0, "batch_size": 30, "client_lr": 0.05}

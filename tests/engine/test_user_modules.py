@@ -44,15 +44,12 @@ class Net(nn.Module):
 class Sequence(nn.Module):
     """A layer on three steps of two numbers."""
 
-    def __init__(self, layer, attends):
+    def __init__(self, layer):
         super().__init__()
         self.embed, self.layer, self.last = nn.Linear(2, 4), layer, nn.Linear(4, 2)
-        self.attends = attends
 
     def forward(self, x):
-        hidden = self.embed(x.view(-1, 3, 2))
-        out = self.layer(hidden, hidden, hidden)[0] if self.attends else self.layer(hidden)
-        return self.last(out.mean(1))
+        return self.last(self.layer(self.embed(x.view(-1, 3, 2))).mean(1))
 
 
 class Recurrent(nn.Module):
@@ -132,28 +129,10 @@ def reversed_by_hook(net, x):
     return x
 
 
-def turned_at_its_node(net, x):
-    if x.grad_fn is not None:
-        x.grad_fn.register_hook(lambda inputs, _: tuple(None if g is None else -g for g in inputs))
-    return x
-
-
 @torch.enable_grad()
 def slope(net, x):
     x = x.detach().requires_grad_() if not x.requires_grad else x
     return torch.autograd.grad((net.last(x) ** 3).sum(), x, create_graph=True)[0]
-
-
-class Changing(nn.Linear):
-    """A module that changes its inputs in place."""
-
-    def __init__(self):
-        super().__init__(6, 2)
-
-    def forward(self, input):
-        input -= 0.5
-        input *= 2
-        return super().forward(input)
 
 
 class Around(nn.Module):
@@ -177,13 +156,10 @@ def gated(between):
 
 
 MODELS = {
-    "attention": lambda: Sequence(nn.MultiheadAttention(4, 2, batch_first=True), True),
-    "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True), False),
+    "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True)),
     "GRU": lambda: Recurrent(nn.GRU),
-    "LSTM": lambda: Recurrent(nn.LSTM),
     "padding": lambda: Words(nn.Embedding(7, 4, padding_idx=0)),
     "by frequency": lambda: Words(nn.EmbeddingBag(7, 4, scale_grad_by_freq=True)),
-    "bag": lambda: Words(nn.EmbeddingBag(7, 4)),
     "function": lambda: Net(lambda net, x: Square.apply(x)),
     "in place": lambda: Net(written),
     "buffer": lambda: Net(lambda net, x: x * net.scale),
@@ -192,22 +168,16 @@ MODELS = {
     "no dimensions": Scaled,
     "fx": lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 2))),
     "NumPy": lambda: Net(by_numpy),
-    "NumPy of weights": lambda: Net(lambda net, x: x * float(net.scale.numpy().sum())),
     "item": lambda: Net(lambda net, x: x * net.last.weight.abs().max().item()),
     "unused": lambda: Net(lambda net, x: x, nn.Linear(3, 3)),
     "hook": lambda: hooked("register_forward_hook", lambda module, _, output: output * 2),
     "backward hook": lambda: hooked(
         "register_full_backward_hook", lambda module, grads, _: (-2 * grads[0],)
     ),
-    "backward hook ahead": lambda: hooked(
-        "register_full_backward_pre_hook", lambda module, grads: (-2 * grads[0],)
-    ),
     "hook on a tensor": lambda: Net(reversed_by_hook),
-    "hook on a node": lambda: Net(turned_at_its_node),
     "sparse": lambda: Words(nn.Embedding(7, 4, sparse=True)),
     "gradient within": lambda: Net(slope),
-    "inputs in place": lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 2)),
-    "changes its inputs": Changing,
+    "changes its inputs": lambda: nn.Sequential(nn.SiLU(inplace=True), nn.Linear(6, 2)),
     "closure": Around,
     "data parallel": lambda: nn.DataParallel(Net(inner)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
@@ -215,26 +185,23 @@ MODELS = {
 DRAWING = {
     "GRU": lambda: Recurrent(nn.GRU, 0.4),
     "rand": lambda: Net(noisy),
-    "F.dropout": lambda: Net(lambda net, x: F.dropout(x, 0.5, net.training)),
-    "F.dropout twice": lambda: Net(
+    "dropout twice": lambda: Net(
         lambda net, x: F.dropout(F.dropout(x, 0.2, net.training), 0.5, net.training)
     ),
     "Dropout2d": lambda: Net(image, nn.Dropout2d(0.3)),
     "AlphaDropout": lambda: Net(inner, nn.AlphaDropout(0.3)),
     "RReLU": lambda: Net(inner, nn.RReLU()),
-    "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True), False),
+    "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True)),
 }
 # Forward passes that look across their batch: they see no padding.
 MIXING = {
     "BatchNorm2d": lambda: Net(image, nn.BatchNorm2d(2, track_running_stats=False)),
     "mean": lambda: Net(lambda net, x: x - x.mean(0)),
     "largest": lambda: Net(lambda net, x: x / x.abs().amax()),
-    "softmax": lambda: Net(lambda net, x: x.softmax(0)),
     "order": lambda: Net(lambda net, x: x.sort(0).values),
-    "similarities": lambda: Net(lambda net, x: (x @ x.T).softmax(-1) @ x),
     "first": lambda: Net(lambda net, x: x + x[-1:]),
     "and dropout": lambda: Net(lambda net, x: F.dropout(x - x.mean(0), 0.3, net.training)),
-    "attention": lambda: Sequence(nn.MultiheadAttention(4, 2), True),
+    "attention": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0)),
     "gate": lambda: gated(lambda net, x: x + net.gate * x.mean(0)),
     "adapter": lambda: gated(lambda net, x: x + (x - x.mean(0)) @ net.down @ net.up),
     "but of three": lambda: Net(lambda net, x: x if len(x) == 3 else x - x.mean(0)),
@@ -324,11 +291,6 @@ def of_first_batch(module, x):
     return x - module.kept
 
 
-def of_last_call(module, x):
-    before, module.kept = module.kept, x.mean(0)
-    return x if before is None else x + before
-
-
 def counted_in_evaluation(module, x):
     if not module.training:
         module.kept = (module.kept or 0) + 1
@@ -337,7 +299,6 @@ def counted_in_evaluation(module, x):
 
 MEMORIES = {
     "of the first batch": of_first_batch,
-    "of the last call": of_last_call,
     "a counter in evaluation": counted_in_evaluation,
     "NumPy's generator": lambda module, x: x * (1 + module.training * module.rng.random()),
     "torch's generator": lambda module, x: x + torch.randn(6, generator=module.generator).to(x),
