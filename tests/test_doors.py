@@ -198,14 +198,3 @@ def test_a_users_file_that_was_edited_trains_again(modules, command, caplog, mon
     again, why = losses(0.5, "1")
     assert again == first and "not stored" not in why and len(Store().stored()) == 1
     assert losses(2.0, "2")[0] != first and len(Store().stored()) == 2
-
-
-def test_a_notebooks_session_sees_them(modules, capsys):
-    from fedlib import notebook
-
-    sys.path.insert(0, str(modules))
-    session = notebook.start()
-    task = session.task("my_tasks:pull", strength=2.0)
-    history = session.run(task, "my_methods:Halved", rounds=1, overrides={"local_steps": 1})
-    assert history.config.digest in Store().paths()
-    assert task is session.task("my_tasks:pull", strength=2.0)
