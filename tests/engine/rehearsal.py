@@ -7,13 +7,13 @@ asking for a number of the device, or for what is sized by one, for which it wou
 """
 
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest import mock
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -68,34 +68,24 @@ class Operations(TorchDispatchMode):
             raise Mistake(f"two devices: {packet} at {_place()}")
 
 
-def _python(seen):
+class Python(TorchFunctionMode):
     """Sees the uploads that torch does not dispatch: those of Python's numbers and lists."""
-    patches = ExitStack()
 
-    def maker(plain):
-        def make(*args, **kwargs):
-            before = len(seen.uploads)
-            result = plain(*args, **kwargs)
-            if result.device == DEVICE and len(seen.uploads) == before:
-                seen.uploads.append(_place())
-            return result
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
 
-        return make
-
-    def indexer(plain):
-        def method(self, index, *value):
-            parts = index if isinstance(index, tuple) else (index,)
-            if self.device == DEVICE and any(isinstance(one, (list, np.ndarray)) for one in parts):
-                seen.uploads.append(_place())
-            return plain(self, index, *value)
-
-        return method
-
-    for name in ("tensor", "as_tensor"):
-        patches.enter_context(mock.patch.object(torch, name, maker(getattr(torch, name))))
-    for name in ("__getitem__", "__setitem__"):
-        patches.enter_context(mock.patch.object(Tensor, name, indexer(getattr(Tensor, name))))
-    return patches
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        before, sent = len(self.seen.uploads), False
+        result = func(*args, **(kwargs or {}))
+        if func in (torch.tensor, torch.as_tensor):
+            sent = result.device == DEVICE
+        elif func in (Tensor.__getitem__, Tensor.__setitem__) and args[0].device == DEVICE:
+            parts = args[1] if isinstance(args[1], tuple) else (args[1],)
+            sent = any(isinstance(part, list) for part in parts)
+        if sent and len(self.seen.uploads) == before:
+            self.seen.uploads.append(_place())
+        return result
 
 
 def _place():
@@ -126,7 +116,7 @@ def as_on_cuda():
 @contextmanager
 def watched(seen):
     """What happens inside is noted in ``seen``."""
-    with _python(seen), Operations(seen):
+    with Python(seen), Operations(seen):
         yield
 
 

@@ -7,6 +7,7 @@ that is possible, of a small width.
 
 import functools
 
+import numpy as np
 import pytest
 import torch
 
@@ -129,10 +130,10 @@ def test_uploads_are_seen():
         torch.zeros(2).to(DEVICE)
         on_device(2).copy_(torch.zeros(2))
         torch.tensor([1.0, 2.0], device=DEVICE)
-        x[place], x[[0, 1]]
+        x[place], x[[0, 1]], x[np.array([0, 1])]
         x[place] = x[:2]
         torch.as_tensor([1.0, 2.0], device=DEVICE)
-    assert len(seen.uploads) == 7
+    assert len(seen.uploads) == 8
     seen = Seen()
     with watched(seen):
         (x.view(3, 4).t()[1:] * torch.tensor(2.0)).sum()
