@@ -4,6 +4,7 @@ import pytest
 
 import fedlib
 from fedlib import algorithms
+from tests.refusals import refused
 
 # What the papers print, or their code has, where the comparisons with NumPy do not rest on it.
 SERVER_LR = {"fedadagrad": 0.1, "fedadam": 0.01, "fedyogi": 0.01, "lookahead": 0.5}
@@ -36,8 +37,8 @@ def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name):
     if name not in WITHOUT_OPTIMIZER:
         assert algorithms.build(name, client_optimizer="adam").client == fedlib.client.Adam()
         return
-    with pytest.raises(fedlib.Error, match=f"{name} defines the clients' steps itself"):
-        algorithms.build(name, client_optimizer="adam")
+    message = f"{name} defines the clients' steps itself"
+    refused(message, algorithms.build, name, client_optimizer="adam")
 
 
 # What a client receives and sends, in models; in halves also what one that only measures does.
@@ -94,9 +95,7 @@ def test_clients_that_a_budget_pays_for(name, given, clients):
 
 MISTAKES = [
     (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
-    (lambda: fedlib.SGD(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
-    (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
     (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
     (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),
@@ -113,8 +112,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("call", "message"), MISTAKES)
 def test_parts_that_do_not_fit_are_refused_in_one_line(call, message):
-    with pytest.raises(fedlib.Error, match=message):
-        call()
+    refused(message, call)
 
 
 def test_parts_are_taken_in_the_order_of_the_signatures():

@@ -89,9 +89,9 @@ def test_digests_name_what_determines_the_numbers(task):
     ]
     digests = [configure(task, "fedadam", **{"rounds": 3, **c})[0].digest for c in changes]
     digests += [configure(task, "fedyogi", rounds=3)[0].digest]
-    others = fedlib.load_task("synthetic", clients=10, seed=1), dataclasses.replace(task, l2=0.1)
-    digests += [configure(other, "fedadam", rounds=3)[0].digest for other in others]
-    assert len({base.digest, *digests}) == len(changes) + 4
+    other = fedlib.load_task("synthetic", clients=10, seed=1)
+    digests += [configure(other, "fedadam", rounds=3)[0].digest]
+    assert len({base.digest, *digests}) == len(changes) + 3
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "mime_mvr"])

@@ -397,22 +397,15 @@ def test_padding_is_seen_where_first_and_last_examples_are_alike():
     codes[19] = codes[0]
     data = fedlib.ClientData(codes, examples(20)[1], PARTS)
 
-    class Centred(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding, self.last = nn.Embedding(3, 4), nn.Linear(4, 2)
+    def model():
+        return nn.Sequential(nn.Embedding(3, 4), nn.Softmax(0), nn.Linear(4, 2))
 
-        def forward(self, x):
-            hidden = self.embedding(x)
-            return self.last(hidden - hidden.mean(0))
-
-    assert_rows_agree(fedlib.Task("codes", Centred, data, data, batch_size=3), rounds=2)
+    assert_rows_agree(fedlib.Task("codes", model, data, data, batch_size=3), rounds=2)
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda: nn.Linear(5, 2), "shapes cannot be multiplied"),
         (lambda: nn.Sequential(nn.LazyLinear(2)), r"0 \(LazyLinear\) has no parameters yet"),
         (lambda: torch.jit.script(nn.Linear(6, 2)), "is scripted"),
         (lambda: Net(inner, nn.BatchNorm1d(8)), "running statistics"),

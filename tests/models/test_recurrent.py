@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from fedlib.errors import Error
 from fedlib.models import recurrent
 from fedlib.models.recurrent import LSTM, Embedding
 from fedlib.process import threads
 from tests.models.oracles import ROWS, compare, normal, with_rows
+from tests.refusals import refused
 
 BATCH, STEPS, INPUTS, UNITS = 3, 5, 4, 2
 
@@ -141,14 +141,12 @@ def test_embedding_without_rows():
     assert not frozen.weight.requires_grad and Embedding(7, 3, values).weight.requires_grad
     ids = torch.randint(7, (2, BATCH, STEPS), dtype=torch.int16)
     assert torch.equal(frozen(ids), values[ids.long()])
-    with pytest.raises(Error, match=r"shape of weight .* allowed: \(8, 3\)"):
-        Embedding(8, 3, values)
+    refused(r"shape of weight .* allowed: \(8, 3\)", Embedding, 8, 3, values)
 
 
 def test_errors_name_the_layer_and_what_to_do():
-    with pytest.raises(Error, match="'uniform'; allowed: glorot_uniform, he_normal, torch"):
-        LSTM(2, 3, kernel="uniform")
+    refused("'uniform'; allowed: glorot_uniform, he_normal, torch", LSTM, 2, 3, kernel="uniform")
     words = Embedding(7, 4)
     with_rows(words, 6)
-    with pytest.raises(Error, match="Embedding has weights of 6 rows and an input of 4 rows"):
-        words(torch.zeros(4, BATCH, STEPS, dtype=torch.int64))
+    ids = torch.zeros(4, BATCH, STEPS, dtype=torch.int64)
+    refused("Embedding has weights of 6 rows and an input of 4 rows", words, ids)
