@@ -92,10 +92,6 @@ class Scaled(nn.Module):
         return self.last(x) * self.scale + self.shift
 
 
-def by_numpy(net, x):
-    return x * torch.from_numpy(np.tanh(x.detach().numpy()))
-
-
 def image(net, x):
     return net.inner[0](x.view(-1, 2, 2, 2)).flatten(1)
 
@@ -111,10 +107,6 @@ def written(net, x):
     zeros[:, :4] = x[:, :4]
     zeros += x
     return zeros.relu_()
-
-
-def noisy(net, x):
-    return x + torch.rand(8) if net.training else x
 
 
 def hooked(register, hook):
@@ -166,7 +158,7 @@ MODELS = {
     "list": lambda: Net(inner, nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)),
     "no dimensions": Scaled,
     "fx": lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 2))),
-    "NumPy": lambda: Net(by_numpy),
+    "NumPy": lambda: Net(lambda net, x: x * torch.from_numpy(np.tanh(x.detach().numpy()))),
     "item": lambda: Net(lambda net, x: x * net.last.weight.abs().max().item()),
     "unused": lambda: Net(lambda net, x: x, nn.Linear(3, 3)),
     "hook": lambda: hooked("register_forward_hook", lambda module, _, output: output * 2),
@@ -183,7 +175,7 @@ MODELS = {
 }
 DRAWING = {
     "GRU": lambda: Recurrent(nn.GRU, 0.4),
-    "rand": lambda: Net(noisy),
+    "rand": lambda: Net(lambda net, x: x + torch.rand(8) if net.training else x),
     "dropout twice": lambda: Net(
         lambda net, x: F.dropout(F.dropout(x, 0.2, net.training), 0.5, net.training)
     ),
