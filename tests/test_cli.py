@@ -20,7 +20,6 @@ from tests import copies
 MISTAKES = [
     (["nope"], "No such command 'nope'"),
     (["run", "sythetic", "fedavg"], "unknown task 'sythetic': did you mean 'synthetic'"),
-    (["run", "synthetic", "fedag"], "unknown algorithm 'fedag': did you mean 'fedavg'"),
     (["run", "synthetic"], "Missing argument"),
     (["run", "synthetic", "fedavg", "--rounds", "x"], "--rounds"),
     (["run", "synthetic", "fedavg", "--preset", "fast"], "unknown preset 'fast'"),
@@ -32,7 +31,6 @@ MISTAKES = [
     (["run", "synthetic", "fedavg", "--option", "data_root=x"], "use --data-root"),
     (["run", "synthetic", "fedavg", "--set", "client_lr=" + "[" * 100_000], "client_lr is"),
     (["grid", "synthetic", "fedavg", "client_lr"], "is not KEY=V1,V2"),
-    (["grid", "synthetic", "fedavg", "=1"], "is not KEY=V1,V2"),
     (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),
     (["grid", "synthetic", "fedavg", "mu=1", "--set", "mu=2"], "the other time as --set"),
     (["grid", "synthetic", "fedavg", "rounds=1,2"], "axis rounds is no hyperparameter"),
@@ -51,7 +49,6 @@ MISTAKES = [
     (["reproduce", "23", "--output", "/etc/passwd"], "/etc/passwd"),
     (["sweep", "23", "--dry-run", "-p", "rounds=[1]"], "rounds"),
     (["doctor", "\ud800"], "fedlib: "),
-    (["reproduce", "00", "--jobs", "0"], "--jobs"),
     (["figures", "fedopt/figure1"], "did you mean 'fedopt/figure_1'"),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
 ]
@@ -262,12 +259,3 @@ def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
     assert (process.returncode, errors) == (130, "fedlib: interrupted\n")
     # No notebook half-written; what had been trained by then stays in the store.
     assert {path.name for path in tmp_path.iterdir()} <= {"data"}
-
-
-def test_sigterm_is_told_in_one_line(tmp_path):
-    """Before a run has a checkpoint to leave, too."""
-    code = "import os, signal, sys, fedlib.tasks as t, fedlib.cli as c\n"
-    code += "t.load_task = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
-    code += "sys.argv = ['fedlib', 'run', 'quadratic', 'fedavg']\nc.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (143, "fedlib: terminated\n")

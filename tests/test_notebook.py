@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import fedlib
-from fedlib import figures, notebook
+from fedlib import notebook
 from fedlib.plans import grid
 from fedlib.results import reading
 from tests.refusals import refused
@@ -61,26 +61,6 @@ def test_controls_start_at_the_drawings_default_and_draw_anew_when_they_move():
     assert size.value == 2.0
 
 
-def test_a_whole_notebook(no_training, capsys, tmp_path):
-    session = notebook.start(seed=2)
-    task = session.task("synthetic", clients=6)
-    histories = session.runs(task, [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}], rounds=2)
-    assert [history.config.seeds["init"] for history in histories] == [2, 2]
-    assert task.seed == 2
-    again = session.run(task, "fedavg", rounds=2)
-    assert again.config.digest == histories[0].config.digest
-    assert session.grid(task, "fedavg", rounds=1, client_lr=[0.1, 0.2])["client_lr"].nunique() == 2
-    figure = session.figure("adafedadam/figure_2", histories)
-    assert figure.axes
-    assert "FedAdam" in session.figure("adafedadam/table_5", histories).to_html()
-    drawn, data = figures.learning_curves(histories)
-    path = session.save(drawn, "theory/client_drift", data, "Drift.", histories)
-    assert path.is_file() and path.is_relative_to(tmp_path / "figures")
-    assert not capsys.readouterr().err  # FEDLIB_PROGRESS=0
-    no_training()
-    session.run(task, "fedavg", rounds=2)
-
-
 # A notebook's plan: curves of two tasks, and a grid.
 quick = dict(rounds=3)
 MUS = {"mu": [0.1, 1.0]}
@@ -105,8 +85,13 @@ def test_an_experiment_trains_its_plan_once(capsys, no_training):
     assert [reading.hyperparameter(h, "mu") for h in cells] == [0.1, 1.0]
     task = session.task("synthetic", clients=6)
     assert task is session.task("synthetic", clients=6) is not session.task("synthetic", clients=5)
-    assert capsys.readouterr().out.count("Task('synthetic'") == 2  # each task is told once
+    said = capsys.readouterr()
+    assert said.out.count("Task('synthetic'") == 2  # each task is told once
+    assert not said.err  # FEDLIB_PROGRESS=0
+    both = [{"algorithm": "fedavg"}, {"algorithm": "fedadam"}]
     no_training()
+    same = session.runs(task, both, rounds=2)
+    assert [run.config for run in same] == [run.config for run in curves[:2]]
     again = notebook.start("10_own", plan, seed=2, rounds=2).experiment()
     assert [h.config.digest for h in again] == [h.config.digest for h in [*curves, *cells]]
     refused("unknown part of this notebook's plan 'curve'", session.experiment, "curve")

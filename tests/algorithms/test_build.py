@@ -4,54 +4,27 @@ import pytest
 
 import fedlib
 from fedlib import algorithms
+from tests.refusals import refused
 
-# What the papers print, or their code has; client_lr and client_optimizer are the task's.
-ADAPTIVE = {"tau": 1e-3, "v0": None, "form": "code"}
-ADAM = {**ADAPTIVE, "server_lr": 0.01, "beta1": 0.9, "beta2": 0.99, "bias_correction": None}
-BASE = {"eps": 1e-3, "v0": None, "beta1": 0.9, "beta2": 0.99, "bias_correction": False}
-MIME = {"server_lr": 1.0, "momentum": 0.9, "split": False, "lean": False}
-FAIR = {"server_lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
-DEFAULTS = {
-    "fedavg": {"server_lr": 1.0},
-    "fedavgm": {"server_lr": 1.0, "momentum": 0.9},
-    "fedadagrad": {**ADAPTIVE, "server_lr": 0.1, "beta1": 0.0},
-    "fedadam": ADAM,
-    "fedyogi": ADAM,
-    "fedprox": {"server_lr": 1.0, "mu": 0.01},
-    "fednova": {"server_lr": 1.0, "momentum": 0.0, "mu": 0.0, "nesterov": False}
-    | {"momentum_state": "round"},
-    "qfedavg": {"q": 1.0, "L": None},
-    "adafedadam": {**FAIR, "alpha": 1.0, "form": "code", "relative_loss": True},
-    "moon": {"server_lr": 1.0, "mu": 1.0, "temperature": 0.5},
-    "n_accadam": FAIR,
-    "scaffold": {"server_lr": 1.0},
-    "lookahead": {"server_lr": 0.5, "reset": False},
-    "adaalter": {"server_lr": 1.0, "eps": 1.0, "v0": 1.0},
-    "centralized": {"base": "sgd", "momentum": 0.9, **BASE},
-    "mime": {"base": "sgd", **MIME, **BASE},
-    "mimelite": {"base": "sgd", **MIME, **BASE},
-    "loc_mime": {"base": "sgd", **MIME, **BASE},
-    "mime_mvr": MIME,
-    "mimelite_mvr": MIME,
-}
-
-
+# What the papers print, or their code has, where the comparisons with NumPy do not rest on it.
+SERVER_LR = {"fedadagrad": 0.1, "fedadam": 0.01, "fedyogi": 0.01, "lookahead": 0.5}
+SERVER_LR |= {"adafedadam": 1e-3, "n_accadam": 1e-3}
+OTHERS = {"fedprox": {"mu": 0.01}, "adaalter": {"eps": 1.0, "v0": 1.0}}
+OTHERS |= {name: {"base": "sgd", "lean": False} for name in ("mime", "mimelite", "loc_mime")}
+OTHERS |= {name: {"momentum": 0.9, "split": False} for name in ("mime_mvr", "mimelite_mvr")}
 MEASURING = ("mime", "loc_mime", "mime_mvr", "mimelite_mvr", "qfedavg", "adafedadam")
 REMEMBERING = ("scaffold", "moon", "adafedadam")
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+@pytest.mark.parametrize("name", fedlib.list_algorithms())
 def test_defaults_of_a_named_algorithm_are_the_papers(name):
-    known = algorithms.hyperparameters(name)
-    assert algorithms.build(name, **known) == algorithms.build(name)
-    assert known.pop("client_lr") == 0.1
-    if isinstance(algorithms.build(name), fedlib.FedOpt):
-        assert {"server_lr", "client_optimizer", "client_schedule"} <= set(known)
-    assert known.pop("client_schedule", "constant") == "constant"
-    assert known.pop("client_optimizer", "sgd") == "sgd"
-    assert known == DEFAULTS[name]
+    known, built = algorithms.hyperparameters(name), algorithms.build(name)
+    assert algorithms.build(name, **known) == built
+    assert (known["client_lr"], known.get("client_schedule", "constant")) == (0.1, "constant")
+    assert known.get("client_optimizer", "sgd") == "sgd"
+    assert known.get("server_lr", 1.0) == SERVER_LR.get(name, 1.0)
+    assert OTHERS.get(name, {}).items() <= known.items()
     # The others' clients neither go through all of their data before a round nor keep anything.
-    built = algorithms.build(name)
     assert (built.measures, built.remembers) == (name in MEASURING, name in REMEMBERING)
 
 
@@ -64,8 +37,8 @@ def test_methods_that_define_the_clients_steps_take_no_other_optimizer(name):
     if name not in WITHOUT_OPTIMIZER:
         assert algorithms.build(name, client_optimizer="adam").client == fedlib.client.Adam()
         return
-    with pytest.raises(fedlib.Error, match=f"{name} defines the clients' steps itself"):
-        algorithms.build(name, client_optimizer="adam")
+    message = f"{name} defines the clients' steps itself"
+    refused(message, algorithms.build, name, client_optimizer="adam")
 
 
 # What a client receives and sends, in models; in halves also what one that only measures does.
@@ -122,9 +95,7 @@ def test_clients_that_a_budget_pays_for(name, given, clients):
 
 MISTAKES = [
     (lambda: algorithms.build("fedavg", momentum=0.8), "unknown override for fedavg 'momentum'"),
-    (lambda: fedlib.SGD(lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
     (lambda: fedlib.Centralized(client_lr=-0.1), r"lr is -0\.1; allowed: a finite number >= 0"),
-    (lambda: fedlib.Scaffold(client_schedule="linear"), "unknown client_schedule 'linear'"),
     (lambda: fedlib.AdaFedAdam(client=fedlib.DeltaSGD()), "rate, but DeltaSGD has none"),
     (lambda: fedlib.AdaFedAdam(form="paper"), "unknown form 'paper'"),
     (lambda: fedlib.QFedAvg(client=fedlib.DeltaSGD()), "L is None.*DeltaSGD has none"),
@@ -141,8 +112,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("call", "message"), MISTAKES)
 def test_parts_that_do_not_fit_are_refused_in_one_line(call, message):
-    with pytest.raises(fedlib.Error, match=message):
-        call()
+    refused(message, call)
 
 
 def test_parts_are_taken_in_the_order_of_the_signatures():

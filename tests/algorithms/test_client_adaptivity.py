@@ -32,7 +32,6 @@ def test_lookahead_averages_and_broadcasts_the_inner_state():
 
 
 INNER = {
-    "sgd": (torch.optim.SGD, {}),
     "sgdm": (torch.optim.SGD, {"momentum": 0.9}),
     "adam": (torch.optim.Adam, {}),
     "adagrad": (torch.optim.Adagrad, {}),

@@ -60,10 +60,3 @@ def test_equals_numpy(settings):
     task = fedlib.quadratic_task(*problem(2))
     x = end(task, "fednova", ROUNDS, **settings, local_steps=STEPS)
     assert np.abs(x - numpy_fednova(2, **settings)).max() < 1e-8
-
-
-def test_equal_plain_steps_are_fedavg():
-    task = fedlib.quadratic_task(*problem(3))
-    keys = {"client_lr": 0.05, "local_steps": 4}
-    nova, average = (end(task, name, 9, **keys) for name in ("fednova", "fedavg"))
-    assert np.abs(nova - average).max() < 1e-12

@@ -84,19 +84,6 @@ def test_the_test_loss_is_the_clients_weighted_mean():
     assert history.series("loss").iloc[-1] == pytest.approx(loss, abs=1e-12)
 
 
-def test_fedavg_with_one_client_and_one_step_is_sgd():
-    A, b, _, x0 = problem(4)
-    task = fedlib.quadratic_task(A[:1], b[:1], x0=x0)
-    ours = end(task, "fedavg", 7, client_lr=0.1, local_steps=1)
-    assert np.abs(ours - descend(A[0], b[0], x0, 7, 0.1)).max() < 1e-12
-
-
-def test_fedprox_with_mu_zero_is_fedavg():
-    task = fedlib.load_task("quadratic")
-    same = {"client_lr": 0.3, "local_steps": 4}
-    assert np.array_equal(end(task, "fedavg", 5, **same), end(task, "fedprox", 5, **same, mu=0))
-
-
 def test_client_schedules():
     assert [schedules.constant(t, 4000) for t in (0, 3999)] == [1, 1]
     falling = pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01], rel=1e-12)

@@ -48,15 +48,6 @@ def test_equals_numpy(settings, size):
     assert np.abs(expected - given["x0"]).max() > 0.01
 
 
-@pytest.mark.parametrize("L", [None, 1.0])
-def test_without_fairness_it_is_fedavg_with_equal_weights(L):
-    given = positive_problem(1)
-    steps = {"client_lr": 0.1, "local_steps": [1, 2, 3, 4, 5, 6]}
-    fair = end(fedlib.quadratic_task(**given), "qfedavg", 7, **steps, q=0, L=L)
-    equal = fedlib.quadratic_task(**{**given, "weights": None})
-    assert np.abs(fair - end(equal, "fedavg", 7, **steps)).max() < 1e-12
-
-
 def test_with_L_clients_need_no_learning_rate():
     settings = {"client_optimizer": "delta_sgd", "L": 1.0, "local_steps": 3}
     task = fedlib.quadratic_task(**positive_problem(2))

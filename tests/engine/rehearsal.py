@@ -3,17 +3,17 @@
 A tensor on ``meta`` has a shape and a type but no numbers. What the host computes is really
 computed; what the device would compute is only named. So a round goes through the same calls as on
 CUDA, and what would be wrong there is an error here: an operation that mixes devices, or the host
-asking for a number of the device, for which it would have to wait.
+asking for a number of the device, or for what is sized by one, for which it would have to wait.
 """
 
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest import mock
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -23,25 +23,11 @@ from fedlib.engine.program import Program
 
 DEVICE = torch.device("meta")
 ATEN = torch.ops.aten
-# The size of what these give depends on numbers, so that the host waits for them.
-SIZED_BY_NUMBERS = {
-    ATEN.nonzero,
-    ATEN.masked_select,
-    ATEN.bincount,
-    ATEN.equal,
-    ATEN.is_nonzero,
-    ATEN._unique2,
-    ATEN.unique_dim,
-    ATEN.unique_consecutive,
-    ATEN._local_scalar_dense,
-}
 INDEXING = {ATEN.index, ATEN.index_put, ATEN.index_put_, ATEN._index_put_impl_}
-# A number on the host may be an argument of what the device computes, but not of these.
-OF_ONE_DEVICE = {ATEN.cat, ATEN.stack}
 
 
-class Mistake(AssertionError):
-    """What would fail on CUDA, or wait for it."""
+class Mistake(RuntimeError):
+    """What would fail on CUDA, or wait for it; most of it torch refuses itself on ``meta``."""
 
 
 @dataclass
@@ -62,72 +48,44 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        on_device = [tensor for tensor in tensors if tensor.device == DEVICE]
-        if on_device or kwargs.get("device") == DEVICE:
-            self._look(func, args, kwargs, tensors, len(on_device))
+        hosts = [tensor for tensor in tensors if tensor.device != DEVICE]
+        if len(hosts) < len(tensors) or kwargs.get("device") == DEVICE:
+            self._look(func.overloadpacket, args, hosts)
         return func(*args, **kwargs)
 
-    def _look(self, func, args, kwargs, tensors, on_device):
-        packet = func.overloadpacket
-        hosts = [tensor for tensor in tensors if tensor.device != DEVICE]
-        if packet in SIZED_BY_NUMBERS or _by_mask(packet, args) or _open_repeat(func, kwargs):
-            raise Mistake(f"host sync: {packet} at {_place()}")
+    def _look(self, packet, args, hosts):
         if packet in (ATEN._to_copy, ATEN.copy_):
-            if packet is ATEN._to_copy and kwargs.get("device", DEVICE) != DEVICE:
-                raise Mistake(f"host sync: a copy to the host at {_place()}")
-            if packet is ATEN.copy_ and hosts and args[0] is hosts[0]:
-                raise Mistake(f"host sync: a copy to the host at {_place()}")
-            if hosts:
-                self.seen.uploads.append(_place())
-                return
-        elif packet in INDEXING:
-            indices = [index for index in args[1] if index is not None and index.device != DEVICE]
-            self.seen.uploads += [_place()] * len(indices)
-            hosts = [host for host in hosts if not any(host is index for index in indices)]
-        if any(host.dim() or packet in OF_ONE_DEVICE for host in hosts):
+            self.seen.uploads += [_place()] * bool(hosts)
+            return
+        if packet in INDEXING:
+            indices = [index for index in args[1] if index is not None]
+            if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
+                raise Mistake(f"host sync: the ones of a mask are counted at {_place()}")
+            sent = [index for index in indices if index.device != DEVICE]
+            self.seen.uploads += [_place()] * len(sent)
+            hosts = [host for host in hosts if not any(host is index for index in sent)]
+        if any(host.dim() for host in hosts):  # a number may be an argument of the device's
             raise Mistake(f"two devices: {packet} at {_place()}")
 
 
-def _python(seen):
+class Python(TorchFunctionMode):
     """Sees the uploads that torch does not dispatch: those of Python's numbers and lists."""
-    patches = ExitStack()
 
-    def maker(plain):
-        def make(*args, **kwargs):
-            before = len(seen.uploads)
-            result = plain(*args, **kwargs)
-            if result.device == DEVICE and len(seen.uploads) == before:
-                seen.uploads.append(_place())
-            return result
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
 
-        return make
-
-    def indexer(plain):
-        def method(self, index, *value):
-            parts = index if isinstance(index, tuple) else (index,)
-            if self.device == DEVICE and any(isinstance(one, (list, np.ndarray)) for one in parts):
-                seen.uploads.append(_place())
-            return plain(self, index, *value)
-
-        return method
-
-    for name in ("tensor", "as_tensor"):
-        patches.enter_context(mock.patch.object(torch, name, maker(getattr(torch, name))))
-    for name in ("__getitem__", "__setitem__"):
-        patches.enter_context(mock.patch.object(Tensor, name, indexer(getattr(Tensor, name))))
-    return patches
-
-
-def _by_mask(packet, args):
-    """Whether an operation indexes by a mask of the device, whose ones must be counted."""
-    return packet in INDEXING and any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-    )
-
-
-def _open_repeat(func, kwargs):
-    """Whether numbers of the device say how often to repeat, and nobody says what that adds to."""
-    return func is ATEN.repeat_interleave.Tensor and kwargs.get("output_size") is None
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        before, sent = len(self.seen.uploads), False
+        result = func(*args, **(kwargs or {}))
+        if func in (torch.tensor, torch.as_tensor):
+            sent = result.device == DEVICE
+        elif func in (Tensor.__getitem__, Tensor.__setitem__) and args[0].device == DEVICE:
+            parts = args[1] if isinstance(args[1], tuple) else (args[1],)
+            sent = any(isinstance(part, list) for part in parts)
+        if sent and len(self.seen.uploads) == before:
+            self.seen.uploads.append(_place())
+        return result
 
 
 def _place():
@@ -158,7 +116,7 @@ def as_on_cuda():
 @contextmanager
 def watched(seen):
     """What happens inside is noted in ``seen``."""
-    with _python(seen), Operations(seen):
+    with Python(seen), Operations(seen):
         yield
 
 
@@ -169,7 +127,7 @@ def rehearse(configured, rounds=1, chunk_clients=None):
         what each round did. In the first one clients that remember something make it.
 
     Raises:
-        Mistake: an operation mixes devices, or the host waits for the device.
+        RuntimeError: torch's or a :class:`Mistake`: an operation mixes devices, or the host waits.
     """
     alive, every, now = list(range(len(configured))), [], Seen()
     with as_on_cuda():

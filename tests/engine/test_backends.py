@@ -39,6 +39,7 @@ def difference(a, b):
 
 
 COMMON = {"rounds": 3, "dtype": "float64", "clients_per_round": 5, "seed": 1}
+DIVERGING = 1e308
 
 
 @pytest.mark.parametrize("name", list(TASKS))
@@ -57,19 +58,35 @@ def test_a_configuration_is_the_same_alone_and_inside_a_grid(name):
     assert len({float(h.series("loss").iloc[-1]) for h in together}) == 6
 
 
-def test_configurations_that_cannot_share_a_program_still_run_together():
+# Runs that are asked for at once, by algorithm and overrides, and how many train with each of them.
+AT_ONCE = {
+    "other batches and schedules": [
+        (2, "fedadam", {"client_lr": 0.02, "batch_size": 5}),
+        (1, "fedadam", {"client_lr": 0.05, "batch_size": 10}),
+        (1, "fedadam", {"client_lr": 0.05, "batch_size": 5, "client_schedule": "step_decay"}),
+        (2, "fedadam", {"client_lr": 0.07, "batch_size": 5}),
+    ],
+    "other servers": [
+        (6, "fedavg", {}),
+        (6, "fedyogi", {"server_lr": 0.1}),
+        (6, "fedavgm", {"client_lr": 0.02}),
+        (6, "fedadagrad", {}),
+        (6, "fedadam", {"tau": 1e-2, "client_lr": DIVERGING}),  # leaves the program
+        (6, "fedadam", {"tau": 1e-2, "client_lr": 0.05}),
+    ],
+}
+
+
+@pytest.mark.parametrize("asked", AT_ONCE.values(), ids=AT_ONCE)
+def test_runs_that_are_asked_for_at_once_are_those_alone(asked):
     task = load("synthetic")
-    cells = [
-        {"client_lr": 0.02, "batch_size": 5},
-        {"client_lr": 0.05, "batch_size": 10},
-        {"client_lr": 0.05, "batch_size": 5, "client_schedule": "step_decay"},
-        {"client_lr": 0.07, "batch_size": 5},
-    ]
-    configured = [configure(task, "fedadam", overrides=cell, **COMMON) for cell in cells]
-    together = execute(configured)
-    assert [h.meta["configurations"] for h in together] == [2, 1, 1, 2]
-    for cell, history in zip(cells, together, strict=True):
-        assert difference(history, fedlib.run(task, "fedadam", overrides=cell, **COMMON)) < 1e-10
+    configured = [configure(task, name, overrides=own, **COMMON) for _, name, own in asked]
+    for (count, name, own), history in zip(asked, execute(configured), strict=True):
+        assert history.meta["configurations"] == count
+        assert (history.diverged is not None) == (own.get("client_lr") == DIVERGING)
+        if history.diverged is None:
+            alone = fedlib.run(task, name, overrides=own, **COMMON)
+            assert difference(history, alone) < 1e-10
 
 
 def test_seeds_can_be_set_apart():
@@ -160,10 +177,7 @@ class Tied(nn.Module):
 
 def test_tied_weights_stay_tied_and_frozen_ones_frozen():
     """One client's one full-batch step equals torch.optim.SGD's on the module itself."""
-    task = dataclasses.replace(load("synthetic"), model=Tied)
-    data = task.train
-    part = data.index[data.starts[3] : data.starts[3] + data.sizes[3]]
-    task.train = fedlib.ClientData(data.x, data.y, [part.numpy()])
+    task = dataclasses.replace(load("synthetic", clients=1), model=Tied)
     settings = {"client_lr": 0.1, "batch_size": None}
     common = {"dtype": "float64", "overrides": settings}
     start = fedlib.run(task, "fedavg", rounds=0, **common).params
@@ -185,24 +199,3 @@ def test_rounds_in_which_nobody_trains_have_no_training_loss():
     history = fedlib.run(task, "fedavg", rounds=3, overrides={"local_steps": [0] * 10})
     assert set(history.frame["split"]) == {"test"} and history.diverged is None
     assert history.series("loss").nunique() == 1
-
-
-def test_different_servers_over_the_same_client_work_share_one_program():
-    task = load("synthetic")
-    asked = [
-        ("fedavg", {}),
-        ("fedadam", {"server_lr": 0.02}),
-        ("fedyogi", {"server_lr": 0.1}),
-        ("fedavgm", {"client_lr": 0.02}),
-        ("fedadagrad", {}),
-        ("fedadam", {"tau": 1e-2, "client_lr": 1e308}),  # leaves the program when it diverges
-        ("fedadam", {"tau": 1e-2, "client_lr": 0.05}),
-    ]
-    configured = [configure(task, name, overrides=own, **COMMON) for name, own in asked]
-    together = execute(configured)
-    assert {history.meta["configurations"] for history in together} == {len(asked)}
-    assert [history.diverged is not None for history in together].count(True) == 1
-    for (name, own), history in zip(asked, together, strict=True):
-        if history.diverged is None:
-            alone = fedlib.run(task, name, overrides=own, **COMMON)
-            assert difference(history, alone) < 1e-12

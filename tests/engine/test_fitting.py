@@ -19,18 +19,6 @@ Y = torch.tensor([0, 1, 2, 0, 1, 2])
 PARTS = [[0, 1], [5, 4, 3]]  # example 2 is nobody's
 
 
-class Counts(nn.Linear):
-    """A module whose buffer is another one after each batch."""
-
-    def __init__(self):
-        super().__init__(3, 3)
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, input):
-        self.seen += len(input)
-        return super().forward(input) / self.seen
-
-
 class Caches(nn.Linear):
     """A module that makes a constant buffer when it is first called."""
 
@@ -40,25 +28,7 @@ class Caches(nn.Linear):
         return super().forward(input) * self.ones
 
 
-class Pair(nn.Linear):
-    def forward(self, input):
-        return super().forward(input), input
-
-
-class Detached(nn.Linear):
-    def forward(self, input):
-        return super().forward(input).detach()
-
-
-def linear():
-    return nn.Linear(3, 3)
-
-
-def words():
-    return nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(6, 3))
-
-
-def task(model=linear, x=X, y=Y, test_x=None, test_y=None, **others):
+def task(model=lambda: nn.Linear(3, 3), x=X, y=Y, test_x=None, test_y=None, **others):
     train = fedlib.ClientData(x, y, PARTS)
     tested = x if test_x is None else test_x, y if test_y is None else test_y
     return fedlib.Task("mine", model, train, fedlib.ClientData(*tested, PARTS), **others)
@@ -77,15 +47,11 @@ def absolute(outputs, targets):
 WRONG = {
     "float labels": ({"y": Y.float()}, r"client 0's example 0 has the label 0.0 \(float32\)"),
     "a negative label": ({"y": changed(Y, 1, -1)}, "client 0's example 1 has the label -1 .*0..2"),
-    "a label too large": ({"y": changed(Y, 4, 3)}, "train client 1's example 4 has the label 3"),
     "two labels": ({"y": torch.stack([Y, Y], 1)}, r"has the label \[0, 0\].*one for each example"),
-    "a wrong test label": ({"test_y": changed(Y, 5, 7)}, "test client 1's example 5 has"),
     "wide inputs": ({"x": torch.ones(6, 4)}, r"client 0's example 0, float32 of shape \(4,\)"),
-    "wide test inputs": ({"test_x": torch.ones(6, 4)}, "does not take test client 0's example 0"),
-    "whole inputs": ({"x": torch.ones(6, 3, dtype=torch.int64)}, "example 0, int64 of shape"),
-    "complex inputs": ({"x": X.to(torch.complex64)}, "example 0, complex64 of shape"),
     "a word too many": (
-        {"model": words, "x": changed(torch.ones(6, 2, dtype=torch.int64), 3, 12)},
+        {"model": lambda: nn.Sequential(nn.Embedding(10, 3), nn.Flatten(), nn.Linear(6, 3))}
+        | {"x": changed(torch.ones(6, 2, dtype=torch.int64), 3, 12)},
         r"train client 1's example 3, int64 of shape \(2,\) from 12 to 12",
     ),
     "values in another shape": (
@@ -100,13 +66,15 @@ WRONG = {
         {"y": changed(X.abs(), 1, 2.0), "loss": losses.binary_cross_entropy},
         "client 0's example 1 .* needs numbers between 0 and 1",
     ),
-    "a counter": ({"model": Counts}, "its forward pass changes the buffer 'seen'"),
     "a spectral norm": (
         {"model": lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))},
         "changes the buffer 'parametrizations.weight.0._u'",
     ),
-    "two outputs": ({"model": lambda: Pair(3, 3)}, "model Pair gives a tuple"),
-    "detached outputs": ({"model": lambda: Detached(3, 3)}, "loss does not depend on the param"),
+    "two outputs": ({"model": lambda: nn.GRU(3, 3)}, "model GRU gives a tuple"),
+    "detached outputs": (
+        {"loss": lambda o, y: losses.cross_entropy(o.detach(), y)},
+        "loss does not depend on the param",
+    ),
     "no model": ({"model": lambda: None}, r"model\(\) gives a NoneType"),
     "a model that fails": ({"model": lambda: nn.Linear(-1, 3)}, r"model\(\) fails: "),
     "a complex model": (
@@ -124,11 +92,6 @@ WRONG = {
     "outputs in a column": (
         {"y": X[:, 0], "model": lambda: nn.Linear(3, 1), "loss": absolute},
         r"outputs \[B, 1\], labels \[B\], which broadcast to \[B, B\]; squeeze",
-    ),
-    "a metric of a column": (
-        {"y": X[:, 0], "model": lambda: nn.Linear(3, 1), "loss": nn.MSELoss()}
-        | {"metrics": {"mae": absolute}},
-        r"mae \(a metric\) .* squeeze",
     ),
     "a loss of one row": (
         {"loss": lambda o, y: losses.cross_entropy(o[:1], y[:1])},
@@ -168,7 +131,6 @@ WRONG = {
 
 # Each makes of an example what depends on the others.
 TRANSFORMS = {
-    "batch": lambda x, keys: x - x.mean(),
     "largest": fedlib.task.Fixed(lambda x, keys: x / x.amax()),
     "rows": lambda x, keys: x - x.mean(0),
     "another's key": lambda x, keys: x if keys is None else x * keys[:, :1, None].cos(),
@@ -176,8 +138,6 @@ TRANSFORMS = {
 MEASURES = {
     "contrast": lambda o, y: (o @ o.mT).logsumexp(-1) - o.square().sum(-1),
     "centre": lambda o, y: (o - o.mean(1, keepdim=True)).square().sum(-1),
-    "sum": lambda o, y: losses.cross_entropy(o, y) / losses.cross_entropy(o, y).sum(),
-    "mean": lambda o, y: losses.cross_entropy(o, y).mean().expand(y.shape),
     "hardest": lambda o, y: losses.cross_entropy(o, y) * (o == o.amax((1, 2), True)).any(-1),
     "others' labels": lambda o, y: losses.cross_entropy(o, y) * (y == y[:, :1]).sum(1, True),
     "how many there are": lambda o, y: losses.cross_entropy(o, y) / y.shape[1],
@@ -229,7 +189,6 @@ def hit(outputs, targets):
 HITS = {
     "bool": hit,
     "whole": lambda o, y: hit(o, y).long(),
-    "double": lambda o, y: hit(o, y).double(),
     "pair": lambda o, y: (hit(o, y), torch.ones_like(y)),
     "NumPy": lambda o, y: torch.from_numpy(o.numpy().argmax(-1) == y.numpy()),
 }
@@ -312,22 +271,22 @@ def test_evaluated_data_may_not_be_named_as_another_split(split):
 def test_metrics_that_are_asked_for_later_must_fit():
     history = fedlib.run(task(), "fedavg", rounds=1)
     for metric in (lambda o, y: o.mean(), MEASURES["centre"], lambda o, y: o.zero_().sum(-1)):
-        with pytest.raises(fedlib.Error, match=r"mine .a metric. (gives|of an example|writes)"):
-            fedlib.evaluate(history.task, history.params, {"mine": metric})
+        message = r"mine .a metric. (gives|of an example|writes)"
+        refused(message, fedlib.evaluate, history.task, history.params, {"mine": metric})
 
 
 def test_a_metric_of_one_row_is_one_line_where_there_are_several():
     one = task(metrics={"mine": lambda o, y: losses.correct(o[:1], y[:1])})
     assert fedlib.run(one, "fedavg", rounds=1).final("mine") >= 0
-    with pytest.raises(fedlib.Error, match=r"mine gives .* of shape \(1, 5\) for 2 rows of 5"):
-        fedlib.grid(one, "fedavg", rounds=1, client_lr=[0.1, 0.2])
+    message = r"mine gives .* of shape \(1, 5\) for 2 rows of 5"
+    refused(message, fedlib.grid, one, "fedavg", rounds=1, client_lr=[0.1, 0.2])
 
 
 def test_missing_labels_of_other_data_are_told():
     history = fedlib.run(task(y=X, loss=nn.MSELoss()), "fedavg", rounds=1)
     data = fedlib.ClientData(X, changed(X, 3, float("nan")), PARTS)
-    with pytest.raises(fedlib.Error, match="evaluated client 1's example 3 has the label"):
-        fedlib.evaluate(history.task, history.params, data=data)
+    message = "evaluated client 1's example 3 has the label"
+    refused(message, fedlib.evaluate, history.task, history.params, data=data)
 
 
 RESERVED = ["loss", "mine_unweighted", *fairness(torch.ones(1, 2), torch.ones(2))]

@@ -1,5 +1,6 @@
 """Requests that are refused, runs that diverge, and what histories say."""
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -11,12 +12,6 @@ import fedlib
 from fedlib.engine import configure
 from fedlib.engine.fairness import fairness
 from tests.refusals import refused
-
-
-@pytest.fixture(scope="module")
-def task():
-    return fedlib.load_task("synthetic", clients=10)
-
 
 BAD = [
     ({"algorithm": "fedadm"}, "unknown algorithm 'fedadm': did you mean 'fedadam'"),
@@ -61,19 +56,19 @@ BAD += [
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
-def test_bad_requests_are_refused_in_one_line(task, change, message):
+def test_bad_requests_are_refused_in_one_line(synthetic, change, message):
     settings = {"algorithm": "fedadam", "rounds": 1, **change}
-    refused(message, fedlib.run, task, settings.pop("algorithm"), **settings)
+    refused(message, fedlib.run, synthetic, settings.pop("algorithm"), **settings)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
-def test_cuda_without_a_gpu_is_one_clear_line(task):
-    refused("no CUDA GPU here", fedlib.run, task, "fedavg", rounds=1, device="cuda")
+def test_cuda_without_a_gpu_is_one_clear_line(synthetic):
+    refused("no CUDA GPU here", fedlib.run, synthetic, "fedavg", rounds=1, device="cuda")
 
 
-def test_digests_name_what_determines_the_numbers(task):
-    base = configure(task, "fedadam", rounds=3)[0]
-    assert base.digest == configure(task, "fedadam", rounds=3, seed=0)[0].digest
+def test_digests_name_what_determines_the_numbers(synthetic):
+    base = configure(synthetic, "fedadam", rounds=3)[0]
+    assert base.digest == configure(synthetic, "fedadam", rounds=3, seed=0)[0].digest
     changes = [
         {"rounds": 4},
         {"seed": 1},
@@ -86,8 +81,8 @@ def test_digests_name_what_determines_the_numbers(task):
         {"overrides": {"batch_size": 5}},
         {"overrides": {"local_steps": 2}},
     ]
-    digests = [configure(task, "fedadam", **{"rounds": 3, **c})[0].digest for c in changes]
-    digests += [configure(task, "fedyogi", rounds=3)[0].digest]
+    digests = [configure(synthetic, "fedadam", **{"rounds": 3, **c})[0].digest for c in changes]
+    digests += [configure(synthetic, "fedyogi", rounds=3)[0].digest]
     other = fedlib.load_task("synthetic", clients=10, seed=1)
     digests += [configure(other, "fedadam", rounds=3)[0].digest]
     assert len({base.digest, *digests}) == len(changes) + 3
@@ -113,8 +108,8 @@ def test_a_diverging_configuration_ends_alone(name):
     assert 31 == ends[0] == ends[2] > ends[3] > ends[1]
 
 
-def test_history_frames(task):
-    history = fedlib.run(task, "fedavg", rounds=7, eval_every=3)
+def test_history_frames(synthetic):
+    history = fedlib.run(synthetic, "fedavg", rounds=7, eval_every=3)
     frame, clients = history.frame, history.clients
     assert list(frame.columns) == ["round", "split", "metric", "value"]
     tests = frame[frame["split"] == "test"]
@@ -126,8 +121,13 @@ def test_history_frames(task):
     assert set(history.params) == {"linear.weight", "linear.bias"}
 
 
-def test_training_loss_is_the_example_weighted_mean_of_batch_losses(task):
-    """With learning rate 0 the model never moves, so it is the loss over all training examples."""
+@pytest.mark.parametrize("l2", [0.0, 0.5])
+def test_training_loss_is_the_example_weighted_mean_of_batch_losses(synthetic, l2):
+    """With learning rate 0 the model never moves, so it is the loss over all training examples.
+
+    The L2 term counts in gradients alone.
+    """
+    task = dataclasses.replace(synthetic, l2=l2)
     history = fedlib.run(task, "fedavg", rounds=2, overrides={"client_lr": 0}, dtype="float64")
     model = task.model().double()
     model.load_state_dict(history.params)
@@ -200,8 +200,7 @@ def test_a_value_of_an_axis_may_be_a_list(axis):
     assert frame[name].drop_duplicates().tolist() == cells
     for cell in cells:
         alone = fedlib.run(task, "fedavg", rounds=1, overrides={name: cell}).frame
-        part = frame.loc[frame[name] == cell, alone.columns] if np.ndim(cell) == 0 else None
-        part = frame.loc[[c == cell for c in frame[name]], alone.columns] if part is None else part
+        part = frame.loc[[each == cell for each in frame[name]], alone.columns]
         np.testing.assert_allclose(part["value"], alone["value"], rtol=1e-6)
 
 

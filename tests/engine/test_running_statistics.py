@@ -1,6 +1,10 @@
-"""Running statistics travel with the model: moved by the clients' steps, averaged by the server."""
+"""Running statistics travel with the model: moved by the clients' steps, averaged by the server.
+
+And the L2 term, of weights alone.
+"""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -11,6 +15,7 @@ import fedlib
 from fedlib.engine import configure
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, Linear
+from tests.engine.reference import assert_rows_agree
 from tests.engine.test_checkpoint import interrupted
 from tests.results.test_store import same
 
@@ -143,3 +148,27 @@ def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path):
     assert all(same(a, b) for a, b in zip(resumed[:2], grid[:2], strict=True))
     for one, other in zip(alone[:2], grid[:2], strict=True):
         torch.testing.assert_close(one.params, other.params, rtol=1e-9, atol=1e-10)
+
+
+def ordinary():
+    """Layers for torch.func.vmap."""
+    layers = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "overrides"),
+    [("mime", {}), ("adafedadam", {}), ("qfedavg", {}), ("fedavg", {"client_optimizer": "sps"})],
+)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("model", [tracked, ordinary])
+def test_rows_agree_with_an_l2_term(algorithm, overrides, model, reduction):
+    problem = task(batch_size=4, l2=0.03, reduction=reduction)
+    problem = dataclasses.replace(problem, model=model)
+    assert_rows_agree(problem, algorithm, overrides=overrides, **SETTINGS)
+
+
+def test_an_l2_term_is_an_option_of_cifar_and_off_by_default():
+    for given in ({}, {"l2": 1e-4}):
+        task = fedlib.load_task("cifar10", clients=4, test_clients=1, width=1 / 32, **given)
+        assert task.l2 == task.options["l2"] == given.get("l2", 0.0)

@@ -40,17 +40,11 @@ def test_a_damaged_file_is_imported_whole_or_refused(tmp_path):
     assert not left_behind(tmp_path)
 
 
-@pytest.fixture
-def store(own_folders):
-    """A store with two runs."""
-    store = Store(own_folders / "data" / "runs")
+@pytest.mark.parametrize("suffix", [".parquet", ".safetensors"])
+def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(command, suffix):
+    store = Store()
     store.run(fedlib.load_task("quadratic"), "fedavg", rounds=1, overrides=STEPS)
     store.run(TASK, "fedadam", rounds=1, overrides=STEPS)
-    return store
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".safetensors"])
-def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(command, store, suffix):
     (path,) = store.root.glob(f"*/fedavg-*{suffix}")
     if suffix == ".parquet":  # among the runs of a figure's task
         (store.root / "synthetic").mkdir()

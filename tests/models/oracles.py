@@ -18,7 +18,7 @@ from fedlib.models import EMNISTCNN, EMNISTAutoencoder, ResNet18GN, ShakespeareL
 ROWS = [(1, 1), (3, 3), (6, 3), (4, 1)]
 BATCH, STEPS = 4, 6
 VECTORS = torch.linspace(-1, 1, 11 * 5).view(11, 5)
-TINY = {**{"vocab": 11, "positions": 8, "dim": 6, "layers": 2, "heads": 2, "hidden": 10}}
+TINY = {"vocab": 11, "positions": 8, "dim": 6, "layers": 2, "heads": 2, "hidden": 10}
 
 
 def dense(w, name, x):

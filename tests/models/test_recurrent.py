@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from fedlib.errors import Error
 from fedlib.models import recurrent
 from fedlib.models.recurrent import LSTM, Embedding
+from fedlib.process import threads
 from tests.models.oracles import ROWS, compare, normal, with_rows
+from tests.refusals import refused
 
 BATCH, STEPS, INPUTS, UNITS = 3, 5, 4, 2
 
@@ -23,13 +24,6 @@ def program(request, monkeypatch):
 
     monkeypatch.setattr(recurrent, "_one_by_one", one_by_one)
     return str(request.param)
-
-
-@pytest.fixture
-def two_threads():
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(1)
 
 
 def written_out(parameters, x, mask):
@@ -81,31 +75,17 @@ def test_masked_steps_carry_state_and_output_on(program, layout, rows, groups):
         torch.testing.assert_close(same, expected, rtol=0, atol=1e-10)
 
 
-def test_an_lstm_without_rows_is_an_ordinary_module(program):
-    layer = LSTM(INPUTS, UNITS).double()
-    x = normal(2, BATCH, STEPS, INPUTS)
-    mask = torch.rand(2, BATCH, STEPS) < 0.7
-    mask[..., 0] = True
-    own = list(layer.parameters())
-    if program == "torch's kernel":
-        mask = mask.cummin(-1).values
-    expected = torch.stack([written_out(own, *both) for both in zip(x, mask, strict=True)])
-    torch.testing.assert_close(layer(x[0], mask[0]), expected[0], rtol=0, atol=1e-12)
-    # A frozen layer before layers with rows keeps the rows of its input.
-    torch.testing.assert_close(layer(x, mask), expected, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("program", ["torch's kernel"], indirect=True)
-def test_rows_on_two_threads_equal_rows_on_one(program, two_threads):
+def test_rows_on_two_threads_equal_rows_on_one(program):
     """And a graph can be kept."""
     layer = LSTM(INPUTS, UNITS)
     leaves = with_rows(layer, 6)
     x = normal(3, BATCH, STEPS, INPUTS)
-    loss = layer(x).square().sum()
-    many = torch.autograd.grad(loss, leaves, retain_graph=True)
-    assert all(map(torch.equal, many, torch.autograd.grad(loss, leaves)))
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
+    with threads(2, others=False):
+        loss = layer(x).square().sum()
+        many = torch.autograd.grad(loss, leaves, retain_graph=True)
+        assert all(map(torch.equal, many, torch.autograd.grad(loss, leaves)))
+        assert torch.get_num_threads() == 2
     one = torch.autograd.grad(layer(x).square().sum(), leaves)
     torch.testing.assert_close(many, one, rtol=0, atol=1e-12)
 
@@ -161,14 +141,12 @@ def test_embedding_without_rows():
     assert not frozen.weight.requires_grad and Embedding(7, 3, values).weight.requires_grad
     ids = torch.randint(7, (2, BATCH, STEPS), dtype=torch.int16)
     assert torch.equal(frozen(ids), values[ids.long()])
-    with pytest.raises(Error, match=r"shape of weight .* allowed: \(8, 3\)"):
-        Embedding(8, 3, values)
+    refused(r"shape of weight .* allowed: \(8, 3\)", Embedding, 8, 3, values)
 
 
 def test_errors_name_the_layer_and_what_to_do():
-    with pytest.raises(Error, match="'uniform'; allowed: glorot_uniform, he_normal, torch"):
-        LSTM(2, 3, kernel="uniform")
+    refused("'uniform'; allowed: glorot_uniform, he_normal, torch", LSTM, 2, 3, kernel="uniform")
     words = Embedding(7, 4)
     with_rows(words, 6)
-    with pytest.raises(Error, match="Embedding has weights of 6 rows and an input of 4 rows"):
-        words(torch.zeros(4, BATCH, STEPS, dtype=torch.int64))
+    ids = torch.zeros(4, BATCH, STEPS, dtype=torch.int64)
+    refused("Embedding has weights of 6 rows and an input of 4 rows", words, ids)

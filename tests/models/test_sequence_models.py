@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fedlib import randomness
-from fedlib.errors import Error
 from fedlib.models import AttentionClassifier, DistilBERT
 from fedlib.models.attention import SelfAttention
 from tests.models.oracles import TINY, call, flat_rows, texts
+from tests.refusals import refused
 
 
 def test_distilbert_of_an_empty_text_is_finite():
@@ -52,16 +52,15 @@ def test_training_without_dropout_equals_evaluation():
 
 
 def test_errors_say_what_is_allowed():
-    with pytest.raises(Error, match=r"number of heads is 4; allowed: a divisor of the size 6"):
-        SelfAttention(6, 4)
-    with pytest.raises(Error, match=r"number of tokens in a text is 9; allowed: 1\.\.8"):
-        DistilBERT(3, **TINY)(torch.ones(1, 9, dtype=torch.int64))
+    refused("number of heads is 4; allowed: a divisor of the size 6", SelfAttention, 6, 4)
+    text = torch.ones(1, 9, dtype=torch.int64)
+    refused(r"number of tokens in a text is 9; allowed: 1\.\.8", DistilBERT(3, **TINY), text)
 
 
 def test_without_transformers_there_are_no_pretrained_weights(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(Error, match=r"need the package transformers; pip install 'fedlib\[text\]'"):
-        DistilBERT(3, **TINY).load_pretrained()
+    message = r"need the package transformers; pip install 'fedlib\[text\]'"
+    refused(message, DistilBERT(3, **TINY).load_pretrained)
 
 
 # What follows needs the extra "text".
@@ -93,12 +92,12 @@ def test_distilbert_equals_transformers_own(tmp_path):
 
 def test_weights_that_are_missing_or_of_another_size_are_refused(tmp_path):
     published(tmp_path / "small")
-    with pytest.raises(Error, match=r"word_embeddings.weight is of shape \(11, 6\), but this"):
-        DistilBERT(3, **{**TINY, "vocab": 12}).load_pretrained(str(tmp_path / "small"))
-    with pytest.raises(Error, match=r"transformer.layer.2.* is missing"):
-        DistilBERT(3, **{**TINY, "layers": 3}).load_pretrained(str(tmp_path / "small"))
-    with pytest.raises(Error, match="neither on this disk nor could they be downloaded"):
-        DistilBERT(3, **TINY).load_pretrained(str(tmp_path / "nowhere"))
+    for folder, other, message in (
+        ("small", {"vocab": 12}, r"word_embeddings.weight is of shape \(11, 6\), but this"),
+        ("small", {"layers": 3}, r"transformer.layer.2.* is missing"),
+        ("nowhere", {}, "neither on this disk nor could they be downloaded"),
+    ):
+        refused(message, DistilBERT(3, **TINY | other).load_pretrained, str(tmp_path / folder))
 
 
 # The engine, end to end.

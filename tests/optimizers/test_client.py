@@ -16,14 +16,14 @@ def problem():
     return positive_problem(0, M, D)
 
 
-def federated(solve, rounds, mu=0.0):
+def check(method, solve, mu=0.0):
     """FedAvg over the clients of ``problem()``; each solves mu-proximal subproblems its way.
 
     It is given the local objective, a function of a point: (value, gradient).
     """
-    given = problem()
-    A, b, offset, x = given["A"], given["b"], given["offset"], given["x0"]
-    p = given["weights"] / given["weights"].sum()
+    A, b, weights, x, offset = problem().values()
+    p, rounds = weights / weights.sum(), 5
+    ours = end(fedlib.quadratic_task(**problem()), method, rounds, local_steps=STEPS)
     for _ in range(rounds):
         ends = []
         for i in range(M):
@@ -34,12 +34,7 @@ def federated(solve, rounds, mu=0.0):
 
             ends.append(solve(x, local, STEPS[i]))
         x = p @ np.array(ends)
-    return x
-
-
-def check(method, expected, rounds):
-    x = end(fedlib.quadratic_task(**problem()), method, rounds, local_steps=STEPS)
-    assert np.abs(x - expected).max() < 1e-9
+    assert np.abs(ours - x).max() < 1e-9
 
 
 # With momentum: test_client_momentum.
@@ -69,7 +64,7 @@ def test_equals_torch_optim_restarted_every_round(name):
             optimizer.step()
         return x.detach().numpy()
 
-    check(fedlib.FedOpt(client=ours), federated(solve, 5), 5)
+    check(fedlib.FedOpt(client=ours), solve)
 
 
 def two_nets(**h):
@@ -114,7 +109,7 @@ DELTA = [
 def test_delta_sgd_equals_two_nets(settings, mu):
     """With a proximal term both gradients have it."""
     method = fedlib.FedOpt(client=fedlib.DeltaSGD(**settings), objective=fedlib.Proximal(mu))
-    check(method, federated(two_nets(**settings), 5, mu), 5)
+    check(method, two_nets(**settings), mu)
 
 
 def test_delta_sgd_asks_twice_on_one_batch():
@@ -160,7 +155,7 @@ def polyak(**h):
 def test_sps_equals_numpy(settings, mu):
     """The step size is the whole local objective's, its proximal term included."""
     method = fedlib.FedOpt(client=fedlib.SPS(**settings), objective=fedlib.Proximal(mu))
-    check(method, federated(polyak(**settings), 5, mu), 5)
+    check(method, polyak(**settings), mu)
 
 
 def test_sps_does_not_step_below_f_star_and_reports_the_own_loss():
