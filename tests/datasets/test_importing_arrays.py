@@ -110,15 +110,6 @@ def test_bad_arrays_are_refused_whole(tmp_path, changes, words):
     assert not root.exists()
 
 
-def test_words_are_numbered_as_the_classes_name_them(tmp_path):
-    labels = {"train_y": np.array([*"aabbab"]), "test_y": np.array([*"abab"])}
-    path = write(tmp_path, classes=np.array(["b", "a"]), **labels)
-    datasets.import_file("own", path, tmp_path)
-    refused("'own' exists already", datasets.import_file, "own", path, tmp_path)
-    data = datasets.load("own", tmp_path)
-    assert [data.classes[code] for code in data.train_y] == [*"aabbab"]
-
-
 def test_a_damaged_archive_is_refused(tmp_path):
     whole = write(tmp_path).read_bytes()
     flipped = bytearray(whole)

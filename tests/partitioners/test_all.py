@@ -35,16 +35,6 @@ def test_a_partition_depends_on_the_seed_alone(draw):
     assert all(part.dtype == np.int64 for part in first)
 
 
-def test_sizes_are_exact_and_only_overlapping_clients_share_examples():
-    sizes = [0, *partition.uniform_sizes(7, 10, 50, seed=3).tolist()]
-    shared = partition.dirichlet_overlapping(LABELS, 8, 0.1, sizes, seed=0)
-    apart = dirichlet(LABELS, 8, 0.1, sizes, seed=0)
-    tree = pachinko(LABELS // 2, LABELS, 8, sizes, 0.1, 10, seed=0)
-    for parts, share in ((shared, True), (apart, False), (tree, False)):
-        assert [len(part) for part in parts] == sizes
-        assert (len(set(np.concatenate(parts).tolist())) < sum(sizes)) == share
-
-
 def test_the_least_that_is_allowed():
     """One client, as many as examples, none at all."""
     assert [part.tolist() for part in iid(1, 1, 0)] == [[0]]

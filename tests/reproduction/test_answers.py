@@ -60,22 +60,6 @@ def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, tra
     assert not trained
 
 
-def test_a_survey_counts_what_is_missing(store, requests, trained):
-    programs = answers.survey(store, requests, "quick")
-    assert not trained
-    assert [len(program.digests) for program in programs] == [2, 1, 1, 1, 1, 1]
-    assert all(program.missing == len(program.digests) for program in programs)
-    answers.answer(store, programs[0].requests[:1], "quick")
-    before, programs = programs, answers.survey(store, requests, "quick")
-    assert [program.missing for program in programs] == [1, 1, 1, 1, 1, 1]
-    assert [program.digests for program in programs] == [program.digests for program in before]
-    answers.answer(store, programs[0].requests, "quick")
-    assert [len(program) for program in trained] == [1, 1]  # not the stored one again
-    for program in programs:
-        answers.answer(store, program.requests, "quick")
-    assert not any(program.missing for program in answers.survey(store, requests, "quick"))
-
-
 def test_a_refused_request_says_so_before_anything_trains(store, trained):
     bad = [Request("quadratic", "fedavg", "a"), Request("quadratic", "fedavg", "a", {"tau": 1.0})]
     refused("unknown override for fedavg 'tau'", answers.answer, store, bad, "quick")

@@ -73,9 +73,9 @@ def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
 @pytest.fixture
 def posts(tmp_path):
     rows = [
-        row("ann", "train", "b\na b a.", tags=["x", "y"]),
+        row("ann", "train", "B\na b a.", tags=["x", "y"]),
         row("bob", "train", "\na. a! b " + "a " * 30, tags=["x"]),
-        row("ann", "test", "c\nb a z", tags=["y", "never seen"]),
+        row("ann", "test", "c\nb a z", tags=["y", "x|never seen"]),
         row("eve", "test", "\na", tags=[]),
     ]
     copies.texts(tmp_path / "data", "stackexchange", rows)
