@@ -8,21 +8,18 @@ from fedlib.results import Store
 from fedlib.tasks import load_task
 from tests.refusals import refused
 
-SMALL = {"clients": 4}
-
 
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "runs", published=[])
 
 
-@pytest.fixture
-def requests():
+def test_answers_come_in_order_and_each_task_is_loaded_once(store, trained):
     """Two tasks in turns, two seeds, a grid, and a run that is asked for twice.
 
     The curves differ in their cohorts, so that they never train together.
     """
-    common = dict(options=SMALL, rounds=2)
+    common = dict(options={"clients": 4}, rounds=2)
     curves = [
         Request("synthetic", "fedavg", "curves", clients_per_round=2, **common),
         Request("synthetic", "fedadam", "curves", clients_per_round=3, **common),
@@ -32,10 +29,7 @@ def requests():
         for rate in (0.1, 0.2)
     ]
     quadratic = Request("quadratic", "fedavg", "other", {"local_steps": 1}, rounds=1)
-    return [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
-
-
-def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, trained):
+    requests = [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
     loaded = []
 
     def load(name, **options):
