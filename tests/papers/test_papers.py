@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedlib import papers
-from fedlib.errors import Error
+from tests.refusals import refused
 
 CELLS = papers.cells()
 ITEMS = list(CELLS.groupby(["paper", "item"], sort=False).groups)
@@ -73,8 +73,7 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
     ],
 )
 def test_a_wrong_question_gets_one_clear_line(function, arguments, where, message):
-    with pytest.raises(Error, match=re.escape(message)):
-        getattr(papers, function)(*arguments.split(), **where)
+    refused(re.escape(message), getattr(papers, function), *arguments.split(), **where)
 
 
 def test_what_a_caller_changes_does_not_reach_the_next_caller():
