@@ -103,19 +103,6 @@ def test_encoding_follows_the_rules_word_by_word_in_memory_and_in_pieces(tmp_pat
 # ------------------------------------------------------------------------------------ using them
 
 
-def test_targets_count_the_first_sentences_only():
-    rows = [("a", "w1 " * n + "w1", "", "") for n in range(30)] + [("b", "w1", "", "")] * 4
-    encoded = encode(rows, VOCABULARY, TAGS)
-    lengths = [np.count_nonzero(slow(*row[1:])[0][1:]) for row in rows]
-    assert encoded.targets().tolist() == [sum(lengths[:30]), sum(lengths[30:])]
-    for cap in (1, 3, 4, 29):
-        assert encoded.targets(cap).tolist() == [sum(lengths[:cap]), sum(lengths[30:][:cap])]
-    refused("cap is 0", encoded.targets, 0)
-    encoded = encode([("a", "w1", "", "")] * 1001 + [("b", "w1", "", "")], VOCABULARY, TAGS)
-    assert encoded.targets().tolist() == [2000, 2]
-    assert encoded.targets(2000).tolist() == [2002, 2]
-
-
 def test_bag_of_words_of_any_posts_in_any_shape():
     # Half of the words are unknown; none is known; there is none.
     rows = [("c", "w0 unknown", "what w0", ""), ("c", "unknown", "", ""), ("c", "", "", "")]

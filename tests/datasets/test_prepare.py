@@ -67,9 +67,9 @@ def left(root):
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_mnist(root, offer, site, tmp_path, name):
+def test_mnist(root, offer, tmp_path, name):
     files, images, labels = mnist()
-    offer(name, files)
+    offered = offer(name, files)
     card = prepare(name, root)
     data = datasets.load(name, root)
     assert holds(data, train_x=images["train"], train_y=labels["train"])
@@ -81,11 +81,11 @@ def test_mnist(root, offer, site, tmp_path, name):
     assert card["licence"] == CATALOGUE[name].licence and card["source"] == CATALOGUE[name].source
     (first, *_) = card["files"]
     content = files["train-images-idx3-ubyte.gz"]
-    assert first["url"] == f"{site.url}/train-images-idx3-ubyte.gz"
+    assert first["url"] == offered.files[0].urls[0]
     assert first["sha256"] == hashlib.sha256(content).hexdigest()
     # The files are kept, so the next time needs no network.
     assert left(root / "raw") == sorted(f"{name}/{file}" for file in files)
-    site.files.clear()
+    shutil.rmtree(tmp_path / "offered")
     assert prepare(name, root, overwrite=True)["fingerprint"] == card["fingerprint"]
     # The same values, imported, have the same fingerprint.
     arrays = {"train_x": images["train"], "test_x": images["t10k"]}
@@ -234,10 +234,16 @@ def test_sent140_by_user(root, offer):
     assert (len(more["cy", "train"]), len(more["cy", "test"])) == (24, 6)
 
 
-def test_every_source_has_a_reader_an_entry_and_known_tasks():
+def test_every_source_is_whole_and_has_a_reader_an_entry_and_known_tasks():
     assert set(SOURCES) == set(WRITERS) <= set(CATALOGUE)
     used = {task for entry in CATALOGUE.values() for task in entry.tasks}
     assert used == set(TASKS) - {"quadratic", "synthetic"}
+    for chosen in SOURCES.values():
+        assert chosen.files and chosen.prepared > 0 and chosen.hash_from
+        assert bool(chosen.members) == bool(chosen.unpacked)
+        for file in chosen.files:
+            assert all(url.startswith("http") for url in file.urls) and file.size > 0
+            assert len(bytes.fromhex(file.sha256)) == 32
 
 
 # ------------------------------------------------------------------------------- what is refused
@@ -251,9 +257,10 @@ def refused(kind, words, name, root, **options):
     assert not list(root.rglob("unpacked")) and not list(root.rglob("*.npy"))
 
 
-def test_files_from_a_folder(root, offer, site, tmp_path):
+def test_files_from_a_folder(root, offer, tmp_path):
     files, images, _ = mnist(20)
     offer("mnist", files)
+    shutil.rmtree(tmp_path / "offered")
     given = tmp_path / "given"
     refused(Error, "there is no folder", "mnist", root, from_folder=given)
     given.mkdir()
@@ -268,10 +275,10 @@ def test_files_from_a_folder(root, offer, site, tmp_path):
     prepare("mnist", root, from_folder=given, keep_raw=False)
     assert (datasets.load("mnist", root).train_x == images["train"]).all()
     assert sorted(path.name for path in given.iterdir()) == sorted(files)
-    assert site.asked == [] and not (root / "raw").exists()
+    assert not (root / "raw").exists()
 
 
-def test_a_full_disk_is_told_before_anything_is_done(root, offer, site, monkeypatch):
+def test_a_full_disk_is_told_before_anything_is_done(root, offer, monkeypatch):
     files, *_ = mnist(20)
     small = offer("mnist", files)
     usage = namedtuple("usage", "total used free")(10, 0, 10)
@@ -279,7 +286,7 @@ def test_a_full_disk_is_told_before_anything_is_done(root, offer, site, monkeypa
     size = sum(file.size for file in small.files)
     words = rf"not enough space .* {(size + 2000) / 1e6:,.1f} MB needed .* 0\.0 MB free"
     refused(Failure, words, "mnist", root)
-    assert site.asked == [] and not root.exists()
+    assert not root.exists()
 
 
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"

@@ -6,8 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from fedlib.datasets import posts, text
-from fedlib.datasets.dataset import TextDataset
+from fedlib.datasets import text
 from fedlib.errors import Error
 from tests.refusals import refused
 
@@ -116,40 +115,3 @@ def test_read_glove_says_which_line_is_wrong(tmp_path, content, message):
     file = tmp_path / "glove.txt"
     file.write_bytes(content)
     refused(message, text.read_glove, file)
-
-
-# ----------------------------------------------------------------------------------------- posts
-
-
-def tagged(texts):
-    """The same texts (client, text, tags as JSON) in both splits."""
-    arrays = {}
-    clients, bodies, tags = zip(*texts, strict=True)
-    for split in ("train", "test"):
-        for key, offsets, column in (("text", "offsets", bodies), ("tags", "tags_offsets", tags)):
-            encoded = flat([part.encode() for part in column])
-            arrays[f"{split}_{key}"], arrays[f"{split}_{offsets}"] = encoded
-        arrays[f"{split}_client"] = np.array(clients)
-    return TextDataset("posts", arrays, ("ann", "bob"))
-
-
-def test_sentences_of_posts_carry_their_title_and_tags():
-    first, last = (1, "A Title\nOne two. Three!", '["x", "a|b"]'), (1, "t\nlast", '["x"]')
-    dataset = tagged([first, (0, "\nAlone", "[]"), last])
-    assert posts.tagged_rows(dataset, "test") == [
-        ("ann", "alone", "", ""),
-        ("bob", "one two .", "a title", "x|a b"),
-        ("bob", "three !", "a title", "x|a b"),
-        ("bob", "last", "t", "x"),
-    ]
-
-
-def test_words_rank_by_the_clients_that_use_them():
-    first = (0, "\nrare rare rare common", '["x"]')
-    dataset = tagged([first, (1, "\ncommon", '["y", "z"]'), (1, "\nb", '["y"]')])
-    train, test = posts.text_posts(dataset, words=2, tags=2)
-    assert train.word_list == ("common", "b") and train.tag_list == ("y", "x")
-    # 3: unknown, 4: start, 5: end.
-    rows = [[4, 3, 3, 3, 1, 5], [4, 1, 5, 0, 0, 0], [4, 2, 5, 0, 0, 0]]
-    assert train.sentences[:, :6].tolist() == rows
-    assert train.starts.tolist() == [0, 1, 3] and test.clients == ("ann", "bob")

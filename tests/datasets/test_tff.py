@@ -39,6 +39,11 @@ def write_h5(folder, name, splits, like):
     return paths
 
 
+def in_order(clients):
+    """Client and example, as they are to be stored: by the client's id, then as they came."""
+    return [(client, row) for client in sorted(clients) for row in clients[client]]
+
+
 @pytest.fixture
 def prepare(offer):
     """Prepare a data set from TFF's files, which are offered in its archives."""
@@ -85,7 +90,7 @@ def test_emnist_bit_for_bit(tmp_path, prepare):
     assert data.polarity == "ink_dark" and len(data.classes) == 62 and not data.stand_in
     for split in ("train", "test"):
         x, y, codes = (getattr(data, f"{split}_{field}") for field in ("x", "y", "client"))
-        rows = [(c, row) for c in sorted(splits[split]) for row in splits[split][c]]
+        rows = in_order(splits[split])
         assert x.dtype == np.uint8 and y.dtype == codes.dtype == np.int64
         pixels = torch.from_numpy(np.array(x)).float() / 255
         expected = np.stack([row["pixels"] for _, row in rows])
@@ -137,7 +142,7 @@ def test_cifar100_bit_for_bit_with_test_clients_of_their_own(tmp_path, prepare):
     assert data.clients[:4] == ("0", "1", "10", "2")
     assert data.clients[-3:] == ("test/0", "test/1", "test/2")
     for split, prefix in (("train", ""), ("test", "test/")):
-        rows = [(c, row) for c in sorted(splits[split]) for row in splits[split][c]]
+        rows = in_order(splits[split])
         for field, key in (("x", "image"), ("y", "label"), ("coarse", "coarse_label")):
             expected = np.stack([row[key] for _, row in rows])
             np.testing.assert_array_equal(getattr(data, f"{split}_{field}"), expected)
@@ -166,7 +171,7 @@ def test_shakespeare_as_texts(tmp_path, prepare):
     assert data.clients == ("ARIEL", "GHOST", "HAMLET_NOBODY", "OTHELLO_CLOWN")
     for split, own in roles.items():
         rows = [(data.clients[c], data.text(split, i)) for i, c in enumerate(data.client(split))]
-        assert rows == [(role, text) for role in sorted(own) for text in own[role]]
+        assert rows == in_order(own)
     datasets.verify("shakespeare", tmp_path)
 
 
@@ -223,9 +228,7 @@ def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
     splits = stack_overflow()
     card = prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     assert card["kind"] == "posts"
-    assert card["counts"] == {
-        **{"train": 13, "train_clients": 3, "test": 4, "test_clients": 2},
-    }
+    assert card["counts"] == {"train": 13, "train_clients": 3, "test": 4, "test_clients": 2}
     loaded = datasets.load_posts("stackoverflow", tmp_path)
     assert list(loaded) == ["train", "test"]
     # Rank by count, then by the file's order; the last of the 500 is tag498.
@@ -234,9 +237,8 @@ def test_stack_overflow_as_posts(tmp_path, prepare, piece, monkeypatch):
     for split, own in loaded.items():
         clients = sorted(splits[split])
         rows = [
-            (client, *(row[key] for key in ("tokens", "title", "tags")))
-            for client in clients
-            for row in splits[split][client]
+            (client, row["tokens"], row["title"], row["tags"])
+            for client, row in in_order(splits[split])
         ]
         expected = posts.encode(rows, WORD_LIST, tag_list)
         for field in fields:

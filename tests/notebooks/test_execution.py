@@ -7,7 +7,6 @@ from it and checks them), nbval then finds every run of the unsolved ones in it.
 must draw is what the catalogue says.
 """
 
-import dataclasses
 import json
 import os
 import re
@@ -17,13 +16,11 @@ import time
 from functools import partial
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
 
 from fedlib.reproduction import draw, reproduce
-from fedlib.results import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = 2
@@ -130,25 +127,6 @@ def test_papermill_runs_the_series_from_an_empty_store(place):
         seen.append(done.name)
     assert seen == [path.stem for path in reproduce.notebooks()]
     assert stored(place)
-
-
-def other(history):
-    """The run with all of its values changed, so that the best of several is another."""
-    frame, clients = history.frame.copy(), history.clients.copy()
-    for values in (frame, clients):
-        values["value"] = 1 - 1.03 * values["value"]
-    return dataclasses.replace(history, frame=frame, clients=clients)
-
-
-def test_every_figure_changes_with_the_stored_values(place):
-    store = Store() if stored(place) else pytest.skip("the series did not run")
-    for entry in (entry for entry in draw.entries() if entry.needs_runs):
-        record = picture(place, entry).with_suffix(".json").read_text(encoding="utf-8")
-        runs = [store.load(digest, params=False) for digest in json.loads(record)["runs"]]
-        _, before = entry.draw(runs)
-        _, after = entry.draw([other(run) for run in runs])
-        plt.close("all")
-        assert not before.equals(after), entry.id
 
 
 def test_nbval_finds_every_run_in_the_store(place):

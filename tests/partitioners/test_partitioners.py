@@ -57,8 +57,8 @@ def slow_lda(labels, clients, q, sizes, seed):
 def test_dirichlet_equals_the_slow_reference_until_the_last_example(alpha):
     labels = balanced(7, 40)
     labels[labels == 3] = 2  # a class that does not occur
-    sizes = [28] * 10
-    got = dirichlet(labels, 10, alpha, 28, seed=5)
+    sizes = [28, 0, 56, *[28] * 7]
+    got = dirichlet(labels, 10, alpha, sizes, seed=5)
     want = slow_lda(labels, 10, dirichlet_proportions(10, 7, alpha, 5), sizes, 5)
     assert [part.tolist() for part in got] == want
     assert sorted(np.concatenate(got)) == list(range(280))  # everything is used, nothing twice

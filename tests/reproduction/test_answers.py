@@ -8,21 +8,18 @@ from fedlib.results import Store
 from fedlib.tasks import load_task
 from tests.refusals import refused
 
-SMALL = {"clients": 4}
-
 
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "runs", published=[])
 
 
-@pytest.fixture
-def requests():
+def test_answers_come_in_order_and_each_task_is_loaded_once(store, trained):
     """Two tasks in turns, two seeds, a grid, and a run that is asked for twice.
 
     The curves differ in their cohorts, so that they never train together.
     """
-    common = dict(options=SMALL, rounds=2)
+    common = dict(options={"clients": 4}, rounds=2)
     curves = [
         Request("synthetic", "fedavg", "curves", clients_per_round=2, **common),
         Request("synthetic", "fedadam", "curves", clients_per_round=3, **common),
@@ -32,10 +29,7 @@ def requests():
         for rate in (0.1, 0.2)
     ]
     quadratic = Request("quadratic", "fedavg", "other", {"local_steps": 1}, rounds=1)
-    return [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
-
-
-def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, trained):
+    requests = [cells[0], quadratic, *repeated(curves, 2), cells[1], curves[0]]
     loaded = []
 
     def load(name, **options):
@@ -58,22 +52,6 @@ def test_answers_come_in_order_and_each_task_is_loaded_once(store, requests, tra
     again = answers.answer(store, requests, "quick")
     assert [h.config.digest for h in again] == [h.config.digest for h in histories]
     assert not trained
-
-
-def test_a_survey_counts_what_is_missing(store, requests, trained):
-    programs = answers.survey(store, requests, "quick")
-    assert not trained
-    assert [len(program.digests) for program in programs] == [2, 1, 1, 1, 1, 1]
-    assert all(program.missing == len(program.digests) for program in programs)
-    answers.answer(store, programs[0].requests[:1], "quick")
-    before, programs = programs, answers.survey(store, requests, "quick")
-    assert [program.missing for program in programs] == [1, 1, 1, 1, 1, 1]
-    assert [program.digests for program in programs] == [program.digests for program in before]
-    answers.answer(store, programs[0].requests, "quick")
-    assert [len(program) for program in trained] == [1, 1]  # not the stored one again
-    for program in programs:
-        answers.answer(store, program.requests, "quick")
-    assert not any(program.missing for program in answers.survey(store, requests, "quick"))
 
 
 def test_a_refused_request_says_so_before_anything_trains(store, trained):

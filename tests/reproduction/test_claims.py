@@ -11,16 +11,13 @@ import pytest
 
 import fedlib
 from fedlib import papers, plans
-from fedlib.engine import History, configure
 from fedlib.paths import project_root
-from fedlib.plans import Request
-from fedlib.reproduction import answers, claims
+from fedlib.reproduction import claims
 from fedlib.reproduction import evidence as ev
 from fedlib.reproduction.adafedadam.claims import AVERAGE, OURS, SPREAD
 from fedlib.reproduction.evidence import FAILS, HOLDS, MEAN, OPEN, Missing, Statement, finals
 from fedlib.reproduction.fedopt import claims as fedopt
 from fedlib.reproduction.fedopt import outcomes
-from fedlib.reproduction.matching import Index
 from fedlib.results import Store
 
 ROUNDS = 15
@@ -29,20 +26,6 @@ ROUNDS = 15
 @pytest.fixture(scope="module")
 def quadratic():
     return fedlib.quadratic_task(np.eye(2)[None].repeat(3, 0), np.ones((3, 2)))
-
-
-def run(task, algorithm, accuracy, *, seed=0, train_loss=1.0, diverged=None, **overrides):
-    """A history as a run leaves it, with these test accuracies from round 0 on."""
-    rounds = len(accuracy) - 1
-    config = configure(task, algorithm, rounds=rounds, seed=seed, overrides=overrides).config
-    rows = [(r, "test", "accuracy", value) for r, value in enumerate(accuracy)]
-    rows += [(r, "train", "loss", train_loss) for r in range(1, rounds + 1)]
-    frame = pd.DataFrame(rows, columns=["round", "split", "metric", "value"])
-    return History(frame, pd.DataFrame(), {}, config, {"diverged": diverged})
-
-
-def level(value):
-    return [0.1] + [value] * ROUNDS
 
 
 def tidy(metric, names, levels, seeds=3, rounds=10):
@@ -149,25 +132,12 @@ def test_rounds_count_to_the_first_evaluation_at_the_target_and_never_is_one_mor
         ev.rounds_to(frame[frame["late"]].drop_duplicates("algorithm"), "accuracy", target)
 
 
-def test_numbers_are_the_winners_over_the_last_rounds(quadratic):
-    curve = [0.1] * (ROUNDS - 4) + [0.4] * 5
-    runs = [
-        run(quadratic, "fedavg", level(0.9), train_loss=0.3, client_lr=0.5),
-        run(quadratic, "fedavg", curve, train_loss=0.1, client_lr=0.1),
-        run(quadratic, "fedadam", level(0.9), diverged=3),
-    ]
-    end = finals(ev.numbers([*runs, runs[1]]), "accuracy")
-    assert end[0, MEAN].to_dict() == pytest.approx({"fedavg": 0.4, "fedadam": 0.1})
-    both = finals(ev.numbers(runs, {"lr": "client_lr"}), "accuracy", "algorithm", "lr")
-    assert sorted(both[0, MEAN]) == pytest.approx([0.1, 0.4, 0.9])
-    last = ev.numbers(runs, score=lambda history: -history.final())
-    assert finals(last, "accuracy")[0, MEAN]["fedavg"] == pytest.approx(0.9)
-
-
-def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_grid(quadratic):
+def test_a_search_shows_the_chosen_setting_and_whether_it_is_at_the_end_of_a_grid(
+    quadratic, hand_made
+):
     losses = {(0.1, 1.0): 3.0, (0.2, 1.0): 1.0, (0.4, 1.0): 2.0, (0.2, 0.5): 2.0, (0.2, 2.0): 2.0}
     runs = [
-        run(quadratic, "fedavg", level(0.5), train_loss=loss, client_lr=client, server_lr=server)
+        hand_made(quadratic, loss=loss, overrides={"client_lr": client, "server_lr": server})
         for (client, server), loss in losses.items()
     ]
     frame = ev.searched(runs)
@@ -259,10 +229,8 @@ def errors(*ends):
 
 MSE, ACCURACY = ("mse_x1000", "algorithm"), ("accuracy", "algorithm")
 CASES = [
-    ("fedopt-sparse-nwp", tidy(*ACCURACY, five(0.195, 0.2, 0.2, 0.5, 0.5)), HOLDS),
-    # Ahead, but not in half of the rounds; one of the two behind.
+    # Ahead, but not in half of the rounds.
     ("fedopt-sparse-nwp", tidy(*ACCURACY, five(0.195, 0.2, 0.2, 0.24, 0.24)), FAILS),
-    ("fedopt-sparse-nwp", tidy(*ACCURACY, five(0.195, 0.2, 0.5, 0.5, 0.21)), FAILS),
     ("fedopt-scaffold", tidy(*ACCURACY, {"fedavg": 0.85, "scaffold": 0.855}), HOLDS),
     ("fedopt-scaffold", tidy(*ACCURACY, {"fedavg": 0.85, "scaffold": 0.87}), FAILS),
     ("fedopt-scaffold", tidy(*MSE, {"fedavg": 10.0, "scaffold": 9.5}), HOLDS),
@@ -274,7 +242,6 @@ CASES = [
     ("fedopt-autoencoder", errors(6.47, 1.65, 4.0, 1.0, 0.98), HOLDS),  # Table 1
     ("fedopt-autoencoder", errors(1.9, 1.65, 4.0, 1.0, 0.98), FAILS),  # FedAvg is as far
     ("fedopt-autoencoder", errors(6.47, 0.9, 4.0, 1.0, 0.98), FAILS),  # FedAvgM is as fast
-    ("fedopt-autoencoder", errors(6.47, 7.0, 4.0, 1.0, 0.98), FAILS),
     ("fedopt-tau", taus(0.585, 0.6), HOLDS),
     ("fedopt-tau", taus(0.575, 0.6), FAILS),
     ("fedopt-tau", taus(5.4, 5.0, "mse_x1000").assign(task="emnist_ae"), FAILS),  # best is 4.8
@@ -290,7 +257,6 @@ CASES = [
     ("mime-beats", races(LINES), HOLDS),
     ("mime-beats", races(LINES | {"mimelite": 30}), FAILS),
     ("mime-beats", races(LINES | {"mime": 21}), FAILS),  # as many rounds as FedAvg: not fewer
-    ("mime-beats", races(LINES | {"mime": 60}), FAILS),
     ("mime-beats", races(LINES | {"scaffold": 4}), FAILS),
     ("mime-beats", races(LINES | {"scaffold": 4}, visits=6), HOLDS),
     ("mime-momentum", races(LINES), HOLDS),
@@ -470,17 +436,20 @@ def test_the_printed_numbers_say_what_is_said_of_them(claim):
 # ------------------------------------------------------------------------------- runs, notebooks
 
 
-def histories(task, **levels):
-    return [
-        run(task, name, level(value + 0.001 * seed), seed=seed)
-        for name, value in levels.items()
-        for seed in range(3)
-    ]
+def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run(
+    quadratic, hand_made
+):
+    def made(name, level, seed):
+        levels = [0.1] + [level + 0.001 * seed] * ROUNDS
+        run = hand_made(quadratic, name, levels, rounds=ROUNDS, seed=seed)
+        run.frame = run.frame[run.frame["metric"] != "mse_x1000"]  # the claim's metric elsewhere
+        return run
 
+    def histories(**levels):
+        return [made(*each, seed) for each in levels.items() for seed in range(3)]
 
-def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run(quadratic):
-    fair = histories(quadratic, fedavg=0.7, scaffold=0.7)
-    ahead = histories(quadratic, fedavg=0.7, scaffold=0.8)
+    fair = histories(fedavg=0.7, scaffold=0.7)
+    ahead = histories(fedavg=0.7, scaffold=0.8)
     runs = {"10_a": fair[:-1], "11_b": ahead, "12_c": []}
     evidence = ev.Evidence("fedopt-scaffold", dict.fromkeys(runs, ()), fedopt.scaffold)
     judged = claims.judged(evidence, "laptop", runs)
@@ -488,7 +457,7 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     # A seed that a method lacks counts for none.
     assert (judged.seeds, judged.rounds) == (2, ROUNDS)
     assert [s.text[:4] for s in judged.statements if s.verdict == FAILS] == ["11: "]
-    without = {"10_a": histories(quadratic, fedavg=0.7)}
+    without = {"10_a": histories(fedavg=0.7)}
     assert claims.judged(evidence, "paper", without).verdict == ev.NOT_RUN
     halves = {"10_a": fair[:3], "11_b": ahead[3:]}
     joined = claims.judged(replace(evidence, together=True), "paper", halves)
@@ -513,23 +482,3 @@ def test_the_command_lists_verdicts_and_trains_nothing_when_told_so(command, no_
     status, out, _ = command("claims", "fedopt-cifar10", "--preset", "paper")
     assert status == 0 and ev.NOT_RUN.capitalize() in out
     command.refused("'fedopt-cifar11': did you mean 'fedopt-cifar10'", "claims", "fedopt-cifar11")
-
-
-def test_stored_runs_are_found_by_their_description_without_loading_data(tmp_path, monkeypatch):
-    store = Store(tmp_path / "runs", published=[tmp_path / "results"])
-    small = {"clients": 4}
-    two = ("fedavg", "fednova")
-    asked = [Request("synthetic", name, "x", options=small, rounds=1) for name in two]
-    answers.answer(store, asked[:1], "quick", progress=False)
-    other = [replace(asked[0], rounds=2), replace(asked[0], seed=1)]
-    made = answers.answer(store, [*asked, *other], "quick", progress=False)
-    (tmp_path / "runs").rename(tmp_path / "results")
-    monkeypatch.setattr(answers, "by_task", lambda *_: ())
-    known = Index(store.stored(published=True))
-    kept = known.plan([*asked[::-1], *other], "quick")
-    assert [h.config.digest for h in kept] == [made[place].config.digest for place in (1, 0, 2, 3)]
-    assert kept[0].meta["plan"] == {"part": "x"}
-    wide = [replace(asked[0], options={**small, "clients": 5}), replace(asked[0], options={})]
-    faster = [replace(asked[0], overrides={"client_lr": 0.5})]
-    assert known.plan([*wide, *faster], "quick") == []
-    assert known.plan(asked, "paper") == []

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedlib import plans
-from fedlib.plans import Request, grid, repeated
+from fedlib.plans import grid, repeated
 from fedlib.reproduction import listing
 
 RATES = {"client_lr": [0.01, 0.1, 1.0, 10.0], "server_lr": [0.1, 1.0]}
@@ -27,20 +27,6 @@ def test_a_grid_is_one_row_and_so_are_methods_that_try_the_same():
     ]
     assert table["runs"].tolist() == [48, 24]
     assert set(table["seeds"]) == {"0, 1, 2"} and set(table["rounds"]) == {"120"}
-
-
-def test_tasks_have_the_sizes_of_their_requests_else_their_own():
-    runs = [
-        Request("synthetic", "fedavg", "a", {"local_epochs": (1, 3)}, clients_per_round=5),
-        Request("synthetic", "fedavg", "a", rounds=9),
-        Request("cifar10", "fedavg", "b", options={"width": 0.5}),
-        Request("cifar10", "centralized", "b", rounds=2),
-    ]
-    table = listing.task_table(runs, "quick", ("width", "rounds", "eval_every")).set_index("task")
-    columns = "clients clients_per_round rounds batch_size local_epochs width"
-    assert list(table) == columns.split()
-    assert table.loc["synthetic"].tolist() == ["100", "5, all", "9, 120", "80", "1 to 3, 1", "–"]
-    assert table.loc["cifar10"].tolist() == ["150", "10", "80", "20", "1", "0.5"]
 
 
 @pytest.mark.parametrize("name", plans.planned())

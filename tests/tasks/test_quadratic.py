@@ -60,14 +60,3 @@ def test_quadratic_task_checks_its_input():
     ):
         with pytest.raises(fedlib.Error, match=message):
             fedlib.quadratic_task(**{"A": A, "b": b, **change})
-
-
-def test_quadratic_offsets_add_to_the_loss_only():
-    draw = np.random.default_rng(0)
-    A, b = np.stack([np.eye(2), 2 * np.eye(2)]), draw.standard_normal((2, 2))
-    plain = fedlib.quadratic_task(A, b, weights=[1, 3])
-    shifted = fedlib.quadratic_task(A, b, weights=[1, 3], offset=[4, 8])
-    settings = {"rounds": 3, "dtype": "float64", "overrides": {"local_steps": 2}}
-    a, s = (fedlib.run(task, "fedavg", **settings) for task in (plain, shifted))
-    assert torch.equal(a.params["x"], s.params["x"])
-    assert np.allclose(s.series("loss") - a.series("loss"), 7)

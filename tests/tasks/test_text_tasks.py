@@ -73,9 +73,9 @@ def test_a_smaller_vocabulary_encodes_as_if_it_were_the_only_one():
 @pytest.fixture
 def posts(tmp_path):
     rows = [
-        row("ann", "train", "b\na b a.", tags=["x", "y"]),
-        row("bob", "train", "\na. a! b " + "a " * 30, tags=["x"]),
-        row("ann", "test", "c\nb a z", tags=["y", "never seen"]),
+        row("ann", "train", "B\na b a.", tags=["z", "y"]),
+        row("bob", "train", "\na. a! b " + "a " * 30, tags=["z"]),
+        row("ann", "test", "c\nb a z", tags=["y", "z|never seen"]),
         row("eve", "test", "\na", tags=[]),
     ]
     copies.texts(tmp_path / "data", "stackexchange", rows)
@@ -108,7 +108,7 @@ def test_next_word_prediction_by_hand():
 def test_tag_prediction_by_hand():
     task = fedlib.load_task("stackoverflow_lr", preset="paper")
     assert (task.options["words"], task.options["tags"]) == (4, 500)
-    # x is in 4 examples (bob's three sentences count), y in one.
+    # z is in 4 examples (bob's three sentences count), y in one.
     assert task.train.y.tolist() == [[0, 1], [0, -1], [0, -1], [0, -1]]
     bag = task.transform(task.train.x[None, :2], torch.zeros(1, 2, dtype=torch.int64))
     assert bag.shape == (1, 2, 4)

@@ -1,6 +1,6 @@
 """AdaFedAdam's figures: the method against the library, densities and fronts against arithmetic."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,30 +9,18 @@ import pytest
 import fedlib
 from fedlib.reproduction.adafedadam import figures, method
 from fedlib.results.files import describe
-from fedlib.results.reading import hyperparameter
 from tests.figures.conftest import as_task
 
-SIX = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam", "fedprox")
+FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
 
 
 @pytest.fixture(scope="module")
 def histories(synthetic):
-    made = [fedlib.run(synthetic, name, rounds=2, seed=s) for s in (0, 1) for name in SIX[:5]]
-    made += [
-        fedlib.run(synthetic, "fedprox", rounds=2, seed=s, overrides={"mu": mu})
-        for s in (0, 1)
-        for mu in (0.01, 30.0)
-    ]
-    return [as_stored(history, synthetic) for history in made]
-
-
-def as_stored(history, task):
     """With what the store notes of a run's task."""
-    return dataclasses.replace(history, meta={**history.meta, **describe(task, history)})
-
-
-def of(histories, algorithm):
-    return [history for history in histories if history.config.algorithm == algorithm]
+    made = [fedlib.run(synthetic, name, rounds=2) for name in FIVE]
+    return [
+        replace(history, meta={**history.meta, **describe(synthetic, history)}) for history in made
+    ]
 
 
 # ------------------------------------------------------------------------------- Figure 1
@@ -80,17 +68,6 @@ def test_a_density_is_one_and_sits_where_the_clients_are(histories):
         figures.client_density([])
 
 
-def test_figure_2_takes_the_mu_with_the_smallest_training_loss(histories):
-    proximal = of(histories, "fedprox")
-    losses = {}
-    for run in proximal:
-        losses.setdefault(hyperparameter(run, "mu"), []).append(run.final("loss", "train"))
-    best = min(losses, key=lambda mu: np.mean(losses[mu]))
-    chosen = figures.best_fedprox(histories)
-    assert [hyperparameter(run, "mu") for run in of(chosen, "fedprox")] == [best, best]
-    assert len(losses) == 2 and len(chosen) == len(histories) - 2
-
-
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):
     full = [as_task(history, preset="paper") for history in histories]
     left, middle, _ = figures.adafedadam_figure_2(full)[0].axes
@@ -109,14 +86,14 @@ def made(history, error, rsd, alpha=None):
         frame.loc[(frame["metric"] == metric) & (frame["split"] == "test"), "value"] = value
     config = history.config
     if alpha is not None:
-        config = dataclasses.replace(config, method={**config.method, "alpha": alpha})
-    return dataclasses.replace(history, frame=frame, config=config)
+        config = replace(config, method={**config.method, "alpha": alpha})
+    return replace(history, frame=frame, config=config)
 
 
 @pytest.fixture
 def front(histories):
     """AdaFedAdam at (10 %, 2) and (20 %, 1); others behind, at the edge, and before the front."""
-    by = {h.config.algorithm: h for h in histories[:5]}
+    by = dict(zip(FIVE, histories, strict=True))
     return [
         made(by["adafedadam"], 0.1, 2.0, alpha=1.0),
         made(by["adafedadam"], 0.2, 1.0, alpha=4.0),
@@ -144,7 +121,7 @@ def test_figure_3_is_of_all_local_data_where_all_runs_have_them(front):
         local = history.frame.query("split == 'test'").assign(split="local")
         accuracy = local["metric"] == "accuracy"
         local.loc[accuracy, "value"] = (1 + local.loc[accuracy, "value"]) / 2  # half the error
-        return dataclasses.replace(history, frame=pd.concat([history.frame, local]))
+        return replace(history, frame=pd.concat([history.frame, local]))
 
     local = [with_local(history) for history in front]
     for runs, errors, words in (
