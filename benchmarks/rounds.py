@@ -31,7 +31,7 @@ from fedlib.arguments import whole
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.program import Program
-from fedlib.errors import Error, unknown
+from fedlib.errors import unknown
 from fedlib.task import ClientData, Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
@@ -96,8 +96,9 @@ def bench(
         ways["tight"] = _tight(load, copy.deepcopy(model), task, where)
         ways["floor"] = _floor(load, copy.deepcopy(model), task, where)
         for framework in installed():
-            step = _framework(framework)(load, copy.deepcopy(model), _clients(task), where)
-            if step is not None:
+            made = importlib.import_module(f"benchmarks.with_{framework}").round_of
+            step = made(load, copy.deepcopy(model), _clients(task), where)
+            if step is not None:  # as it is on a device on which it is not timed
                 ways[framework] = step
     with process.alone():  # its settings are not to be timed
         times = _paired(ways, repeats, where)
@@ -121,19 +122,6 @@ def bench(
 def installed() -> list[str]:
     """The other frameworks that are installed."""
     return [name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None]
-
-
-def _framework(name: str) -> Callable[..., Callable[[], object] | None]:
-    """What makes a framework's round: ``(workload, server's model, clients, device)``.
-
-    It gives None for a device that it is not timed on.
-    """
-    try:
-        module = importlib.import_module(f"benchmarks.with_{name}")
-    except ImportError as error:
-        raise Error(f"{name} is installed but cannot be imported: {error}") from error
-    make: Callable[..., Callable[[], object] | None] = module.round_of
-    return make
 
 
 def _program(task: Task, configurations: int, where: torch.device) -> Program:

@@ -23,13 +23,13 @@ def test_every_workload_times_every_way(name):
 
 
 def test_the_plain_networks_have_as_many_parameters_as_the_papers():
-    assert numbers(networks.plain_cnn(1, 144, 62, 1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
+    assert numbers(bench.WORKLOADS["W2"].plain(1.0)) == numbers(EMNISTCNN(62)) == 1_206_590
     assert numbers(networks.plain_autoencoder(1.0)) == numbers(EMNISTAutoencoder()) == 2_837_314
     # torch's LSTM has a second bias vector in each of its two layers.
     torchs = numbers(networks.PlainShakespeare(1.0)) - 2 * 4 * 256
     assert torchs == numbers(ShakespeareLSTM(90)) == 820_522
-    plain = networks.plain_cnn(3, 196, 10, 1.0)
-    assert numbers(plain) == numbers(networks.PflCNN(1.0)) == 1_626_442
+    pfl = bench.WORKLOADS["P"]
+    assert numbers(pfl.plain(1.0)) == numbers(pfl.model(1.0)) == 1_626_442
     assert numbers(bench.WORKLOADS["W3"].plain(1.0)) == numbers(ResNet18GN(10))
 
 
