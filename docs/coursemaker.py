@@ -78,10 +78,8 @@ def assignments(folder: Path, wanted: Iterable[int]) -> None:
     shutil.copytree(COURSE / "assignments", folder / "source", ignore=hidden)
     shutil.copy(COURSE / "nbgrader_config.py", folder)
     for path in (folder / "source").iterdir():
-        shutil.copy(COURSE / "STUDENTS.md", path)
-        (path / "checks").mkdir()
-        for module in ("__init__", "compare", path.name):
-            shutil.copy(COURSE / "checks" / f"{module}.py", path / "checks")
+        for name in ("STUDENTS.md", "checks.py"):
+            shutil.copy(COURSE / name, path)
     for name in (f"session_{number:02d}" for number in wanted):
         nbgrader(folder, "generate_assignment", name, "--force")
         nbgrader(folder, "generate_solution", name, "--force")
