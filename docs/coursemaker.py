@@ -218,14 +218,14 @@ def decks(folder: Path, wanted: Iterable[int]) -> None:
     without, needed = [], []
     for number in wanted:
         title, names = sessions()[number]
-        found = {path.stem: executed(path) for path in reproduce.notebooks(names)}
-        books = {name: book for name, book in found.items() if book is not None}
-        if missing := [name for name in names if name not in books]:
+        books = {path.stem: executed(path) for path in reproduce.notebooks(names)}
+        if missing := [name for name, book in books.items() if book is None]:
             without.append(str(number))
             needed += missing
             continue
         target = folder / f"session_{number:02d}.html"
-        text = deck(f"Session {number}: {title}", [books[name] for name in names], told(number))
+        shown = [book for book in books.values() if book is not None]
+        text = deck(f"Session {number}: {title}", shown, told(number))
         files.write(target, text.encode())
         print(target, flush=True)
     if needed:
@@ -239,13 +239,11 @@ def main() -> None:
     """Make what is asked for."""
     parser = argparse.ArgumentParser(prog="make course", description=__doc__)
     add = parser.add_argument
-    default = project_root() / "build" / "course"
-    add("--to", type=Path, default=default, help="the course's folder (build/course)")
     add("--only", choices=("assignments", "slides"), help="one of the two")
     known = list(sessions())
     add("--session", type=int, action="append", choices=known, help="one; may be repeated")
     given = parser.parse_args()
-    folder, wanted = given.to.resolve(), given.session or known
+    folder, wanted = project_root() / "build" / "course", given.session or known
     try:
         if given.only != "slides":
             assignments(folder, wanted)
