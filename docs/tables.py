@@ -26,7 +26,6 @@ from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import DRAWN_EPOCHS, FIVE
 from fedlib.reproduction.claims import NOT_PRINTED, overview
 from fedlib.reproduction.compare import compare
-from fedlib.reproduction.delta_sgd.tables import CLIENTS
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.evidence import MEAN, NOT_RUN, winners
 from fedlib.reproduction.fedopt import outcomes
@@ -91,21 +90,20 @@ def ends(
     head: str,
     runs: Iterable[History],
     row: Callable[[History], str],
-    column: reading.Key,
-    columns: Iterable[str],
-    end: Callable[[list[History]], str],
+    methods: Iterable[str],
+    end: Callable[[History], str],
 ) -> str:
-    """Where runs ended: a row a setting, a column a method or an optimizer of the clients.
+    """Where runs ended, one a cell: a row a setting, a column a method.
 
     Args:
-        end: what a cell says of its runs, which differ in their seeds; "diverged" if one did.
+        end: what a cell says of a run, unless it diverged.
     """
     cells: dict[str, dict[str, str]] = {}
-    for (setting, method), own in reading.group(runs, row, column).items():
-        failed = any(run.diverged is not None for run in own)
-        cells.setdefault(setting, {})[method] = "diverged" if failed else end(own)
-    rows = [(setting, *(own.get(name, "–") for name in columns)) for setting, own in cells.items()]
-    return markdown((head, *(style.look(name).label for name in columns)), rows)
+    for run in runs:
+        text = end(run) if run.diverged is None else "diverged"
+        cells.setdefault(row(run), {})[run.config.algorithm] = text
+    rows = [(setting, *(own.get(name, "–") for name in methods)) for setting, own in cells.items()]
+    return markdown((head, *(style.look(name).label for name in methods)), rows)
 
 
 def silos_table(notebook: str, head: str, setting: Callable[[History], str]) -> str:
@@ -113,11 +111,10 @@ def silos_table(notebook: str, head: str, setting: Callable[[History], str]) -> 
     of the clients over the last rounds, in percent.
     """
 
-    def end(runs: list[History]) -> str:
-        (run,) = runs
+    def end(run: History) -> str:
         return " / ".join(number(100 * run.final(name, window=late(run))) for name in PAIR)
 
-    return ends(head, laptop_runs(notebook), setting, "algorithm", FIVE, end)
+    return ends(head, laptop_runs(notebook), setting, FIVE, end)
 
 
 def level_of(run: History) -> str:
@@ -137,41 +134,16 @@ def fedopt_table() -> str:
     """
     printed = tables.find("fedopt", "Table 1").set_index(["task", "algorithm"])["printed"]
 
-    def end(runs: list[History]) -> str:
-        ours = outcomes.collect(runs).iloc[0]
+    def end(run: History) -> str:
+        ours = outcomes.collect([run]).iloc[0]
         digits = 2 if METRICS[ours["metric"]].smaller else 1
         theirs = printed.get((ours["task"], ours["algorithm"]))
         brackets = "" if theirs is None else f" ({theirs:.{digits}f})"
         return f"{ours['performance']:.{digits}f}{brackets}"
 
     chosen = [winners(laptop_runs(tables.FEDOPT[task])) for task in printed.index.unique("task")]
-    runs = [run for methods in chosen for seeds in methods.values() for run in seeds]
-    return ends("task", runs, task_of, "algorithm", METHODS, end)
-
-
-def task_of(run: History) -> str:
-    """A run's task."""
-    return f"`{run.config.task['name']}`"
-
-
-def fashion_table() -> str:
-    """Delta-SGD on Fashion-MNIST, the published runs of the preset laptop: accuracy over the last
-    100 rounds, or the mean and standard deviation over the seeds.
-    """
-
-    def setting(run: History) -> str:
-        words = [style.look(run.config.algorithm).label, f"alpha {reading.option(run, 'alpha'):g}"]
-        words += [f"{run.config.local_epochs} local epochs"] * (run.config.local_epochs != 1)
-        words += ["our own draws"] * ("draws" not in run.config.task["options"])
-        return ", ".join(words)
-
-    def end(runs: list[History]) -> str:
-        reached = 100 * np.array([run.final(window=100) for run in runs])
-        return f"{reached.mean():.1f}" + (f" ± {reached.std():.1f}" if len(runs) > 1 else "")
-
-    runs = [*laptop_runs("26_autotuned_images"), *laptop_runs("39_delta_sgd_ablation")]
-    once = {run.config.digest: run for run in runs if run.config.task["name"] == "fashion_mnist"}
-    return ends("", once.values(), setting, reading.client_label, CLIENTS, end)
+    runs = [run for methods in chosen for (run,) in methods.values()]
+    return ends("task", runs, lambda run: f"`{run.config.task['name']}`", METHODS, end)
 
 
 @cache
@@ -376,7 +348,6 @@ PAGES["results/adafedadam.md"] |= {
     "levels": partial(silos_table, "36_noniid_levels", "concentration", level_of),
     "work": partial(silos_table, "35_resource_heterogeneity", "local epochs", work_of),
 }
-PAGES["results/delta_sgd.md"]["fashion"] = fashion_table
 MARKS = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
