@@ -59,13 +59,9 @@ TEMPLATES.filters["text"] = lambda words: ESCAPED.sub(r"\\\1", words)
 
 def ids() -> list[str]:
     """The ids of the papers' figures and tables, in the papers' order, figures before tables."""
-
-    def place(id: str) -> tuple[int, str, int, str]:
-        paper, kind, number = id.replace("/", "_").rsplit("_", 2)
-        return list(TITLES).index(paper), kind, int(number.rstrip("ab")), number
-
     rows = papers.figures().itertuples()
-    return sorted((f"{r.paper}/{r.id.lower().replace(' ', '_')}" for r in rows), key=place)
+    known = [f"{row.paper}/{row.id.lower().replace(' ', '_')}" for row in rows]
+    return sorted(known, key=lambda id: (list(TITLES).index(id.split("/")[0]), "/table" in id))
 
 
 def named(where: str) -> Iterator[str]:

@@ -281,9 +281,6 @@ CUT = "cut: "
 VERDICTS = ("holds", "does not hold", "not resolved", NOT_RUN, NOT_PRINTED, NOT_CLAIMED)
 
 
-HOURS = ("core-hours", "hours of a GPU")
-
-
 def laptop_table(paper: str) -> str:
     """A row per notebook of a paper's experiments: what its preset laptop cuts and costs."""
     makers = {
@@ -295,15 +292,14 @@ def laptop_table(paper: str) -> str:
             wanted, whole = (plans.requests(name, preset) for preset in ("laptop", "paper"))
             there = {run.config.digest: run.meta for run in laptop_runs(name)}
             numbers = f"{len(there)} of {_runs(wanted)} ({_runs(whole)})"
-            took = dict.fromkeys(HOURS, 0.0)
+            took = [0.0, 0.0]  # of a processor, of a GPU
             for meta in there.values():
-                took[HOURS[meta["device"] != "cpu"]] += (
-                    meta["seconds"] * meta["threads"] / meta["configurations"] / 3600
-                )
-            hours = [f"{own:.1f}" if own >= 0.05 else "" for own in took.values()]
+                seconds = meta["seconds"] * meta["threads"] / meta["configurations"]
+                took[meta["device"] != "cpu"] += seconds / 3600
+            hours = [f"{own:.1f}" if own >= 0.05 else "" for own in took]
             rows.append((f"`{name}`", "; ".join(_cuts(wanted, whole)), numbers, *hours))
-    head = ("notebook", "cut", "runs published, of laptop's (and paper's) plan", *HOURS)
-    return markdown(head, rows)
+    published = "runs published, of laptop's (and paper's) plan"
+    return markdown(("notebook", "cut", published, "core-hours", "hours of a GPU"), rows)
 
 
 def _runs(requests: Sequence[Request]) -> int:
@@ -315,20 +311,18 @@ def _cuts(laptop: Sequence[Request], paper: Sequence[Request]) -> list[str]:
     """In which settings of its tasks a plan differs from the paper's."""
     options = ("width", "words", "examples", "sizes", "network", "init", "lr_factor")
     cut, whole = (
-        task_table(requests, preset, options).set_index("task")
+        task_table(requests, preset, options).set_index("task").to_dict("index")
         for requests, preset in ((laptop, "laptop"), (paper, "paper"))
     )
-    return [
-        f"`{task}`: {', '.join(changes)}"
-        for task in cut.index.intersection(whole.index)
-        if (
-            changes := [
-                f"{name.replace('_', ' ')} {cut.loc[task, name]} of {whole.loc[task, name]}"
-                for name in cut.columns.intersection(whole.columns)
-                if cut.loc[task, name] != whole.loc[task, name]
-            ]
-        )
-    ]
+    told = []
+    for task, settings in cut.items():
+        printed = whole.get(task, {})
+        pairs = [(name, own, printed.get(name, own)) for name, own in settings.items()]
+        changes = [
+            f"{n.replace('_', ' ')} {own} of {full}" for n, own, full in pairs if own != full
+        ]
+        told += [f"`{task}`: {', '.join(changes)}"] if changes else []
+    return told
 
 
 # Which tables stand in which page.

@@ -384,18 +384,20 @@ def no_errors(function: Function) -> None:
 # Session 8: FedNova's normalisation and its round, against fedlib's on quadratics.
 
 
-def accumulated(function: Function, momentum: float, most: int = 6) -> None:
-    """``accumulated(steps, momentum)`` against what fedlib's clients accumulate.
-
-    On a client whose gradient is 1 everywhere, SGD with momentum moves by the client rate times
-    that number.
-    """
+def _slope(steps: int, momentum: float) -> float:
+    """What a client of fedlib accumulates: on one whose gradient is 1 everywhere SGD with momentum
+    moves by the client rate times that number."""
     slope = fedlib.quadratic_task(np.zeros((1, 1, 1)), [[-1.0]])
     method = fedlib.FedOpt(client=fedlib.client.SGDM(lr=1.0, momentum=momentum))
+    return -fedlibs_x(slope, method, local_steps=steps).item()
+
+
+def accumulated(function: Function, momentum: float, most: int = 6) -> None:
+    """``accumulated(steps, momentum)`` against what fedlib's clients accumulate."""
     for steps in range(1, most + 1):
-        wanted = -fedlibs_x(slope, method, local_steps=steps).item()
         hint = "momentum sums n <- momentum n + 1 over the steps" if momentum else "plain steps"
-        same(f"accumulated({steps}, {momentum:g})", function(steps, momentum), wanted, hint)
+        given, wanted = function(steps, momentum), _slope(steps, momentum)
+        same(f"accumulated({steps}, {momentum:g})", given, wanted, hint)
     same(f"accumulated(0, {momentum:g})", function(0, momentum), 0.0, "no step, nothing")
 
 
@@ -410,9 +412,12 @@ def fednova_round(
     task = fedlib.quadratic_task(A, b, p, x)
     p = p / p.sum()
     values = {"client_lr": 0.1, "momentum": momentum, "local_steps": list(steps)}
+    method = fedlib.FedOpt(client=fedlib.client.SGDM(lr=0.1, momentum=momentum))
+    a = np.array([_slope(count, momentum) for count in steps])
     for t in range(1, 4):
-        ends, a = _local(x, curvature, centres, steps, momentum)
-        x = np.asarray(function(x.copy(), ends, a, p.copy()))
+        alone = [fedlib.quadratic_task(A[[i]], b[[i]], x0=x) for i in range(clients)]
+        ends = [fedlibs_x(alone[i], method, local_steps=steps[i]) for i in range(clients)]
+        x = np.asarray(function(x.copy(), np.array(ends), a.copy(), p.copy()))
         wanted = fedlibs_x(task, "fednova", t, **values)
         hint = "x moves by sum(p a) times the weighted mean of the normalised updates"
         same(f"x after round {t}", x, wanted, hint)
@@ -423,21 +428,6 @@ def idle_client(function: Function) -> None:
     ends, p = np.array([[1.0], [0.0]]), np.array([0.5, 0.5])
     given = function(np.array([0.0]), ends, np.array([2.0, 0.0]), p)
     same("x, with a client that took no step,", given, [0.25], "its normalised update is 0")
-
-
-def _local(
-    x: np.ndarray, curvature: np.ndarray, centres: np.ndarray, steps: Sequence[int], momentum: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where the clients end, and what they accumulate of gradients."""
-    ends, a = np.empty_like(centres), np.zeros(len(steps))
-    for i, count in enumerate(steps):
-        y, u, n = x, np.zeros(2), 0.0
-        for _ in range(count):
-            u = momentum * u + curvature[i] * (y - centres[i])
-            n = momentum * n + 1
-            y, a[i] = y - 0.1 * u, a[i] + n
-        ends[i] = y
-    return ends, a
 
 
 # Session 9: Delta-SGD's rule and a client's round with it, against fedlib's.
