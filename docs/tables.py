@@ -12,7 +12,6 @@ from functools import cache, partial
 from math import isnan
 
 import nbformat
-import numpy as np
 import pandas as pd
 
 from fedlib import files, papers, plans
@@ -23,14 +22,14 @@ from fedlib.paths import project_root
 from fedlib.plans import Request
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
-from fedlib.reproduction.adafedadam.tables import DRAWN_EPOCHS, FIVE
+from fedlib.reproduction.adafedadam.tables import FIVE
 from fedlib.reproduction.claims import NOT_PRINTED, overview
 from fedlib.reproduction.compare import compare
 from fedlib.reproduction.draw import entries
 from fedlib.reproduction.evidence import MEAN, NOT_RUN, winners
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS
-from fedlib.reproduction.listing import task_table
+from fedlib.reproduction.listing import listed, task_table
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
@@ -41,8 +40,6 @@ from fedlib.results.store import Store
 
 # The methods of FedOpt's Figure 1.
 METHODS = (*OPTIMIZERS, "scaffold")
-# What AdaFedAdam's tables print of a run.
-PAIR = (AVERAGE, WORST)
 
 
 def number(value: float) -> str:
@@ -106,26 +103,19 @@ def ends(
     return markdown((head, *(style.look(name).label for name in methods)), rows)
 
 
-def silos_table(notebook: str, head: str, setting: Callable[[History], str]) -> str:
+def silos_table(notebook: str, head: str, key: str) -> str:
     """AdaFedAdam's cut of CIFAR-10, the published runs of the preset laptop: average and worst 30 %
-    of the clients over the last rounds, in percent.
+    of the clients over the last rounds, in percent; a row a value of ``key``.
     """
 
     def end(run: History) -> str:
-        return " / ".join(number(100 * run.final(name, window=late(run))) for name in PAIR)
+        numbers = (run.final(name, window=late(run)) for name in (AVERAGE, WORST))
+        return " / ".join(number(100 * value) for value in numbers)
+
+    def setting(run: History) -> str:
+        return listed([reading.value(run, key)])
 
     return ends(head, laptop_runs(notebook), setting, FIVE, end)
-
-
-def level_of(run: History) -> str:
-    """The concentration of a run's label skew."""
-    return f"{reading.option(run, 'beta'):g}"
-
-
-def work_of(run: History) -> str:
-    """How many local epochs a run's clients do."""
-    drawn = tuple(np.atleast_1d(run.config.local_epochs)) == DRAWN_EPOCHS
-    return "one to three, drawn" if drawn else "two for all"
 
 
 def fedopt_table() -> str:
@@ -339,8 +329,8 @@ for _paper in PAPERS:
 PAGES["results/fedopt.md"]["ends"] = fedopt_table
 PAGES["results/mime.md"]["ablation"] = ablation_table
 PAGES["results/adafedadam.md"] |= {
-    "levels": partial(silos_table, "36_noniid_levels", "concentration", level_of),
-    "work": partial(silos_table, "35_resource_heterogeneity", "local epochs", work_of),
+    "levels": partial(silos_table, "36_noniid_levels", "concentration", "option.beta"),
+    "work": partial(silos_table, "35_resource_heterogeneity", "local epochs", "local_epochs"),
 }
 MARKS = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
