@@ -29,7 +29,7 @@ ROOT = project_root()
 WORK = ROOT / "build" / "site-work"
 
 
-def execute(jobs: int) -> None:
+def execute() -> None:
     """Execute the notebooks that have no current copy, at the quick preset into build/executed.
 
     Data and figures lie in build/site-work, so nothing is read from what the user has prepared.
@@ -41,7 +41,7 @@ def execute(jobs: int) -> None:
     if not missing:
         return
     own = {"FEDLIB_DATA": str(WORK / "data"), "FEDLIB_FIGURES": str(WORK / "figures")}
-    command = [sys.executable, "-m", "fedlib", "reproduce", *missing, f"--jobs={jobs}"]
+    command = [sys.executable, "-m", "fedlib", "reproduce", *missing, "--jobs=2"]
     if subprocess.run(command, env=os.environ | own).returncode:
         raise Failure("notebooks failed, see above")
 
@@ -73,15 +73,14 @@ def sources(source: Path) -> None:
 def main() -> None:
     """Prepare the sources."""
     parser = argparse.ArgumentParser(prog="make site", description=__doc__)
-    add = parser.add_argument
-    add("--no-execute", action="store_true", help="show notebooks without a current copy as is")
-    add("--jobs", type=int, default=2, help="notebooks at once (default 2)")
+    told = "show notebooks without a current copy as is"
+    parser.add_argument("--no-execute", action="store_true", help=told)
     given = parser.parse_args()
     os.environ.setdefault("FEDLIB_PROGRESS", "0")
     source, figures = WORK / "source", WORK / "figures-published"
     try:
         if not given.no_execute:
-            execute(given.jobs)
+            execute()
         print("Drawing the figures from the published runs ...", flush=True)
         draw.redraw(
             gallery.ids(), Store(WORK / "none", published=[ROOT / "data" / "results"]), figures
