@@ -3,9 +3,9 @@
 Every way trains the same clients on the same data: 10 clients a round (50 in ``P``), one local
 epoch of SGD, FedAvg. ``module`` is fedlib again, with the network of torch's own layers that the
 other ways have, as a user would write it. ``plain`` deep-copies that for each client and feeds it
-with a DataLoader; ``tight`` keeps one model, resident tensors and fused updates; ``floor`` trains
-one model on the cohort's batches together, which is no federated learning and shows what the
-arithmetic alone costs. ``pfl`` and ``fedjax`` are pfl-research and FedJAX, each where it is
+with a DataLoader; ``tight`` keeps one model, resident tensors and fused updates; ``floor`` does so
+with the cohort's batches together, which is no federated learning and shows what the arithmetic
+alone costs. ``pfl`` and ``fedjax`` are pfl-research and FedJAX, each where it is
 installed. Ways take turns, a tenth of a second each, or a round where that is longer, so that a
 busy moment hits all of them.
 """
@@ -31,7 +31,7 @@ from fedlib.arguments import whole
 from fedlib.engine.config import configure
 from fedlib.engine.device import resolve_device
 from fedlib.engine.program import Program
-from fedlib.errors import Error, unknown
+from fedlib.errors import unknown
 from fedlib.task import ClientData, Task
 
 # Rounds are timed in blocks of about this length: training is many rounds in a row, too.
@@ -67,8 +67,8 @@ def bench(
         rivals: whether to time the other ways too.
 
     Returns:
-        ``seconds``: for each way the median over the rounds; ``ratios``: the other ways' seconds
-        over fedlib's, the median of the pairs; the setting, and what fedlib chose.
+        the setting, and what fedlib chose; ``"plain s"``: for each way the median of the seconds
+        over the rounds; ``"plain / fedlib"``: its seconds over fedlib's, the median of the pairs.
 
     Raises:
         Error: an unknown workload or a number out of range.
@@ -94,10 +94,11 @@ def bench(
         model = load.plain(width).to(where)
         ways["plain"] = _plain(load, copy.deepcopy(model), task, where)
         ways["tight"] = _tight(load, copy.deepcopy(model), task, where)
-        ways["floor"] = _floor(load, copy.deepcopy(model), task, where)
+        ways["floor"] = _tight(load, copy.deepcopy(model), task, where, together=True)
         for framework in installed():
-            step = _framework(framework)(load, copy.deepcopy(model), _clients(task), where)
-            if step is not None:
+            made = importlib.import_module(f"benchmarks.with_{framework}").round_of
+            step = made(load, copy.deepcopy(model), _clients(task), where)
+            if step is not None:  # as it is on a device on which it is not timed
                 ways[framework] = step
     with process.alone():  # its settings are not to be timed
         times = _paired(ways, repeats, where)
@@ -109,9 +110,9 @@ def bench(
         "configurations": configurations,
         "device": str(where),
         "backend": program.strategy.backend,
-        "seconds": {way: statistics.median(own) for way, own in times.items()},
-        "ratios": {
-            way: statistics.median(b / a for a, b in zip(ours, own, strict=True))
+        **{f"{way} s": statistics.median(own) for way, own in times.items()},
+        **{
+            f"{way} / fedlib": statistics.median(b / a for a, b in zip(ours, own, strict=True))
             for way, own in times.items()
             if way != "fedlib"
         },
@@ -121,19 +122,6 @@ def bench(
 def installed() -> list[str]:
     """The other frameworks that are installed."""
     return [name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None]
-
-
-def _framework(name: str) -> Callable[..., Callable[[], object] | None]:
-    """What makes a framework's round: ``(workload, server's model, clients, device)``.
-
-    It gives None for a device that it is not timed on.
-    """
-    try:
-        module = importlib.import_module(f"benchmarks.with_{name}")
-    except ImportError as error:
-        raise Error(f"{name} is installed but cannot be imported: {error}") from error
-    make: Callable[..., Callable[[], object] | None] = module.round_of
-    return make
 
 
 def _program(task: Task, configurations: int, where: torch.device) -> Program:
@@ -235,11 +223,16 @@ def _plain(
 
 
 def _tight(
-    load: Workload, server: nn.Module, task: Task, device: torch.device
+    load: Workload, server: nn.Module, task: Task, device: torch.device, together: bool = False
 ) -> Callable[[], None]:
-    """What a careful programmer does without stacking models."""
+    """What a careful programmer does without stacking models.
+
+    Args:
+        together: one model trains on all clients' batches at once, in as many steps.
+    """
     x, y = task.train.x.to(device), task.train.y.to(device)
-    parts = torch.arange(len(x), device=device).chunk(_cohort(task))
+    clients, at_once = (1, _cohort(task)) if together else (_cohort(task), 1)
+    parts = torch.arange(len(x), device=device).chunk(clients)
     parameters: list[Tensor] = list(server.parameters())
 
     def step() -> None:
@@ -249,28 +242,11 @@ def _tight(
             with torch.no_grad():
                 torch._foreach_copy_(parameters, start)
             order = part[torch.randperm(len(part), device=device)]
-            for index in order.split(load.batch):
+            for index in order.split(load.batch * at_once):
                 grads = torch.autograd.grad(_mean(load, server, x[index], y[index]), parameters)
                 with torch.no_grad():
                     torch._foreach_add_(parameters, grads, alpha=-RATE)
             ends.append([p.detach().clone() for p in parameters])
         _average(server, ends)
-
-    return step
-
-
-def _floor(
-    load: Workload, model: nn.Module, task: Task, device: torch.device
-) -> Callable[[], None]:
-    """One model on all clients' batches at once, in as many steps."""
-    x, y = task.train.x.to(device), task.train.y.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def step() -> None:
-        order = torch.randperm(len(x), device=device)
-        for index in order.split(load.batch * _cohort(task)):
-            optimizer.zero_grad()
-            _mean(load, model, x[index], y[index]).backward()
-            optimizer.step()
 
     return step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -56,29 +56,36 @@ class PlainShakespeare(nn.Module):
         return logits
 
 
-def plain_cnn(channels: int, points: int, classes: int, width: float) -> nn.Module:
-    """Two convolutions and two dense layers of torch's own.
+class Rows(nn.Sequential):
+    """fedlib's layers one after the other."""
 
-    FedOpt's EMNIST network is ``plain_cnn(1, 144, 62, width)``, pfl-research's for CIFAR-10
-    ``plain_cnn(3, 196, 10, width)``.
+    carries_rows = True
+
+
+def cnn(layers: Any, channels: int, points: int, classes: int, width: float) -> list[nn.Module]:
+    """The layers of two convolutions and two dense layers.
+
+    FedOpt's EMNIST network is ``cnn(layers, 1, 144, 62, width)``, pfl-research's for CIFAR-10
+    ``cnn(layers, 3, 196, 10, width)``.
 
     Args:
+        layers: ``torch.nn`` or :mod:`fedlib.models.layers`.
         points: of an image after the pooling.
     """
     a, b, c = (round(n * width) for n in (32, 64, 128))
-    return nn.Sequential(
-        nn.Conv2d(channels, a, 3),
+    return [
+        layers.Conv2d(channels, a, 3),
         nn.ReLU(),
-        nn.Conv2d(a, b, 3),
+        layers.Conv2d(a, b, 3),
+        layers.MaxPool2d(2),  # before the ReLU, which then has a quarter of the work
         nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Dropout(0.25),
-        nn.Flatten(),
-        nn.Linear(points * b, c),
+        layers.Dropout(0.25),
+        layers.Flatten(),
+        layers.Linear(points * b, c),
         nn.ReLU(),
-        nn.Dropout(0.5),
-        nn.Linear(c, classes),
-    )
+        layers.Dropout(0.5),
+        layers.Linear(c, classes),
+    ]
 
 
 def plain_autoencoder(width: float) -> nn.Module:
@@ -133,34 +140,6 @@ def plain_resnet(width: float) -> nn.Module:
     )
 
 
-class PflCNN(nn.Module):
-    """The CIFAR-10 network of pfl-research's benchmark, 1,626,442 parameters."""
-
-    carries_rows = True
-
-    def __init__(self, width: float) -> None:
-        super().__init__()
-        a, b, c = (round(n * width) for n in (32, 64, 128))
-        conv, linear, drop = models.layers.Conv2d, models.layers.Linear, models.layers.Dropout
-        self.body = nn.Sequential(
-            conv(3, a, 3),
-            nn.ReLU(),
-            conv(a, b, 3),
-            models.layers.MaxPool2d(2),
-            nn.ReLU(),
-            drop(0.25),
-            models.layers.Flatten(),
-            linear(196 * b, c),
-            nn.ReLU(),
-            drop(0.5),
-            linear(c, 10),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.body(x)
-        return logits
-
-
 def _images(*shape: int, classes: int) -> Callable[[int, torch.Generator], tuple[Tensor, Tensor]]:
     def make(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = torch.randn(n, *shape, generator=generator)
@@ -192,7 +171,7 @@ WORKLOADS: dict[str, Workload] = {
     "W2": Workload(
         # EMNIST CNN, 100 examples a client, batch 20.
         lambda width: models.EMNISTCNN(62, width=width),
-        partial(plain_cnn, 1, 144, 62),
+        lambda width: nn.Sequential(*cnn(nn, 1, 144, 62, width)),
         _images(1, 28, 28, classes=62),
         cross_entropy,
         examples=100,
@@ -226,9 +205,10 @@ WORKLOADS: dict[str, Workload] = {
         batch=20,
     ),
     "P": Workload(
-        # Pfl-research's CIFAR-10 setting: 50 clients a round, 50 images each, batch 10.
-        PflCNN,
-        partial(plain_cnn, 3, 196, 10),
+        # Pfl-research's CIFAR-10 setting, 1,626,442 parameters: 50 clients a round, 50 images each,
+        # batch 10.
+        lambda width: Rows(*cnn(models.layers, 3, 196, 10, width)),
+        lambda width: nn.Sequential(*cnn(nn, 3, 196, 10, width)),
         _images(3, 32, 32, classes=10),
         cross_entropy,
         examples=50,

@@ -78,10 +78,8 @@ def assignments(folder: Path, wanted: Iterable[int]) -> None:
     shutil.copytree(COURSE / "assignments", folder / "source", ignore=hidden)
     shutil.copy(COURSE / "nbgrader_config.py", folder)
     for path in (folder / "source").iterdir():
-        shutil.copy(COURSE / "STUDENTS.md", path)
-        (path / "checks").mkdir()
-        for module in ("__init__", "compare", path.name):
-            shutil.copy(COURSE / "checks" / f"{module}.py", path / "checks")
+        for name in ("STUDENTS.md", "checks.py"):
+            shutil.copy(COURSE / name, path)
     for name in (f"session_{number:02d}" for number in wanted):
         nbgrader(folder, "generate_assignment", name, "--force")
         nbgrader(folder, "generate_solution", name, "--force")
@@ -220,14 +218,14 @@ def decks(folder: Path, wanted: Iterable[int]) -> None:
     without, needed = [], []
     for number in wanted:
         title, names = sessions()[number]
-        found = {path.stem: executed(path) for path in reproduce.notebooks(names)}
-        books = {name: book for name, book in found.items() if book is not None}
-        if missing := [name for name in names if name not in books]:
+        books = {path.stem: executed(path) for path in reproduce.notebooks(names)}
+        if missing := [name for name, book in books.items() if book is None]:
             without.append(str(number))
             needed += missing
             continue
         target = folder / f"session_{number:02d}.html"
-        text = deck(f"Session {number}: {title}", [books[name] for name in names], told(number))
+        shown = [book for book in books.values() if book is not None]
+        text = deck(f"Session {number}: {title}", shown, told(number))
         files.write(target, text.encode())
         print(target, flush=True)
     if needed:
@@ -241,13 +239,11 @@ def main() -> None:
     """Make what is asked for."""
     parser = argparse.ArgumentParser(prog="make course", description=__doc__)
     add = parser.add_argument
-    default = project_root() / "build" / "course"
-    add("--to", type=Path, default=default, help="the course's folder (build/course)")
     add("--only", choices=("assignments", "slides"), help="one of the two")
     known = list(sessions())
     add("--session", type=int, action="append", choices=known, help="one; may be repeated")
     given = parser.parse_args()
-    folder, wanted = given.to.resolve(), given.session or known
+    folder, wanted = project_root() / "build" / "course", given.session or known
     try:
         if given.only != "slides":
             assignments(folder, wanted)

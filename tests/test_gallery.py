@@ -5,7 +5,7 @@ from io import StringIO
 import pandas as pd
 import pytest
 
-from docs import gallery, sitemaker
+from docs import gallery
 from fedlib import papers
 from fedlib.paths import project_root
 from fedlib.reproduction import draw
@@ -29,7 +29,7 @@ def stored(store):
     return Index(store.stored(published=True))
 
 
-@pytest.mark.parametrize("id", [id for id in sitemaker.ids() if id not in OF_THE_MACHINE])
+@pytest.mark.parametrize("id", [id for id in gallery.ids() if id not in OF_THE_MACHINE])
 def test_a_committed_figure_is_what_the_published_runs_give(store, stored, id):
     """Else: make figures, look at the picture, and mend its sentence in docs/learned.toml."""
     entry = draw.entry(id)
@@ -42,7 +42,7 @@ def test_a_committed_figure_is_what_the_published_runs_give(store, stored, id):
 
 
 def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
-    ids = sitemaker.ids()
+    ids = gallery.ids()
     assert len(ids) == len(papers.figures()) == 59
     total = 0
     for id in ids:

@@ -46,7 +46,6 @@ html_theme_options = {
 # Text
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-myst_links_external_new_tab = False
 
 # Notebooks arrive executed; of the text pages that run code the outputs are made here.
 nb_execution_mode = "force"
@@ -80,20 +79,8 @@ ROOT = project_root()
 REPOSITORY = os.environ.get("FEDLIB_REPOSITORY", "").removesuffix("/").removesuffix(".git")
 if REPOSITORY and not REPOSITORY.startswith("https://github.com/"):
     raise ConfigError(f"FEDLIB_REPOSITORY={REPOSITORY}; allowed: https://github.com/OWNER/NAME")
-# What pages of the checkout do not say in their place.
-ADDED = {
-    "docs/notebooks": """
-
-```{toctree}
-:hidden:
-:titlesonly:
-:glob:
-
-/docs/course/*
-/notebooks/*
-```
-"""
-}
+# What docs/notebooks.md does not say in its place.
+TOCTREE = "\n\n```{toctree}\n:hidden:\n:titlesonly:\n:glob:\n\n/docs/course/*\n/notebooks/*\n```\n"
 
 
 def buttons(name: str) -> str:
@@ -116,8 +103,9 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 
     docs/site is the top of the site.
     """
-    source[0] = source[0].replace("](site/", "](/") + ADDED.get(name, "")
+    source[0] = source[0].replace("](site/", "](/")
     if name == "docs/notebooks":
+        source[0] += TOCTREE
         for picture in app.srcdir.glob("thumbnails/*.png"):
             link = f"| [`{picture.stem}`]"
             shown = f"| ![{picture.stem}](/thumbnails/{picture.name}){link[2:]}"

@@ -294,7 +294,6 @@ def data_prepare(
     name: Annotated[str, typer.Argument(help="Data set, e.g. mnist; see 'fedlib data list'.")],
     overwrite: Overwrite = False,
     from_folder: Annotated[Path | None, typer.Option("--from", help="Folder of the files.")] = None,
-    keep_raw: Annotated[bool, typer.Option("--keep-raw/--discard-raw", help="Downloads.")] = True,
     as_json: Json = False,
     data_root: DataRoot = None,
 ) -> None:
@@ -304,7 +303,7 @@ def data_prepare(
     """
     from fedlib import datasets
 
-    how = {"overwrite": overwrite, "keep_raw": keep_raw, "progress": progress(as_json)}
+    how = {"overwrite": overwrite, "progress": progress(as_json)}
     card = datasets.prepare(name, data_root, from_folder=from_folder, **how)
     counts = ", ".join(f"{count:,} {what}" for what, count in card["counts"].items())
     counts = counts.replace("_", " ")

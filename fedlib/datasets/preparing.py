@@ -28,7 +28,6 @@ def prepare(
     data_root: store.Root = None,
     *,
     overwrite: bool = False,
-    keep_raw: bool = True,
     from_folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
@@ -41,7 +40,6 @@ def prepare(
         name: one of ``SOURCES``.
         data_root: default ``FEDLIB_DATA``, else ``data/``.
         overwrite: replace a prepared data set of that name.
-        keep_raw: keep the downloaded files, for the next time.
         from_folder: a folder with the official files, downloaded by hand, in place of a download.
         progress: show progress bars.
 
@@ -81,9 +79,6 @@ def prepare(
                     card = store.write_card(folder, {**_about(name, wanted), **made})
             finally:
                 files.remove(unpacked)
-            if not keep_raw and given is None:
-                for path in fetched:
-                    path.unlink(missing_ok=True)
     except OSError as error:
         raise Failure(f"cannot write in {raw}: {files.reason(error)}") from None
     return card

@@ -11,7 +11,7 @@ from fedlib.engine.history import History
 from fedlib.figures import style
 
 # Data of published runs (RunConfig.task["data"]) whose pictures are not the originals' pixels.
-LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443"}  # of CIFAR-100
+LOSSY = {"9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "CIFAR-100"}
 
 
 def small(histories: Collection[History]) -> bool:

@@ -16,16 +16,12 @@ from fedlib import algorithms, plans, tasks
 from fedlib.engine.config import TRAINING_KEYS, RunConfig, named_method
 from fedlib.engine.history import History
 from fedlib.errors import Error
+from fedlib.figures.scale import LOSSY
 from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored
 from fedlib.results.reading import hyperparameters, read
 from fedlib.results.selection import held_out_score, merit, settings, training_score
-
-# Copies of data that were run under the data's name and are not it, by their fingerprint.
-INEXACT = {
-    "9c93d939986a0f7a17f8a081224b438980874081eb70ae6e71b3b2a43cea8443": "lossy copy of CIFAR-100"
-}
 
 # Options that a run has as what was found under the data root: a file, or how it was done without.
 FOUND = ("glove", "pretrained")
@@ -200,8 +196,8 @@ def departures(cell: Cell, config: RunConfig) -> list[str]:
         notes.append(f"{config.task['preset']} preset")
     if config.task["stand_in"]:
         notes.append("stand-in data")
-    if config.task["data"] in INEXACT:
-        notes.append(INEXACT[config.task["data"]])
+    if config.task["data"] in LOSSY:
+        notes.append(f"lossy copy of {LOSSY[config.task['data']]}")
     if config.rounds < printed["rounds"]:
         notes.append(f"{config.rounds} of {printed['rounds']} rounds")
     elif config.rounds > printed["rounds"]:

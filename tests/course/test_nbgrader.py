@@ -41,11 +41,7 @@ def test_a_students_version_has_no_solution_and_no_hidden_test(course, name):
     for cell, visible in books.sources(released, "test").items():
         whole = books.sources(source, "test")[cell]
         assert visible == whole[: whole.index("### BEGIN HIDDEN TESTS")].rstrip("\n")
-    assert sorted(each.name for each in (path.parent / "checks").glob("*.py")) == [
-        "__init__.py",
-        "compare.py",
-        f"{name}.py",
-    ]
+    assert (path.parent / "checks.py").is_file()
 
 
 def hand_in(course, student, cells):
@@ -70,7 +66,7 @@ def graded(course):
     }
     hand_in(course, "right", right)
     hand_in(course, "wrong", right | slips)
-    (course / "submitted" / "wrong" / GRADED / "checks" / f"{GRADED}.py").write_text(
+    (course / "submitted" / "wrong" / GRADED / "checks.py").write_text(
         "def server_step(*_, **__):\n    pass\n"
     )
     hand_in(course, "nothing", {})

@@ -129,13 +129,13 @@ def test_cifar10(root, offer):
     content = {f"data_batch_{i + 1}.bin": parts[i][1] for i in range(5)}
     content |= {"test_batch.bin": parts[5][1], "batches.meta.txt": names.encode()}
     offer("cifar10", {"cifar-10-binary.tar.gz": tarred(content, "cifar-10-batches-bin/")})
-    card = prepare("cifar10", root, keep_raw=False)
+    card = prepare("cifar10", root)
     data = datasets.load("cifar10", root)
     train = np.concatenate([images for images, _ in parts[:5]])
     assert holds(data, train_x=train, train_y=np.ravel(labels[:5]))
     assert holds(data, test_x=parts[5][0], test_y=labels[5])
     assert data.classes == CATALOGUE["cifar10"].classes and card["polarity"] is None
-    assert left(root / "raw") == []
+    assert left(root / "raw") == ["cifar10/cifar-10-binary.tar.gz"]
 
 
 def test_cifar100(root, offer):
@@ -272,7 +272,7 @@ def test_files_from_a_folder(root, offer, tmp_path):
     last.write_bytes(b"other")
     refused(Failure, "nothing was prepared", "mnist", root, from_folder=given)
     last.write_bytes(files[last.name])
-    prepare("mnist", root, from_folder=given, keep_raw=False)
+    prepare("mnist", root, from_folder=given)
     assert (datasets.load("mnist", root).train_x == images["train"]).all()
     assert sorted(path.name for path in given.iterdir()) == sorted(files)
     assert not (root / "raw").exists()

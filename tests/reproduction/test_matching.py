@@ -9,8 +9,9 @@ import pytest
 
 import fedlib
 from fedlib import algorithms
+from fedlib.figures.scale import LOSSY
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.matching import INEXACT, belongs
+from fedlib.reproduction.matching import belongs
 
 CLIENTS = {"sgd": {"client_lr": 0.3}, "adam": {"client_lr": 0.002}, "delta_sgd": {"delta": 0.7}}
 
@@ -100,10 +101,10 @@ def test_every_option_that_is_not_the_printed_cells_is_told(hand_made, task, our
 
 def test_the_data_and_the_precision_are_told(made, ours):
     run = made()
-    lossy = {**run.config.task, "data": next(iter(INEXACT)), "stand_in": True}
+    lossy = {**run.config.task, "data": next(iter(LOSSY)), "stand_in": True}
     config = dataclasses.replace(run.config, task=lossy, dtype="float64")
     note = ours({}, dataclasses.replace(run, config=config))["note"]
-    assert "stand-in data" in note and INEXACT[lossy["data"]] in note
+    assert "stand-in data" in note and "lossy copy of CIFAR-100" in note
     assert "dtype float64 instead of float32" in note
 
 

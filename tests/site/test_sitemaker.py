@@ -12,7 +12,7 @@ import pytest
 from nbformat import v4
 from PIL import Image
 
-from docs import sitemaker, tables
+from docs import gallery, sitemaker, tables
 from docs.executed import executed
 from fedlib import papers
 from fedlib.paths import project_root
@@ -31,11 +31,11 @@ from tests.refusals import refused
     ],
 )
 def test_a_claims_place_names_figures_and_tables(where, names):
-    assert list(sitemaker.named(where)) == names
+    assert list(gallery.named(where)) == names
 
 
 def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
-    ids = sitemaker.ids()
+    ids = gallery.ids()
     assert len(ids) == len(set(ids)) == 59
     assert ids[:2] == ["fedopt/figure_1", "fedopt/figure_2"] and ids[10] == "fedopt/figure_11"
     for id in ids:
@@ -51,7 +51,7 @@ def test_the_gallery_shows_all_59_and_every_claim(tmp_path, monkeypatch):
     frame = stated.set_axis(["source", "where", "claim"], axis=1)
     frame["quick"], frame["real data"] = "**holds** (+0.1 ± 0.0)", "cut: does not hold; why"
     monkeypatch.setattr(tables, "verdicts", lambda: frame)
-    sitemaker.gallery(tmp_path, tmp_path)
+    gallery.site(tmp_path, tmp_path)
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert index.count("{container} card") == 59 and "All 59 figures" in index
     assert "(drawn/fedopt/figure_1.png)](fedopt.md#fedopt-figure-1)" in index

@@ -1,1 +1,0 @@
-"""The checks of the assignments, a module a session; each is compared with fedlib itself."""
