@@ -37,8 +37,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "$(VENV) is ready."
 
+# Kernels wait while they start and end: three keep two cores busy.
 reproduce: setup  ## run the notebooks headlessly: every figure and table, beside the papers' values
-	@$(BIN)/fedlib reproduce --jobs 2 $(ARGS)
+	@$(BIN)/fedlib reproduce --jobs 3 $(ARGS)
 
 # One process per core, each on one thread; the tests of a file stay together and in order, and
 # files with slow ones come first (tests/conftest.py).
@@ -62,7 +63,7 @@ notebooks: lab  ## the same as lab
 # The pictures of the ideas are drawn by their notebooks, which train small problems only.
 figures: setup  ## draw figures/ again: all figures and tables from the published runs, ideas, gallery
 	@$(BIN)/fedlib figures $(ARGS)
-	@FEDLIB_FIGURES=figures $(BIN)/fedlib reproduce --jobs 2 $(IDEAS)
+	@FEDLIB_FIGURES=figures $(BIN)/fedlib reproduce --jobs 3 $(IDEAS)
 	@$(BIN)/python -m docs.gallery
 
 docs: setup  ## write the tables of docs/ anew, from the notebooks and the published runs

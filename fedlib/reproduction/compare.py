@@ -41,7 +41,7 @@ TOLERANCE = 1.5
 
 NAN = float("nan")
 # What a comparison's frame says beyond the two numbers and their settings.
-VERDICT = ("printed_spread", "repeats", "fair", "agrees")
+VERDICT = ("printed_spread", "splits_std", "repeats", "fair", "agrees")
 
 
 def compare(store: Store | None = None) -> pd.DataFrame:
