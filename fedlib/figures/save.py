@@ -129,14 +129,14 @@ def render(figure: Figure, note: str) -> dict[str, bytes]:
             return {"png": png, "pdf": _pdf(figure)}
     finally:
         figure.set_layout_engine(layout or "none")
+        figure.set_dpi(dpi)  # while no window follows it
         figure.set_canvas(canvas)
-        figure.set_dpi(dpi)
 
 
 def _pdf(figure: Figure) -> bytes:
-    pdf = io.BytesIO()
+    pdf, canvas = io.BytesIO(), FigureCanvasPdf(figure)
     figure.set_dpi(DPIS[0])  # of what is no vector in it
-    FigureCanvasPdf(figure).print_pdf(pdf, metadata={"CreationDate": None})
+    canvas.print_pdf(pdf, metadata={"CreationDate": None})
     return pdf.getvalue()
 
 
@@ -147,9 +147,8 @@ def _png(figure: Figure) -> bytes:
         before = png.getbuffer().nbytes  # our pictures' grow with the dots to the 1.4th at most
         if dpi != DPIS[-1] and before * (dpi / figure.dpi) ** 1.5 > MOST:
             continue
-        png = io.BytesIO()
+        png, canvas = io.BytesIO(), FigureCanvasAgg(figure)
         figure.set_dpi(dpi)
-        canvas = FigureCanvasAgg(figure)
         canvas.draw()
         plain = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         # An octree keeps labels in the colours of their lines; a median cut merges these.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,15 @@ from tqdm import tqdm
 
 from fedlib import files
 from fedlib.errors import Error, unknown
-from fedlib.plans import Request, notebooks, planned, requests
+from fedlib.plans import Request, notebooks, planned, requests, task_key
 from fedlib.reproduction import draw
 from fedlib.reproduction.answers import RunGroup, answer
 from fedlib.reproduction.reproduce import check_parameters, named
 from fedlib.results import published
 from fedlib.results.files import open_runs
 from fedlib.results.store import Store
-from fedlib.tasks import load_task
+from fedlib.tasks import Task, load_task
 from fedlib.tasks.presets import require_preset
-
-# So many tasks are kept for the programs that follow: as many as plans have seeds.
-TASKS = 3
 
 
 def plans(
@@ -79,8 +75,7 @@ def train(
     for group in groups:
         if not group.missing:
             store.drop_checkpoint(group.digests)
-    # Programs of tasks that differ in their seeds at most follow each other.
-    load, failed = lru_cache(TASKS)(partial(load_task, data_root=data_root)), []
+    load, failed = _loader(data_root), []
     for group in tqdm(missing, unit="program", disable=quiet or None, dynamic_ncols=True):
         try:
             answer(store, group.requests, preset, load, **execution)
@@ -89,6 +84,27 @@ def train(
             line = " ".join(str(problem).split()) or type(problem).__name__
             failed.append(f"{first.algorithm} on {first.task}: {line}")
     return failed
+
+
+def _loader(data_root: Path | None) -> Callable[..., Task]:
+    """:func:`fedlib.load_task` with memory for tasks that differ in their seeds at most.
+
+    Groups of such tasks follow each other.
+    """
+    last: dict[str, Task] = {}
+    kind = ""
+
+    def load(name: str, **options: Any) -> Task:
+        nonlocal kind
+        new, key = task_key(name, {**options, "seed": None}), task_key(name, options)
+        if new != kind:
+            last.clear()
+            kind = new
+        if key not in last:
+            last[key] = load_task(name, data_root=data_root, **options)
+        return last[key]
+
+    return load
 
 
 def publish(
