@@ -239,11 +239,13 @@ def main() -> None:
     """Make what is asked for."""
     parser = argparse.ArgumentParser(prog="make course", description=__doc__)
     add = parser.add_argument
+    default = project_root() / "build" / "course"
+    add("--to", type=Path, default=default, help="the course's folder (build/course)")
     add("--only", choices=("assignments", "slides"), help="one of the two")
     known = list(sessions())
     add("--session", type=int, action="append", choices=known, help="one; may be repeated")
     given = parser.parse_args()
-    folder, wanted = project_root() / "build" / "course", given.session or known
+    folder, wanted = given.to.resolve(), given.session or known
     try:
         if given.only != "slides":
             assignments(folder, wanted)

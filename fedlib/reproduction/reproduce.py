@@ -117,7 +117,7 @@ def reproduce(
     files.require_writable(notebook_figures(preset), "FEDLIB_FIGURES")
     makers = set(plans.planned())
     early = [task for task in work if task[0].stem in makers]
-    # Beside these, which take longest, there is work that waits for nothing.
+    # First those that read, of which 90 takes longest: work that waits for nothing goes beside it.
     late = sorted(
         (task for task in work if task not in early),
         key=lambda task: int(task[0].stem.split("_")[0]) < LATE,
