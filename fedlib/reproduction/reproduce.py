@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from fedlib import files, plans
 from fedlib.errors import unknown
-from fedlib.paths import data_root, notebook_figures, project_root
+from fedlib.paths import data_root, folder, notebook_figures, project_root
 from fedlib.plans import parameters
 from fedlib.reproduction import kernels
 from fedlib.tasks.presets import require_preset
@@ -133,6 +133,9 @@ def reproduce(
     variables = {"FEDLIB_PRESET": preset, **({"OMP_NUM_THREADS": "1"} if jobs > 1 else {})}
     # An executed copy has a progress bar's start and end, not its every step.
     variables["TQDM_MININTERVAL"] = "3600"
+    for name in ("FEDLIB_DATA", "FEDLIB_FIGURES"):
+        if given_folder := os.environ.get(name):  # from here, not from a kernel's working directory
+            variables[name] = str(folder(given_folder).absolute())
     with patch.dict(os.environ, variables):
         if forked:
             kernels.start_server()

@@ -17,6 +17,8 @@ WRITE = """
 import os, pathlib, time
 time.sleep({seconds})
 assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["FEDLIB_PRESET"] == preset == "quick"
+# Of the caller's working directory, not of the notebook's.
+assert pathlib.Path(os.environ["FEDLIB_DATA"]) == pathlib.Path.cwd().parent / "mine"
 pathlib.Path("{name}.txt").touch()
 """
 WAIT = """
@@ -57,7 +59,8 @@ if kernels.CAN_FORK:
     SERIES["80_warm"] = (WARM, None)
 
 
-def test_notebooks_at_once_are_fresh_and_readers_wait_for_makers(checkout, tmp_path):
+def test_notebooks_at_once_are_fresh_and_readers_wait_for_makers(checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDLIB_DATA", "mine")
     for name, (code, _) in SERIES.items():
         checkout(name, code)
     done = list(reproduce.reproduce(output=tmp_path / "executed", jobs=3))
