@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fedlib.datasets import npy, posts
-from fedlib.datasets.posts import encode, from_arrays
+from fedlib.datasets.dataset import TextDataset
+from fedlib.datasets.posts import encode, from_arrays, text_posts
 from tests.refusals import refused
 
 VOCABULARY = [f"w{i}" for i in range(30)] + ["ß", "don't", "日本"]
@@ -98,6 +99,16 @@ def test_encoding_follows_the_rules_word_by_word_in_memory_and_in_pieces(tmp_pat
     assert (in_memory.word_list, in_memory.tag_list) == (tuple(VOCABULARY), tuple(TAGS))
     assert encoded.clients[0] == "none" and encoded.clients[-1] == "ünï"
     assert encoded.targets()[[0, -1]].tolist() == [0, 0]
+
+
+def test_words_rank_by_the_clients_that_use_them_in_titles_too_and_tags_by_examples():
+    told = [("a", b"Rare rare\nx. x y. y", ["t"]), ("b", b"z\nx", ["u"]), ("c", b"z\ny", ["u"])]
+    rows = [(split, *row) for split in ("train", "test") for row in told]
+    arrays, clients = npy.text_arrays("told", rows)
+    train, _ = text_posts(TextDataset("told", arrays, tuple(clients)), 3, 1)
+    # Two of three clients use x, two y and two z, in titles only; one uses "rare" and ".", twice.
+    assert train.word_list == ("x", "y", "z") and train.tag_list == ("t",)
+    assert train.clients == ("a", "b", "c") and train.starts.tolist() == [0, 3, 4, 5]
 
 
 # ------------------------------------------------------------------------------------ using them
