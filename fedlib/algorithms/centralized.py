@@ -40,7 +40,6 @@ class Centralized(OwnSteps):
     """
 
     pooled = True
-    uniform = True
 
     base: bases.Base = field(default_factory=bases.SGD)
 
