@@ -219,10 +219,9 @@ def list_(
     tasks = paths.read_toml("tasks/tasks.toml")
     for task in tasks.values():
         del task["module"]
-    methods = paths.read_toml("figures/looks.toml")["methods"]  # each has a look
     kinds: dict[str, dict[str, dict[str, str]]] = {
         "tasks": tasks,
-        "algorithms": {name: {"about": _first_line(name)} for name in methods},
+        "algorithms": {name: {"about": _first_line(name)} for name in _methods()},
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
@@ -234,6 +233,12 @@ def list_(
         rows = [(f"  {name}", entry["about"]) for name, entry in entries.items()]
         blocks.append(f"{kind}\n{columns(rows)}")
     show(kinds if what == "all" else kinds[what], as_json, "\n\n".join(blocks))
+
+
+def _methods() -> list[str]:
+    """The names in ``fedlib.algorithms.METHODS``."""
+    text = resources("fedlib").joinpath("algorithms", "__init__.py").read_text("utf-8")
+    return re.findall(r'"(\w+)":', text.partition("\nMETHODS")[2].partition("}")[0])
 
 
 def _first_line(method: str) -> str:
