@@ -58,9 +58,12 @@ TEMPLATES.filters["text"] = lambda words: ESCAPED.sub(r"\\\1", words)
 
 
 def ids() -> list[str]:
-    """The ids of the papers' figures and tables, in the papers' order, figures before tables."""
+    """The ids of all figures and tables, in the papers' order, figures before tables; of a paper
+    first its own, then those that the catalogue adds.
+    """
     rows = papers.figures().itertuples()
     known = [f"{row.paper}/{row.id.lower().replace(' ', '_')}" for row in rows]
+    known += [id for id in draw.ENTRIES if id not in known]
     return sorted(known, key=lambda id: (list(TITLES).index(id.split("/")[0]), "/table" in id))
 
 

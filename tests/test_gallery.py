@@ -43,7 +43,7 @@ def test_a_committed_figure_is_what_the_published_runs_give(store, stored, id):
 
 def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
     ids = gallery.ids()
-    assert len(ids) == len(papers.figures()) == 59
+    assert len(ids) >= len(papers.figures()) == 59
     total = 0
     for id in ids:
         path = FIGURES / f"{id}.{'html' if '/table' in id else 'png'}"
@@ -51,4 +51,5 @@ def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
         total += path.stat().st_size + path.with_suffix(".csv").stat().st_size
     assert total < 4_000_000
     said = gallery.sentences()
-    assert set(ids) <= set(said) and all(text.endswith(".") for text in said.values())
+    assert not set(ids) - set(said), "docs/learned.toml has no sentence on these"
+    assert all(text.endswith(".") for text in said.values())
