@@ -91,7 +91,7 @@ def test_experiments_show_their_numbers_runs_and_code(path, book):
 
 def test_experiments_hold_their_plan_beside_their_parameters(path, book):
     experiment = path.stem[0] in "123"
-    assert (path.stem in plans.planned()) == experiment
+    assert (path.stem in plans.planned()) == experiment, "numbers of plans start with 1, 2 or 3"
     if experiment:
         tagged = [cell.metadata.get("tags", []) for cell in book.cells]
         assert tagged.count(["plan"]) == 1
