@@ -24,9 +24,9 @@ from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.claims import AVERAGE, WORST
 from fedlib.reproduction.adafedadam.tables import FIVE
 from fedlib.reproduction.claims import NOT_PRINTED, overview
-from fedlib.reproduction.compare import compare
+from fedlib.reproduction.compare import TOLERANCE, compare
 from fedlib.reproduction.draw import entries
-from fedlib.reproduction.evidence import MEAN, NOT_RUN, winners
+from fedlib.reproduction.evidence import MEAN, NOT_RUN, part_of, winners
 from fedlib.reproduction.fedopt import outcomes
 from fedlib.reproduction.fedopt.tables import OPTIMIZERS
 from fedlib.reproduction.listing import listed, task_table
@@ -205,6 +205,37 @@ def agreement_table() -> str:
     return markdown(("paper", *counts), rows)
 
 
+def agreeing(paper: str, item: str, task: str) -> str:
+    """``"14 of 18"``: how many of a printed table's numbers agree, of those that compare."""
+    frame = compared()
+    shown = frame[(frame["paper"] == paper) & (frame["item"] == item) & (frame["task"] == task)]
+    return f"{shown['agrees'].sum()} of {shown['fair'].sum()}"
+
+
+def readings_table() -> str:
+    """How far Synthetic's runs are from AdaFedAdam's Table 5 by what was trained on and measured
+    on: the mean absolute difference over the methods whose values are all printed.
+    """
+    printed = tables.find("adafedadam", "Table 5", "synthetic")
+    printed = printed.set_index(["algorithm", "metric"])["printed"]
+    series = {"avg": AVERAGE, "std": "accuracy_std_weighted", "worst30": WORST}
+    trained = {"curves": "three fifths", "stated": "four fifths"}
+    measured = {"local": "all local data", "test": "the test fifth"}
+    rows = []
+    for split, on in measured.items():
+        for part, share in trained.items():
+            numbers = {
+                (run.config.algorithm, metric, run.config.seeds["init"]): run.final(name, split, 1)
+                for run in laptop_runs("23_fair_synthetic")
+                if part_of(run) == part
+                for metric, name in series.items()
+            }
+            ours = 100 * pd.Series(numbers).groupby(level=[0, 1]).mean()
+            far = (ours - printed.loc[ours.index]).abs().groupby(level=1).mean()
+            rows.append((share, on, *(number(far[metric]) for metric in series)))
+    return markdown(("trained on", "measured on", "average", "spread", "worst 30 %"), rows)
+
+
 def scale_table(paper: str) -> str:
     """A row per printed number of a paper with a run on its data, at its preset and its rounds."""
     frame = compared()
@@ -331,13 +362,23 @@ PAGES["results/mime.md"]["ablation"] = ablation_table
 PAGES["results/adafedadam.md"] |= {
     "levels": partial(silos_table, "36_noniid_levels", "concentration", "option.beta"),
     "work": partial(silos_table, "35_resource_heterogeneity", "local epochs", "local_epochs"),
+    "readings": readings_table,
 }
 MARKS = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+# Numbers in sentences: ``14 of 18<!-- agreeing: adafedadam, Table 5, synthetic -->``.
+NUMBER = re.compile(r"[\d.]+(?: of \d+)?(<!-- (agreeing|tolerance)(?:: (.+?))? -->)")
+FACTS: dict[str, Callable[..., str]] = {"agreeing": agreeing, "tolerance": lambda: f"{TOLERANCE:g}"}
 
 
 def filled(page: str, text: str) -> str:
-    """A page's text with its tables made anew."""
-    return MARKS.sub(lambda found: f"{found[1]}{PAGES[page][found[2]]()}\n{found[3]}", text)
+    """A page's text with its tables, and the numbers in its sentences, made anew."""
+
+    def fact(found: re.Match[str]) -> str:
+        given = found[3].split(", ") if found[3] else ()
+        return FACTS[found[2]](*given) + found[1]
+
+    text = MARKS.sub(lambda found: f"{found[1]}{PAGES[page][found[2]]()}\n{found[3]}", text)
+    return NUMBER.sub(fact, text)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs import gallery, tables
+from fedlib import papers
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.slow
@@ -17,6 +18,43 @@ def test_tables_are_those_that_the_code_makes(page):
     """``make docs`` writes them."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     assert tables.filled(page, text) == text
+
+
+SAID = {p: (ROOT / "docs" / p).read_text("utf-8") for p in tables.PAGES if p != "notebooks.md"}
+SAID["learned.toml"] = "\n".join(gallery.sentences().values())
+SAID["claims.toml"] = "\n".join(str(claim.get("exceptions", "")) for claim in papers.claims())
+NAMES = ("worst 30 %", "target is 95 %", "within 10 % of", "percentage points", "fixed point")
+
+
+@pytest.mark.parametrize("page", SAID)
+def test_what_runs_decide_is_a_number_that_the_code_writes_or_none(page):
+    """Not one in a sentence, which the next runs would make wrong: it stands in a table."""
+    text = tables.NUMBER.sub("", tables.MARKS.sub("", SAID[page]))
+    text = re.sub(r"```.*?```|`[^`]*`|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    for name in NAMES:
+        text = text.replace(name, "")
+    assert not re.findall(r".*(?<![\w.^])[1-9]\d*\.\d.*|.*\d ?%.*|.*\bpoints?\b.*", text)
+
+
+def test_readme_has_the_speeds_of_the_page_on_speed():
+    page = (ROOT / "docs" / "speed.md").read_text("utf-8")
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    found: dict[str, list[str]] = {"plain": [], "pfl-research": [], "FedJAX": [], "GPU": []}
+    for head, rows in re.findall(
+        r"^(\| workload \| fedlib s .*)\n\| --- .*\n((?:\|.*\n)+)", page, re.M
+    ):
+        names = [name.strip().removesuffix(" / fedlib") for name in head.split("|")]
+        for row in rows.splitlines():
+            cells = dict(zip(names, row.split("|"), strict=True))
+            on_gpu = page.index(row) > page.index("## On a GPU")
+            for name in cells.keys() & found.keys():
+                found["GPU" if on_gpu else name].append(float(cells[name]))
+    least, most = ({name: f"{end(n):.2g}" for name, n in found.items()} for end in (min, max))
+    assert f"take {least['plain']} (ResNet-18) to {most['plain']} times as long" in readme
+    assert f"and {least['GPU']} to {most['GPU']} times on a GPU" in readme
+    assert f"({least['pfl-research']} to {most['pfl-research']} times)" in readme
+    second = f"{sorted(found['FedJAX'])[1]:.2g}"
+    assert f"({second} to {most['FedJAX']} times; on an autoencoder {least['FedJAX']})" in readme
 
 
 def test_the_index_of_figures_is_the_gallerys():
@@ -44,3 +82,5 @@ def test_python_examples_run(page, tmp_path, monkeypatch):
     names = {}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(example, page, "exec"), names)
+    for name, percent in re.findall(r"(Fed\w+)(?: ends)? at (\d+) %", text):
+        assert f"{100 * names[name.lower()].final(window=1):.0f}" == percent
