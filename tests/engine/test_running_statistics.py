@@ -126,11 +126,12 @@ def test_backends_agree_in_short_batches(algorithm, overrides):
 
 
 def test_a_step_moves_the_statistics_once_however_often_it_evaluates():
-    problem = task(batch_size=None)
+    problem = task(batch_size=None, local_epochs=3)
     settings = {**SETTINGS, "rounds": 1, "clients_per_round": 3}
     start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
-    wanted = by_hand(1, 1, 0.1, start).state_dict()
-    overrides = {"client_optimizer": "delta_sgd"}  # two gradients a step
+    wanted = by_hand(1, 3, 0.1, start).state_dict()
+    # Two gradients a step, at other parameters, and yet SGD's steps of size 0.1.
+    overrides = {"client_optimizer": "delta_sgd", "gamma": 1e9, "delta": 0, "eta0": 0.1, "eps": 0}
     got = fedlib.run(problem, "fedavg", overrides=overrides, **settings).params
     for name in ("norm.running_mean", "norm.running_var"):
         torch.testing.assert_close(got[name], wanted[name], rtol=0, atol=1e-12)
