@@ -240,6 +240,18 @@ def test_other_methods_train_them_row_by_row(algorithm):
     assert_rows_agree(task(DRAWING["GRU"]), algorithm, rounds=3, overrides={"client_lr": 0.5})
 
 
+def test_what_changes_its_inputs_has_them_whole_in_a_second_gradient():
+    # Of one client a round, whose pass has no axis of rows, and so no copy of its batch.
+    small = {"client_optimizer": "delta_sgd", "gamma": 0.1}  # so that the gradients' change counts
+    how = {"rounds": 2, "clients_per_round": 1, "overrides": small}
+
+    def params(inplace):
+        model = lambda: nn.Sequential(nn.SiLU(inplace), nn.Linear(6, 2))  # noqa: E731
+        return fedlib.run(task(model), "fedavg", **how).params
+
+    torch.testing.assert_close(params(True), params(False), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])
 def test_a_grid_of_them_is_their_runs(name):
     how = {"rounds": 2, "dtype": "float64"}
