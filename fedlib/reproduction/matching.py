@@ -129,43 +129,45 @@ class Index:
             candidates += by_method.get((values, method), ())
         return max(filter(fits, candidates), key=merit, default=None)
 
-    def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
-        """Those of the runs that some requests ask for that are there, in the requests' order."""
-        return _histories((request, self.asked(request, preset)) for request in requests)
+    def plan(self, requests: Sequence[Request], preset: str, single: bool = True) -> list[History]:
+        """Those of the runs that some requests ask for that are there, in the requests' order.
+
+        Args:
+            single: whether each run counts by itself, as a printed cell's; else of a method's runs
+                in a part, on a task with its options, all or none: the best of some of a grid is
+                not the grid's.
+        """
+        return _histories(self._answers(requests, preset, single))
 
     def shown(
         self, requests: Sequence[Request], preset: str, single: bool = False
     ) -> list[History]:
-        """As :meth:`plan`, but of a task none without every part; and of a method's runs in a part,
-        on a task with its options, all or none: the best of some of a grid is not the grid's.
+        """As :meth:`plan`, but of a task none without every part."""
+        there = self._answers(requests, preset, single)
+        parts = {(request.task, request.part) for request, _ in there}
+        partly = {r.task for r in requests if (r.task, r.part) not in parts}
+        return _histories((r, run) for r, run in there if r.task not in partly)
 
-        Args:
-            single: whether each run counts by itself, as a printed cell's.
-        """
+    def _answers(
+        self, requests: Sequence[Request], preset: str, single: bool
+    ) -> list[tuple[Request, Run]]:
+        """The requests that have runs, as :meth:`plan` has them."""
 
         def method(request: Request) -> tuple[str, str, str]:
             return request.part, request.task_key(preset), request.algorithm
 
         answers = [(request, self.asked(request, preset)) for request in requests]
         lacking = {method(request) for request, run in answers if run is None and not single}
-        there = [
+        return [
             (request, run)
             for request, run in answers
-            if run is not None and (single or method(request) not in lacking)
+            if run is not None and method(request) not in lacking
         ]
-        parts = {(request.task, request.part) for request, _ in there}
-        partly = {r.task for r in requests if (r.task, r.part) not in parts}
-        return _histories((r, run) for r, run in there if r.task not in partly)
 
 
-def _histories(answers: Iterable[tuple[Request, Run | None]]) -> list[History]:
-    """The histories of the runs that there are, each with its request's part."""
-    return [
-        labelled(history, request)
-        for request, run in answers
-        if run is not None
-        for history in read([run])
-    ]
+def _histories(answers: Iterable[tuple[Request, Run]]) -> list[History]:
+    """The runs' histories, each with its request's part."""
+    return [labelled(history, request) for request, run in answers for history in read([run])]
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:
