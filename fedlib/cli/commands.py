@@ -434,10 +434,11 @@ def grid(
             raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
     loaded = _load(task, preset, seed, data_root, option, as_json)
     frame = open_store(data_root).grid(loaded, algorithm, **settings, **parsed)
-    last = frame[(frame["split"] == "test") & (frame["round"] == frame["round"].max())]
-    metric = "accuracy" if "accuracy" in set(last["metric"]) else "loss"
-    names = list(parsed)
-    cells = last[last["metric"] == metric].set_index(names)["value"]
+    ends, names = frame[frame["split"] == "test"], list(parsed)
+    metric = "accuracy" if "accuracy" in set(ends["metric"]) else "loss"
+    ends = ends[ends["metric"] == metric]
+    whole = ends["value"].where(ends["diverged"].isna())
+    cells = whole.groupby([ends[name] for name in names], sort=False, dropna=False).last()
     table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
     text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
     show(frame.to_dict("records"), as_json, text)
