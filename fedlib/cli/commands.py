@@ -609,7 +609,7 @@ def restore(
 ) -> None:
     """Put published runs into the store, to go on from them.
 
-    They are stored without parameters: what needs those is trained again.
+    They are stored without parameters, for which a run is trained again (run --refresh).
     """
     from fedlib.reproduction.reproduce import named
     from fedlib.results import published, store

@@ -104,7 +104,7 @@ def publish(
 def restore(path: Path, root: Path) -> tuple[int, int]:
     """Put the runs of a published file into a store under ``root``, beside what it has.
 
-    They have no parameters, so whoever asks the store for these trains the run again.
+    They have no parameters; whoever needs these trains a run again (``refresh`` of Store.run).
 
     Returns:
         how many were put there, and how many the file has.
