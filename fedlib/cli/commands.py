@@ -732,7 +732,7 @@ def claims(
     """What the papers claim, with a verdict on each.
 
     A claim holds, does not hold, is not resolved, or was not run. The quick preset trains what is
-    missing; the others' runs are long, and must be stored already.
+    missing; the others' runs are long, and a method's must all be stored already.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
 
