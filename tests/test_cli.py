@@ -88,6 +88,9 @@ def test_grid_prints_a_table_and_json(command):
     assert status == 0 and "0.5" in out and "test loss" in out
     cells = {(row["client_lr"], row["server_lr"]) for row in command.json(*words)}
     assert cells == {(a, b) for a in (0.1, 0.2) for b in (1, 0.5, 0.1)}
+    for axes in (["client_lr=1e30"], ["client_lr=0.1,1e30", "server_lr=1,0.1"]):
+        _, out, _ = command("grid", "quadratic", "fedavg", *axes, "--rounds", "2")
+        assert out.split()[-1] == "1.000000e+30"  # with nothing beside it: diverged
 
 
 @pytest.fixture

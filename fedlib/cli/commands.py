@@ -434,10 +434,11 @@ def grid(
             raise Error(f"axis {key} is no hyperparameter; a grid has one {key} for all its runs")
     loaded = _load(task, preset, seed, data_root, option, as_json)
     frame = open_store(data_root).grid(loaded, algorithm, **settings, **parsed)
-    last = frame[(frame["split"] == "test") & (frame["round"] == frame["round"].max())]
-    metric = "accuracy" if "accuracy" in set(last["metric"]) else "loss"
-    names = list(parsed)
-    cells = last[last["metric"] == metric].set_index(names)["value"]
+    ends, names = frame[frame["split"] == "test"], list(parsed)
+    metric = "accuracy" if "accuracy" in set(ends["metric"]) else "loss"
+    ends = ends[ends["metric"] == metric]
+    whole = ends["value"].where(ends["diverged"].isna())
+    cells = whole.groupby([ends[name] for name in names], sort=False, dropna=False).last()
     table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
     text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
     show(frame.to_dict("records"), as_json, text)
@@ -608,7 +609,7 @@ def restore(
 ) -> None:
     """Put published runs into the store, to go on from them.
 
-    They are stored without parameters: what needs those is trained again.
+    They are stored without parameters, for which a run is trained again (run --refresh).
     """
     from fedlib.reproduction.reproduce import named
     from fedlib.results import published, store
@@ -731,7 +732,7 @@ def claims(
     """What the papers claim, with a verdict on each.
 
     A claim holds, does not hold, is not resolved, or was not run. The quick preset trains what is
-    missing; the others' runs are long, and must be stored already.
+    missing; the others' runs are long, and a method's must all be stored already.
     """
     from fedlib.reproduction.claims import chosen, judge, printed
 

@@ -207,7 +207,8 @@ def _checked(values: np.ndarray, where: str) -> np.ndarray:
     if not values.size:
         raise Error(f"{where} is empty (shape {values.shape})")
     if values.dtype.kind not in ("biuf" if is_x else "iu"):
-        needed = "uint8 or floating point" if is_x else "integers, or words in both splits"
+        words = "" if where.endswith("_coarse") else ", or words in both splits"
+        needed = "uint8 or floating point" if is_x else f"integers{words}"
         raise Error(f"{where} is {values.dtype}; needed: {needed}")
     if values.ndim == 4 and values.shape[1] in (1, 3, 4) and values.shape[3] > 4:
         what = f"{where} has shape {values.shape}, so its channels seem to come first"

@@ -326,7 +326,7 @@ def client_density(
 
     A Gaussian kernel with a standard deviation of 5 points around each client's value, reflected at
     0 and at 100 %, so that the density is one between them (seaborn's ``kdeplot`` cannot reflect).
-    Clients count alike.
+    Clients count alike. Runs that diverged have no final values, and are left out.
 
     Args:
         metric: per client, a fraction.
@@ -354,10 +354,11 @@ def client_density(
 
 def _client_values(histories: Sequence[History], metric: str, split: str) -> dict[str, np.ndarray]:
     """The clients' final values by line, those of several seeds one after the other."""
-    if not histories:
-        raise Error("no runs to draw; give at least one history")
+    finished = [history for history in histories if history.diverged is None]
+    if not finished:
+        raise Error("no runs to draw; give at least one history that did not diverge")
     parts: dict[str, list[np.ndarray]] = {}
-    for history in histories:
+    for history in finished:
         frame = history.clients
         chosen = frame[(frame["metric"] == metric) & (frame["split"] == split)]["value"].dropna()
         if chosen.empty:

@@ -37,14 +37,13 @@ def scale(histories: Sequence[History], usual: Mapping[str, Any] | None = None) 
         **(usual or {}),
     }
     if small(histories):
-        words.append("small problem" + (" on stand-in data" if all(made_up) else ""))
+        part = "" if all(made_up) else "partly "
+        words.append("small problem" + (f" {part}on stand-in data" if any(made_up) else ""))
     elif any(made_up):
         words.append("stand-in data" if all(made_up) else "partly stand-in data")
-    elif data := config.task["options"].get("data", ""):
-        named, meant = style.name(data), full.get("data")
-        meant = style.name(meant) if isinstance(meant, str) else named
-        lossy = "lossy " if config.task["data"] in LOSSY else ""
-        words.append(lossy + (named if named == meant else f"{named} for {meant}"))
+    elif config.task["options"].get("data"):
+        named = dict.fromkeys(_data(run, full.get("data")) for run in histories)
+        words.append(" and ".join(named))
     for option, word in (("clients", "clients"), ("examples", "examples")) if _paper(run) else ():
         values = {run.config.task["options"].get(option) for run in histories} - {None, 0}
         words += [f"{_of(values, full.get(option))} {word}"] if values else []
@@ -71,6 +70,15 @@ def note(histories: Sequence[History]) -> str:
 def _paper(run: History) -> bool:
     """Whether a run is of a paper's task, which alone have presets."""
     return bool(tasks.TASKS.get(run.config.task["name"], {}).get("papers"))
+
+
+def _data(run: History, paper: Any) -> str:
+    """What a run was trained on, and in place of what."""
+    task = run.config.task
+    named = style.name(task["options"].get("data", ""))
+    meant = style.name(paper) if isinstance(paper, str) else named
+    lossy = "lossy " if task["data"] in LOSSY else ""
+    return lossy + (named if named == meant else f"{named} for {meant}")
 
 
 def _seeds(histories: Sequence[History]) -> set[int]:

@@ -48,7 +48,7 @@ class Verdict:
         statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
         rounds: of the longest run.
         data: what the runs were trained on.
-        missing: notebooks whose runs are not stored.
+        missing: notebooks whose runs are not stored, or not all of a method's.
     """
 
     id: str
@@ -223,7 +223,8 @@ def judge(
         preset: whose runs decide.
         store: default the standard one; published runs count.
         seed: of the notebooks' plans, whose repetitions take the following seeds.
-        train: whether to train what is missing; else claims without runs are not run.
+        train: whether to train what is missing; else methods without all their runs do not count,
+            and claims on them are not run.
         execution: ``device``, ``backend``, ``progress`` of the training.
 
     Raises:
@@ -239,7 +240,7 @@ def judge(
         requests = [request for request in requests if not parts or request.part in parts]
         if train:
             return answers.answer(store, requests, preset, **execution)
-        return known.plan(requests, preset)
+        return known.plan(requests, preset, single=False)
 
     verdicts = []
     for claim in chosen(ids, preset):

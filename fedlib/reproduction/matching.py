@@ -8,6 +8,7 @@ Several seeds of the same configuration are averaged.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -81,12 +82,12 @@ class Index:
             self._plans[key] = plans.requests(notebook, preset)
         return self._plans[key]
 
-    def asked(self, request: Request, preset: str) -> Run | None:
-        """The run that a request asks for, found by its description: no task's data are loaded.
+    def asked(self, request: Request, preset: str) -> list[Run]:
+        """The runs that a request may mean, found by its description: no task's data are loaded.
 
         Options that the request leaves open are the preset's (a run may have any value of those
-        that the data decide); real data count before stand-ins, runs that are evaluated as asked
-        and have no other options before others, then the newest.
+        that the data decide). Real data come before stand-ins, runs that are evaluated as asked and
+        have no other options before others, then the newest.
 
         Args:
             preset: of the request's plan.
@@ -95,7 +96,7 @@ class Index:
         preset, seed = tasks.scale(request.task, asked.pop("preset")), asked.pop("seed")
         by_method = self._methods.get((request.task, request.algorithm, preset))
         if by_method is None:
-            return None
+            return []
         overrides = _text(_method(request.overrides))
         usual = tasks.defaults(request.task, preset)
         usual = {key: value for key, value in usual.items() if key not in FOUND}
@@ -127,45 +128,64 @@ class Index:
         for values in dict.fromkeys(values for values, _ in by_method):
             method = _number_text(_described(request.algorithm, overrides, values))
             candidates += by_method.get((values, method), ())
-        return max(filter(fits, candidates), key=merit, default=None)
+        return sorted(filter(fits, candidates), key=merit, reverse=True)
 
-    def plan(self, requests: Sequence[Request], preset: str) -> list[History]:
-        """Those of the runs that some requests ask for that are there, in the requests' order."""
-        return _histories((request, self.asked(request, preset)) for request in requests)
+    def plan(self, requests: Sequence[Request], preset: str, single: bool = True) -> list[History]:
+        """Those of the runs that some requests ask for that are there, in the requests' order; of a
+        task those on one data set, which has the most of them.
+
+        Args:
+            single: whether each run counts by itself, as a printed cell's; else of a method's runs
+                in a part, on a task with its options, all or none: the best of some of a grid is
+                not the grid's.
+        """
+        return _histories(self._answers(requests, preset, single))
 
     def shown(
         self, requests: Sequence[Request], preset: str, single: bool = False
     ) -> list[History]:
-        """As :meth:`plan`, but of a task none without every part; and of a method's runs in a part,
-        on a task with its options, all or none: the best of some of a grid is not the grid's.
-
-        Args:
-            single: whether each run counts by itself, as a printed cell's.
-        """
-
-        def method(request: Request) -> tuple[str, str, str]:
-            return request.part, request.task_key(preset), request.algorithm
-
-        answers = [(request, self.asked(request, preset)) for request in requests]
-        lacking = {method(request) for request, run in answers if run is None and not single}
-        there = [
-            (request, run)
-            for request, run in answers
-            if run is not None and (single or method(request) not in lacking)
-        ]
+        """As :meth:`plan`, but of a task none without every part."""
+        there = self._answers(requests, preset, single)
         parts = {(request.task, request.part) for request, _ in there}
         partly = {r.task for r in requests if (r.task, r.part) not in parts}
         return _histories((r, run) for r, run in there if r.task not in partly)
 
+    def _answers(
+        self, requests: Sequence[Request], preset: str, single: bool
+    ) -> list[tuple[Request, Run]]:
+        """The requests that have runs, as :meth:`plan` has them."""
 
-def _histories(answers: Iterable[tuple[Request, Run | None]]) -> list[History]:
-    """The histories of the runs that there are, each with its request's part."""
-    return [
-        labelled(history, request)
-        for request, run in answers
-        if run is not None
-        for history in read([run])
-    ]
+        def method(request: Request) -> tuple[str, str, str]:
+            return request.part, request.task_key(preset), request.algorithm
+
+        asked = [(request, self.asked(request, preset)) for request in requests]
+        counts: Counter[tuple[str, str]] = Counter()
+        for request, runs in asked:
+            counts.update([*dict.fromkeys((request.task, _origin(request, run)) for run in runs)])
+        # Of each task the commonest; of several the one that comes first.
+        origins = dict(pair for pair, _ in reversed(counts.most_common()))
+        answers = [
+            (request, next((r for r in runs if _origin(request, r) == origins[request.task]), None))
+            for request, runs in asked
+        ]
+        lacking = {method(request) for request, run in answers if run is None and not single}
+        return [
+            (request, run)
+            for request, run in answers
+            if run is not None and method(request) not in lacking
+        ]
+
+
+def _origin(request: Request, run: Run) -> str:
+    """Which data a run is on, as far as its request leaves that open."""
+    task = run.config.task
+    left = [task["options"].get(key) for key in ("data", "clients") if key not in request.options]
+    return _text([*left, task["stand_in"], task["data"] in LOSSY])
+
+
+def _histories(answers: Iterable[tuple[Request, Run]]) -> list[History]:
+    """The runs' histories, each with its request's part."""
+    return [labelled(history, request) for request, run in answers for history in read([run])]
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def rounded(history: History) -> History:
 def publish(
     results: Path, name: str, histories: Sequence[History], clients_of: Collection[str] = ()
 ) -> Path:
-    """Publish runs, thinned and rounded, in place of an earlier file of that name.
+    """Publish runs, thinned and rounded, in place of an earlier file of some of them.
 
     The same runs give the same bytes.
 
@@ -79,7 +79,8 @@ def publish(
         the file.
 
     Raises:
-        Error: no histories, or one that does not come from a store.
+        Error: no histories, or one that does not come from a store; or a file of that name has
+            others, too.
     """
     by_path = {file_path(Path(), [history.config]).as_posix(): history for history in histories}
     if not by_path:
@@ -92,6 +93,10 @@ def publish(
         meta = {k: v for k, v in thinned.meta.items() if k not in ("parameters", "params_sha256")}
         short.append(dataclasses.replace(thinned, meta=meta))
     target = results / f"{name}.parquet"
+    there = open_runs(target) if target.is_file() else ()
+    if lost := set(there) - {history.config.digest for history in short}:
+        what = f"{len(lost)} runs of {target} are not among these {len(short)}"
+        raise Error(f"{what}, and would be lost; give another --name, or remove the file first")
     files.write(target, pack(short, smallest=True))
     return target
 
@@ -99,7 +104,7 @@ def publish(
 def restore(path: Path, root: Path) -> tuple[int, int]:
     """Put the runs of a published file into a store under ``root``, beside what it has.
 
-    They have no parameters, so whoever asks the store for these trains the run again.
+    They have no parameters; whoever needs these trains a run again (``refresh`` of Store.run).
 
     Returns:
         how many were put there, and how many the file has.

@@ -92,8 +92,8 @@ def load(given: Given) -> Task:
 
     Options:
         seed: of the partition.
-        data: the prepared data set; without it its offline stand-in. Default ``mnist``,
-            ``fashion_mnist``, ``cifar10`` or ``cifar100``.
+        data: the prepared data set; default ``mnist``, ``fashion_mnist``, ``cifar10`` or
+            ``cifar100``, of the quick preset those of :data:`SMALLER`.
         clients: how many.
         sizes: examples of each client; ``"100-500"`` draws each client's from this range
             (Table 3).

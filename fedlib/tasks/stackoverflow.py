@@ -1,7 +1,7 @@
 """Both Stack Overflow tasks, users as clients: tags by logistic regression, next words by an LSTM.
 
-FedOpt has both, Mime the next words. Their data are the official posts, a real substitute, or a
-stand-in.
+FedOpt has both, Mime the next words. Their data are the official posts, a real substitute, or
+at the quick preset small generated sets.
 """
 
 from __future__ import annotations
@@ -85,10 +85,9 @@ def load(given: Given) -> Task:
     Options:
         seed: of the choice of users and of the validation sentences.
         data: the prepared data set (``stackoverflow``, or texts with tags); default
-            ``stackoverflow``, else ``stackexchange``, else the offline stand-in. ``rare_words``
-            and ``word_chains`` are the quick preset's small problems
-            (:mod:`fedlib.datasets.text_standins`), with learning rates of their own
-            (:func:`fedlib.tasks.settings.small`).
+            ``stackoverflow``, else ``stackexchange``. ``rare_words`` and ``word_chains`` are the
+            quick preset's small problems (:mod:`fedlib.datasets.text_standins`), with learning
+            rates of their own (:func:`fedlib.tasks.settings.small`).
         clients: how many training users.
         words: size of the vocabulary; fewer where the data has fewer words.
         tags: how many outputs. Where the data has fewer tags the others never occur: the learning
@@ -136,7 +135,7 @@ def load(given: Given) -> Task:
 def load_posts(given: Given) -> tuple[dict[str, Posts], dict[str, Any]]:
     """The posts of both splits, and their ``name``, ``stand_in``, ``source`` and ``fingerprint``.
 
-    The data asked for; else Stack Overflow, else prepared Stack Exchange posts, else a stand-in.
+    The data asked for; else Stack Overflow, else prepared Stack Exchange posts.
 
     Raises:
         Error: no such data, or data that are not posts.

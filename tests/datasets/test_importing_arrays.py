@@ -83,6 +83,7 @@ REFUSED = [
     ({"train_x": np.ones((6, 3, 2)), "test_x": np.full((4, 3, 2), 1e300)}, "test_x has values"),
     ({"train_y": np.array([0, 1, 2, 0, 1, -2])}, "train_y has integers from -2 to 2; allowed: 0 "),
     ({"train_y": np.array([0.0, 1, 2, 0, 1, 2])}, "train_y is float64; needed: integers"),
+    ({"train_coarse": np.array([*"ababab"])}, "train_coarse is <U1; needed: integers$"),
     ({"train_y": np.full(6, 2**63, dtype=np.uint64)}, "integers from 9223372036854775808 to"),
     ({"test_x": np.zeros((4, 2, 3), dtype=np.uint8)}, r"train_x, but uint8 \(2, 3\)"),
     ({"train_x": np.full((6, 3, 2), 256)}, "integers from 256 to 256"),

@@ -59,6 +59,7 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
     assert scale(fedavg) == "small problem, 10 of 100 clients, 4 rounds, 2 seeds" and small(fedavg)
     fake = [as_task(run, stand_in=True) for run in fedavg]
     assert scale(fake[:1]).startswith("small problem on stand-in data, 10 of 100")
+    assert scale([*fedavg, *fake]).startswith("small problem partly on stand-in data")
     paper = [as_task(run, preset="paper") for run in fedavg]
     assert scale(paper) == "10 of 100 clients, 4 of 1,000 rounds, 2 seeds" and not small(paper)
     whole = {"clients": 10, "rounds": 4}
@@ -67,6 +68,8 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
     assert scale([odd], {"data": "emnist", "examples": 10000, **whole}) == (
         "FEMNIST for EMNIST, 9,000 of 10,000 examples, 0.125 of the width, 4 rounds, 1 seed"
     )
+    own = as_task(paper[0], options={"data": "emnist"})
+    assert scale([own, odd], {"data": "emnist"}).startswith("EMNIST and FEMNIST for EMNIST, ")
     assert scale([as_task(paper[0], stand_in=True), paper[1]]).startswith("partly stand-in data")
     other = dataclasses.replace(fedavg[0].config, algorithm="fedadam")
     uneven = [*fedavg, dataclasses.replace(fedavg[0], config=other)]

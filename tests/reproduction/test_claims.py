@@ -4,6 +4,7 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -340,6 +341,22 @@ def test_a_reason_stands_by_every_published_verdict_but_holds(tmp_path, preset):
     assert len(verdicts) > 15
     for each in verdicts:
         assert bool(each.reason) == (each.verdict != HOLDS), each.id
+
+
+def test_a_method_of_whose_runs_some_are_missing_does_not_count(tmp_path):
+    """The best of some of a grid is not the grid's."""
+    runs = Store(tmp_path / "runs", [project_root() / "data" / "results"]).stored(published=True)
+
+    def missing(stored):
+        store = SimpleNamespace(stored=lambda published: stored)
+        return claims.judge(["fedopt-scaffold"], "laptop", store)[0].missing
+
+    asked = ("scaffold", "emnist_cr", 1500)
+    tried = [
+        r for r in runs if (r.config.algorithm, r.config.task["name"], r.config.rounds) == asked
+    ]
+    without = [run for run in runs if run is not tried[0]]
+    assert len(tried) > 1 and {*missing(without)} - {*missing(runs)} == {"12_emnist_cr"}
 
 
 def test_robustness_is_judged_on_whole_columns_with_all_rounds():

@@ -10,8 +10,9 @@ import pytest
 import fedlib
 from fedlib import algorithms
 from fedlib.figures.scale import LOSSY
+from fedlib.plans import Request
 from fedlib.reproduction.compare import cells
-from fedlib.reproduction.matching import belongs
+from fedlib.reproduction.matching import Index, belongs
 
 CLIENTS = {"sgd": {"client_lr": 0.3}, "adam": {"client_lr": 0.002}, "delta_sgd": {"delta": 0.7}}
 
@@ -134,6 +135,30 @@ def test_missing_seeds_splits_and_tuning_are_told(made, ours):
     rates = [made(overrides={"client_lr": rate}) for rate in (0.1, 1.0)]
     assert "client_lr not tuned, 0.1 alone" in note(rates[0], tuned=("client_lr",))
     assert "not tuned" not in note(*rates, tuned=("client_lr",))
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [{"stand_in": False}, {"data": next(iter(LOSSY))}, {"options": {"data": "mine"}}],
+    ids=lambda mine: next(iter(mine)),
+)
+def test_a_plans_runs_of_a_task_are_on_one_data_set(made, task, mine):
+    """As where one's own copy is prepared, and some published runs are repeated on it."""
+    names = ("fedavg", "fedadam", "fedprox")
+
+    def on(created, stand_in=True, options=(), **data):
+        told = {"stand_in": stand_in, "options": {**task.options, "data": "a", **dict(options)}}
+        for run in map(made, names):
+            config = dataclasses.replace(run.config, task={**run.config.task, **told, **data})
+            yield dataclasses.replace(run, config=config, meta={**run.meta, "created": created})
+
+    def digests(runs):
+        return [run.config.digest for run in runs]
+
+    requests = [Request("synthetic", name, options=task.options, rounds=10) for name in names]
+    old, new = [*on("2025")], [*on("2026", **mine)]
+    assert digests(Index([*old, *new[:1]]).plan(requests, "quick")) == digests(old)
+    assert digests(Index([*old, *new]).plan(requests, "quick")) == digests(new)
 
 
 def test_tuned_hyperparameters_are_chosen_by_the_training_loss(made, ours):

@@ -125,8 +125,8 @@ def _visits(run: History) -> float:
 
 
 def _at_the_end(run: History) -> float:
-    """What Table 2 chooses a row's rate by: published runs lack the values per client by which the
-    half of the clients that is not reported would choose.
+    """What a row's rate is chosen by here: the end of the curve of all test clients, as that is
+    judged. The halves by which the table chooses have one evaluation, and so no spread.
     """
     accuracy = run.final(window=late(run))
     return math.inf if math.isnan(accuracy) else -accuracy

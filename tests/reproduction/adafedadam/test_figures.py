@@ -64,8 +64,12 @@ def test_a_density_is_one_and_sits_where_the_clients_are(histories):
     expected = np.mean([bell(x - v) + bell(x + v) + bell(200 - v - x) for v in values])
     assert density[at == x][0] == pytest.approx(expected)
     np.testing.assert_array_equal(figure.axes[0].get_lines()[0].get_ydata(), density)
-    with pytest.raises(fedlib.Error, match="no runs to draw"):
-        figures.client_density([])
+    # The clients' values of a run that diverged are those of an earlier round.
+    lost = replace(histories[1], meta={**histories[1].meta, "diverged": 3})
+    assert figures.client_density([lost, histories[0]])[1].equals(data)
+    for none in ([], [lost]):
+        with pytest.raises(fedlib.Error, match="no runs to draw"):
+            figures.client_density(none)
 
 
 def test_figure_2_has_printed_values_beside_runs_at_the_papers_settings(histories):
