@@ -223,7 +223,7 @@ class Program:
                 except Exception:
                     between(now, True)
                     raise
-                if stop:
+                if stop and now.done < self.config.rounds:
                     stopped = {"stopped": now.done}
                     if now.alive and now.done % self.config.eval_every:
                         self._evaluate(now.done, now.alive, now.server)
