@@ -54,6 +54,7 @@ class ClientOptimizer(Component):
     takes_lr: ClassVar[bool] = False
     # Whether that rate is on SGD's scale, so that a task's rate for SGD is a sensible default.
     rate_of_sgd: ClassVar[bool] = False
+
     @property
     def descends(self) -> bool:
         """Whether a step is x - lr * gradient and nothing else."""
