@@ -11,6 +11,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
+from fedlib.models.layers import Conv2d, GroupNorm, Linear
 from tests.engine.reference import assert_rows_agree
 from tests.refusals import refused
 
@@ -146,6 +147,22 @@ def gated():
     return net
 
 
+class Tuned(nn.Module):
+    """Layers of fedlib's, of which some are frozen, one of them in part."""
+
+    carries_rows = True
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = Conv2d(2, 4, 1), GroupNorm(2, 4), Linear(12, 2)
+        self.first.requires_grad_(False)
+        self.norm.weight.requires_grad_(False)
+
+    def forward(self, x):
+        hidden = self.first(x.unflatten(-1, (2, 3, 1)))
+        return self.last((hidden + self.norm(hidden)).flatten(-3))
+
+
 MODELS = {
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True)),
     "GRU": lambda: Recurrent(nn.GRU),
@@ -171,6 +188,7 @@ MODELS = {
     "changes its inputs": lambda: nn.Sequential(nn.SiLU(inplace=True), nn.Linear(6, 2)),
     "closure": Around,
     "data parallel": lambda: nn.DataParallel(Net(inner)),
+    "frozen in part": Tuned,
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
 DRAWING = {
@@ -240,7 +258,9 @@ def test_other_methods_train_them_row_by_row(algorithm):
     assert_rows_agree(task(DRAWING["GRU"]), algorithm, rounds=3, overrides={"client_lr": 0.5})
 
 
-@pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])
+@pytest.mark.parametrize(
+    "name", ["padding", "drawing rand", "drawing encoder", "function", "frozen in part"]
+)
 def test_a_grid_of_them_is_their_runs(name):
     how = {"rounds": 2, "dtype": "float64"}
     frame = fedlib.grid(task(EVERY[name]), "fedavg", client_lr=[0.1, 0.5], **how)
