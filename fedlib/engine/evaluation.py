@@ -215,9 +215,9 @@ def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatMo
     where = resolve_device(device)
     model = task.trained(params)
     flat = FlatModel(model, next(model.parameters()).dtype, where)
-    if not flat.carries_rows:  # nobody has tried it: as if it looked across its batch
+    flat.copies_inputs = True  # nobody has tried it: as if it changed its inputs
+    if not flat.carries_rows:  # and as if it looked across its batch
         flat.see_real_examples_only()
-        flat.copies_inputs = True
     return flat, where
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fedlib import process, randomness
 from fedlib.engine.fitting import Trial, tried
-from fedlib.engine.rows import FlatModel, Statistics, seeded
+from fedlib.engine.rows import FlatModel, Statistics, draws, seeded
 from fedlib.errors import Error
 from fedlib.models.layers import real_examples
 from fedlib.task import Task
@@ -59,14 +59,15 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
     with process.alone():
         process.seed(0)
         trial = ModuleTrial(task, fresh, model.dtype)
-        if not model.carries_rows:
-            changes = [trial.changes_inputs(used, training) for training in (True, False)]
-            model.copies_inputs = any(changes)
+        changes = [trial.changes_inputs(used, training) for training in (True, False)]
+        model.copies_inputs = any(changes)
         trial.move()
         trial.require_unchanged()
         mixes = [trial.mixes(training) for training in (True, False)]
         if any(mixes):
             model.see_real_examples_only()
+        if model.carries_rows and trial.draws():
+            model.carries_rows = False  # each row has numbers of its own
         if not model.carries_rows:
             trial.compare(model)
 
@@ -176,6 +177,12 @@ class ModuleTrial(Trial):
             )
         return mixes
 
+    def draws(self) -> bool:
+        """Whether the model draws torch's own numbers in training, dropout layers apart."""
+        rows = FlatModel(self.model, self.dtype, self.device)
+        with randomness.masks(torch.zeros((), dtype=torch.int64, device=self.device)):
+            return draws(rows.model.train(), self._inputs(self._spread(2), True))
+
     def compare(self, model: FlatModel) -> None:
         """Compare the gradient by rows with plain PyTorch's at the parameters as they are.
 
@@ -187,7 +194,7 @@ class ModuleTrial(Trial):
         x, y = self._inputs(numbers, True), self.task.train.y[numbers].to(self.device)
         self.model.train()
         rows = FlatModel(self.model, self.dtype, self.device)
-        rows.copies_inputs = model.copies_inputs
+        rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
         if model.mixes:
             rows.see_real_examples_only()
         vector = rows.initial().clone()

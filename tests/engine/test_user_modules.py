@@ -163,6 +163,19 @@ class Tuned(nn.Module):
         return self.last((hidden + self.norm(hidden)).flatten(-3))
 
 
+class Rows(nn.Module):
+    """Layers with rows, and something before them: a function of (module, inputs)."""
+
+    carries_rows = True
+
+    def __init__(self, before):
+        super().__init__()
+        self.before, self.first, self.last = before, Linear(6, 8), Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(self.first(self.before(self, x)).tanh())
+
+
 MODELS = {
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True)),
     "GRU": lambda: Recurrent(nn.GRU),
@@ -189,6 +202,7 @@ MODELS = {
     "closure": Around,
     "data parallel": lambda: nn.DataParallel(Net(inner)),
     "frozen in part": Tuned,
+    "changes its inputs, with rows": lambda: Rows(lambda net, x: x.sub_(0.5)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
 DRAWING = {
@@ -199,6 +213,7 @@ DRAWING = {
     ),
     "Dropout2d": lambda: Net(image, nn.Dropout2d(0.3)),
     "AlphaDropout": lambda: Net(inner, nn.AlphaDropout(0.3)),
+    "with rows": lambda: Rows(lambda net, x: F.dropout(x, 0.3, net.training)),
     "RReLU": lambda: Net(inner, nn.RReLU()),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True)),
 }
@@ -243,7 +258,9 @@ def test_rows_are_those_of_one_client_after_the_other(name):
     EVERY[name]().load_state_dict(by_rows)
 
 
-@pytest.mark.parametrize("name", ["changes its inputs", "mean", "GRU"])
+@pytest.mark.parametrize(
+    "name", ["changes its inputs", "changes its inputs, with rows", "mean", "GRU"]
+)
 def test_evaluate_says_what_the_run_said(name):
     tested = fedlib.ClientData(*MANY, [range(300)])
     task = fedlib.Task("m", EVERY[name], DATA, tested)
