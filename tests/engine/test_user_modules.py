@@ -227,6 +227,7 @@ MIXING = {
     "and dropout": lambda: Net(lambda net, x: F.dropout(x - x.mean(0), 0.3, net.training)),
     "attention": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0)),
     "gate": gated,
+    "with rows": lambda: Rows(lambda net, x: x - x.mean(-2, keepdim=True)),
     "but of three": lambda: Net(lambda net, x: x if len(x) == 3 else x - x.mean(0)),
 }
 EVERY = {**MODELS, **MIXING, **{f"drawing {name}": model for name, model in DRAWING.items()}}
@@ -259,7 +260,7 @@ def test_rows_are_those_of_one_client_after_the_other(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["changes its inputs", "changes its inputs, with rows", "mean", "GRU"]
+    "name", ["changes its inputs", "changes its inputs, with rows", "mean", "with rows", "GRU"]
 )
 def test_evaluate_says_what_the_run_said(name):
     tested = fedlib.ClientData(*MANY, [range(300)])
