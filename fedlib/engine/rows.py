@@ -368,12 +368,7 @@ class FlatModel:
         if leaves[0].dim() == len(self.shapes[0]):
             return self._single(function, leaves, x.squeeze(0))
         if self.carries_rows:
-            try:
-                return self._call(function, leaves, x)
-            except RuntimeError:
-                if len(self.names) == len(self._all):
-                    raise
-                self.carries_rows = False  # something frozen, without rows, met what has rows
+            return self._call(function, leaves, x)
         rows = len(leaves[0])
         outer = randomness.masks.active()
         x = x.repeat_interleave(rows // len(x), dim=0)

@@ -168,9 +168,9 @@ class Rows(nn.Module):
 
     carries_rows = True
 
-    def __init__(self, before):
+    def __init__(self, before, last=None):
         super().__init__()
-        self.before, self.first, self.last = before, Linear(6, 8), Linear(8, 2)
+        self.before, self.first, self.last = before, Linear(6, 8), last or Linear(8, 2)
 
     def forward(self, x):
         return self.last(self.first(self.before(self, x)).tanh())
@@ -203,6 +203,8 @@ MODELS = {
     "data parallel": lambda: nn.DataParallel(Net(inner)),
     "frozen in part": Tuned,
     "changes its inputs, with rows": lambda: Rows(lambda net, x: x.sub_(0.5)),
+    "rows that meet": lambda: Rows(lambda net, x: x * net.last.weight.abs().mean()),
+    "a layer without rows": lambda: Rows(lambda net, x: x, nn.Linear(8, 2)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
 DRAWING = {
