@@ -157,6 +157,10 @@ def test_a_callback_sees_every_round_and_may_end_the_run(tmp_path):
         assert history.series("loss")[3] == whole.series("loss")[3]
         assert history.meta["stopped"] == 4 and "stopped" not in whole.meta
     assert not (tmp_path / "kept").exists()
+    seen.clear()
+    given = {"rounds": 4, "eval_every": 3, "callback": look}
+    ended = fedlib.run(task(), "fedadam", **given)  # in the last round, which ends anyway
+    assert ended.series("loss").index.tolist() == [0, 3, 4] and "stopped" not in ended.meta
 
 
 @pytest.mark.parametrize("answer", [None, False, 0, np.False_, ""])

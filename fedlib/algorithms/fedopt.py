@@ -43,8 +43,11 @@ class FedOpt(LocalTraining):
     server: servers.ServerOptimizer = field(default_factory=servers.SGD)
 
     def program(self) -> str:
-        """The structure without the server's: servers may differ where the clients' work is one."""
-        return replace(self, server=servers.SGD()).structure()
+        """The structure without the server's: servers may differ where the clients' work is one.
+
+        Where a class is the user's, they may not: it may draw random numbers, or read its server.
+        """
+        return (self if self.versions() else replace(self, server=servers.SGD())).structure()
 
     @classmethod
     def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Self:

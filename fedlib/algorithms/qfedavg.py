@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import Client, FullBatch, State
@@ -83,4 +84,6 @@ class QFedAvg(LocalTraining):
         return {"delta": F**self.q * gradient, "h": h}
 
     def server_update(self, server: State, mean: State) -> State:
-        return {"x": server["x"] - mean["delta"] / mean["h"]}
+        # Where the run's type holds no power of so small losses, there is nothing left to learn.
+        none = mean["h"] == 0
+        return {"x": server["x"] - torch.where(none, 0, mean["delta"] / mean["h"])}

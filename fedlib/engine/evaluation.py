@@ -215,7 +215,8 @@ def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatMo
     where = resolve_device(device)
     model = task.trained(params)
     flat = FlatModel(model, next(model.parameters()).dtype, where)
-    if not flat.carries_rows:  # nobody has tried it: as if it looked across its batch
+    if not (flat.carries_rows and task.described):
+        # Nobody has tried it: as if it looked across its batch, and changed its inputs.
         flat.see_real_examples_only()
         flat.copies_inputs = True
     return flat, where

@@ -11,7 +11,8 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
 
     Args:
         accuracy: ``[C, clients]``, of C models on each client's test examples, fractions.
-        examples: ``[clients]``, each client's test examples; clients without any are left out.
+        examples: ``[clients]``, each client's test examples; clients without any, or without an
+            accuracy (NaN: all of their labels are ignored), are left out.
 
     Returns:
         tensors ``[C]``: ``accuracy_unweighted``, the mean over clients; ``accuracy_std`` and
@@ -21,7 +22,7 @@ def fairness(accuracy: Tensor, examples: Tensor) -> dict[str, Tensor]:
         :func:`worst` clients, the last one weighted by examples; ``error_rsd``, standard deviation
         over mean of the local errors 1 - accuracy (0 where no client errs).
     """
-    held = examples > 0
+    held = (examples > 0) & ~accuracy.isnan().all(0)
     values, weights = accuracy[:, held], examples[held].to(accuracy.dtype)
     weights = weights / weights.sum()
     mean, std = values.mean(1), values.std(1, correction=0)

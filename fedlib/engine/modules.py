@@ -44,13 +44,16 @@ def require_repeatable(task: Task, *models: nn.Module) -> None:
             )
 
 
-def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> None:
+def suit(
+    task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module, configurations: int = 1
+) -> None:
     """Try a user's module, and have ``model`` call it in the way that it needs.
 
     Args:
         model: of the run.
         used, fresh: two more from ``task.new_model()``, made with the same random numbers and of
             the same type. The first has been called, the second has not.
+        configurations: that train together.
 
     Raises:
         Error: its outputs depend on more than parameters and inputs, or its gradient is another
@@ -59,14 +62,14 @@ def suit(task: Task, model: FlatModel, used: nn.Module, fresh: nn.Module) -> Non
     with process.alone():
         process.seed(0)
         trial = ModuleTrial(task, fresh, model.dtype)
-        if not model.carries_rows:
-            changes = [trial.changes_inputs(used, training) for training in (True, False)]
-            model.copies_inputs = any(changes)
+        changes = [trial.changes_inputs(used, training) for training in (True, False)]
+        model.copies_inputs = any(changes)
         trial.move()
         trial.require_unchanged()
         mixes = [trial.mixes(training) for training in (True, False)]
         if any(mixes):
             model.see_real_examples_only()
+        model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
         if not model.carries_rows:
             trial.compare(model)
 
@@ -176,6 +179,34 @@ class ModuleTrial(Trial):
             )
         return mixes
 
+    def carries_rows(self, configurations: int) -> bool:
+        """Whether rows at once give what each gives alone, without torch's own random numbers.
+
+        Not so where a parameter is used past fedlib's layers, or meets a frozen one.
+        """
+        rows = FlatModel(self.model.train(), self.dtype, self.device)
+        x = self._inputs(self._spread(6), True).unflatten(0, (2, 3))
+        x0, keys = rows.initial(), torch.arange(2, device=self.device)
+        scale = torch.linspace(0.8, 1.2, 2 * configurations).unsqueeze(1)
+        vectors = x0 * (scale * (0.7 + 0.6 * torch.rand(len(scale), len(x0)))).to(x0)
+        states = process.random_states()
+
+        def outputs(leaves: Sequence[Tensor], clients: slice) -> Tensor:
+            with randomness.masks(keys[clients]):
+                return rows.rows(leaves, x[clients].clone())  # type: ignore[no-any-return]
+
+        clients = [slice(row, row + 1) for row in range(2) for _ in range(configurations)]
+        with torch.no_grad():
+            leaves = map(rows.leaves, vectors.split(1))
+            alone = torch.cat([*map(outputs, leaves, clients)])
+            try:
+                together = outputs(rows.views(vectors), slice(2))
+            except Exception:  # of a layer that takes no rows
+                return False
+        # Norms of few examples make more of rounding.
+        same = not _differ(alone, together, rounding=10 * ROUNDING)
+        return same and "torch" not in process.drawn_since(states)
+
     def compare(self, model: FlatModel) -> None:
         """Compare the gradient by rows with plain PyTorch's at the parameters as they are.
 
@@ -187,7 +218,7 @@ class ModuleTrial(Trial):
         x, y = self._inputs(numbers, True), self.task.train.y[numbers].to(self.device)
         self.model.train()
         rows = FlatModel(self.model, self.dtype, self.device)
-        rows.copies_inputs = model.copies_inputs
+        rows.copies_inputs, rows.carries_rows = model.copies_inputs, False
         if model.mixes:
             rows.see_real_examples_only()
         vector = rows.initial().clone()
@@ -305,12 +336,12 @@ def _ends(value: Tensor) -> Iterator[Tensor]:
         ahead += [following for following, _ in node.next_functions]
 
 
-def _differ(one: Tensor, other: Tensor) -> bool:
+def _differ(one: Tensor, other: Tensor, *, rounding: float = ROUNDING) -> bool:
     """Whether more than rounding is between two."""
     if one.shape != other.shape or torch.equal(one, other):
         return one.shape != other.shape
     one, other = (values.detach().double().nan_to_num() for values in (one, other))
-    return bool((one - other).norm() > ROUNDING * one.norm())
+    return bool((one - other).norm() > rounding * one.norm())
 
 
 def _first_other(rows: FlatModel, one: Tensor, wanted: Tensor) -> int | None:

@@ -74,7 +74,7 @@ class Program:
             modules.require_repeatable(self.task, used, fresh)
         fitting.require_fit(self.task, used, self.dtype)
         if fresh is not None:
-            modules.suit(self.task, self.model, used, fresh.to(self.dtype))
+            modules.suit(self.task, self.model, used, fresh.to(self.dtype), len(configured))
         if backend == "parallel" and not self.model.copyable:
             raise Error(
                 f"task {self.task.name}: backend 'parallel' needs copies of the model, but one of "
@@ -223,7 +223,7 @@ class Program:
                 except Exception:
                     between(now, True)
                     raise
-                if stop:
+                if stop and now.done < self.config.rounds:
                     stopped = {"stopped": now.done}
                     if now.alive and now.done % self.config.eval_every:
                         self._evaluate(now.done, now.alive, now.server)

@@ -480,6 +480,7 @@ class FlatModel:
         if self._draws is None:
             self._draws = draws(function, x.clone() if self.copies_inputs else x)
             keyed.calls = 0  # the trial took the keys of layers that have keyed masks
+            self._statistics.put(0)  # and moved these
         if not self._draws:
             return function(x)
         return _of_real_examples(lambda inputs: seeded(function, inputs, keyed.keys), x)

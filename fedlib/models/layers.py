@@ -198,6 +198,9 @@ class GroupNorm(nn.GroupNorm):
     """torch.nn.GroupNorm on images ``[..., C, H, W]``, or R of them: weight and bias ``[R, C]``."""
 
     def _normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        trained = any(p is not None and p.requires_grad for p in (weight, bias))
+        if trained and not x.requires_grad:
+            x = x.contiguous()  # with a pixel's channels side by side torch 2.11 ends the process
         return _each_image(
             lambda images: F.group_norm(images, self.num_groups, weight, bias, self.eps), x
         )

@@ -54,8 +54,11 @@ class ClientOptimizer(Component):
     takes_lr: ClassVar[bool] = False
     # Whether that rate is on SGD's scale, so that a task's rate for SGD is a sensible default.
     rate_of_sgd: ClassVar[bool] = False
-    # Whether a step is x - lr * gradient and nothing else.
-    descends: ClassVar[bool] = False
+
+    @property
+    def descends(self) -> bool:
+        """Whether a step is x - lr * gradient and nothing else."""
+        return type(self) is SGD  # a subclass may have a step of its own
 
     @property
     def remembers(self) -> bool:
@@ -111,7 +114,6 @@ class SGD(RatedOptimizer):
     """
 
     rate_of_sgd: ClassVar[bool] = True
-    descends: ClassVar[bool] = True
 
     def step(self, x: Tensor, state: State, oracle: Oracle, lr: Tensor) -> Stepped:
         value, g = oracle(x)

@@ -53,3 +53,10 @@ def test_with_L_clients_need_no_learning_rate():
     task = fedlib.quadratic_task(**positive_problem(2))
     history = fedlib.run(task, "qfedavg", rounds=20, overrides=settings)
     assert history.series("loss").iloc[-1] < history.series("loss").iloc[0]
+
+
+@pytest.mark.parametrize("q", [1.0, 10.0])
+def test_it_stands_still_where_no_client_has_a_loss(q):
+    task = fedlib.quadratic_task([[[1.0]], [[3.0]]], [[0.0], [0.0]])
+    history = fedlib.run(task, "qfedavg", rounds=3, overrides={"q": q})
+    assert history.diverged is None and history.params["x"].item() == 0

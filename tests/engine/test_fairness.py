@@ -44,7 +44,9 @@ def test_measures_equal_numpy(clients):
     accuracy[2] = 1.0
     examples = draw.integers(0, 6, clients)
     examples[0] = 4
-    found = fairness(torch.from_numpy(accuracy), torch.from_numpy(examples))
+    # A client whose labels are all ignored has examples, and no accuracy.
+    measured = np.insert(accuracy, 1, np.nan, axis=1), np.insert(examples, 1, 5)
+    found = fairness(*map(torch.from_numpy, measured))
     for row in range(3):
         expected = oracle(accuracy[row], examples)
         assert set(found) == set(expected)

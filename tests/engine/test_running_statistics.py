@@ -49,6 +49,13 @@ def tracked():
     return Net(lambda channels: BatchNorm2d(channels, track=True), Conv2d, Linear)
 
 
+def users():
+    """The same by a module whose rows go one by one."""
+    net = Net(lambda channels: BatchNorm2d(channels, track=True), nn.Conv2d, nn.Linear)
+    net.carries_rows = False
+    return net
+
+
 def task(**fields):
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(15, 1, 5, 5, generator=draw, dtype=torch.float64) * 2 + 1
@@ -85,9 +92,13 @@ def by_hand(rounds, steps, lr, start, l2=0.0):
     return server.eval()
 
 
-@pytest.mark.parametrize(("backend", "l2"), [*((name, 0.0) for name in BACKENDS), ("auto", 0.03)])
-def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend, l2):
+@pytest.mark.parametrize(
+    ("backend", "l2", "model"),
+    [*((name, 0.0, tracked) for name in BACKENDS), ("auto", 0.03, tracked), ("auto", 0.0, users)],
+)
+def test_two_clients_are_torchs_batch_norm_trained_by_hand(backend, l2, model):
     problem = task(batch_size=None, local_epochs=2, l2=l2)
+    problem = dataclasses.replace(problem, model=model)
     settings = {**SETTINGS, "clients_per_round": 3, "backend": backend}
     start = fedlib.run(problem, "fedavg", **{**settings, "rounds": 0}).params
     history = fedlib.run(problem, "fedavg", overrides={"client_lr": 0.3}, **settings)

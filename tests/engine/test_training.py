@@ -9,6 +9,7 @@ from torch import nn
 
 import fedlib
 from fedlib import randomness
+from fedlib.engine import configure, execute
 from tests.refusals import refused
 
 X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
@@ -76,6 +77,29 @@ def test_draws_do_not_depend_on_what_trains_beside(method):
     for rate, beside in zip(rates, frame["value"], strict=True):
         alone = final(method, overrides={"client_lr": rate}, chunk_clients=1)
         assert alone == pytest.approx(beside, rel=1e-6)
+
+
+class NoisyServer(fedlib.server.SGD):
+    def step(self, x, g, state):
+        return x - self.lr * (g + 0.05 * torch.randn_like(g)), state
+
+
+class ReadsItsServer(fedlib.FedOpt):
+    def server_update(self, server, mean):
+        return server | {"x": server["x"] + self.server.lr * mean["delta"]}
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        [fedlib.FedOpt(), fedlib.FedOpt(server=NoisyServer(lr=0.5))],
+        [ReadsItsServer(), ReadsItsServer(server=fedlib.server.Adam(lr=0.1))],
+    ],
+)
+def test_servers_of_several_kinds_are_as_each_would_be_alone(methods):
+    configured = [configure(TASK, method, rounds=4) for method in methods]
+    for method, beside in zip(methods, execute(configured), strict=True):
+        assert final(method) == pytest.approx(beside.final("loss", window=1), rel=1e-6)
 
 
 class Local(fedlib.FedOpt):

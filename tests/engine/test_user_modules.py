@@ -11,6 +11,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import fedlib
+from fedlib.models.layers import Conv2d, GroupNorm, Linear
 from tests.engine.reference import assert_rows_agree
 from tests.refusals import refused
 
@@ -146,6 +147,35 @@ def gated():
     return net
 
 
+class Tuned(nn.Module):
+    """Layers of fedlib's, of which some are frozen, one of them in part."""
+
+    carries_rows = True
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = Conv2d(2, 4, 1), GroupNorm(2, 4), Linear(12, 2)
+        self.first.requires_grad_(False)
+        self.norm.weight.requires_grad_(False)
+
+    def forward(self, x):
+        hidden = self.first(x.unflatten(-1, (2, 3, 1)))
+        return self.last((hidden + self.norm(hidden)).flatten(-3))
+
+
+class Rows(nn.Module):
+    """Layers with rows, and something before them: a function of (module, inputs)."""
+
+    carries_rows = True
+
+    def __init__(self, before, last=None):
+        super().__init__()
+        self.before, self.first, self.last = before, Linear(6, 8), last or Linear(8, 2)
+
+    def forward(self, x):
+        return self.last(self.first(self.before(self, x)).tanh())
+
+
 MODELS = {
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0, batch_first=True)),
     "GRU": lambda: Recurrent(nn.GRU),
@@ -171,6 +201,10 @@ MODELS = {
     "changes its inputs": lambda: nn.Sequential(nn.SiLU(inplace=True), nn.Linear(6, 2)),
     "closure": Around,
     "data parallel": lambda: nn.DataParallel(Net(inner)),
+    "frozen in part": Tuned,
+    "changes its inputs, with rows": lambda: Rows(lambda net, x: x.sub_(0.5)),
+    "rows that meet": lambda: Rows(lambda net, x: x * net.last.weight.abs().mean()),
+    "a layer without rows": lambda: Rows(lambda net, x: x, nn.Linear(8, 2)),
     "compiled": lambda: torch.compile(Net(inner), backend="eager"),
 }
 DRAWING = {
@@ -181,6 +215,7 @@ DRAWING = {
     ),
     "Dropout2d": lambda: Net(image, nn.Dropout2d(0.3)),
     "AlphaDropout": lambda: Net(inner, nn.AlphaDropout(0.3)),
+    "with rows": lambda: Rows(lambda net, x: F.dropout(x, 0.3, net.training)),
     "RReLU": lambda: Net(inner, nn.RReLU()),
     "encoder": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0.2, batch_first=True)),
 }
@@ -194,6 +229,7 @@ MIXING = {
     "and dropout": lambda: Net(lambda net, x: F.dropout(x - x.mean(0), 0.3, net.training)),
     "attention": lambda: Sequence(nn.TransformerEncoderLayer(4, 2, 8, 0)),
     "gate": gated,
+    "with rows": lambda: Rows(lambda net, x: x - x.mean(-2, keepdim=True)),
     "but of three": lambda: Net(lambda net, x: x if len(x) == 3 else x - x.mean(0)),
 }
 EVERY = {**MODELS, **MIXING, **{f"drawing {name}": model for name, model in DRAWING.items()}}
@@ -225,7 +261,9 @@ def test_rows_are_those_of_one_client_after_the_other(name):
     EVERY[name]().load_state_dict(by_rows)
 
 
-@pytest.mark.parametrize("name", ["changes its inputs", "mean", "GRU"])
+@pytest.mark.parametrize(
+    "name", ["changes its inputs", "changes its inputs, with rows", "mean", "with rows", "GRU"]
+)
 def test_evaluate_says_what_the_run_said(name):
     tested = fedlib.ClientData(*MANY, [range(300)])
     task = fedlib.Task("m", EVERY[name], DATA, tested)
@@ -252,7 +290,9 @@ def test_what_changes_its_inputs_has_them_whole_in_a_second_gradient():
     torch.testing.assert_close(params(True), params(False), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["padding", "drawing rand", "drawing encoder", "function"])
+@pytest.mark.parametrize(
+    "name", ["padding", "drawing rand", "drawing encoder", "function", "frozen in part"]
+)
 def test_a_grid_of_them_is_their_runs(name):
     how = {"rounds": 2, "dtype": "float64"}
     frame = fedlib.grid(task(EVERY[name]), "fedavg", client_lr=[0.1, 0.5], **how)

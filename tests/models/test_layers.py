@@ -41,6 +41,20 @@ def test_a_layer_without_rows_serves_all_rows_of_the_input(layer, shape):
     torch.testing.assert_close(layer(x), torch.stack([layer(row) for row in x]))
 
 
+@pytest.mark.parametrize("frozen", [[], ["weight"], ["bias"]])
+def test_a_norm_of_constant_images_has_gradients(frozen):
+    """As behind a frozen layer; torch 2.11's ends the process in this memory layout."""
+    norm, x = layers.GroupNorm(2, 4), torch.randn(5, 4, 6, 6)
+    for name in frozen:
+        norm.get_parameter(name).requires_grad_(False)
+    wanted = {"weight": F.group_norm(x, 2).sum((0, 2, 3)), "bias": torch.full((4,), 180.0)}
+    norm(x.to(memory_format=torch.channels_last)).sum().backward()
+    for name, parameter in norm.named_parameters():
+        assert (parameter.grad is None) == (name in frozen)
+        if name not in frozen:
+            torch.testing.assert_close(parameter.grad, wanted[name], atol=1e-4, rtol=0)
+
+
 # TensorFlow's documentation: out = ceil(in / stride), total = (out - 1) * stride + kernel - in.
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "before", "after"),

@@ -37,6 +37,21 @@ def check(method, solve, mu=0.0):
     assert np.abs(ours - x).max() < 1e-9
 
 
+class Signs(fedlib.SGD):
+    def step(self, x, state, oracle, lr):
+        value, g = oracle(x)
+        return value, x - lr * g.sign(), state
+
+
+def test_a_subclass_of_sgd_takes_its_own_steps():
+    def solve(x, local, steps):
+        for _ in range(steps):
+            x = x - 0.1 * np.sign(local(x)[1])
+        return x
+
+    check(fedlib.FedOpt(client=Signs(lr=0.1)), solve)
+
+
 # With momentum: test_client_momentum.
 TORCH = {
     "adam": (fedlib.client.Adam(), lambda x: torch.optim.Adam(x)),
