@@ -72,6 +72,7 @@ REFUSED = {
     "cohorts of one argument": ({**TWO, "cohorts": lambda r: [0, 1]}, r"cohorts\(0, 2\) fails"),
     "cohorts of fractions": ({**TWO, "cohorts": lambda r, n: [0.0, 1.0]}, "must give 2 diff"),
     "cohorts with a negative client": ({**TWO, "cohorts": lambda r, n: [-1, 0]}, "of 0..2"),
+    "cohorts with one too many": ({**TWO, "cohorts": lambda r, n: [0, 3]}, "of 0..2"),
     "cohorts in a set": ({**TWO, "cohorts": lambda r, n: {0, 1}}, "must give 2 different"),
     "cohorts that go on": (
         {**TWO, "cohorts": lambda r, n: [next(PLACES) % 3 for _ in range(n)]},

@@ -1,12 +1,10 @@
 """Sphinx's settings; ``python -m docs.sitemaker`` prepares the sources."""
 
-import os
 from typing import Any
 
 import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.errors import ConfigError
 from sphinx.util import logging
 from sphinx.util.typing import ExtensionMetadata
 
@@ -76,26 +74,8 @@ nitpick_ignore = [
 
 log = logging.getLogger(__name__)
 ROOT = project_root()
-REPOSITORY = os.environ.get("FEDLIB_REPOSITORY", "").removesuffix("/").removesuffix(".git")
-if REPOSITORY and not REPOSITORY.startswith("https://github.com/"):
-    raise ConfigError(f"FEDLIB_REPOSITORY={REPOSITORY}; allowed: https://github.com/OWNER/NAME")
 # What docs/notebooks.md does not say in its place.
 TOCTREE = "\n\n```{toctree}\n:hidden:\n:titlesonly:\n:glob:\n\n/docs/course/*\n/notebooks/*\n```\n"
-
-
-def buttons(name: str) -> str:
-    """A line of MyST with which a notebook is downloaded or opened elsewhere."""
-    links = [f"{{download}}`Download the notebook </notebooks/{name}.ipynb>`"]
-    hint = ""
-    if REPOSITORY:
-        place = REPOSITORY.removeprefix("https://github.com/")
-        branch = os.environ.get("FEDLIB_BRANCH", "main")
-        colab = f"https://colab.research.google.com/github/{place}/blob/{branch}"
-        binder = f"https://mybinder.org/v2/gh/{place}/{branch}?urlpath=lab/tree"
-        links.append(f"[Open in Colab]({colab}/notebooks/{name}.ipynb)")
-        links.append(f"[Open in Binder]({binder}/notebooks/{name}.ipynb)")
-        hint = f"In Colab run `%pip install git+{REPOSITORY}` first."
-    return "\n".join([":::{container} buttons", *links, ":::", "", hint])
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
@@ -114,7 +94,8 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
         notebook = ROOT / f"{name}.ipynb"
         copy = executed(notebook)
         book = copy or nbformat.read(notebook, as_version=4)
-        book.cells[0].source += f"\n\n{buttons(notebook.stem)}"
+        link = f"{{download}}`Download the notebook </notebooks/{notebook.name}>`"
+        book.cells[0].source += f"\n\n:::{{container}} buttons\n{link}\n:::\n"
         for cell in book.cells:
             if "self-check" in cell.metadata.get("tags", []):
                 cell.metadata["tags"].append("hide-input")
