@@ -151,6 +151,13 @@ def test_runs_in_threads_are_those_of_one():
     assert not [one for one in threading.enumerate() if one.name.startswith("fedlib")]
 
 
+def test_a_thread_that_begins_to_compute_during_a_run_has_the_usual_number():
+    seen = set()
+    with threads(2, others=False):
+        numbers(backend="vectorized", callback=lambda *_: seen.add(process.usual_threads()))
+    assert seen == {2}
+
+
 SHARED = {
     "a module": lambda net: net,
     "a function that gives it again": lambda net: lambda: net,
