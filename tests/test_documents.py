@@ -39,7 +39,7 @@ def test_what_runs_decide_is_a_number_that_the_code_writes_or_none(page):
 def test_readme_has_the_speeds_of_the_page_on_speed():
     page = (ROOT / "docs" / "speed.md").read_text("utf-8")
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    found: dict[str, list[str]] = {"plain": [], "pfl-research": [], "FedJAX": [], "GPU": []}
+    ratios = {"plain": [], "pfl-research": [], "FedJAX": [], "GPU": []}
     for head, rows in re.findall(
         r"^(\| workload \| fedlib s .*)\n\| --- .*\n((?:\|.*\n)+)", page, re.M
     ):
@@ -47,13 +47,13 @@ def test_readme_has_the_speeds_of_the_page_on_speed():
         for row in rows.splitlines():
             cells = dict(zip(names, row.split("|"), strict=True))
             on_gpu = page.index(row) > page.index("## On a GPU")
-            for name in cells.keys() & found.keys():
-                found["GPU" if on_gpu else name].append(float(cells[name]))
-    least, most = ({name: f"{end(n):.2g}" for name, n in found.items()} for end in (min, max))
+            for name in cells.keys() & ratios.keys():
+                ratios["GPU" if on_gpu else name].append(float(cells[name]))
+    least, most = ({name: f"{end(n):.2g}" for name, n in ratios.items()} for end in (min, max))
     assert f"take {least['plain']} (ResNet-18) to {most['plain']} times as long" in readme
     assert f"and {least['GPU']} to {most['GPU']} times on a GPU" in readme
     assert f"({least['pfl-research']} to {most['pfl-research']} times)" in readme
-    second = f"{sorted(found['FedJAX'])[1]:.2g}"
+    second = f"{sorted(ratios['FedJAX'])[1]:.2g}"
     assert f"({second} to {most['FedJAX']} times; on an autoencoder {least['FedJAX']})" in readme
 
 

@@ -284,7 +284,9 @@ def test_what_changes_its_inputs_has_them_whole_in_a_second_gradient():
     how = {"rounds": 2, "clients_per_round": 1, "overrides": small}
 
     def params(inplace):
-        model = lambda: nn.Sequential(nn.SiLU(inplace), nn.Linear(6, 2))  # noqa: E731
+        def model():
+            return nn.Sequential(nn.SiLU(inplace), nn.Linear(6, 2))
+
         return fedlib.run(task(model), "fedavg", **how).params
 
     torch.testing.assert_close(params(True), params(False), rtol=1e-5, atol=1e-6)
