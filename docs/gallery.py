@@ -1,15 +1,14 @@
 """The gallery: figures/README.md (``python -m docs.gallery``) and the site's.
 
 The README has a row a figure or table: the picture, what a reader learns from it, the verdicts on
-the claims that the paper makes with it, and the notebook. ``learned.toml`` beside this file has the
-sentences, ``site/gallery`` the templates of all pages.
+the claims that the paper makes with it, and the notebook. ``fedlib/reproduction/figures.toml`` has
+the sentences, ``site/gallery`` the templates of all pages.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,8 +96,10 @@ def about(id: str, verdicts: pd.DataFrame) -> dict[str, Any]:
 
 def sentences() -> dict[str, str]:
     """What a reader learns, by id."""
-    said = tomllib.loads((DOCS / "learned.toml").read_text(encoding="utf-8"))
-    return {f"{paper}/{name}": text for paper, own in said.items() for name, text in own.items()}
+    known = paths.read_toml("reproduction/figures.toml")
+    return {
+        f"{paper}/{name}": f["learned"] for paper, own in known.items() for name, f in own.items()
+    }
 
 
 def page(root: Path) -> str:

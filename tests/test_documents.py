@@ -21,7 +21,7 @@ def test_tables_are_those_that_the_code_makes(page):
 
 
 SAID = {p: (ROOT / "docs" / p).read_text("utf-8") for p in tables.PAGES if p != "notebooks.md"}
-SAID["learned.toml"] = "\n".join(gallery.sentences().values())
+SAID["figures.toml"] = "\n".join(gallery.sentences().values())
 SAID["claims.toml"] = "\n".join(str(claim.get("exceptions", "")) for claim in papers.claims())
 NAMES = ("worst 30 %", "target is 95 %", "within 10 % of", "percentage points", "fixed point")
 

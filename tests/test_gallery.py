@@ -31,7 +31,7 @@ def stored(store):
 
 @pytest.mark.parametrize("id", [id for id in gallery.ids() if id not in OF_THE_MACHINE])
 def test_a_committed_figure_is_what_the_published_runs_give(store, stored, id):
-    """Else: make figures, look at the picture, and mend its sentence in docs/learned.toml."""
+    """Else: make figures, look at the picture, and mend its sentence in figures.toml."""
     entry = draw.entry(id)
     runs = draw.drawn_from(entry, stored)[1] if entry.needs_runs else store.root.parent
     _, data = entry.draw(runs)
@@ -51,5 +51,5 @@ def test_every_figure_has_a_small_picture_or_a_table_and_a_sentence():
         total += path.stat().st_size + path.with_suffix(".csv").stat().st_size
     assert total < 4_000_000
     said = gallery.sentences()
-    assert not set(ids) - set(said), "docs/learned.toml has no sentence on these"
+    assert not set(ids) - set(said), "figures.toml has no sentence on these"
     assert all(text.endswith(".") for text in said.values())

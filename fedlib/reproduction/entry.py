@@ -9,7 +9,7 @@ How to add one, in ``figures.py`` of the paper's room::
     ),
     printed_entry("fedopt", "Table 10"),
 
-and in ``captions.toml`` what stands below it.
+and in ``figures.toml`` what stands below it, and what a reader learns from it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Entry:
     def caption(self) -> str:
         """What stands below it, without the paper's title."""
         paper, name = self.id.split("/")
-        return str(read_toml("reproduction/captions.toml")[paper][name])
+        return str(read_toml("reproduction/figures.toml")[paper][name]["caption"])
 
     @property
     def notebook(self) -> str:
