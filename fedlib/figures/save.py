@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from PIL import Image
@@ -134,6 +133,8 @@ def render(figure: Figure, note: str) -> dict[str, bytes]:
 
 
 def _pdf(figure: Figure) -> bytes:
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf  # a third of a second
+
     pdf, canvas = io.BytesIO(), FigureCanvasPdf(figure)
     figure.set_dpi(DPIS[0])  # of what is no vector in it
     canvas.print_pdf(pdf, metadata={"CreationDate": None})
