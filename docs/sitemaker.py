@@ -7,18 +7,13 @@ and the gallery's pages written. docs/site/conf.py does the rest.
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import shutil
 import subprocess
 import sys
-from base64 import b64decode
 from pathlib import Path
 
-from PIL import Image
-
 from docs import gallery
-from docs.coursemaker import pages
 from docs.executed import executed
 from fedlib.errors import Error, Failure
 from fedlib.paths import project_root
@@ -44,19 +39,6 @@ def execute() -> None:
     command = [sys.executable, "-m", "fedlib", "reproduce", *missing, "--jobs=2"]
     if subprocess.run(command, env=os.environ | own).returncode:
         raise Failure("notebooks failed, see above")
-
-
-def thumbnails(folder: Path) -> None:
-    """Write a picture of every executed notebook that draws one, for the table of notebooks."""
-    folder.mkdir()
-    for path in reproduce.notebooks():
-        book = executed(path)
-        drawn = [page for page in (pages(book) if book else ()) if page.pictures]
-        if drawn:
-            first = next((page for page in drawn if page.section == "Figures"), drawn[0])
-            with Image.open(io.BytesIO(b64decode(first.pictures[0].data["image/png"]))) as image:
-                image.thumbnail((480, 300))
-                image.save(folder / f"{path.stem}.png")
 
 
 def sources(source: Path) -> None:
@@ -86,7 +68,6 @@ def main() -> None:
             gallery.ids(), Store(WORK / "none", published=[ROOT / "data" / "results"]), figures
         )
         sources(source)
-        thumbnails(source / "thumbnails")
         gallery.site(figures, source / "gallery")
         shutil.copytree(figures, source / "gallery" / "drawn")
     except Error as problem:

@@ -86,10 +86,6 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = source[0].replace("](site/", "](/")
     if name == "docs/notebooks":
         source[0] += TOCTREE
-        for picture in app.srcdir.glob("thumbnails/*.png"):
-            link = f"| [`{picture.stem}`]"
-            shown = f"| ![{picture.stem}](/thumbnails/{picture.name}){link[2:]}"
-            source[0] = source[0].replace(link, shown)
     if name.startswith("notebooks/"):
         notebook = ROOT / f"{name}.ipynb"
         copy = executed(notebook)

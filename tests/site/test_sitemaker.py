@@ -1,18 +1,14 @@
 """What the site is made from, piece by piece; what needs Sphinx is skipped without it."""
 
 import importlib.util
-import io
 import json
-from base64 import b64encode
-from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
 import pytest
 from nbformat import v4
-from PIL import Image
 
-from docs import gallery, sitemaker, tables
+from docs import gallery, tables
 from docs.executed import executed
 from fedlib import papers
 from fedlib.paths import project_root
@@ -135,26 +131,6 @@ def test_a_notebook_can_be_downloaded_and_does_not_say_where_it_ran(monkeypatch)
     shown = nbformat.reads(source[0], as_version=4)
     assert "from data/runs" in source[0] and str(project_root()) not in source[0]
     assert "</notebooks/10_cifar10.ipynb>" in shown.cells[0].source
-
-
-def test_the_table_of_notebooks_has_a_picture_of_each_that_draws_one(tmp_path, monkeypatch) -> None:
-    with io.BytesIO() as file:
-        Image.new("RGB", (960, 300)).save(file, "png")
-        picture = b64encode(file.getvalue()).decode()
-    output = v4.new_output("display_data", {"image/png": picture})
-    cells = [v4.new_markdown_cell("# 10\n\n## Figures"), v4.new_code_cell(outputs=[output])]
-    books = {"10_cifar10": v4.new_notebook(cells=cells), "90_figures": v4.new_notebook()}
-    monkeypatch.setattr(sitemaker, "executed", lambda path: books.get(path.stem))
-    sitemaker.thumbnails(tmp_path / "thumbnails")
-    (made,) = (tmp_path / "thumbnails").iterdir()
-    with Image.open(made) as image:
-        assert image.size == (480, 150)
-    source = ["| [`10_cifar10`](10) |\n| [`90_figures`](90) |"]
-    settings().read(SimpleNamespace(srcdir=tmp_path), "docs/notebooks", source)
-    shown = (
-        "| ![10_cifar10](/thumbnails/10_cifar10.png)[`10_cifar10`](10) |\n| [`90_figures`](90) |"
-    )
-    assert source[0].startswith(shown)
 
 
 @pytest.mark.parametrize(
