@@ -157,7 +157,7 @@ def trailing(series: pd.Series, window: int) -> pd.Series:
     rounds, values = series.index.to_numpy(), series.to_numpy()
     first = min(1, len(rounds) - 1) if rounds[0] == 0 else 0
     means = [
-        mean_of_last(rounds[first:end], values[first:end], rounds[end - 1], window)
+        mean_of_last(rounds[first:end], values[first:end], window)
         for end in range(first + 1, len(rounds) + 1)
     ]
     return pd.Series([*values[:first], *means], series.index)
