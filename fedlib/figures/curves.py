@@ -97,7 +97,7 @@ def learning_curves(
     data = _data(histories, metric, split, percent, by)
     lost = {line_of(run, by) for run in histories if run.diverged is not None}
     rounds = max(run.config.rounds for run in histories)
-    over = window or max(run.window() for run in histories)
+    over = {line_of(run, by): window or run.window() for run in histories}
     dots: list[Line2D] = []
     ends, stated, crossed = [], {}, set()
     lines = data["algorithm"].nunique()
@@ -107,7 +107,7 @@ def learning_curves(
             if not look.label or look.label.startswith("_"):  # matplotlib leaves such lines out
                 raise Error(f"a line's label is {look.label!r}; give one that starts otherwise")
             raw = part.set_index("round")["mean"]
-            smooth = trailing(raw, over)
+            smooth = trailing(raw, over[str(key)])
             # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
             if not smooth.equals(raw):
                 ax.plot(raw.index, raw, color=look.color, linewidth=0.5, alpha=0.35)
