@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -273,7 +274,13 @@ def _data(
         frames.append(frame)
     values = pd.concat(frames, ignore_index=True)
     grouped = values.groupby(["task", "algorithm", "round"], sort=False)["value"]
-    return grouped.agg(mean="mean", std="std", seeds="count").reset_index()
+    data = grouped.agg(mean="mean", std="std", seeds="count").reset_index()
+    # A mean is of all seeds but those that diverged: where one was ended the line ends, too.
+    left = Counter(
+        (run.config.task["name"], line_of(run, by)) for run in histories if run.diverged is None
+    )
+    known = [left[line] for line in zip(data["task"], data["algorithm"], strict=True)]
+    return data[grouped.size().to_numpy() >= known].reset_index(drop=True)
 
 
 def shared_legend(figure: Figure, *more: Line2D) -> None:
