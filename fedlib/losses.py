@@ -112,9 +112,9 @@ class OfTorch:
         if o.dim() == y.dim() + 1 and o.shape[-1] == 1:
             o = o.squeeze(-1)
         if o.dim() == y.dim() + 1:
-            if y.is_floating_point() and not torch.equal(y.long().to(y), y):
-                shapes = f"for outputs {[*o.shape]}, targets {[*y.shape]} a batch"
-                raise Error(f"{self.__name__} has targets that are no whole numbers {shapes}")
+            if y.is_floating_point():
+                shapes = f"outputs {[*o.shape]} and targets {[*y.shape]} a batch"
+                raise Error(f"{self.__name__} has {shapes}: whole numbers then, give y.long()")
             y = y.long()
             if o.shape[1:-1] == y.shape[1:]:
                 o = o.movedim(-1, 1)  # torch has the classes first

@@ -92,7 +92,8 @@ class ClientData:
         count = len(self.x)
         if count != len(self.y):
             raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
-        parts = [_indices(client, part) for client, part in enumerate(self.parts)]
+        whose = "client data: the part of client"
+        parts = [indices(f"{whose} {client}", part) for client, part in enumerate(self.parts)]
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
         index = np.concatenate(parts or [sizes[:0]])
         outside = np.flatnonzero((index < 0) | (index >= count))
@@ -295,13 +296,15 @@ def _bytes(tensor: Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _indices(client: int, part: Any) -> np.ndarray:
+def indices(what: str, part: Any) -> np.ndarray:
     """A client's part as int64 ``[N]``.
+
+    Args:
+        what: it is, for the error.
 
     Raises:
         Error: a mask, fractions, or more than one dimension.
     """
-    what = f"client data: the part of client {client}"
     try:
         given = np.asarray(part)
     except (ValueError, TypeError, RuntimeError) as error:

@@ -88,9 +88,9 @@ REFUSED = {
         {"loss": nn.MSELoss(), "y": X[:, :2]},
         "MSELoss has outputs .* targets",
     ),
-    "labels between": (
-        {"y": Y + 0.5, "loss": nn.CrossEntropyLoss()},
-        r"targets that are no whole numbers for outputs \[2, 3\], targets \[2\] a batch",
+    "labels of a floating type": (
+        {"y": Y.float(), "loss": nn.CrossEntropyLoss()},
+        r"has outputs \[2, 3\] and targets \[2\] a batch: whole numbers then, give y\.long",
     ),
     "a large label": ({"y": torch.where(Y == 2, 10**9, Y)}, "label 1000000000"),
     "a label of eight bits": ({"y": (Y + 1).to(torch.uint8)}, r"label 3 \(uint8\)"),

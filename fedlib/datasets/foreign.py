@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
         Error: it cannot be read, lacks a column that was named, or would have two of a name.
     """
     try:
-        frame = pd.read_parquet(path) if path.suffix == ".parquet" else _csv(path)
+        codes = (columns["label"], columns["client"])
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else _csv(path, codes)
     except Exception as error:  # its bytes may say anything
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
     if not len(frame):
@@ -52,12 +53,20 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     return frame.reset_index(drop=True).rename(columns={v: k for k, v in columns.items()})
 
 
-def _csv(path: Path) -> pd.DataFrame:
-    """A CSV file, in whose columns of words only an empty field is nothing: ``NA`` is a word."""
+def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
+    """A CSV file, in whose columns of words only an empty field is nothing: ``NA`` is a word.
+
+    Args:
+        codes: columns that are words, too, where one is not as a number is written: 007, 1e5.
+    """
     frame = pd.read_csv(path)
     words = [name for name in frame if frame[name].dtype.kind == "O" or frame[name].isna().all()]
-    if words:
-        frame[words] = pd.read_csv(path, keep_default_na=False, na_values=[""])[words]
+    named = {name: str for name in (*words, *codes) if name in frame}
+    if named:
+        written = pd.read_csv(path, dtype=named, keep_default_na=False, na_values=[""])
+        for name in named:
+            if name in words or written[name].str.contains(r"^[+-]?0\d|\d[eE]").any():
+                frame[name] = written[name]
     return frame
 
 

@@ -29,18 +29,9 @@ def usual_window(rounds: int) -> int:
     return min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_SHARE)))
 
 
-def mean_of_last(
-    round: np.ndarray, value: np.ndarray, rounds: int, window: int | None = None
-) -> float:
-    """The mean of the values in the last rounds of a run, of the last one if there are none.
-
-    Args:
-        round, value: of a metric, in order.
-        rounds: of the run.
-        window: how many rounds; default :func:`usual_window`.
-    """
-    window = usual_window(rounds) if window is None else min(window, rounds + 1)
-    return float(value[round > min(rounds - window, round[-1] - 1)].mean())
+def mean_of_last(round: np.ndarray, value: np.ndarray, window: int) -> float:
+    """The mean of a metric's values, given in order, in the last ``window`` rounds that it has."""
+    return float(value[round > round[-1] - min(window, round[-1] + 1)].mean())
 
 
 @dataclass(eq=False)
@@ -133,7 +124,7 @@ class History:
             raise Error(f"window is {window}; allowed: a whole number of rounds >= 1")
         if self.diverged is not None:
             return float("nan")
-        return mean_of_last(*self.points(metric, split), self.config.rounds, window)
+        return mean_of_last(*self.points(metric, split), window or self.window())
 
     def model(self, task: Task | None = None) -> nn.Module:
         """The trained model, in evaluation mode: the task's with :attr:`params`.

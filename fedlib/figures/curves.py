@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -97,7 +98,7 @@ def learning_curves(
     data = _data(histories, metric, split, percent, by)
     lost = {line_of(run, by) for run in histories if run.diverged is not None}
     rounds = max(run.config.rounds for run in histories)
-    over = window or max(run.window() for run in histories)
+    over = {line_of(run, by): window or run.window() for run in histories}
     dots: list[Line2D] = []
     ends, stated, crossed = [], {}, set()
     lines = data["algorithm"].nunique()
@@ -107,7 +108,7 @@ def learning_curves(
             if not look.label or look.label.startswith("_"):  # matplotlib leaves such lines out
                 raise Error(f"a line's label is {look.label!r}; give one that starts otherwise")
             raw = part.set_index("round")["mean"]
-            smooth = trailing(raw, over)
+            smooth = trailing(raw, over[str(key)])
             # Not seaborn's lineplot: on a logarithmic axis it takes the mean of the logarithms.
             if not smooth.equals(raw):
                 ax.plot(raw.index, raw, color=look.color, linewidth=0.5, alpha=0.35)
@@ -157,7 +158,7 @@ def trailing(series: pd.Series, window: int) -> pd.Series:
     rounds, values = series.index.to_numpy(), series.to_numpy()
     first = min(1, len(rounds) - 1) if rounds[0] == 0 else 0
     means = [
-        mean_of_last(rounds[first:end], values[first:end], rounds[end - 1], window)
+        mean_of_last(rounds[first:end], values[first:end], window)
         for end in range(first + 1, len(rounds) + 1)
     ]
     return pd.Series([*values[:first], *means], series.index)
@@ -273,7 +274,13 @@ def _data(
         frames.append(frame)
     values = pd.concat(frames, ignore_index=True)
     grouped = values.groupby(["task", "algorithm", "round"], sort=False)["value"]
-    return grouped.agg(mean="mean", std="std", seeds="count").reset_index()
+    data = grouped.agg(mean="mean", std="std", seeds="count").reset_index()
+    # A mean is of all seeds but those that diverged: where one was ended the line ends, too.
+    left = Counter(
+        (run.config.task["name"], line_of(run, by)) for run in histories if run.diverged is None
+    )
+    known = [left[line] for line in zip(data["task"], data["algorithm"], strict=True)]
+    return data[grouped.size().to_numpy() >= known].reset_index(drop=True)
 
 
 def shared_legend(figure: Figure, *more: Line2D) -> None:

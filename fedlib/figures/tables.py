@@ -108,7 +108,7 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
         with a number at the task or the cell; how unclear printed numbers were read is folded away.
 
     Raises:
-        Error: a column is missing, or there are no rows.
+        Error: a column is missing, there are no rows, or two of a cell.
 
     Example:
         >>> import pandas as pd
@@ -122,6 +122,9 @@ def comparison(frame: pd.DataFrame, *, caption: str = "") -> Styler:
     if frame.empty:
         raise Error("comparison: the frame has no rows; give a row a number")
     frame = _complete(frame)
+    if (twice := frame.duplicated(["task", "method", "column", "metric"])).any():
+        method, task = frame.loc[twice, ["method", "task"]].iloc[0]
+        raise Error(f"comparison: {method} has two numbers in a cell of {task}; give their mean")
     shown, said, read = _as_printed(frame, _HTML)
     for level in (2, 1):  # the task stays, with its notes
         if len(shown.columns.unique(level)) == 1:

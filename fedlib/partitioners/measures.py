@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from fedlib.arguments import checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
+from fedlib.task import indices
 
 
 @checked
@@ -24,7 +25,7 @@ def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
         int64 ``[clients, largest label + 1]``.
 
     Raises:
-        Error: no clients, or an index outside the labels.
+        Error: no clients, a part that is no list of indices, or an index outside the labels.
 
     Example:
         >>> import fedlib
@@ -34,7 +35,7 @@ def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
     y = checks.labels("labels", labels)
     if not len(parts):
         raise Error("parts is empty; one index array per client is needed")
-    arrays = [np.asarray(part, dtype=np.int64) for part in parts]
+    arrays = [indices(f"the part of client {client}", part) for client, part in enumerate(parts)]
     for client, part in enumerate(arrays):
         outside = part[(part < 0) | (part >= len(y))]
         if len(outside):

@@ -11,7 +11,7 @@ from fedlib.arguments import Seed, checked, whole
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
-from fedlib.task import require_owners
+from fedlib.task import indices, require_owners
 
 
 @checked
@@ -185,7 +185,7 @@ def local_split(
         training parts and test parts, int64, in the order of ``parts``.
 
     Raises:
-        Error: a fraction outside 0 to 1.
+        Error: a fraction outside 0 to 1, or a part that is no list of indices.
 
     Example:
         >>> import fedlib
@@ -197,9 +197,9 @@ def local_split(
     require(good, "test_fraction", test_fraction, "0 to 1")
     train, test = [], []
     for client, part in enumerate(parts):
-        indices = np.asarray(part, dtype=np.int64)
-        order = numpy_generator(seed, "local split", client).permutation(indices)
-        count = round(test_fraction * len(indices))
+        given = indices(f"the part of client {client}", part)
+        order = numpy_generator(seed, "local split", client).permutation(given)
+        count = round(test_fraction * len(given))
         test.append(order[:count])
         train.append(order[count:])
     return train, test

@@ -83,6 +83,12 @@ class Verdict:
         none = NOT_PRINTED if self.preset == PRINTED else NOT_RUN
         return next((verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in judged), none)
 
+    @property
+    def without(self) -> str:
+        """Which notebooks' runs a verdict leaves out, as they are missing: "" if none."""
+        numbers = ", ".join(name.partition("_")[0] for name in self.missing)
+        return f", not run: {numbers}" if self.statements and self.missing else ""
+
     def verdict_of(self, statement: Statement) -> str:
         """A statement's verdict: printed numbers are taken as they stand."""
         return statement.sign if self.preset == PRINTED else statement.verdict
@@ -115,7 +121,8 @@ class Verdict:
     def words(self, statements: bool = True) -> list[str]:
         """What is claimed, the verdict, its statements and the reason, in lines of 100."""
         seeds = f"{self.seeds} seed{'s' * (self.seeds != 1)}, {self.rounds} rounds"
-        known = f" ({self.preset}: {seeds}; {', '.join(self.data)})" if self.rounds else ""
+        data = ", ".join(self.data) + self.without
+        known = f" ({self.preset}: {seeds}; {data})" if self.rounds else ""
         lines = [f"{self.id}: {self.claim['says']} {self.verdict.capitalize()}{known}."]
         for statement in self.statements if statements else ():
             margin = f"{statement.mean:+.3f}" if self.preset == PRINTED else statement.margin
@@ -276,5 +283,7 @@ def in_words(verdict: Verdict) -> str:
     words = verdict.verdict
     if verdict.statements:
         closest = min(verdict.statements, key=lambda statement: statement.mean)
-        words += f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)} ({closest.margin})"
+        words += (
+            f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)} ({closest.margin}){verdict.without}"
+        )
     return f"{words}; {verdict.reason}" if verdict.reason and verdict.verdict != HOLDS else words

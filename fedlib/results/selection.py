@@ -11,6 +11,7 @@ the test clients wins, and what is reported is the metric on the other half (:fu
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -124,12 +125,19 @@ def merit(
 
 
 def settings(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs grouped so that those of a group differ in their seeds only."""
-    groups: dict[str, list[Run]] = {}
+    """The runs grouped so that those of a group differ in their seeds only, and in what is made or
+    divided anew for each seed. Where a seed has several data, each have their own group.
+    """
+    groups: dict[str, dict[str, list[Run]]] = {}
     for run in runs:
         plain = run.config.as_dict()
         del plain["seeds"], plain["task"]["seed"]
-        if plain["task"]["stand_in"]:  # some are made anew for each seed
-            del plain["task"]["data"]
-        groups.setdefault(json.dumps(plain, sort_keys=True), []).append(run)
-    return list(groups.values())
+        data = plain["task"].pop("data")
+        alike = groups.setdefault(json.dumps(plain, sort_keys=True), {})
+        alike.setdefault(data, []).append(run)
+    found: list[list[Run]] = []
+    for alike in groups.values():
+        seeds = [{run.config.task["seed"] for run in runs} for runs in alike.values()]
+        apart = sum(map(len, seeds)) > len(set().union(*seeds))
+        found += alike.values() if apart else [[*itertools.chain(*alike.values())]]
+    return found

@@ -74,12 +74,18 @@ def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
     assert not (tmp_path / "root").exists()
 
 
-def test_a_field_that_says_na_is_a_word(tmp_path):
+def test_a_field_that_says_na_or_007_is_a_word(tmp_path):
     frame = pd.DataFrame({"a": range(6), "y": ["NA", "null"] * 3, "u": ["NA", "b", "None"] * 2})
     frame.to_csv(tmp_path / "own.csv", index=False)
     datasets.import_file("own", tmp_path / "own.csv", tmp_path, label="y", client="u")
     data = datasets.load("own", tmp_path)
     assert data.classes == ("NA", "null") and data.clients == ("NA", "None", "b")
+    # So is one that a number would be written otherwise than.
+    frame = frame.assign(u=["007", "7", "8"] * 2, y=["1e5", "100000", "3"] * 2)
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    datasets.import_file("ids", tmp_path / "own.csv", tmp_path, label="y", client="u")
+    data = datasets.load("ids", tmp_path)
+    assert data.clients == ("007", "7", "8") and data.classes == ("100000", "1e5", "3")
     frame.to_csv(tmp_path / "own.csv")
     with pytest.raises(Error, match=r"a column has no name.*to_csv\(index=False\)"):
         datasets.import_file("rows", tmp_path / "own.csv", tmp_path, label="y", client="u")

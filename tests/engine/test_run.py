@@ -146,6 +146,15 @@ def test_final_averages_the_last_rounds():
     assert history.final("loss", window=10) == pytest.approx(series.loc[21:30].mean())
     sparse = fedlib.run(task, "fedavg", rounds=30, eval_every=7, overrides={"local_steps": 1})
     assert sparse.final("loss", window=1) == pytest.approx(series.loc[30])
+    ends = []  # of a run that is under way, and of one that was ended
+
+    def after(history):
+        ends.append(history.final("loss", window=3))
+        return len(ends) == 20
+
+    ended = fedlib.run(task, "fedavg", rounds=30, callback=after, overrides={"local_steps": 1})
+    assert ended.final("loss", window=10) == pytest.approx(series.loc[11:20].mean())
+    assert ends[9] == pytest.approx(series.loc[8:10].mean())
     refused("did you mean", history.final, "los")
     refused("window is 0", history.final, "loss", window=0)
 

@@ -67,6 +67,10 @@ def test_a_line_ends_in_the_tables_number_with_the_printed_one_beside_it(histori
     assert ax.get_ylim()[0] > 40  # the initial model does not decide what the axis shows
     last = figures.learning_curves([run], window=1)[0].axes[0]
     assert labels(last) == ["FedAvg 63.0"] and len(last.get_lines()) == 2  # the line and its dot
+    short = planted(histories[0], "fedadam", [0, 10, 20, 90])  # beside a long one
+    assert "FedAdam 90.0" in labels(figures.learning_curves([run, short])[0].axes[0])
+    ended = planted(histories[0], "fedadam", [0, 20])  # where one seed ends the mean does
+    assert figures.learning_curves([short, ended])[1]["mean"].tolist() == [0, 15]
 
 
 def test_lines_that_lie_on_each_other_share_a_label_and_no_two_labels_overlap(histories):

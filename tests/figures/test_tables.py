@@ -63,6 +63,7 @@ def test_the_best_number_of_a_column_is_bold_ours_and_the_printed_one():
 
 def test_a_frame_that_holds_no_comparison_is_refused():
     refused("no column 'method'", figures.comparison, LONG.drop(columns="method"))
+    refused("has two numbers in a cell", figures.comparison, pd.concat([LONG, LONG[:1]]))
     refused("no rows", figures.comparison, LONG[:0])
 
 

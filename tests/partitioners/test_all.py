@@ -73,6 +73,8 @@ TREE |= {"alpha": 1.0, "beta": 1.0, "seed": 0}
         (lambda: silos([0, 1], 3, 1.0, 0), "2 examples among 3 clients"),
         (lambda: silos([[0, 1]], 2, 0.5, 0), "one-dimensional"),
         (lambda: label_counts([0, 1], []), "parts is empty"),
+        (lambda: label_counts([0, 1], [np.array([False, True])]), "client 0 is a mask; give ind"),
+        (lambda: partition.local_split([[0.5, 1.5]], 0.5, 0), "client 0 is float64 of shape"),
         (lambda: label_counts([0, 1], [[0], np.array([1, -1])]), "client 1 has index -1"),
         (lambda: pachinko(**TREE | {"clients": 3}), "3 clients ask for 6 examples in all, .* 4"),
         (lambda: pachinko(**TREE | {"fine": [0, 1, 2]}), "4 coarse labels but 3 fine labels"),
