@@ -125,14 +125,18 @@ def merit(
 
 
 def settings(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs grouped so that those of a group differ in their seeds only, and in what is made or
-    divided anew for each seed. Where a seed has several data, each have their own group.
+    """The runs grouped so that those of a group differ in their seeds only, and in data that are
+    made or divided anew for each seed. Where a seed has several data, each have their own group.
     """
     groups: dict[str, dict[str, list[Run]]] = {}
     for run in runs:
         plain = run.config.as_dict()
-        del plain["seeds"], plain["task"]["seed"]
-        data = plain["task"].pop("data")
+        task = plain["task"]
+        del plain["seeds"], task["seed"]
+        data = task["data"]
+        by_hand = "version" in task or data.startswith("task ")  # see Task.identity
+        if by_hand or task["stand_in"]:  # else other data are another data set, or a lossy copy
+            del task["data"]
         alike = groups.setdefault(json.dumps(plain, sort_keys=True), {})
         alike.setdefault(data, []).append(run)
     found: list[list[Run]] = []
