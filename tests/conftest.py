@@ -89,6 +89,12 @@ class Command:
         assert status != 2 or (err.count("\n") == 1 and err.startswith("fedlib: ")), err
         return status, out, err
 
+    def says(self, *words):
+        """What is printed where all is well."""
+        status, out, err = self(*words)
+        assert status == 0, err
+        return out
+
     def refused(self, message, *words):
         """A mistake whose line has this message."""
         status, _, err = self(*words)
@@ -96,8 +102,7 @@ class Command:
 
     def json(self, *words):
         """What is printed for programs."""
-        status, out, err = self(*words, "--json")
-        assert status == 0, err
+        out = self.says(*words, "--json")
         return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
@@ -163,6 +168,7 @@ preset = ""
 seed = 0
 device = "auto"
 rounds = None
+width = None
 """
 # Two curves and a grid of two, on a few clients. The curves differ in their cohorts, so that they
 # never train together.

@@ -7,15 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from fedlib import engine
 from fedlib.reproduction import draw, executors, sweep
 from fedlib.results import Store
-
-PUBLISHED = Path(__file__).resolve().parents[1] / "data" / "results"
 
 pytestmark = pytest.mark.usefixtures("small_plans")
 
@@ -28,8 +25,8 @@ def test_a_sweep_trains_what_is_missing_and_then_nothing(command, own_folders, n
     assert not list(own_folders.rglob("*.parquet"))
     assert (count["runs"], count["missing"], count["programs_missing"]) == (4, 4, 3)
     assert command.json(*WORDS, "--part", "mu")["stored"] == 2
-    status, out, _ = command(*WORDS)
-    assert status == 0 and out.splitlines()[-1].split() == ["all", "3", "0", "4", "4", "0"]
+    last = command.says(*WORDS).splitlines()[-1]
+    assert last.split() == ["all", "3", "0", "4", "4", "0"]
     configs = [run.config for run in Store(own_folders / "data" / "runs").stored()]
     methods = ["fedadam", "fedavg", "fedprox", "fedprox"]
     assert sorted(config.algorithm for config in configs) == methods
@@ -93,8 +90,8 @@ def test_a_part_of_a_plan_is_published_if_that_is_asked_for(command, own_folders
     partly = ["publish", "23", *words, "--to", str(to), "--name", "more", "--partial"]
     command.refused("more: no runs to publish", *partly)
     assert command("sweep", "23_fair_synthetic", *words, "--part", "mu")[0] == 0
-    status, out, _ = command(*partly)
-    assert status == 0 and out.startswith("23_fair_synthetic: 2 runs") and "(2 missing)" in out
+    out = command.says(*partly)
+    assert out.startswith("23_fair_synthetic: 2 runs") and "(2 missing)" in out
     assert [path.name for path in to.glob("*.parquet")] == ["more.parquet"]
 
 
@@ -104,8 +101,8 @@ def test_restored_runs_are_not_trained_again(command, own_folders):
     first = {run.config.digest: run.history() for run in Store(root).stored()}
     assert command("publish", "23", "-p", "rounds=2", "--to", str(to))[0] == 0
     shutil.rmtree(root)
-    status, out, _ = command("restore", "23", "--from", str(to))
-    assert (status, out) == (0, "23_fair_synthetic: 4 of 4 runs restored\n")
+    restored = command.says("restore", "23", "--from", str(to))
+    assert restored == "23_fair_synthetic: 4 of 4 runs restored\n"
     assert command.json(*WORDS, "--dry-run")["missing"] == 0
     store = Store(root, published=[])
     for digest, history in first.items():
@@ -114,27 +111,6 @@ def test_restored_runs_are_not_trained_again(command, own_folders):
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")}
     assert command("restore", "--from", str(to))[1].endswith(": 0 of 4 runs restored\n")
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*.parquet")} == before
-
-
-MISTAKES = [
-    (["sweep", "--shard", "3/2"], "--shard is '3/2'; allowed: I/N"),
-    (["sweep", "--executor", "slurm", "--shard", "1/2"], "--shard is one process's"),
-    (["sweep", "--jobs", "0"], "Invalid value for '--jobs'"),
-    (["sweep", "--device", "cuda:99"], "device 'cuda:99': t"),
-    (["sweep", "--part", "curve"], "did you mean 'curves'"),
-    (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
-    (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
-    (["publish", "23", "--partial"], "no runs to publish"),
-    (["restore", "--from", "/nothing"], "no published runs in /nothing"),
-]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
-)
-def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
-    command.refused(message, *words)
-    assert not list(own_folders.rglob("*.parquet"))
 
 
 def program(path, text):
