@@ -248,17 +248,6 @@ def test_the_default_metric_is_each_tasks_own():
     assert list(values.metrics) == ["accuracy", "bias"] and list(task().metrics) == ["accuracy"]
 
 
-def test_the_default_accuracy_of_tokens():
-    labels = torch.stack([Y, 2 - Y], 1)
-
-    def tagger():
-        return nn.Sequential(nn.Linear(3, 6), nn.Unflatten(1, (2, 3)))
-
-    history = fedlib.run(task(tagger, y=labels, loss=nn.CrossEntropyLoss()), "fedavg", rounds=1)
-    right = fedlib.predict(history.task, history.params).argmax(-1) == labels
-    assert history.final() == pytest.approx(right[[0, 1, 3, 4, 5]].float().mean().item())
-
-
 @pytest.mark.parametrize("split", ["train", "test", "communication"])
 def test_evaluated_data_may_not_be_named_as_another_split(split):
     data = fedlib.ClientData(X, Y, PARTS)
