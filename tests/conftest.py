@@ -13,6 +13,7 @@ import fedlib
 from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS, Program
 from fedlib.errors import Error
+from fedlib.results import Store
 from tests import copies
 from tests.engine.reference import Reference
 
@@ -70,6 +71,17 @@ def prepared(own_folders, _prepared):
 @pytest.fixture(scope="session")
 def synthetic():
     return fedlib.load_task("synthetic", clients=10)
+
+
+@pytest.fixture(scope="session")
+def quadratic():
+    return fedlib.load_task("quadratic")
+
+
+@pytest.fixture
+def store():
+    """The store in the test's data folder."""
+    return Store()
 
 
 class Command:

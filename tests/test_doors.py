@@ -96,9 +96,8 @@ def test_a_class_and_an_instance_go_where_a_name_goes(modules):
 
 
 @pytest.mark.parametrize("door", ["grid", "store"])
-def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door):
+def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door, quadratic):
     """Whatever is no axis stays the instance's, whatever kind its parts are of."""
-    task = fedlib.load_task("quadratic")
     given = {"rounds": 2, "overrides": {"local_steps": 1}}
     adam = fedlib.base.Adam(beta1=0.5, eps=0.1)
     for method, axes, same in (
@@ -112,15 +111,14 @@ def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door):
     ):  # fmt: skip
         run = fedlib.grid if door == "grid" else Store().grid
         name, overrides = same
-        mine = run(task, method, **given, **axes)
+        mine = run(quadratic, method, **given, **axes)
         named = {**given, "overrides": {"local_steps": 1, **overrides}}
-        assert mine.equals(run(task, name, **named, **axes)), name
+        assert mine.equals(run(quadratic, name, **named, **axes)), name
 
 
-def test_what_is_no_field_is_refused():
-    task = fedlib.load_task("quadratic")
-    refused("for Scaffold 'tau'", fedlib.grid, task, fedlib.Scaffold, rounds=1, tau=[0.1])
-    refused(r"'dict' gives \{\}; it must be a class deri", fedlib.run, task, dict, rounds=1)
+def test_what_is_no_field_is_refused(quadratic):
+    refused("for Scaffold 'tau'", fedlib.grid, quadratic, fedlib.Scaffold, rounds=1, tau=[0.1])
+    refused(r"'dict' gives \{\}; it must be a class deri", fedlib.run, quadratic, dict, rounds=1)
 
 
 def test_a_module_of_the_current_folder(modules, command):

@@ -137,11 +137,10 @@ def test_a_bad_plan_is_one_line_with_its_notebook(write_notebook, cell, message)
     refused(f"^10_own, plan cell[,:] (?s:.*){message}", plans.requests, "10_own")
 
 
-def test_a_plan_trains_nothing(write_notebook):
-    task = fedlib.load_task("quadratic")
+def test_a_plan_trains_nothing(write_notebook, quadratic):
 
     def plan(n):
-        return {"a": fedlib.run(task, "fedavg", rounds=1)}
+        return {"a": fedlib.run(quadratic, "fedavg", rounds=1)}
 
     refused("10_own, plan cell: it trains; a plan only says", plans.asked, plan, None, "10_own")
-    assert fedlib.run(task, "fedavg", rounds=1)  # afterwards as before
+    assert fedlib.run(quadratic, "fedavg", rounds=1)  # afterwards as before

@@ -65,10 +65,9 @@ def test_what_clients_remember_continues_too(tmp_path):
     assert same(whole, again)
 
 
-def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path):
-    task = fedlib.load_task("quadratic")
-    first = configure(task, "fedavg", rounds=6, overrides={"local_steps": 2})
-    other = configure(task, "fedavg", rounds=6, overrides={"local_steps": 3})
+def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path, quadratic):
+    first = configure(quadratic, "fedavg", rounds=6, overrides={"local_steps": 2})
+    other = configure(quadratic, "fedavg", rounds=6, overrides={"local_steps": 3})
     with pytest.MonkeyPatch.context() as patch:
         cut_after(patch, 4)
         with pytest.raises(Cut):
