@@ -184,7 +184,8 @@ START += "sys.argv = ['fedlib', *sys.argv[1:]]; cli.main()"
 def started(*words):
     """The command in its own process, which has come to its first line."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", START, *words], **pipes, text=True)
+    code = [sys.executable, "-c", START, *words]
+    process = subprocess.Popen(code, **pipes, text=True, start_new_session=True)
     process.stdout.readline()
     return process
 
@@ -258,10 +259,7 @@ def test_streams_and_letters_of_a_shell(tmp_path, shell, status, lines):
 @pytest.mark.slow
 def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
     """The terminal sends it to all processes of the group."""
-    words = [sys.executable, "-m", "fedlib", "reproduce", "23", "--output", str(tmp_path)]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = started("reproduce", "23", "--output", str(tmp_path))
     time.sleep(6)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)

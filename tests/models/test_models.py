@@ -99,8 +99,7 @@ def test_layers_are_called_in_the_authors_order(model, order):
 
 
 def test_parameter_counts_are_the_papers():
-    """Those of images: tests/tasks/test_image_tasks.py."""
-    assert count(Softmax()) == 610
+    """Those of images and of Synthetic: tests/tasks."""
     for norm in ("group", "batch"):
         assert count(ResNet(18, 10, norm=norm)) == 11_173_962
         assert count(ResNet(50, 10, norm=norm)) == 23_520_842
