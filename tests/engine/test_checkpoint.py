@@ -44,9 +44,9 @@ def interrupted(configured, folder, cuts):
     return execute(configured, checkpoint=folder, checkpoint_every=1)
 
 
-@pytest.mark.parametrize("algorithm", ["fedadam", "adafedadam"])
+@pytest.mark.parametrize("algorithm", ["fedadam", "scaffold"])
 def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(algorithm, tmp_path):
-    """And so does what AdaFedAdam's clients remember."""
+    """And so does what SCAFFOLD's clients remember."""
     task = fedlib.load_task("synthetic", clients=8)
     how = {"rounds": 7, "eval_every": 2, "clients_per_round": 5}
     cells = [{"client_lr": lr, "server_lr": 0.01} for lr in (0.01, 1e38, 0.1)]
