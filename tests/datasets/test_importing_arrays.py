@@ -72,6 +72,7 @@ def test_conversions(tmp_path, train, test, dtype):
     assert (data.test_x == test.astype(dtype)).all()
 
 
+WORDS = {"train_y": np.array([*"aaaaab"]), "test_y": np.array([*"aaaa"])}
 REFUSED = [
     ({"test_y": None}, "lacks test_y"),
     ({"train_y": np.array([0, 1])}, "train_y has 2 entries, but train_x has 6"),
@@ -89,14 +90,7 @@ REFUSED = [
     ({"test_x": np.zeros((0, 3, 2), np.uint8), "test_y": np.zeros(0, int)}, "test_x is empty"),
     ({"classes": np.array(["a", "b"])}, "has label 2, but classes names only 2"),
     ({"classes": np.array([1, 2, 3])}, "classes must be"),
-    (
-        {
-            "classes": np.array(["a"]),
-            "train_y": np.array([*"aaaaab"]),
-            "test_y": np.array([*"aaaa"]),
-        },
-        "unknown label 'b'",
-    ),
+    ({**WORDS, "classes": np.array(["a"])}, "unknown label 'b'"),
     ({"train_clients": np.zeros(6, dtype=int)}, "'train_clients': did you mean 'train_client'"),
 ]
 

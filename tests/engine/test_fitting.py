@@ -143,10 +143,8 @@ MEASURES = {
     "how many there are": lambda o, y: losses.cross_entropy(o, y) / y.shape[1],
 }
 ACROSS = "of an example changes with the others"
-WRONG["a loss by the rows"] = (
-    {"loss": lambda o, y: losses.cross_entropy(o - o.mean(0), y)},
-    ACROSS,
-)
+BY_ROWS = {"loss": lambda o, y: losses.cross_entropy(o - o.mean(0), y)}
+WRONG["a loss by the rows"] = BY_ROWS, ACROSS
 WRONG |= {f"a transform by the {by}": ({"transform": f}, ACROSS) for by, f in TRANSFORMS.items()}
 for by, f in MEASURES.items():
     WRONG[f"a loss by the {by}"] = ({"loss": f}, f"loss {ACROSS}'")

@@ -374,23 +374,14 @@ def bounded(net, x):
 
 
 OTHERWISE = {
-    "in a list": (
-        lambda: holding(lambda net: net.last.weight),
-        "reads the parameter last.weight past its layer",
-    ),
+    "in a list": (lambda: holding(lambda net: net.last.weight), "last.weight past its layer"),
     "closure of another": (Around(), "reads the parameter of another module past its layer"),
-    "a view of values": (
-        lambda: holding(lambda net: net.last.weight.data),
-        "is not plain PyTorch's",
-    ),
+    "a view of values": (lambda: holding(lambda net: net.last.weight.data), "not plain PyTorch's"),
     "one memory": (on_one_memory, "inner.0.weight lies on the memory of first.weight; make"),
     "hook": (lambda: with_hook("register_hook"), "first.weight has a hook"),
     "late hook": (lambda: with_hook("register_post_accumulate_grad_hook"), "has a hook"),
     "hook of a module": (with_hook("register_hook"), "first.weight has a hook"),
-    "checkpoint": (
-        lambda: Net(checkpointed, nn.Linear(8, 8)),
-        "is not plain PyTorch's; .*checkpoint",
-    ),
+    "checkpoint": (lambda: Net(checkpointed, nn.Linear(8, 8)), "plain PyTorch's; .*checkpoint"),
     "max_norm": (
         lambda: Words(nn.Embedding(7, 4, max_norm=0.5)),
         "changes its parameter 'embedding.weight' in its forward pass",
