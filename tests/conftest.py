@@ -13,6 +13,7 @@ import fedlib
 from fedlib import cli, engine
 from fedlib.engine.program import BACKENDS, Program
 from fedlib.errors import Error
+from fedlib.results import Store
 from tests import copies
 from tests.engine.reference import Reference
 
@@ -72,6 +73,17 @@ def synthetic():
     return fedlib.load_task("synthetic", clients=10)
 
 
+@pytest.fixture(scope="session")
+def quadratic():
+    return fedlib.load_task("quadratic")
+
+
+@pytest.fixture
+def store():
+    """The store in the test's data folder."""
+    return Store()
+
+
 class Command:
     """The command line in this process: exit status, standard output and standard error of
     ``command("run", "synthetic", "fedavg")``. No mistake is answered by more than a line.
@@ -89,6 +101,12 @@ class Command:
         assert status != 2 or (err.count("\n") == 1 and err.startswith("fedlib: ")), err
         return status, out, err
 
+    def says(self, *words):
+        """What is printed where all is well."""
+        status, out, err = self(*words)
+        assert status == 0, err
+        return out
+
     def refused(self, message, *words):
         """A mistake whose line has this message."""
         status, _, err = self(*words)
@@ -96,8 +114,7 @@ class Command:
 
     def json(self, *words):
         """What is printed for programs."""
-        status, out, err = self(*words, "--json")
-        assert status == 0, err
+        out = self.says(*words, "--json")
         return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
@@ -163,6 +180,7 @@ preset = ""
 seed = 0
 device = "auto"
 rounds = None
+width = None
 """
 # Two curves and a grid of two, on a few clients. The curves differ in their cohorts, so that they
 # never train together.

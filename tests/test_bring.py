@@ -84,10 +84,7 @@ REFUSED = {
     "no weight": ({"weights": np.zeros(3)}, "all weights are 0"),
     "large weights": ({"weights": [1, 1e200, 1]}, "client 1 has weight 1e\\+200; allowed: 0, or"),
     "small weights": ({"weights": [1, 1, 1e-300]}, "client 2 has weight 1e-300"),
-    "outputs of another shape": (
-        {"loss": nn.MSELoss(), "y": X[:, :2]},
-        "MSELoss has outputs .* targets",
-    ),
+    "other outputs": ({"loss": nn.MSELoss(), "y": X[:, :2]}, "MSELoss has outputs .* targets"),
     "labels of a floating type": (
         {"y": Y.float(), "loss": nn.CrossEntropyLoss()},
         r"has outputs \[2, 3\] and targets \[2\] a batch: whole numbers then, give y\.long",
@@ -342,11 +339,7 @@ def test_labels_and_clients_may_be_words(tmp_path):
     assert task.train.index[0] == 1
 
 
-TEXTS = {
-    "Chinese": ["很好喜欢", "太差退货"],
-    "accents": ["é", "ü"],
-    "emoji": ["😀", "😡"],
-}
+TEXTS = {"Chinese": ["很好喜欢", "太差退货"], "accents": ["é", "ü"], "emoji": ["😀", "😡"]}
 
 
 @pytest.mark.parametrize("language", TEXTS)

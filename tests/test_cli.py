@@ -45,9 +45,18 @@ MISTAKES = [
     (["data", "prepare", "mnist", "--from", "nowhere"], "there is no folder nowhere"),
     (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),
-    (["reproduce", "10_cifar10", "-p", "ronds=3"], "did you mean 'rounds'"),
+    (["reproduce", "23", "-p", "ronds=3"], "did you mean 'rounds'"),
     (["reproduce", "23", "--output", "/etc/passwd"], "/etc/passwd"),
     (["sweep", "23", "--dry-run", "-p", "rounds=[1]"], "rounds"),
+    (["sweep", "--shard", "3/2"], "--shard is '3/2'; allowed: I/N"),
+    (["sweep", "--executor", "slurm", "--shard", "1/2"], "--shard is one process's"),
+    (["sweep", "--jobs", "0"], "Invalid value for '--jobs'"),
+    (["sweep", "--device", "cuda:99"], "device 'cuda:99': t"),
+    (["sweep", "--part", "curve"], "did you mean 'curves'"),
+    (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
+    (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
+    (["publish", "23", "--partial"], "no runs to publish"),
+    (["restore", "--from", "/nothing"], "no published runs in /nothing"),
     (["doctor", "\ud800"], "fedlib: "),
     (["figures", "fedopt/figure1"], "did you mean 'fedopt/figure_1'"),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
@@ -57,18 +66,17 @@ MISTAKES = [
 @pytest.mark.parametrize(
     ("words", "message"), MISTAKES, ids=lambda v: v if isinstance(v, str) else " ".join(v)
 )
+@pytest.mark.usefixtures("small_plans")
 def test_mistakes_exit_2_with_one_line(command, own_folders, words, message):
     command.refused(message, *words)
     assert not list(own_folders.rglob("*.parquet"))
 
 
 def test_help_everywhere(command):
-    status, out, _ = command()
-    assert status == 0
+    out = command.says()
     commands = ("list", "data", "run", "grid", "sweep", "publish", "reproduce", "figures")
     for name in (*commands, "compare", "doctor"):
-        status, text, _ = command(name, "--help")
-        assert name in out and status == 0 and "Usage" in text
+        assert name in out and "Usage" in command.says(name, "--help")
 
 
 def test_run_stores_and_answers_from_the_store(command, own_folders):
@@ -77,20 +85,20 @@ def test_run_stores_and_answers_from_the_store(command, own_folders):
     assert 0 < first["final"]["test accuracy"] < 1
     assert command.json(*words, "--set", "client_lr=0.02") == first
     assert len(list(own_folders.rglob("*.parquet"))) == 1
-    status, out, _ = command(*words)
-    assert status == 0 and "2 rounds" in out and "test accuracy" in out
+    out = command.says(*words)
+    assert "2 rounds" in out and "test accuracy" in out
 
 
 def test_grid_prints_a_table_and_json(command):
     words = ["grid", "quadratic", "fedavg", "client_lr=0.1,0.2", "server_lr=1,0.5,0.1"]
     words += ["--rounds", "2", "--set", "local_steps=2"]
-    status, out, _ = command(*words)
-    assert status == 0 and "0.5" in out and "test loss" in out
+    out = command.says(*words)
+    assert "0.5" in out and "test loss" in out
     cells = {(row["client_lr"], row["server_lr"]) for row in command.json(*words)}
     assert cells == {(a, b) for a in (0.1, 0.2) for b in (1, 0.5, 0.1)}
     for axes in (["client_lr=1e30"], ["client_lr=0.1,1e30", "server_lr=1,0.1"]):
-        _, out, _ = command("grid", "quadratic", "fedavg", *axes, "--rounds", "2")
-        assert out.split()[-1] == "1.000000e+30"  # with nothing beside it: diverged
+        last = command.says("grid", "quadratic", "fedavg", *axes, "--rounds", "2").split()[-1]
+        assert last == "1.000000e+30"  # with nothing beside it: diverged
 
 
 @pytest.fixture
@@ -104,15 +112,14 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     x, y = np.random.default_rng(0).random((20, 4), np.float32), np.arange(20) % 2
     np.savez(tmp_path / "own.npz", train_x=x, train_y=y, test_x=x[:6], test_y=y[:6])
     words = ("data", "import", "own", str(tmp_path / "own.npz"))
-    status, out, _ = command(*words)
-    assert status == 0 and "imported own" in out
+    assert "imported own" in command.says(*words)
     command.refused("'own' exists already", *words)
     status, out, err = command("data", "prepare", "ag_news")
     assert (status, err) == (0, "")
     assert out.startswith("prepared ag_news: 2,000 train, 2,000 test, 1 train clients")
     assert {"own", "ag_news"} <= {card["name"] for card in command.json("data", "list")}
-    _, out, _ = command("data", "list")
-    (line,) = [line for line in out.splitlines() if line.startswith("ag_news")]
+    listed = command.says("data", "list").splitlines()
+    (line,) = [line for line in listed if line.startswith("ag_news")]
     folder = own_folders / "data" / "prepared" / "ag_news"
     size = sum(file.stat().st_size for file in folder.iterdir())
     shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
@@ -159,8 +166,7 @@ def test_doctor_list_and_compare_answer_programs(command):
 @pytest.mark.parametrize("words", ["compare", "list", "data list", "claims --stored", "doctor"])
 def test_what_a_person_reads_fits_100_columns(command, words):
     command("run", "quadratic", "fedavg", "--rounds=1", "--set", "local_steps=1")
-    status, out, _ = command(*words.split())
-    assert status == 0 and max(map(len, out.splitlines())) <= 100
+    assert max(map(len, command.says(*words.split()).splitlines())) <= 100
 
 
 def test_numbers_that_are_not_finite_are_null_in_json(command):
@@ -178,7 +184,8 @@ START += "sys.argv = ['fedlib', *sys.argv[1:]]; cli.main()"
 def started(*words):
     """The command in its own process, which has come to its first line."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", START, *words], **pipes, text=True)
+    code = [sys.executable, "-c", START, *words]
+    process = subprocess.Popen(code, **pipes, text=True, start_new_session=True)
     process.stdout.readline()
     return process
 
@@ -252,10 +259,7 @@ def test_streams_and_letters_of_a_shell(tmp_path, shell, status, lines):
 @pytest.mark.slow
 def test_an_interrupt_of_one_notebook_is_told_in_one_line(tmp_path):
     """The terminal sends it to all processes of the group."""
-    words = [sys.executable, "-m", "fedlib", "reproduce", "23", "--output", str(tmp_path)]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = started("reproduce", "23", "--output", str(tmp_path))
     time.sleep(6)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)

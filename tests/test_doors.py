@@ -1,6 +1,5 @@
 """Algorithms and tasks of users: classes, instances, and MODULE:NAME."""
 
-import importlib
 import sys
 
 import numpy as np
@@ -97,9 +96,8 @@ def test_a_class_and_an_instance_go_where_a_name_goes(modules):
 
 
 @pytest.mark.parametrize("door", ["grid", "store"])
-def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door):
+def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door, quadratic):
     """Whatever is no axis stays the instance's, whatever kind its parts are of."""
-    task = fedlib.load_task("quadratic")
     given = {"rounds": 2, "overrides": {"local_steps": 1}}
     adam = fedlib.base.Adam(beta1=0.5, eps=0.1)
     for method, axes, same in (
@@ -113,15 +111,14 @@ def test_a_grids_axes_replace_the_fields_of_a_method_and_of_its_parts(door):
     ):  # fmt: skip
         run = fedlib.grid if door == "grid" else Store().grid
         name, overrides = same
-        mine = run(task, method, **given, **axes)
+        mine = run(quadratic, method, **given, **axes)
         named = {**given, "overrides": {"local_steps": 1, **overrides}}
-        assert mine.equals(run(task, name, **named, **axes)), name
+        assert mine.equals(run(quadratic, name, **named, **axes)), name
 
 
-def test_what_is_no_field_is_refused():
-    task = fedlib.load_task("quadratic")
-    refused("for Scaffold 'tau'", fedlib.grid, task, fedlib.Scaffold, rounds=1, tau=[0.1])
-    refused(r"'dict' gives \{\}; it must be a class deri", fedlib.run, task, dict, rounds=1)
+def test_what_is_no_field_is_refused(quadratic):
+    refused("for Scaffold 'tau'", fedlib.grid, quadratic, fedlib.Scaffold, rounds=1, tau=[0.1])
+    refused(r"'dict' gives \{\}; it must be a class deri", fedlib.run, quadratic, dict, rounds=1)
 
 
 def test_a_module_of_the_current_folder(modules, command):
@@ -159,41 +156,3 @@ def test_a_module_of_the_current_folder(modules, command):
 )
 def test_mistakes_exit_2_with_one_line(modules, command, words, message):
     command.refused(message, "run", *words, "--rounds", "1")
-
-
-VERSIONED = 'share: float = 0.5\n    version = "1"'
-OWN = """
-import torch, fedlib
-from fedlib.losses import cross_entropy
-
-def make():
-    data = fedlib.ClientData(torch.eye(4), torch.arange(4) % 2, [[0, 1], [2, 3]])
-    model = lambda: torch.nn.Linear(4, 2)
-    loss = lambda outputs, targets: 1.0 * cross_entropy(outputs, targets)
-    return fedlib.Task("own", model, data, data, loss=loss, clients_per_round=2, version="")
-"""
-
-
-@pytest.mark.parametrize("words", [["my_own:make", "fedavg"], ["quadratic", "my_methods:Halved"]])
-def test_a_users_file_that_was_edited_trains_again(modules, command, caplog, monkeypatch, words):
-    """As new processes import it: without a version, with one, and with another one."""
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-
-    def losses(factor, version):
-        (modules / "my_own.py").write_text(
-            OWN.replace("1.0 *", f"{factor} *").replace('version=""', f'version="{version}"')
-        )
-        said = f"share: float = {factor}\n    version = {version!r}"
-        (modules / "my_methods.py").write_text(METHODS.replace(VERSIONED, said))
-        for name in ("my_own", "my_methods"):
-            sys.modules.pop(name, None)
-        importlib.invalidate_caches()
-        caplog.clear()
-        return command.json("run", *words, "--rounds=2")["last"], caplog.text
-
-    first, why = losses(0.5, "")
-    assert "not stored" in why and "version" in why
-    assert losses(2.0, "")[0] != first and not Store().stored()
-    again, why = losses(0.5, "1")
-    assert again == first and "not stored" not in why and len(Store().stored()) == 1
-    assert losses(2.0, "2")[0] != first and len(Store().stored()) == 2

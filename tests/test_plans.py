@@ -85,13 +85,6 @@ def test_rates_are_half_decades_on_both_sides_printed_ones_and_some_of_them():
     assert thinned(tau, 3) == {"tau": [1e-5, 1e-3, 1e-1]} and thinned(tau, None) == tau
 
 
-PARAMETERS = """
-preset = ""
-seed = 0
-device = "auto"
-rounds = None
-width = None
-"""
 PLAN = """
 from fedlib.plans import grid
 
@@ -106,7 +99,7 @@ def plan(n):
 
 
 def test_a_plan_cell_gets_the_presets_numbers_and_what_was_changed(write_notebook):
-    write_notebook("10_own", PLAN, PARAMETERS)
+    write_notebook("10_own", PLAN)
     write_notebook("11_none", None)
     assert plans.planned() == ["10_own"]
 
@@ -144,11 +137,10 @@ def test_a_bad_plan_is_one_line_with_its_notebook(write_notebook, cell, message)
     refused(f"^10_own, plan cell[,:] (?s:.*){message}", plans.requests, "10_own")
 
 
-def test_a_plan_trains_nothing(write_notebook):
-    task = fedlib.load_task("quadratic")
+def test_a_plan_trains_nothing(write_notebook, quadratic):
 
     def plan(n):
-        return {"a": fedlib.run(task, "fedavg", rounds=1)}
+        return {"a": fedlib.run(quadratic, "fedavg", rounds=1)}
 
     refused("10_own, plan cell: it trains; a plan only says", plans.asked, plan, None, "10_own")
-    assert fedlib.run(task, "fedavg", rounds=1)  # afterwards as before
+    assert fedlib.run(quadratic, "fedavg", rounds=1)  # afterwards as before

@@ -36,11 +36,10 @@ def test_equals_numpy_however_the_steps_are_cut_into_rounds(base, rounds, schedu
     assert np.abs(x - numpy_steps(2, base, 0.05, rounds, schedule, **numbers)).max() < 1e-10
 
 
-def test_sgd_on_batches_is_fedavg_with_one_client_that_holds_everything():
-    task = fedlib.load_task("synthetic", clients=5)
+def test_sgd_on_batches_is_fedavg_with_one_client_that_holds_everything(synthetic):
     settings = {"rounds": 2, "dtype": "float64"}
-    a = fedlib.run(task, "centralized", overrides={"client_lr": 0.05}, **settings)
-    b = fedlib.run(task.centralized(), "fedavg", overrides={"client_lr": 0.05}, **settings)
+    a = fedlib.run(synthetic, "centralized", overrides={"client_lr": 0.05}, **settings)
+    b = fedlib.run(synthetic.centralized(), "fedavg", overrides={"client_lr": 0.05}, **settings)
     assert all(torch.allclose(a.params[n], b.params[n], atol=1e-12) for n in a.params)
     assert a.meta["configurations"] == 1 and len(a.clients) == len(b.clients)
     assert a.series("floats_down", "communication").tolist() == [0.0, 0.0]

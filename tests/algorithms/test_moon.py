@@ -107,6 +107,5 @@ def test_features_that_are_all_zero_do_no_harm():
     assert all(torch.isfinite(value).all() for value in history.params.values())
 
 
-def test_a_model_without_features_is_refused():
-    task = fedlib.load_task("synthetic", clients=3)
-    refused("Softmax has no features", fedlib.run, task, "moon", rounds=1)
+def test_a_model_without_features_is_refused(synthetic):
+    refused("Softmax has no features", fedlib.run, synthetic, "moon", rounds=1)

@@ -18,14 +18,6 @@ def run(*words):
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-def planned():
-    """The command of each step, behind its time limit."""
-    done = run("--dry-run")
-    assert (done.returncode, done.stderr) == (0, "")
-    pairs = (line.split(": ", 1) for line in done.stdout.splitlines())
-    return {name: shlex.split(command) for name, command in pairs}
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA GPU")
 def test_without_a_gpu_it_is_one_line_and_its_commands_are_understood(command, tmp_path, prepared):
     prepared("cifar10")
@@ -33,7 +25,10 @@ def test_without_a_gpu_it_is_one_line_and_its_commands_are_understood(command, t
     assert done.returncode == 2 and "torch sees no CUDA GPU here" in done.stderr
     assert done.stderr.count("\n") == 1 and not (tmp_path / "folder").exists()
     few = ["--option", "clients=5", "--option", "test_clients=1"]  # the small copy has no more
-    commands = planned()
+    planned = run("--dry-run")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    pairs = (line.split(": ", 1) for line in planned.stdout.splitlines())
+    commands = {name: shlex.split(words) for name, words in pairs}  # behind their time limits
     assert sum(int(words[words.index("timeout") + 3]) for words in commands.values()) <= 600
     for name, words in commands.items():
         if "fedlib" in words:

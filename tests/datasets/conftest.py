@@ -8,7 +8,9 @@ import tarfile
 import numpy as np
 import pytest
 
+from fedlib import datasets
 from fedlib.datasets import catalogue
+from tests.refusals import refused
 
 
 def tarred(files, folder="", kind="gz"):
@@ -26,6 +28,13 @@ def holds(data, **expected):
     for field, value in expected.items():
         assert np.array_equal(getattr(data, field), value), field
     return True
+
+
+def not_imported(message, path, name="own", **columns):
+    """Importing a file is refused in a line that matches the message, and nothing is left."""
+    root = path.with_name("root")
+    refused(message, datasets.import_file, name, path, root, **columns)
+    assert not root.exists()
 
 
 @pytest.fixture

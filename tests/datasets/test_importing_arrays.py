@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from fedlib import datasets
-from fedlib.errors import Error
-from tests.datasets.conftest import holds
-from tests.refusals import refused
+from tests.datasets.conftest import holds, not_imported
 
 
 def good(**changes):
@@ -74,6 +72,7 @@ def test_conversions(tmp_path, train, test, dtype):
     assert (data.test_x == test.astype(dtype)).all()
 
 
+WORDS = {"train_y": np.array([*"aaaaab"]), "test_y": np.array([*"aaaa"])}
 REFUSED = [
     ({"test_y": None}, "lacks test_y"),
     ({"train_y": np.array([0, 1])}, "train_y has 2 entries, but train_x has 6"),
@@ -91,23 +90,14 @@ REFUSED = [
     ({"test_x": np.zeros((0, 3, 2), np.uint8), "test_y": np.zeros(0, int)}, "test_x is empty"),
     ({"classes": np.array(["a", "b"])}, "has label 2, but classes names only 2"),
     ({"classes": np.array([1, 2, 3])}, "classes must be"),
-    (
-        {
-            "classes": np.array(["a"]),
-            "train_y": np.array([*"aaaaab"]),
-            "test_y": np.array([*"aaaa"]),
-        },
-        "unknown label 'b'",
-    ),
+    ({**WORDS, "classes": np.array(["a"])}, "unknown label 'b'"),
     ({"train_clients": np.zeros(6, dtype=int)}, "'train_clients': did you mean 'train_client'"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "words"), REFUSED)
 def test_bad_arrays_are_refused_whole(tmp_path, changes, words):
-    path, root = write(tmp_path, **changes), tmp_path / "root"
-    refused(words, datasets.import_file, "own", path, root)
-    assert not root.exists()
+    not_imported(words, write(tmp_path, **changes))
 
 
 def test_a_damaged_archive_is_refused(tmp_path):
@@ -119,9 +109,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
     for content in (b"", b"not a zip", whole[: len(whole) // 2], whole[:-1], bytes(flipped)):
         path = tmp_path / "bad.npz"
         path.write_bytes(content)
-        with pytest.raises(Error, match=r"not a \.npz file, or is cut off|is damaged"):
-            datasets.import_file("own", path, tmp_path / "root")
-    assert not (tmp_path / "root").exists()
+        not_imported(r"not a \.npz file, or is cut off|is damaged", path)
 
 
 def header(text):
@@ -141,21 +129,16 @@ def test_members_that_are_no_arrays_are_refused(tmp_path, content):
     with zipfile.ZipFile(write(tmp_path)) as whole, zipfile.ZipFile(path, "w") as archive:
         for member in whole.namelist():
             archive.writestr(member, content if member == "test_y.npy" else whole.read(member))
-    refused(r"odd\.npz: .*test_y", datasets.import_file, "own", path, tmp_path / "root")
-    assert not (tmp_path / "root").exists()
+    not_imported(r"odd\.npz: .*test_y", path)
 
 
 def test_a_known_name_has_a_known_format(tmp_path):
     path = write(tmp_path)
-    with pytest.raises(Error, match=r"shape \(3, 2\), but MNIST has \(28, 28\)"):
-        datasets.import_file("mnist", path, tmp_path)
-    with pytest.raises(Error, match=r"'shakespeare' is imported from a \.jsonl"):
-        datasets.import_file("shakespeare", path, tmp_path)
+    not_imported(r"shape \(3, 2\), but MNIST has \(28, 28\)", path, "mnist")
+    not_imported(r"'shakespeare' is imported from a \.jsonl", path, "shakespeare")
     images = np.zeros((6, 28, 28), dtype=np.uint8)
     path = write(tmp_path, train_x=images, test_x=images[:4], test_y=np.array([0, 1, 10, 2]))
-    with pytest.raises(Error, match="test_y has label 10, but MNIST has labels 0 to 9"):
-        datasets.import_file("mnist", path, tmp_path)
-    assert not (tmp_path / "prepared").exists()
+    not_imported("test_y has label 10, but MNIST has labels 0 to 9", path, "mnist")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +156,5 @@ def test_polarity_is_measured(tmp_path, paper, ink, polarity):
 
 def test_names_that_could_not_be_folders_are_refused(tmp_path):
     for name in ("", "A", "a b", "../up", "a/b", ".hidden", "x" * 65):
-        with pytest.raises(Error, match="cannot name a data set"):
-            datasets.import_file(name, write(tmp_path), tmp_path / "root")
-    refused("there is no file", datasets.import_file, "own", tmp_path / "no.npz", tmp_path / "root")
-    assert not (tmp_path / "root").exists()
+        not_imported("cannot name a data set", write(tmp_path), name)
+    not_imported("there is no file", tmp_path / "no.npz")

@@ -6,6 +6,7 @@ import pytest
 
 from fedlib import datasets
 from fedlib.errors import Error
+from tests.datasets.conftest import not_imported
 from tests.refusals import refused
 
 LABELLED = [
@@ -86,8 +87,7 @@ GOOD = row()
 def test_bad_lines_are_named(tmp_path, second, words):
     path = tmp_path / "own.jsonl"
     path.write_bytes(f"{GOOD}\n{second}\n".encode("latin-1"))
-    refused(words, datasets.import_file, "own", path, tmp_path / "root")
-    assert not (tmp_path / "root").exists()
+    not_imported(words, path)
 
 
 WORDED = [
@@ -116,8 +116,8 @@ def test_words_of_a_known_name_are_its_classes(tmp_path):
     data = datasets.load_text("ag_news", tmp_path)
     assert data.labels("train").tolist() == [data.classes.index(w) for w in ("Sports", "World")]
     rows[3]["label"] = "Sport"
-    with pytest.raises(Error, match="line 4: unknown label 'Sport': did you mean 'Sports'"):
-        datasets.import_file("ag_news", write(tmp_path, rows), tmp_path, overwrite=True)
+    message = "line 4: unknown label 'Sport': did you mean 'Sports'"
+    not_imported(message, write(tmp_path, rows), "ag_news")
 
 
 UNUSABLE = [
@@ -132,8 +132,7 @@ UNUSABLE = [
 
 @pytest.mark.parametrize(("name", "rows", "words"), UNUSABLE)
 def test_files_that_do_not_fit_are_refused_whole(tmp_path, name, rows, words):
-    refused(words, datasets.import_file, name, write(tmp_path, rows), tmp_path / "root")
-    assert not (tmp_path / "root").exists()
+    not_imported(words, write(tmp_path, rows), name)
 
 
 def test_arrays_and_texts_are_not_confused(tmp_path):

@@ -300,11 +300,7 @@ TWO, TEN = idx(np.zeros((2, 28, 28))), idx(np.array([1, 10, 2]))
         ("mnist", {IMAGES: TWO}, r"mnist: images are \(2, 28, 28\), and there are 3 labels"),
         ("mnist", {LABELS: TEN}, f"{LABELS}: values from 1 to 10; allowed: 0 to 9"),
         ("cifar10", {"data_batch_3.bin": None}, "there is no data_batch_3"),
-        (
-            "cifar10",
-            {"test_batch.bin": b"\n" + bytes(3072)},
-            "cifar10 test, y: values from 10 to 10",
-        ),
+        ("cifar10", {"test_batch.bin": b"\n" + bytes(3072)}, "test, y: values from 10 to 10"),
         ("cifar10", {"test_batch.bin": bytes(3072)}, "'cifar10' are not as fedlib .* ValueError"),
         ("cifar10", {"../../../../evil": b"x"}, "cifar-10-binary.tar.gz cannot be unpacked: "),
         ("cifar10", {None: b"x"}, "cifar-10-binary.tar.gz cannot be unpacked: "),

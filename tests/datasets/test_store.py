@@ -68,8 +68,7 @@ def test_a_broken_card_is_refused_and_listed_as_broken(root, command, text, word
     told = datasets.info("own", root)
     assert told["prepared"] is True and told["error"] == listed["error"]
     for words in (["list"], ["data", "list"], ["list", "data", "--json"], ["doctor"]):
-        status, out, err = command(*words, "--data-root", str(root))
-        assert status == 0 and "own" in out, err
+        assert "own" in command.says(*words, "--data-root", str(root))
 
 
 def test_a_card_with_any_field_of_another_kind_is_refused(root):

@@ -194,8 +194,7 @@ def test_tied_weights_stay_tied_and_frozen_ones_frozen():
     assert not torch.equal(start["first.weight"], end["first.weight"])
 
 
-def test_rounds_in_which_nobody_trains_have_no_training_loss():
-    task = fedlib.load_task("quadratic")
-    history = fedlib.run(task, "fedavg", rounds=3, overrides={"local_steps": [0] * 10})
+def test_rounds_in_which_nobody_trains_have_no_training_loss(quadratic):
+    history = fedlib.run(quadratic, "fedavg", rounds=3, overrides={"local_steps": [0] * 10})
     assert set(history.frame["split"]) == {"test"} and history.diverged is None
     assert history.series("loss").nunique() == 1

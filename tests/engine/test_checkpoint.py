@@ -12,7 +12,6 @@ import torch
 import fedlib
 from fedlib.engine import configure, execute
 from fedlib.engine.program import Program
-from tests.algorithms.quadratics import positive_problem
 from tests.refusals import refused
 from tests.results.test_store import same
 
@@ -45,11 +44,13 @@ def interrupted(configured, folder, cuts):
     return execute(configured, checkpoint=folder, checkpoint_every=1)
 
 
-def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path):
+@pytest.mark.parametrize("algorithm", ["fedadam", "scaffold"])
+def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(algorithm, tmp_path):
+    """And so does what SCAFFOLD's clients remember."""
     task = fedlib.load_task("synthetic", clients=8)
     how = {"rounds": 7, "eval_every": 2, "clients_per_round": 5}
     cells = [{"client_lr": lr, "server_lr": 0.01} for lr in (0.01, 1e38, 0.1)]
-    configured = [configure(task, "fedadam", overrides=cell, **how) for cell in cells]
+    configured = [configure(task, algorithm, overrides=cell, **how) for cell in cells]
     whole = execute(configured)
     assert [history.diverged is None for history in whole] == [True, False, True]
     again = interrupted(configured, tmp_path / "state", (1, 3, 1))
@@ -57,18 +58,9 @@ def test_a_grid_with_a_diverging_configuration_continues_bit_for_bit(tmp_path):
     assert not any((tmp_path / "state").iterdir())
 
 
-def test_what_clients_remember_continues_too(tmp_path):
-    task = fedlib.quadratic_task(**positive_problem(0))
-    configured = [configure(task, "adafedadam", rounds=8, clients_per_round=3)]
-    (whole,) = execute(configured)
-    (again,) = interrupted(configured, tmp_path / "state", (3, 2))
-    assert same(whole, again)
-
-
-def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path):
-    task = fedlib.load_task("quadratic")
-    first = configure(task, "fedavg", rounds=6, overrides={"local_steps": 2})
-    other = configure(task, "fedavg", rounds=6, overrides={"local_steps": 3})
+def test_other_configurations_and_damaged_files_are_not_taken_up(tmp_path, quadratic):
+    first = configure(quadratic, "fedavg", rounds=6, overrides={"local_steps": 2})
+    other = configure(quadratic, "fedavg", rounds=6, overrides={"local_steps": 3})
     with pytest.MonkeyPatch.context() as patch:
         cut_after(patch, 4)
         with pytest.raises(Cut):

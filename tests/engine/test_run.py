@@ -138,13 +138,12 @@ def test_training_loss_is_the_example_weighted_mean_of_batch_losses(synthetic, l
     assert history.series("loss", "train").tolist() == pytest.approx([loss, loss], abs=1e-10)
 
 
-def test_final_averages_the_last_rounds():
-    task = fedlib.load_task("quadratic")
-    history = fedlib.run(task, "fedavg", rounds=30, overrides={"local_steps": 1})
+def test_final_averages_the_last_rounds(quadratic):
+    history = fedlib.run(quadratic, "fedavg", rounds=30, overrides={"local_steps": 1})
     series = history.series("loss")
     assert history.final("loss") == pytest.approx(series.loc[29:30].mean())
     assert history.final("loss", window=10) == pytest.approx(series.loc[21:30].mean())
-    sparse = fedlib.run(task, "fedavg", rounds=30, eval_every=7, overrides={"local_steps": 1})
+    sparse = fedlib.run(quadratic, "fedavg", rounds=30, eval_every=7, overrides={"local_steps": 1})
     assert sparse.final("loss", window=1) == pytest.approx(series.loc[30])
     ends = []  # of a run that is under way, and of one that was ended
 
@@ -152,18 +151,16 @@ def test_final_averages_the_last_rounds():
         ends.append(history.final("loss", window=3))
         return len(ends) == 20
 
-    ended = fedlib.run(task, "fedavg", rounds=30, callback=after, overrides={"local_steps": 1})
+    ended = fedlib.run(quadratic, "fedavg", rounds=30, callback=after, overrides={"local_steps": 1})
     assert ended.final("loss", window=10) == pytest.approx(series.loc[11:20].mean())
     assert ends[9] == pytest.approx(series.loc[8:10].mean())
     refused("did you mean", history.final, "los")
     refused("window is 0", history.final, "loss", window=0)
 
 
-def test_grid_frame_has_a_row_per_cell_and_metric():
-    task = fedlib.load_task("quadratic")
-    frame = fedlib.grid(
-        task, "fedadam", rounds=2, client_lr=[0.1, 0.2], server_lr=[1, 2, 3], overrides={"tau": 0.1}
-    )
+def test_grid_frame_has_a_row_per_cell_and_metric(quadratic):
+    rates = {"client_lr": [0.1, 0.2], "server_lr": [1, 2, 3]}
+    frame = fedlib.grid(quadratic, "fedadam", rounds=2, overrides={"tau": 0.1}, **rates)
     columns = ["client_lr", "server_lr", "round", "split", "metric", "value", "diverged"]
     assert list(frame.columns) == columns and frame.index.is_unique
     ends = frame[(frame["round"] == 2) & (frame["split"] == "test")]
@@ -173,7 +170,7 @@ def test_grid_frame_has_a_row_per_cell_and_metric():
         ({"cliet_lr": [1.0]}, "unknown override for fedadam 'cliet_lr'"),
         ({"seed": [], "client_lr": [0.1]}, "seed is an empty list"),
     ):
-        refused(message, fedlib.grid, task, "fedadam", rounds=2, **axes)
+        refused(message, fedlib.grid, quadratic, "fedadam", rounds=2, **axes)
 
 
 @pytest.mark.parametrize("name", ["fedadam", "mime"])
@@ -187,13 +184,12 @@ def test_weights_of_all_zero_cohorts_leave_the_server_alone(name):
     assert 0 < moved.sum() < 8
 
 
-def test_seeds_are_an_axis_of_a_grid():
-    task = fedlib.load_task("quadratic")
+def test_seeds_are_an_axis_of_a_grid(quadratic):
     common = {"rounds": 2, "overrides": {"local_steps": 1}}
-    frame = fedlib.grid(task, "fedavg", seed=[0, 5], client_lr=[0.1, 0.2], **common)
+    frame = fedlib.grid(quadratic, "fedavg", seed=[0, 5], client_lr=[0.1, 0.2], **common)
     assert list(frame.columns[:2]) == ["seed", "client_lr"]
     for seed in (0, np.int64(5)):
-        alone = fedlib.grid(task, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
+        alone = fedlib.grid(quadratic, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
         part = frame[frame["seed"] == seed].drop(columns="seed").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, alone)
 

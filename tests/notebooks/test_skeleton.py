@@ -53,6 +53,11 @@ def tree(book):
     return ast.parse("\n".join(cell.source for cell in code(book)))
 
 
+def calls(book, name):
+    nodes = [node for node in ast.walk(tree(book)) if isinstance(node, ast.Call)]
+    return [node for node in nodes if ast.unparse(node.func) == name]
+
+
 def test_title_question_and_headings(path, book):
     title = book.cells[0].source.splitlines()
     assert title[0].startswith(f"# {path.stem[:2]} · ")
@@ -118,15 +123,10 @@ def test_parameters_are_flat_literals_with_a_comment_each(path, book):
 
 
 def test_set_up_gives_every_parameter_to_one_call(path, book):
-    calls = [
-        node
-        for node in ast.walk(tree(book))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "notebook.start"
-    ]
-    assert len(calls) == 1
-    assert ast.literal_eval(calls[0].args[0]) == path.stem
-    assert [ast.unparse(x) for x in calls[0].args[1:]] == ["plan"] * (path.stem in plans.planned())
-    passed = {word.arg: ast.unparse(word.value) for word in calls[0].keywords}
+    (start,) = calls(book, "notebook.start")
+    assert ast.literal_eval(start.args[0]) == path.stem
+    assert [ast.unparse(x) for x in start.args[1:]] == ["plan"] * (path.stem in plans.planned())
+    passed = {word.arg: ast.unparse(word.value) for word in start.keywords}
     assert passed == {name: name for name in reproduce.parameters(path)}
 
 
@@ -177,11 +177,7 @@ def test_the_loop_from_scratch_hides_nothing():
     for name in trains:
         used = {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
         assert not used & from_fedlib - ({"session"} if name == "network" else set()), name
-    compared = [
-        ast.literal_eval(node.args[2])
-        for node in ast.walk(tree(book))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "compare"
-    ]
+    compared = [ast.literal_eval(call.args[2]) for call in calls(book, "compare")]
     servers = ["fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi"]
     assert compared == [*servers, "scaffold", "mime", "fedavg", "fedadam"]
 

@@ -189,14 +189,13 @@ def resolved(algorithm, task, **overrides):
     return configure(task, algorithm, overrides=overrides)[1]
 
 
-def test_names_keys_and_defaults():
-    task = fedlib.load_task("synthetic", clients=3)
-    built = resolved("fedadam", task, client_optimizer="adam", client_beta1=0.5, eps=1e-4)
+def test_names_keys_and_defaults(synthetic):
+    built = resolved("fedadam", synthetic, client_optimizer="adam", client_beta1=0.5, eps=1e-4)
     assert built.client == fedlib.client.Adam(beta1=0.5, eps=1e-4) and built.server.beta1 == 0.9
     # The task's rate is SGD's: it holds with momentum, and says nothing for Adam and Adagrad.
     for name, rate in (("sgdm", 0.01), ("adam", 1e-3), ("adagrad", 1e-2)):
-        assert resolved("fedavg", task, client_optimizer=name).client.lr == rate
-    assert resolved("fedavg", task, client_optimizer="adam", client_lr=0.2).client.lr == 0.2
+        assert resolved("fedavg", synthetic, client_optimizer=name).client.lr == rate
+    assert resolved("fedavg", synthetic, client_optimizer="adam", client_lr=0.2).client.lr == 0.2
     tuned = fedlib.load_task("mnist", network="paper")
     assert resolved("fedavg", tuned, client_optimizer="adam").client.lr == 1e-3
     assert resolved("fedavg", tuned, client_optimizer="delta_sgd").client == fedlib.DeltaSGD()

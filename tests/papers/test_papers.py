@@ -50,6 +50,7 @@ def test_printed_returns_the_one_cell_asked_for():
     assert papers.printed("fedopt", "table3_6_models", **where) == 18_496
 
 
+NOWHERE = {"algorithm": "Yogi", "setting": "federated"}
 MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
 
 
@@ -61,12 +62,7 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
         ("table", "fedopt table1_validaton", {}, "did you mean 'table1_validation'"),
         ("printed", "fedopt table1_validation", {"task": "CIFAR-10"}, "5 cells"),
         ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
-        (
-            "printed",
-            "fedopt table11_lr_decay",
-            {"algorithm": "Yogi", "setting": "federated"},
-            "selects 0 cells",
-        ),
+        ("printed", "fedopt table11_lr_decay", NOWHERE, "selects 0 cells"),
         ("printed", "fedopt table8_learning_rates", {}, "log10_client_lr"),
         ("printed", "fedopt table9_tau", {"column": "task"}, "holds text"),
         ("printed", "adafedadam table1_resource_heterogeneity", MISSING, "could not be read"),

@@ -44,6 +44,7 @@ def test_the_least_that_is_allowed():
     assert sorted(fixed_classes([0, 1, 1], 1, 2, 0)[0]) == [0, 1, 2]
     assert sorted(map(tuple, silos([0, 0, 0], 3, 100.0, 0))) == [(0,), (1,), (2,)]
     assert [part.tolist() for part in partition.quantity(0, [0], 0)] == [[]]
+    assert partition.by_user(np.array([], dtype=np.int64)) == []
     assert partition.uniform_sizes(1, 0, 0, 0).tolist() == [0]
     assert partition.lognormal_sizes(2, 0, cap=0).tolist() == [0, 0]
     assert partition.lognormal_sizes(1, 0, mean=0.0, sigma=0.0, shift=0).tolist() == [1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedlib.partitioners import by_user, dirichlet, dirichlet_proportions, iid
+from fedlib.partitioners import dirichlet, dirichlet_proportions, iid
 from fedlib.randomness import numpy_generator
 
 
@@ -16,13 +16,6 @@ def test_iid_gives_every_index_once_in_near_equal_parts():
     assert sorted(np.concatenate(parts)) == list(range(1003))
     assert sorted({len(part) for part in parts}) == [100, 101]
     assert all(part.dtype == np.int64 for part in parts)
-
-
-def test_by_user_groups_in_order_of_code():
-    parts = by_user(np.array([30, 7, 30, 8, 7, 30]))
-    assert [part.tolist() for part in parts] == [[1, 4], [3], [0, 2, 5]]
-    assert [part.tolist() for part in by_user(["b", "a", "b"])] == [[1], [0, 2]]
-    assert by_user(np.array([], dtype=np.int64)) == []
 
 
 def slow_lda(labels, clients, q, sizes, seed):

@@ -1,17 +1,9 @@
 """Requests of plans: each task loaded once, each run trained once, nothing trained twice."""
 
-import pytest
-
 from fedlib.plans import Request, repeated
 from fedlib.reproduction import answers
-from fedlib.results import Store
 from fedlib.tasks import load_task
 from tests.refusals import refused
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "runs", published=[])
 
 
 def test_answers_come_in_order_and_each_task_is_loaded_once(store, trained):

@@ -162,7 +162,7 @@ def test_missing_runs_name_the_notebook(quick_pictures, store, histories):
 
 
 def test_redraw_from_published_runs_and_of_a_method_all_runs_or_none(
-    quick_pictures, store, histories, tmp_path
+    quick_pictures, store, histories, tmp_path, synthetic
 ):
     store.root.rename(tmp_path / "results")
     elsewhere = Store(tmp_path / "runs", published=[tmp_path / "results"])
@@ -176,9 +176,8 @@ def test_redraw_from_published_runs_and_of_a_method_all_runs_or_none(
     assert sorted(shown()) == sorted(h.config.digest for h in histories)
     # Without one of its seeds FedAdam is not shown.
     shutil.rmtree(tmp_path / "results")
-    task = fedlib.load_task("synthetic", clients=10)
     for history in histories[:3]:  # both of FedAvg, the first of FedAdam
-        write_runs(tmp_path / "results", [(task, history)], False)
+        write_runs(tmp_path / "results", [(synthetic, history)], False)
     assert histories[2].config.algorithm == "fedadam"
     assert sorted(shown()) == sorted(h.config.digest for h in histories[:2])
 

@@ -81,9 +81,8 @@ def test_the_store_lists_published_runs(made, place):
 
 
 @pytest.mark.parametrize("rounds, eval_every", [(230, 50), (230, 7), (40, 10), (3, 3)])
-def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every):
-    task = fedlib.load_task("quadratic")
-    full = fedlib.run(task, "fedavg", rounds=rounds, eval_every=eval_every)
+def test_thinning_leaves_out_nothing_that_is_read(rounds, eval_every, quadratic):
+    full = fedlib.run(quadratic, "fedavg", rounds=rounds, eval_every=eval_every)
     thinned = thin(full, clients=False)
     assert thinned.meta["thinned"] and "thinned" not in full.meta
     assert thinned.clients.empty and not thinned.params and len(full.clients) and full.params

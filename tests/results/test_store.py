@@ -21,17 +21,6 @@ from tests.refusals import refused
 STEPS = {"local_steps": 1}
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return Store(tmp_path / "runs")
-
-
-@pytest.fixture(scope="module")
-def quadratic():
-    return fedlib.load_task("quadratic")
-
-
 def same(a, b):
     pd.testing.assert_frame_equal(a.frame, b.frame, check_exact=True)
     pd.testing.assert_frame_equal(a.clients, b.clients, check_exact=True)

@@ -182,7 +182,7 @@ def test_a_class_of_the_users_is_stored_by_its_version(kind, tmp_path, caplog, m
     assert len(store.stored()) == 2
 
 
-def test_two_classes_of_one_name_are_two_methods():
+def test_two_classes_of_one_name_are_two_methods(quadratic):
     """As where a notebook's cell was changed: neither hides the other or trains with its code."""
 
     def made(factor):
@@ -194,11 +194,10 @@ def test_two_classes_of_one_name_are_two_methods():
 
         return Mine
 
-    known = fedlib.load_task("quadratic")
-    runs = [configure(known, kind(), rounds=2) for kind in (made(1.0), made(0.5))]
+    runs = [configure(quadratic, kind(), rounds=2) for kind in (made(1.0), made(0.5))]
     together = execute(runs)
     assert runs[0].config.digest != runs[1].config.digest
     for run, history in zip(runs, together, strict=True):
-        alone = fedlib.run(known, run.method, rounds=2)
+        alone = fedlib.run(quadratic, run.method, rounds=2)
         assert torch.equal(history.params["x"], alone.params["x"])
     assert not torch.equal(together[0].params["x"], together[1].params["x"])

@@ -67,7 +67,6 @@ def test_cifar10_partition_and_settings(prepared):
     assert values == pytest.approx({"client_lr": 10**-1.5, "server_lr": 0.01, "tau": 0.001})
     assert "tau" not in task.hyperparameters["fedavg"]
     assert task.hyperparameters["scaffold"] == task.hyperparameters["fedavg"]
-    assert (task.clients_per_round, task.batch_size) == (10, 20)
 
 
 def test_random_crop_and_flip_take_every_window_by_key_alone():
