@@ -33,8 +33,8 @@ NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
-# Of a PNG: colours, dots an inch to try, and the bytes that it should fit into.
-COLOURS, DPIS, MOST = 128, (200, 150, 125, 110, 100), 60_000
+# Of a PNG: colours (at last), dots an inch to try, and the bytes that it should fit into.
+COLOURS, DPIS, MOST = (128, 96), (200, 150, 125, 110, 100), 60_000
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
 
@@ -153,7 +153,8 @@ def _png(figure: Figure) -> bytes:
         canvas.draw()
         plain = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         # An octree keeps labels in the colours of their lines; a median cut merges these.
-        few = plain.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+        colours = COLOURS[dpi == DPIS[-1]]
+        few = plain.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         palette: Any = few.getpalette()
         white = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]  # an index
         if palette[white : white + 3] == [254, 254, 254]:  # which the octree makes of 255
