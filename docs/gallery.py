@@ -98,7 +98,9 @@ def sentences() -> dict[str, str]:
     """What a reader learns, by id."""
     known = paths.read_toml("reproduction/figures.toml")
     return {
-        f"{paper}/{name}": f["learned"] for paper, own in known.items() for name, f in own.items()
+        f"{paper}/{name}": figure["learned"]
+        for paper, figures in known.items()
+        for name, figure in figures.items()
     }
 
 

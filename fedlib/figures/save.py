@@ -33,8 +33,8 @@ NOTE = "fedlib-note"
 # Height of a line of the note, and how much fits into it.
 STRIP_INCHES = 0.14
 LETTERS_PER_INCH = 22
-# Of a PNG: colours (at last), dots an inch to try, and the bytes that it should fit into.
-COLOURS, DPIS, MOST = (128, 96), (200, 150, 125, 110, 100), 60_000
+# Of a PNG: dots an inch to try, the bytes that it should fit into, colours, and at last fewer.
+DPIS, MOST, COLOURS, FEWER = (200, 150, 125, 110, 100), 60_000, 128, 96
 _saved: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 
 
@@ -142,7 +142,7 @@ def _pdf(figure: Figure) -> bytes:
 
 
 def _png(figure: Figure) -> bytes:
-    """A PNG with a palette, of fewer dots an inch where it does not fit into :data:`MOST` bytes."""
+    """A PNG with a palette; to fit into :data:`MOST` of fewer dots, and at last fewer colours."""
     png = io.BytesIO(b" ")
     for dpi in DPIS:
         before = png.getbuffer().nbytes  # our pictures' grow with the dots to the 1.4th at most
@@ -153,7 +153,7 @@ def _png(figure: Figure) -> bytes:
         canvas.draw()
         plain = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
         # An octree keeps labels in the colours of their lines; a median cut merges these.
-        colours = COLOURS[dpi == DPIS[-1]]
+        colours = FEWER if dpi == DPIS[-1] else COLOURS
         few = plain.quantize(colours, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         palette: Any = few.getpalette()
         white = 3 * int(few.getpixel((0, 0)))  # type: ignore[arg-type]  # an index

@@ -86,7 +86,7 @@ class Verdict:
     @property
     def without(self) -> str:
         """Which notebooks' runs a verdict leaves out, as they are missing: "" if none."""
-        numbers = ", ".join(name.partition("_")[0] for name in self.missing)
+        numbers = ", ".join(sorted(name.partition("_")[0] for name in self.missing))
         return f", not run: {numbers}" if self.statements and self.missing else ""
 
     def verdict_of(self, statement: Statement) -> str:

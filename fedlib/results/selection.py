@@ -139,9 +139,9 @@ def settings(runs: Iterable[Run]) -> list[list[Run]]:
             del task["data"]
         alike = groups.setdefault(json.dumps(plain, sort_keys=True), {})
         alike.setdefault(data, []).append(run)
-    found: list[list[Run]] = []
+    separate: list[list[Run]] = []
     for alike in groups.values():
         seeds = [{run.config.task["seed"] for run in runs} for runs in alike.values()]
         apart = sum(map(len, seeds)) > len(set().union(*seeds))
-        found += alike.values() if apart else [[*itertools.chain(*alike.values())]]
-    return found
+        separate += alike.values() if apart else [[*itertools.chain(*alike.values())]]
+    return separate
