@@ -48,7 +48,7 @@ class Verdict:
         statements: text, margins, mean, spread and verdict of each, prefixed by the notebook.
         rounds: of the longest run.
         data: what the runs were trained on.
-        missing: notebooks whose runs are not stored, or not all of a method's.
+        missing: notebooks asked for whose runs are not stored, or not all of a method's.
     """
 
     id: str
@@ -138,7 +138,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     """The verdict on a claim.
 
     Args:
-        runs: notebook -> histories of all seeds and settings; without those that were not run.
+        runs: notebook -> histories of all seeds and settings; of those that were asked for.
     """
     statements: list[Statement] = []
     used: list[History] = []
@@ -158,7 +158,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
         except Missing:
             measured = []
         if not measured or not all(statement.margins for statement in measured):
-            missing += notebooks
+            missing += [notebook for notebook in notebooks if notebook in runs]
             continue
         statements += [replace(statement, text=prefix + statement.text) for statement in measured]
         used += histories

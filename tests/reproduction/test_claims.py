@@ -465,6 +465,7 @@ def test_a_claim_on_several_notebooks_says_which_one_fails_and_which_was_not_run
     judged = claims.judged(evidence, "laptop", runs)
     assert judged.verdict == FAILS and judged.missing == ("12_c",)
     assert ", not run: 12" in claims.in_words(judged)
+    assert not claims.judged(evidence, "laptop", {"10_a": fair}).missing  # as in a notebook
     assert ", not run: 12)" in " ".join(map(str.strip, judged.words()))
     # A seed that a method lacks counts for none.
     assert (judged.seeds, judged.rounds) == (2, ROUNDS)
