@@ -95,7 +95,8 @@ def _seeds(histories: Sequence[History]) -> set[int]:
 def _of(values: set[Any], full: Any) -> str:
     text = _values(values)
     part = isinstance(full, int) and full and set(values) != {full}  # 0: all that there are
-    return f"{text} of {full:,}" if part else text
+    word = "instead of" if part and max(values) > full else "of"
+    return f"{text} {word} {full:,}" if part else text
 
 
 def _values(values: Iterable[Any]) -> str:
