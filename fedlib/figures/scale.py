@@ -95,7 +95,7 @@ def _seeds(histories: Sequence[History]) -> set[int]:
 def _of(values: set[Any], full: Any) -> str:
     text = _values(values)
     part = isinstance(full, int) and full and set(values) != {full}  # 0: all that there are
-    return f"{text} of {full:,}" if part else text
+    return f"{text} {'for' if max(values) > full else 'of'} {full:,}" if part else text
 
 
 def _values(values: Iterable[Any]) -> str:

@@ -64,6 +64,7 @@ def test_the_scale_tells_data_clients_rounds_and_seeds(fedavg):
     assert scale(paper) == "10 of 100 clients, 4 of 1,000 rounds, 2 seeds" and not small(paper)
     whole = {"clients": 10, "rounds": 4}
     assert scale(paper, whole) == "10 clients, 4 rounds, 2 seeds"
+    assert scale(paper, {"clients": 7}).startswith("10 for 7 clients")
     odd = as_task(paper[0], options={"data": "femnist", "width": 0.125, "examples": 9000})
     assert scale([odd], {"data": "emnist", "examples": 10000, **whole}) == (
         "FEMNIST for EMNIST, 9,000 of 10,000 examples, 0.125 of the width, 4 rounds, 1 seed"
