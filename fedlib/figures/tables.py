@@ -19,8 +19,8 @@ from fedlib.figures import style
 
 COMPARED = ("task", "method", "printed", "ours")
 CELLS = (
-    "Each cell: ours ± standard deviation over the seeds; in grey the printed number. Bold: the "
-    "best of a column"
+    "Each cell: ours ± standard deviation over the seeds (without ±: one seed); in grey the "
+    "printed number. Bold: the best of a column"
 )
 # Said once where all rows have the same.
 ABOUT = ("task", "sizes", "settings tried", "seeds", "rounds", "data", "preset")
@@ -239,8 +239,12 @@ def _in_words(note: str) -> str:
 
     >>> _in_words("data set femnist instead of emnist; clients 1914 instead of 342477; mu 0.0001")
     'data set FEMNIST instead of EMNIST; clients 1,914 instead of 342,477; μ 0.0001'
+    >>> _in_words("run notebooks/10_cifar10.ipynb or: fedlib reproduce 10_cifar10")
+    'run notebooks/10_cifar10.ipynb or: fedlib reproduce 10_cifar10'
     """
-    named = re.sub(r"\w+", lambda word: style.NAMES.get(word[0], word[0].replace("_", " ")), note)
+    # A notebook's name, 10_cifar10, stays: it is part of a command.
+    words = r"\b[^\W\d]\w*"
+    named = re.sub(words, lambda word: style.NAMES.get(word[0], word[0].replace("_", " ")), note)
     return re.sub(r"(?<![\d.])\d{4,}", lambda number: f"{int(number[0]):,}", named)
 
 

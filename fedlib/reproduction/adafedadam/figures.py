@@ -317,7 +317,7 @@ def _drawn(name: str, make: Callable[[], nn.Module], example: Tensor) -> Drawing
     with torch.random.fork_rng(devices=[]):  # random initial values are drawn in vain
         frame = layers(make(), example)
     frozen = frame["frozen"].sum()
-    more = f" ({frozen:,} frozen)" if frozen else ""
+    more = f" and {frozen:,} frozen" if frozen else ""
     return draw_layers(frame, f"{name}: {frame['parameters'].sum():,} parameters{more}"), frame
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -170,6 +171,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     frames = []
+    lost: dict[Axes, set[str]] = {}  # of our runs' panels, the lines that end before the last place
     sources = ("ours",) if tiny else ("printed", "ours")
     # What is printed stands beside ours where there is one panel, else above.
     across, rows = (len(shown), len(sources)) if len(shown) > 1 else (len(sources), 1)
@@ -178,6 +180,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
         grid = axes.reshape(len(sources), -1)
         for column, (title, places) in zip(grid.T, shown.items(), strict=True):
             runs = [run for place in places.values() for run in _at(histories, *place)]
+            *_, last = places.values()
             rounds = {tasks.rounds(run.config.task["name"], "paper") for run in runs}
             said = " and ".join(f"{number:,}" for number in sorted(rounds))
             told = {"printed": f"printed in Table 1, {said} rounds", "ours": note(runs)}
@@ -195,8 +198,10 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                 ax.set(xlim=(-0.2, len(places) - 0.9), xlabel="α" if "over α" in title else "")
             frame.insert(0, "panel", title)
             frames.append(frame)
+            gone = [run for run in _at(histories, *last) if run.diverged is not None]
+            lost[column[-1]] = {style.look(client_label(run)).label for run in gone}
         for ax in axes:
-            label_ends(ax, alike=0.002)
+            label_ends(ax, lost=lost.get(ax, ()), alike=0.002)
         axes[0].set_ylabel("final test accuracy (%)")
     return figure, pd.concat(frames, ignore_index=True)
 

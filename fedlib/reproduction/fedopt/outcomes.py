@@ -63,7 +63,7 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
         frame: from :func:`collect`.
 
     Returns:
-        its columns; seed is how many there are, and diverged the first round of any.
+        its columns; seeds, how many there are, in place of seed; diverged, the first round of any.
 
     Raises:
         Error: several runs of a setting and seed.
@@ -75,7 +75,7 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     means = by[_NUMBERS].mean().assign(seed=by.size(), diverged=by["diverged"].min())
     lost = means["diverged"].notna()
     means.loc[lost, ["performance", "loss"]] = math.nan
-    return means.reset_index()[frame.columns]
+    return means.reset_index()[frame.columns].rename(columns={"seed": "seeds"})
 
 
 def useless(frame: pd.DataFrame) -> pd.Series:

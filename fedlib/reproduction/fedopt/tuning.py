@@ -173,7 +173,7 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
 def server_against_client(histories: Sequence[History]) -> Drawing:
     """Figure 12: the best server rate for every client rate, a panel per task.
 
-    A bar spans the server rates that are as good as the best, within a point.
+    A bar spans the server rates around the best that are as good, within a point.
     """
     frame = outcomes.over_seeds(outcomes.collect(histories))
     best = outcomes.best_server_rates(frame)
@@ -203,11 +203,14 @@ def server_against_client(histories: Sequence[History]) -> Drawing:
 
 
 def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, float]:
-    """The smallest and the largest server rate that are as good as the best at its client rate."""
-    same = runs[(runs["client_lr"] == best["client_lr"]) & outcomes.trained(runs)]
+    """The ends of the server rates around the best that are all as good at its client rate."""
+    same = runs[runs["client_lr"] == best["client_lr"]].sort_values("server_lr")
     top = best["performance"]
     near = SHARE * top if outcomes.smaller_is_better(runs) else POINTS
-    rates = same.loc[(same["performance"] - top).abs() <= near, "server_lr"]
+    good = outcomes.trained(same) & ((same["performance"] - top).abs() <= near)
+    stretches = (good != good.shift()).cumsum()
+    around = stretches == stretches[same["server_lr"] == best["server_lr"]].iloc[0]
+    rates = same.loc[around, "server_lr"]
     return rates.min(), rates.max()
 
 
@@ -253,7 +256,7 @@ def _panels(
     groups = list(frame.groupby("task", sort=False))
     columns = style.columns(len(groups), 4)
     rows = -(-len(groups) // columns)
-    size = (5.5, 2.9) if len(groups) == 1 else (2.6 * columns, 0.6 + 1.9 * rows)
+    size = (5.5, 2.9) if len(groups) == 1 else (2.7 * columns, 0.6 + 1.9 * rows)
     with style.panels(rows, columns, size, len(groups)) as (figure, axes):
         for ax, (task, _) in zip(axes, groups, strict=True):
             runs = of_task(histories, str(task))

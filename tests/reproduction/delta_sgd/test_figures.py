@@ -85,6 +85,14 @@ def test_small_problems_have_titles_of_their_own_and_no_printed_numbers(made):
     assert np.allclose(line(figure.axes[1], "Δ-SGD").get_ydata(), [90, 80])
 
 
+def test_a_method_that_diverged_on_figure_3s_last_task_is_called_so(made):
+    runs = [made(task, 0.01, "sgdm", [0.1] * 5) for task in ("mnist", "fashion_mnist")]
+    runs[1] = dataclasses.replace(runs[1], meta={**runs[1].meta, "diverged": 2})
+    figure, _ = drawn("figure_3", runs)
+    printed, ours = ([text.get_text() for text in ax.texts] for ax in figure.axes)
+    assert "SGDM 75.7" in printed and "SGDM diverged" in ours
+
+
 def test_a_client_alone_goes_where_the_engine_takes_it():
     """One client, full batches: the engine's parameters after a round of seven steps."""
     task = fedlib.load_task("synthetic", clients=1, seed=step_size_paths.SEED)

@@ -155,7 +155,7 @@ def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
     again[4] = dataclasses.replace(again[4], meta={**again[4].meta, "diverged": 1})
     _, data = tuning.grids("fedavg")([*runs, *again])
     once = outcomes.collect(runs)
-    assert len(data) == 9 and set(data["seed"]) == {2}
+    assert len(data) == 9 and set(data["seeds"]) == {2}
     assert data["hatched"].tolist() == [place in (0, 4) for place in range(9)]
     kept = ~data["hatched"]
     assert data["loss"][kept].tolist() == pytest.approx((once["loss"] + 0.01)[kept].tolist())
@@ -180,7 +180,7 @@ def test_figure_12_has_the_valleys_and_leaves_out_the_untrained():
 
 
 def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
-    """A plateau has no best server rate: a bar spans what lies within a point, where it trained."""
+    """A plateau has no best server rate: a bar spans those beside it within a point."""
     runs = [
         made("cifar10", "fedavg", test, score=score, client_lr=1.0, server_lr=server)
         for server, score, test in (
@@ -189,6 +189,7 @@ def test_figure_12_says_which_server_rates_are_as_good_as_the_best():
             (1.0, 0.495, (2.0, 1.0)),
             (10.0, 0.5, (2.0, 1.95)),
             (100.0, 0.2, (2.0, 1.0)),
+            (1000.0, 0.5, (2.0, 1.0)),
         )
     ]
     figure, data = draw.entry("fedopt/figure_12").draw(runs)
