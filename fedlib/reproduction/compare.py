@@ -3,7 +3,8 @@
 Only a fair comparison can be an agreement: a legible number beside runs without a note, that is
 with the paper's settings, data, seeds and tuning. A number that a paper prints in two tables for
 the same runs counts once. Then ours agrees with it if it is within :data:`TOLERANCE` of it and,
-where the paper prints a ± b, also within 2 √(b² + s²), s the standard deviation of ours over seeds.
+where the paper prints a ± b, also within 2 √(b² + s²), s the standard deviation of ours over seeds
+and, where there are such runs, over other splits of the clients' data.
 """
 
 from __future__ import annotations
