@@ -239,10 +239,10 @@ def _in_words(note: str) -> str:
 
     >>> _in_words("data set femnist instead of emnist; clients 1914 instead of 342477; mu 0.0001")
     'data set FEMNIST instead of EMNIST; clients 1,914 instead of 342,477; μ 0.0001'
-    >>> _in_words("run notebooks/10_cifar10.ipynb or: fedlib reproduce 10_cifar10")
-    'run notebooks/10_cifar10.ipynb or: fedlib reproduce 10_cifar10'
+    >>> _in_words("run: fedlib reproduce 77_of_my_own")
+    'run: fedlib reproduce 77_of_my_own'
     """
-    # A notebook's name, 10_cifar10, stays: it is part of a command.
+    # A notebook's name, which begins with its number, stays: it is part of a command.
     words = r"\b[^\W\d]\w*"
     named = re.sub(words, lambda word: style.NAMES.get(word[0], word[0].replace("_", " ")), note)
     return re.sub(r"(?<![\d.])\d{4,}", lambda number: f"{int(number[0]):,}", named)
