@@ -68,6 +68,16 @@ def carry_statistics(source: State, target: State) -> State:
     return target | {"statistics": source["statistics"]} if "statistics" in source else target
 
 
+def alike(left: Any, right: Any) -> bool:
+    """Whether the floating-point numbers of two states differ by rounding only."""
+    if isinstance(left, dict):
+        return all(alike(part, right[name]) for name, part in left.items())
+    if not (isinstance(left, Tensor) and left.is_floating_point() and left.shape == right.shape):
+        return True
+    left, right = left.nan_to_num(), right.nan_to_num()
+    return bool((left - right).norm() <= 1e-4 * right.norm())
+
+
 @dataclass
 class Progress:
     """Where a program stands between two rounds.

@@ -123,6 +123,18 @@ class Mixing(fedlib.FedOpt):
         return server | {"x": server["x"] / server["x"].norm()}
 
 
+class Normed(fedlib.FedOpt):
+    def client_final(self, server, state):
+        sent = super().client_final(server, state)
+        return {name: values / values.norm() for name, values in sent.items()}
+
+
+class Clipping(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        loss, gradient = value_and_grad(state["x"], batch)
+        return {**state, "x": state["x"] - 0.1 * gradient / gradient.norm(), "loss": loss}
+
+
 class NoLoss(fedlib.FedOpt):
     def client_step(self, state, batch, value_and_grad):
         return {"x": super().client_step(state, batch, value_and_grad)["x"]}
@@ -135,6 +147,8 @@ class NoLoss(fedlib.FedOpt):
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
         (Counting, "keep what changes in the server's state"),
         (Mixing, "reduce over the last axis"),
+        (Normed, "clients of Normed count in each other's numbers"),
+        (Clipping, "in client_step and client_final reduce over the last axis"),
         (NoLoss, "client_step of NoLoss gives no 'loss'"),
     ],
 )
