@@ -15,7 +15,7 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import ClientStates, alike, carry_statistics, map_state
+from fedlib.engine.states import ClientStates, alike, carry_statistics, map_state, require_field
 from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
 from fedlib.errors import Error
 
@@ -133,7 +133,7 @@ class Training:
         process.seed(key)
         if deed not in self._draws:
             before = process.random_states()
-            trial = alone(0)
+            trial = require_field(self.methods[0], deed, alone(0), "x")
             self._draws[deed] = bool(process.drawn_since(before))
             process.seed(key)
         if self._draws[deed] and len(alive) > 1:

@@ -23,6 +23,7 @@ from fedlib.engine.states import (
     join,
     map_state,
     narrow,
+    require_field,
     spread,
 )
 from fedlib.errors import Error
@@ -139,6 +140,7 @@ class Vectorized:
         method, server = work.method, work.server
         measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
+        require_field(method, "client_init", state)
         state = spread(carry_statistics(server, state), running)
         take = self.step if self.recorder is None or method.versions() else self.recorder
         finished, losses = [], []
@@ -151,14 +153,12 @@ class Vectorized:
                 self._require_own(work, state, batch)
                 self.tried = True
             state = take(method, state, batch)
-            if "loss" not in state:
-                what = f"client_step of {type(method).__name__} gives no 'loss'"
-                raise Error(f"{what}; need the loss [..., 1] before the step")
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
             work.memory.put(sent["memory"], method.client_remember(server, state))
-        report = carry_statistics(state, method.client_final(server, state))
+        report = require_field(method, "client_final", method.client_final(server, state))
+        report = carry_statistics(state, report)
         sums = self._sums(report, clients, work, sent)
         if losses:
             sums.loss = sent["seen"] @ torch.cat(losses)
@@ -169,6 +169,7 @@ class Vectorized:
         """One local step of all rows that still run."""
         with self.model.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
+        require_field(method, "client_step", new, "loss")
         return new | {"statistics": statistics.moved} if "statistics" in state else new
 
     def _require_own(self, work: Work, state: State, batch: Batch) -> None:
@@ -177,9 +178,10 @@ class Vectorized:
 
         def first(state: State) -> State:
             """What the first client sends for the first configuration after a step."""
-            state = dict(self.step(method, map_state(Tensor.clone, state), batch))
-            state.pop("loss", None)
-            sent = spread(method.client_final(work.server, state), clients)
+            state = self.step(method, map_state(Tensor.clone, state), batch)
+            del state["loss"]
+            sent = require_field(method, "client_final", method.client_final(work.server, state))
+            sent = spread(sent, clients)
             return map_state(lambda t: t[:1, :1], sent)
 
         def beside(t: Tensor) -> Tensor:
