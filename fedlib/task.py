@@ -106,8 +106,9 @@ class ClientData:
             raise Error(f"client data: ids of shape {ids.shape}; need one name each")
         require_owners("client data: ids", ids)
         names = [str(name) for name in ids.tolist()]
-        if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-            raise Error(f"client data: two clients have the id {twice!r}; give each its own")
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise Error(f"client data: two clients have the id {name!r}; give each its own")
         for name, given in (("weights", self.weights), ("ids", names or None)):
             if given is not None and len(given) != len(sizes):
                 counts = f"{len(given)} {name} for {len(sizes)} clients"

@@ -52,6 +52,7 @@ REFUSED = {
     "quantized": ({"x": torch.quantize_per_tensor(X, 0.1, 0, torch.qint8)}, "x is quantized"),
     "meta": ({"y": Y.to("meta")}, "y is without values"),
     "ids twice": ({"ids": ["ann", "bob", "ann"]}, "two clients have the id 'ann'"),
+    "ids of no letter": ({"ids": ["", "ann", ""]}, "two clients have the id ''"),
     "ids alike": ({"ids": [1, "1", 2]}, "two clients have the id '1'"),
     "nobody has anything": ({"parts": [[], []]}, "none of the 2 training clients has examples"),
     "a mask": ({"parts": [[0, 1], np.arange(12) > 3]}, "client 1 is a mask"),

@@ -59,6 +59,10 @@ def _csv(path: Path, codes: Sequence[str]) -> pd.DataFrame:
     Args:
         codes: columns that are words, too, where one is not as a number is written: 007, 1e5.
     """
+    # With a head, pandas takes fields beyond it for names of rows, and renames a second 'label'.
+    head = pd.read_csv(path, header=None, nrows=2, dtype=str).iloc[0].dropna()
+    if head.duplicated().any():
+        raise Error(f"two columns are {head[head.duplicated()].iloc[0]!r}; rename or drop one")
     frame = pd.read_csv(path)
     words = [name for name in frame if frame[name].dtype.kind == "O" or frame[name].isna().all()]
     named = {name: str for name in (*words, *codes) if name in frame}

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedlib.arguments import shown
 from fedlib.engine.device import free_bytes
-from fedlib.errors import Failure
+from fedlib.errors import Error, Failure
 
 State = dict[str, Any]
 # Less than this is there.
@@ -29,6 +30,20 @@ def map_state(function: Callable[..., Tensor], *states: State) -> State:
         else function(*(state[name] for state in states))
         for name in first
     }
+
+
+def require_field(method: object, deed: str, state: Any, field: str = "") -> State:
+    """What a function of a method gives, which the user may have written.
+
+    Raises:
+        Error: it is no dict, or lacks a tensor.
+    """
+    what = f"{deed} of {type(method).__name__} gives"
+    if not isinstance(state, dict):
+        raise Error(f"{what} {shown(state)}; need a dict of tensors")
+    if field and not isinstance(state.get(field), Tensor):
+        raise Error(f"{what} no {field!r}; need that tensor, see fedlib.Algorithm")
+    return state
 
 
 def spread(state: State, clients: int) -> State:
@@ -66,6 +81,16 @@ def carry_statistics(source: State, target: State) -> State:
     They stand beside what an algorithm knows, which may make its states anew.
     """
     return target | {"statistics": source["statistics"]} if "statistics" in source else target
+
+
+def alike(left: Any, right: Any) -> bool:
+    """Whether the floating-point numbers of two states differ by rounding only."""
+    if isinstance(left, dict):
+        return all(alike(part, right[name]) for name, part in left.items())
+    if not (isinstance(left, Tensor) and left.is_floating_point() and left.shape == right.shape):
+        return True
+    left, right = left.nan_to_num(), right.nan_to_num()
+    return bool((left - right).norm() <= 1e-4 * right.norm())
 
 
 @dataclass

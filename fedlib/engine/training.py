@@ -15,7 +15,7 @@ from fedlib.algorithms.base import Algorithm, State
 from fedlib.engine.batches import Feed, chunks
 from fedlib.engine.config import RunConfig
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import ClientStates, carry_statistics, map_state
+from fedlib.engine.states import ClientStates, alike, carry_statistics, map_state, require_field
 from fedlib.engine.vectorized import Parallel, Sums, Vectorized, Work
 from fedlib.errors import Error
 
@@ -133,14 +133,14 @@ class Training:
         process.seed(key)
         if deed not in self._draws:
             before = process.random_states()
-            trial = alone(0)
+            trial = require_field(self.methods[0], deed, alone(0), "x")
             self._draws[deed] = bool(process.drawn_since(before))
             process.seed(key)
         if self._draws[deed] and len(alive) > 1:
             made = map_state(lambda *rows: _joined(rows), *map(alone, range(len(alive))))
         else:
             made = function(*given)
-        if trial is not None and not _alike(trial, _row(made, 0, len(alive))):
+        if trial is not None and not alike(trial, _row(made, 0, len(alive))):
             raise Error(
                 f"{deed} of {self.config.algorithm} gives other numbers when it is called again, "
                 "or beside other configurations; reduce over the last axis (dim=-1, keepdim=True), "
@@ -199,13 +199,3 @@ def _joined(rows: Sequence[Any]) -> Any:
     """The parts of several configurations as one; what they share stays."""
     own = isinstance(rows[0], Tensor) and rows[0].dim() > 0 and len(rows[0]) == 1
     return torch.cat(list(rows)) if own else rows[0]
-
-
-def _alike(left: Any, right: Any) -> bool:
-    """Whether the floating-point numbers of two states differ by rounding only."""
-    if isinstance(left, dict):
-        return all(_alike(part, right[name]) for name, part in left.items())
-    if not (isinstance(left, Tensor) and left.is_floating_point() and left.shape == right.shape):
-        return True
-    left, right = left.nan_to_num(), right.nan_to_num()
-    return bool((left - right).norm() <= 1e-4 * right.norm())

@@ -16,7 +16,16 @@ from fedlib.engine.batches import Feed, Plan, Round, upload
 from fedlib.engine.graphs import Capture, Recorder
 from fedlib.engine.oracles import Batch, RowsFullBatch, RowsOracle
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import ClientStates, carry_statistics, join, map_state, narrow, spread
+from fedlib.engine.states import (
+    ClientStates,
+    alike,
+    carry_statistics,
+    join,
+    map_state,
+    narrow,
+    require_field,
+    spread,
+)
 from fedlib.errors import Error
 from fedlib.process import one_core_each, usual_threads
 
@@ -86,6 +95,7 @@ class Vectorized:
         # Other models, and methods that are not fedlib's, may do more than torch sees.
         records = feed.device.type == "cuda" and model.carries_rows
         self.recorder = Recorder(self.step, partial(Capture, feed.device)) if records else None
+        self.tried = False  # whether clients of a class that is not fedlib's mind their neighbours
 
     def total(self, phase: str, work: Work, chunks: Sequence[np.ndarray]) -> Sums:
         """The sums of one phase (``"enroll"``, ``"measure"``, ``"train"``) over several chunks.
@@ -130,6 +140,7 @@ class Vectorized:
         method, server = work.method, work.server
         measured = work.measured.get(sent["measured"]) if work.measured.tensors else None
         state = method.client_init(server, self._client(work, sent, measured))
+        require_field(method, "client_init", state)
         state = spread(carry_statistics(server, state), running)
         take = self.step if self.recorder is None or method.versions() else self.recorder
         finished, losses = [], []
@@ -138,15 +149,16 @@ class Vectorized:
             if active < running:
                 finished.append(narrow(state, active, running))
                 state, running = narrow(state, 0, active), active
+            if method.versions() and not self.tried:
+                self._require_own(work, state, batch)
+                self.tried = True
             state = take(method, state, batch)
-            if "loss" not in state:
-                what = f"client_step of {type(method).__name__} gives no 'loss'"
-                raise Error(f"{what}; need the loss [..., 1] before the step")
             losses.append(state.pop("loss").squeeze(-1))
         state = join([state, *reversed(finished)])
         if method.remembers:
             work.memory.put(sent["memory"], method.client_remember(server, state))
-        report = carry_statistics(state, method.client_final(server, state))
+        report = require_field(method, "client_final", method.client_final(server, state))
+        report = carry_statistics(state, report)
         sums = self._sums(report, clients, work, sent)
         if losses:
             sums.loss = sent["seen"] @ torch.cat(losses)
@@ -157,7 +169,32 @@ class Vectorized:
         """One local step of all rows that still run."""
         with self.model.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
+        require_field(method, "client_step", new, "loss")
         return new | {"statistics": statistics.moved} if "statistics" in state else new
+
+    def _require_own(self, work: Work, state: State, batch: Batch) -> None:
+        """Refuse a step whose numbers change with other clients' or configurations' states."""
+        method, clients = work.method, len(batch.y)
+
+        def first(state: State) -> State:
+            """What the first client sends for the first configuration after a step."""
+            state = self.step(method, map_state(Tensor.clone, state), batch)
+            del state["loss"]
+            sent = require_field(method, "client_final", method.client_final(work.server, state))
+            sent = spread(sent, clients)
+            return map_state(lambda t: t[:1, :1], sent)
+
+        def beside(t: Tensor) -> Tensor:
+            changed = 2 * t + 1 if t.is_floating_point() else t.clone()
+            changed[:1, :1] = t[:1, :1]
+            return changed
+
+        sent = first(state)
+        if alike(sent, first(state)) and not alike(sent, first(map_state(beside, state))):
+            raise Error(
+                f"clients of {type(method).__name__} count in each other's numbers; in client_step "
+                "and client_final reduce over the last axis (dim=-1, keepdim=True)"
+            )
 
     def _upload(
         self, work: Work, plan: Plan, weights: Tensor, training: bool = True

@@ -72,6 +72,19 @@ def test_bad_tables_are_refused_whole(tmp_path, change, columns, words):
     not_imported(words, tmp_path / "own.parquet", **columns)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("age,label\n0,2,0\n1,4,1\n", "Expected 2 fields in line 2, saw 3"),
+        ("text,label\nno, thanks,0\nyes, please,1\n", "Expected 2 fields in line 2, saw 3"),
+        ("label,label\n1,0\n2,1\n", "two columns are 'label'"),
+    ],
+)
+def test_no_column_of_a_csv_is_taken_for_another(tmp_path, text, words):
+    (tmp_path / "own.csv").write_text(text)
+    not_imported(words, tmp_path / "own.csv")
+
+
 def test_a_field_that_says_na_or_007_is_a_word(tmp_path):
     frame = pd.DataFrame({"a": range(6), "y": ["NA", "null"] * 3, "u": ["NA", "b", "None"] * 2})
     frame.to_csv(tmp_path / "own.csv", index=False)

@@ -19,6 +19,7 @@ BAD = [
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
+    ({"overrides": {"local_steps": 2, "local_epochs": 3}}, "local_epochs and local_steps both"),
     ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
     ({"device": "meta"}, "unknown device 'meta'"),

@@ -162,6 +162,18 @@ def test_a_configuration_is_the_same_alone_and_in_a_grid(tmp_path):
         torch.testing.assert_close(one.params, other.params, rtol=1e-9, atol=1e-10)
 
 
+def test_pieces_of_an_evaluation_are_whole_batches(monkeypatch):
+    """Where a batch is normalised with its own statistics, in evaluation, too."""
+    x = torch.randn(300, 1, 5, 5, generator=torch.Generator().manual_seed(0)) * 2 + 1
+    test = fedlib.ClientData(x, torch.arange(300) % 2, [range(300)])
+    model = Net(BatchNorm2d, Conv2d, Linear)
+    problem = dataclasses.replace(task(), model=model, test=test)
+    at_once = fedlib.run(problem, "fedavg", **{**SETTINGS, "rounds": 0})
+    monkeypatch.setattr("fedlib.engine.evaluation.CHUNK_NUMBERS", 200 * 25)  # 200 images
+    pieces = fedlib.run(problem, "fedavg", **{**SETTINGS, "rounds": 0})
+    assert pieces.final("loss") == pytest.approx(at_once.final("loss"), rel=1e-12)
+
+
 def ordinary():
     """Layers for torch.func.vmap."""
     layers = nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()

@@ -123,6 +123,23 @@ class Mixing(fedlib.FedOpt):
         return server | {"x": server["x"] / server["x"].norm()}
 
 
+def returns(value, deed):
+    """A method of which a function gives a value."""
+    return type("Made", (fedlib.FedOpt,), {deed: lambda self, *given: value})
+
+
+class Normed(fedlib.FedOpt):
+    def client_final(self, server, state):
+        sent = super().client_final(server, state)
+        return {name: values / values.norm() for name, values in sent.items()}
+
+
+class Clipping(fedlib.FedOpt):
+    def client_step(self, state, batch, value_and_grad):
+        loss, gradient = value_and_grad(state["x"], batch)
+        return {**state, "x": state["x"] - 0.1 * gradient / gradient.norm(), "loss": loss}
+
+
 class NoLoss(fedlib.FedOpt):
     def client_step(self, state, batch, value_and_grad):
         return {"x": super().client_step(state, batch, value_and_grad)["x"]}
@@ -135,7 +152,14 @@ class NoLoss(fedlib.FedOpt):
         (OwnGenerator, "server_update of OwnGenerator gives other numbers when it is called"),
         (Counting, "keep what changes in the server's state"),
         (Mixing, "reduce over the last axis"),
+        (Normed, "clients of Normed count in each other's numbers"),
+        (Clipping, "in client_step and client_final reduce over the last axis"),
         (NoLoss, "client_step of NoLoss gives no 'loss'"),
+        (returns(None, "client_init"), "client_init of Made gives None; need a dict of tensors"),
+        (returns(None, "client_step"), "client_step of Made gives None"),
+        (returns(None, "client_final"), "client_final of Made gives None"),
+        (returns(None, "server_update"), "server_update of Made gives None"),
+        (returns({}, "server_init"), "server_init of Made gives no 'x'"),
     ],
 )
 def test_what_is_no_function_of_its_arguments_is_refused(method, message):

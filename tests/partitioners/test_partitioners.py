@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedlib.partitioners import dirichlet, dirichlet_proportions, iid
+from fedlib.partitioners import by_user, dirichlet, dirichlet_proportions, iid
 from fedlib.randomness import numpy_generator
 
 
@@ -16,6 +16,12 @@ def test_iid_gives_every_index_once_in_near_equal_parts():
     assert sorted(np.concatenate(parts)) == list(range(1003))
     assert sorted({len(part) for part in parts}) == [100, 101]
     assert all(part.dtype == np.int64 for part in parts)
+
+
+def test_users_keep_the_order_of_their_examples():
+    codes = np.random.default_rng(0).integers(3, size=1000)  # short ones are sorted otherwise
+    want = [np.flatnonzero(codes == user).tolist() for user in range(3)]
+    assert [part.tolist() for part in by_user(codes)] == want
 
 
 def slow_lda(labels, clients, q, sizes, seed):

@@ -69,6 +69,12 @@ def test_a_changed_task_is_not_answered(change, version, tmp_path):
     assert after.config.digest != before.config.digest or not version
 
 
+def test_tasks_that_name_no_version_have_runs_of_their_own_names():
+    """Else a figure would take two losses' runs on the same data for one."""
+    one, other = (configure(task(loss=loss), "fedavg").config for loss in (cross_entropy, doubled))
+    assert one.digest != other.digest
+
+
 def test_a_version_is_answered_and_its_absence_said_once(tmp_path, caplog, monkeypatch):
     store = Store(tmp_path)
     first = store.run(task(version="1"), "fedavg")
