@@ -91,18 +91,16 @@ def _loader(data_root: Path | None) -> Callable[..., Task]:
 
     Groups of such tasks follow each other.
     """
-    last: dict[str, Task] = {}
-    kind = ""
+    last: dict[str, dict[int, Task]] = {}
 
-    def load(name: str, **options: Any) -> Task:
-        nonlocal kind
-        new, key = task_key(name, {**options, "seed": None}), task_key(name, options)
-        if new != kind:
+    def load(name: str, seed: int, **options: Any) -> Task:
+        kind = task_key(name, options)
+        if kind not in last:
             last.clear()
-            kind = new
-        if key not in last:
-            last[key] = load_task(name, data_root=data_root, **options)
-        return last[key]
+        tasks = last.setdefault(kind, {})
+        if seed not in tasks:
+            tasks[seed] = load_task(name, seed=seed, data_root=data_root, **options)
+        return tasks[seed]
 
     return load
 

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
 from fedlib.reproduction.adafedadam.tables import BETAS, FIVE, SIX
 from fedlib.reproduction.evidence import (
@@ -103,7 +102,7 @@ def _setting(run: History) -> str:
     return f"{name} {value(run, key):g}" if key else name
 
 
-def solver_of(run: History | RunConfig) -> str:
+def solver_of(run: History) -> str:
     """The local solver of a run, as Table 7 prints it: ``"SGD"``, ``"SGD+momentum"``, ..."""
     values = hyperparameters(run)
     if not values.get("momentum"):

@@ -127,8 +127,7 @@ def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
     """A panel a method, before the grey curves of the others: eight bands would hide each other."""
     data = learning_curves(runs, by=client_label, window=1)[1].assign(alpha=alpha)
     groups = dict(list(data.groupby("algorithm", sort=False)))
-    columns = style.columns(len(groups), 4)
-    rows = -(-len(groups) // columns)
+    rows, columns = style.grid(len(groups), 4)
     size = (1.8 * columns, 1.5 * rows + 0.5)
     late = data.loc[data["round"] > 0.2 * data["round"].max(), "mean"]
     limits = (late.quantile(0.1) - 2, late.max() + 2)
@@ -137,8 +136,7 @@ def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
             look, last = style.look(key), part.iloc[-1]
             for other in groups.values():
                 ax.plot(other["round"], other["mean"], color="0.85", linewidth=0.6)
-            low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-            ax.fill_between(part["round"], low, high, color=look.color, alpha=0.25, linewidth=0)
+            style.band(ax, part["round"], part["mean"], part["std"], look.color, 0.25)
             ax.plot(part["round"], part["mean"], color=look.color, label=look.label)
             spread = "" if pd.isna(last["std"]) else f" ± {last['std']:.1f}"
             style.titled(ax, look.label, f"{last['mean']:.1f}{spread}", small=small(runs))
@@ -191,8 +189,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                 for key, part in lines:
                     look = style.look(str(key))
                     ax.plot(part["place"], part["value"], label=look.label, **look.line())
-                    low, high = part["value"] - part["std"], part["value"] + part["std"]
-                    ax.fill_between(part["place"], low, high, color=look.color, alpha=0.12, lw=0)
+                    style.band(ax, part["place"], part["value"], part["std"], look.color, 0.12)
                 style.titled(ax, title, told[source], small=tiny)
                 ax.set_xticks(range(len(places)), list(places))
                 ax.set(xlim=(-0.2, len(places) - 0.9), xlabel="α" if "over α" in title else "")
@@ -244,10 +241,10 @@ def _ends(histories: Sequence[History]) -> pd.DataFrame:
     for runs in settings(histories):
         config, metric = runs[0].config, METRICS["avg"]
         values = pd.Series([metric.factor * metric(run)[0] for run in runs], dtype=float)
-        row = {"task": config.task["name"], "alpha": option(config, "alpha")}
-        row |= {"algorithm": client_label(config), "source": "ours", "unclear": ""}
+        row = {"task": config.task["name"], "alpha": option(runs[0], "alpha")}
+        row |= {"algorithm": client_label(runs[0]), "source": "ours", "unclear": ""}
         row |= {"value": values.mean(skipna=False), "std": values.std(skipna=False)}
-        row |= {"seeds": len(values), "delta": hyperparameters(config).get("delta")}
+        row |= {"seeds": len(values), "delta": hyperparameters(runs[0]).get("delta")}
         row |= {"preset": config.task["preset"], "rounds": config.rounds}
         rows.append({**row, "data": "stand-in" if config.task["stand_in"] else "real"})
     return pd.DataFrame(rows)
@@ -274,8 +271,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
                 for delta, mean in zip(part["delta"], part["mean"], strict=True):
                     above = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
                     ax.annotate(f"{mean:.1f}", (delta, mean), (0, 5), color=color, **above)
-                low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                ax.fill_between(part["delta"], low, high, color=color, alpha=0.2, linewidth=0)
+                style.band(ax, part["delta"], part["mean"], part["std"], color, 0.2)
             deltas = sorted(frame["delta"].unique())
             ax.set(xlabel="δ, which bounds how fast the step size grows")
             style.titled(ax, problem(of_task[0]), scale(of_task), small=small(of_task))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
@@ -206,12 +206,6 @@ def _grid(*keys: str) -> partial[pd.DataFrame]:
     return partial(numbers, columns={key: key for key in keys})
 
 
-def _collected(histories: Sequence[History]) -> pd.DataFrame:
-    if not histories:
-        raise Missing("grid")
-    return outcomes.collect(histories)
-
-
 # ------------------------------------------------------------------------------- printed numbers
 
 
@@ -265,7 +259,7 @@ EVIDENCE = (
         _grid("client_lr", "server_lr"),
     ),
     Evidence("fedopt-tau", {"31_tau": ()}, fixed_tau, _grid("tau")),
-    Evidence("fedopt-inverse-rates", {"32_client_server_lr": ()}, inverse_rates, _collected),
+    Evidence("fedopt-inverse-rates", {"32_client_server_lr": ()}, inverse_rates, outcomes.collect),
     Evidence(
         "fedopt-decay",
         {"33_lr_decay_and_centralized": ()},

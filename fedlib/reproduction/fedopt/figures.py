@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
     """
     printed = of_these(histories, "fedopt", "Table 1")
     shown = [cells for _, cells in printed.groupby("task", sort=False)]
-    columns = style.columns(len(shown), COLUMNS)
-    rows = -(-len(shown) // columns)
+    rows, columns = style.grid(len(shown), COLUMNS)
     size = (5.5, 3.4) if len(shown) == 1 else (3.2 * columns, 2.5 * rows)
     frames = []
     with style.panels(rows, columns, size, len(shown)) as (figure, panels):
@@ -178,7 +178,7 @@ def _layers(number: int, label: str) -> Entry:
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
-    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, tuning.grids(*algorithms))
+    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, partial(tuning.grids, algorithms))
 
 
 def _on_all_posts(histories: Sequence[History]) -> list[History]:
@@ -200,20 +200,24 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("fedopt/figure_14", _PARTITIONS, lambda _: labels_of_cifar100_clients()),
     *(_layers(number, label) for number, label in enumerate(MODELS, 3)),
     _map(2, "stackoverflow_nwp", "fedadam", "fedyogi", "fedavgm"),
-    Entry("fedopt/figure_3", _TAUS, tuning.against_tau("train_loss")),
+    Entry("fedopt/figure_3", _TAUS, partial(tuning.against_tau, "train_loss")),
     *(_map(number, task, *OPTIMIZERS) for number, task in enumerate(TASKS, 5)),
     Entry(
         "fedopt/figure_12",
         dict.fromkeys(TASKS, "32_client_server_lr"),
         tuning.server_against_client,
     ),
-    Entry("fedopt/figure_13", _TAUS, tuning.against_tau("test")),
+    Entry("fedopt/figure_13", _TAUS, partial(tuning.against_tau, "test")),
     Entry(
         "fedopt/table_8",
         dict.fromkeys(TASKS, _GRIDS),
-        tuning.selected("table8_learning_rates", "client_lr", "server_lr"),
+        partial(tuning.selected, "table8_learning_rates", ("client_lr", "server_lr")),
     ),
-    Entry("fedopt/table_9", _TAUS, tuning.selected("table9_tau", "tau", "client_lr", "server_lr")),
+    Entry(
+        "fedopt/table_9",
+        _TAUS,
+        partial(tuning.selected, "table9_tau", ("tau", "client_lr", "server_lr")),
+    ),
     printed_entry("fedopt", "Table 11"),
     printed_entry(
         "fedopt", "Table 10", parts=("curves", "scaffold", "full_test"), choose=_on_all_posts
