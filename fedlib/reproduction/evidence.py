@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
@@ -194,6 +195,11 @@ def numbers(
         raise Missing("runs")
     frame = pd.DataFrame(rows).explode(["round", "value", "late"], ignore_index=True)
     return frame.astype({"round": int, "value": float, "late": bool})
+
+
+def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
+    """:func:`numbers` whose columns are some keys, and others by name."""
+    return partial(numbers, columns={key.removeprefix("option."): key for key in keys} | columns)
 
 
 def printed(paper: str, item: str, task: str | None = None) -> pd.DataFrame:

@@ -291,21 +291,14 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
     Args:
         smallest: take longer for it, as what is published deserves.
     """
-    rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    parts = []
     for number, history in enumerate(histories):
-        frame, clients = history.frame, history.clients
-        last = frame["round"][frame["split"] == "test"].max()
-        counts = len(frame), len(clients)
-        rows["run"].append(np.full(sum(counts), number))
-        rows["round"] += [frame["round"], np.full(counts[1], 0 if np.isnan(last) else last)]
-        for name in ("split", "metric", "value"):
-            rows[name] += [frame[name], clients[name]]
-        for name in ("client", "examples"):
-            rows[name] += [np.full(counts[0], None), clients[name].astype(object)]
-    arrays = [
-        pa.array(np.concatenate([np.asarray(part) for part in rows[field.name]]), field.type)
-        for field in SCHEMA
-    ]
+        last = history.frame["round"][history.frame["split"] == "test"].max()
+        parts.append(history.frame.assign(run=number, client=None, examples=None))
+        clients = history.clients.astype({"client": object, "examples": object})
+        parts.append(clients.assign(run=number, round=0 if np.isnan(last) else last))
+    rows = pd.concat(parts)
+    arrays = [pa.array(rows[field.name].to_numpy(), field.type) for field in SCHEMA]
     configs = [(history.config, history.meta) for history in histories]
     runs = [{"digest": c.digest, "config": c.as_dict(), "meta": meta} for c, meta in configs]
     plain = json.dumps(runs, separators=(",", ":")).encode()

@@ -18,8 +18,8 @@ from fedlib.reproduction.evidence import (
     below,
     finals,
     most,
-    numbers,
     one,
+    per,
     printed,
 )
 from fedlib.reproduction.tables import ADAFEDADAM
@@ -118,12 +118,7 @@ EVIDENCE = (
         printed=partial(printed, "adafedadam", "Table 5"),
         each="label",
     ),
-    Evidence(
-        "ada-tradeoff",
-        {"34_fairness_tradeoff": ()},
-        tradeoff,
-        partial(numbers, columns={"algorithm": _setting}),
-    ),
+    Evidence("ada-tradeoff", {"34_fairness_tradeoff": ()}, tradeoff, per(algorithm=_setting)),
     Evidence(
         "ada-resources",
         {"35_resource_heterogeneity": ("epochs", "mu")},
@@ -134,7 +129,7 @@ EVIDENCE = (
         "ada-noniid",
         {"36_noniid_levels": ("levels",)},
         noniid,
-        partial(numbers, columns={"beta": "option.beta"}),
+        per("option.beta"),
         lambda: printed("adafedadam", "Table 6").assign(
             beta=lambda row: row["options"].str["beta"]
         ),
@@ -143,7 +138,7 @@ EVIDENCE = (
         "ada-momentum",
         {"37_local_solvers": ("solvers", "mu")},
         momentum,
-        partial(numbers, columns={"solver": solver_of}),
+        per(solver=solver_of),
         lambda: printed("adafedadam", "Table 7").rename(columns={"column": "solver"}),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -350,50 +350,22 @@ def class_distributions() -> Drawing:
     return figure, data
 
 
+def _entry(
+    name: str, tasks: Iterable[str], notebook: str, draw: Callable[..., Drawing], part: str
+) -> Entry:
+    """Of some tasks, whose runs a part of one notebook's plan has."""
+    return Entry(f"delta_sgd/{name}", dict.fromkeys(tasks, notebook), draw, parts=(part,))
+
+
 ENTRIES: tuple[Entry, ...] = (
-    Entry(
-        "delta_sgd/figure_1",
-        dict.fromkeys((task for task, _ in FIGURE_1), IMAGES),
-        partial(curves, FIGURE_1),
-        parts=("table",),
-    ),
-    Entry(
-        "delta_sgd/figure_2",
-        dict.fromkeys(OVER_ALPHA, IMAGES),
-        partial(profiles, FIGURE_2),
-        parts=("table",),
-    ),
-    Entry(
-        "delta_sgd/figure_3",
-        dict.fromkeys(IMAGE_TASKS.values(), IMAGES),
-        partial(profiles, FIGURE_3),
-        parts=("table",),
-    ),
-    Entry(
-        "delta_sgd/figure_4",
-        dict.fromkeys(RESNETS, ABLATION),
-        delta_sgd_figure_4,
-        parts=("delta",),
-    ),
-    Entry(
-        "delta_sgd/figure_5",
-        {"cifar100_resnet50": ABLATION},
-        delta_sgd_figure_5,
-        parts=("epochs",),
-    ),
-    Entry(
-        "delta_sgd/figure_6",
-        dict.fromkeys(THREE, ABLATION),
-        partial(curves, FIGURE_6, apart=True),
-        parts=("seeds",),
-    ),
+    _entry("figure_1", dict(FIGURE_1), IMAGES, partial(curves, FIGURE_1), "table"),
+    _entry("figure_2", OVER_ALPHA, IMAGES, partial(profiles, FIGURE_2), "table"),
+    _entry("figure_3", IMAGE_TASKS.values(), IMAGES, partial(profiles, FIGURE_3), "table"),
+    _entry("figure_4", RESNETS, ABLATION, delta_sgd_figure_4, "delta"),
+    _entry("figure_5", ["cifar100_resnet50"], ABLATION, delta_sgd_figure_5, "epochs"),
+    _entry("figure_6", THREE, ABLATION, partial(curves, FIGURE_6, apart=True), "seeds"),
     Entry("delta_sgd/figure_7", {"": "05_auto_tuned_clients"}, lambda _: delta_sgd_figure_7()),
     Entry("delta_sgd/figure_8", {"": "06_partitions"}, lambda _: class_distributions()),
     *(printed_entry("delta_sgd", name, parts=(part,)) for name, part in _PRINTED.items()),
-    Entry(
-        "delta_sgd/table_7",
-        dict.fromkeys(THREE, ABLATION),
-        delta_sgd_table_7,
-        parts=("seeds",),
-    ),
+    _entry("table_7", THREE, ABLATION, delta_sgd_table_7, "seeds"),
 )
