@@ -328,7 +328,7 @@ class Session:
         def rates(request: Request) -> dict[str, Any]:
             request = replace(request, seed=requests[0].seed)  # no rate depends on the seed
             task = self.task(request.task, **request.task_options(self.preset))
-            known = reading.hyperparameters(configured(task, request).config)
+            known = reading.hyperparameters(configured(task, request))
             return {key: known[key] for key in ("client_lr", "server_lr") if key in known}
 
         table = listing.run_table(requests, self.preset, rates)

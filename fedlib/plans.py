@@ -371,7 +371,7 @@ def select(requests: Sequence[Request], *parts: str) -> list[Request]:
     known = dict.fromkeys(request.part for request in requests)
     for part in parts:
         if part not in known:
-            raise unknown("part of this notebook's plan", part, known)
+            raise unknown("part of the plan", part, known)
     return [request for request in requests if not parts or request.part in parts]
 
 

@@ -94,7 +94,7 @@ def test_an_experiment_trains_its_plan_once(capsys, no_training):
     assert [run.config for run in same] == [run.config for run in curves[:2]]
     again = notebook.start("10_own", plan, seed=2, rounds=2).experiment()
     assert [h.config.digest for h in again] == [h.config.digest for h in [*curves, *cells]]
-    refused("unknown part of this notebook's plan 'curve'", session.experiment, "curve")
+    refused("unknown part of the plan 'curve'", session.experiment, "curve")
     refused("99_none has no plan", notebook.start("99_none").experiment)
 
 

@@ -103,10 +103,9 @@ def _row(
     shape = list(output.shape[1:])
     if len(shape) == 3:
         shape = [*shape[1:], shape[0]]
-    row: dict[str, Any] = {"layer": layer}
-    row |= {"output_shape": str(shape[0] if len(shape) == 1 else tuple(shape))}
-    row |= {"parameters": parameters, "frozen": frozen}
-    return row | {"activation": "", "settings": settings}
+    text = str(shape[0] if len(shape) == 1 else tuple(shape))
+    row = {"layer": layer, "output_shape": text, "parameters": parameters, "frozen": frozen}
+    return {**row, "activation": "", "settings": settings}
 
 
 def _settings(layer: nn.Module) -> str:

@@ -115,9 +115,8 @@ def learning_curves(
             how: dict[str, Any] = {"color": look.color, "linestyle": look.linestyle}
             ax.plot(smooth.index, smooth, label=look.label, **how)
             if (part["seeds"] > 1).any():
-                low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                shade = {"color": look.color, "alpha": min(0.15, 0.6 / lines), "linewidth": 0}
-                ax.fill_between(part["round"], low, high, **shade)
+                shade = look.color, min(0.15, 0.6 / lines)
+                style.band(ax, part["round"], part["mean"], part["std"], *shade)
             marker = "x" if key in lost else "o"
             dots += ax.plot(smooth.index[-1:], smooth[-1:], marker, color=look.color)
             ends.append(float(smooth.iloc[-1]))

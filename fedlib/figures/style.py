@@ -12,8 +12,10 @@ from typing import Any
 import matplotlib
 import matplotlib.style
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from fedlib.paths import read_toml
 
@@ -100,13 +102,21 @@ def tints(count: int) -> list[Any]:
     return [matplotlib.colormaps["cividis_r"](place) for place in np.linspace(0.25, 1, count)]
 
 
-def columns(count: int, most: int) -> int:
-    """In how many columns some panels leave the fewest places empty, at most so many.
+def grid(count: int, most: int) -> tuple[int, int]:
+    """In how many rows and columns some panels leave the fewest places empty, so many columns at
+    most.
 
-    >>> [columns(count, most=4) for count in (1, 3, 4, 5, 6, 7)]
-    [1, 3, 4, 3, 3, 4]
+    >>> [grid(count, most=4) for count in (1, 3, 4, 5, 6, 7)]
+    [(1, 1), (1, 3), (1, 4), (2, 3), (2, 3), (2, 4)]
     """
-    return min(range(min(count, most), min(count, 2) - 1, -1), key=lambda number: -count % number)
+    tried = range(min(count, most), min(count, 2) - 1, -1)
+    columns = min(tried, key=lambda number: -count % number)
+    return -(-count // columns), columns
+
+
+def band(ax: Axes, x: ArrayLike, mean: pd.Series, std: pd.Series, color: Any, alpha: float) -> None:
+    """Shade what lies within one standard deviation of a mean."""
+    ax.fill_between(x, mean - std, mean + std, color=color, alpha=alpha, linewidth=0)
 
 
 def distinct(labels: Collection[str], known: Mapping[str, Look] | None = None) -> dict[str, Look]:

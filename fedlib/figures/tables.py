@@ -35,7 +35,6 @@ class _Markup:
     mark: str
     bold: str
     pair: str
-    lower: str
     letter: Callable[[int], str]
     judged: tuple[str, str] = ("", "")  # of numbers that compare fairly: differs, agrees
 
@@ -53,8 +52,8 @@ def _letters(number: int) -> str:
 
 
 GREY = "{}<br><span style='color: #777'>{}</span>"
-_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, " ↓", _letters)
-_TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", " ↓", lambda number: "?", (" ≠", " ="))
+_HTML = _Markup(escape, "<sup>{}</sup>", "<b>{:.1f}</b>", GREY, _letters)
+_TEXT = _Markup(str, "[{}]", "{:.1f}*", "{} ({})", lambda number: "?", (" ≠", " ="))
 LEGEND = (
     "ours ± std over seeds (printed); * best of a column, ↓ where low is best; [?] not legible\n"
     "[n] how ours departs from the paper; without: = agrees, ≠ does not. All columns: --json, --csv"
@@ -189,7 +188,7 @@ def _as_printed(
         head = markup.name(task) + markup.raised(_marks(["; ".join(shared)], said))
         for (column, metric), part in of_task.groupby(["column", "metric"], sort=False):
             alike = [text for text in _shared(part["note"]) if text not in shared]
-            worse = markup.lower if metric in SMALLER else ""
+            worse = " ↓" if metric in SMALLER else ""
             below = [markup.name(column), markup.name(metric) + worse]
             below[lowest] += markup.raised(_marks(["; ".join(alike)], said))
             best = [_best(part[name], metric in SMALLER) for name in ("ours", "printed")]

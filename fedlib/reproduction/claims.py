@@ -144,7 +144,8 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
     used: list[History] = []
     missing: list[str] = []
     alone = [(notebook,) for notebook in evidence.sources]
-    for notebooks in [tuple(evidence.sources)] if evidence.together else alone:
+    groups = [tuple(evidence.sources)] if evidence.together else alone
+    for notebooks in groups:
         tasks = {run.config.task["name"] for run in runs.get(notebooks[0], ())}
         histories = [
             run
@@ -152,7 +153,7 @@ def judged(evidence: Evidence, preset: str, runs: Mapping[str, Sequence[History]
             for run in runs.get(notebook, ())
             if run.config.task["name"] in tasks
         ]
-        prefix = f"{notebooks[0].partition('_')[0]}: " if len(alone) > len(notebooks) else ""
+        prefix = f"{notebooks[0].partition('_')[0]}: " if len(groups) > 1 else ""
         try:
             measured = list(evidence.measure(evidence.frame(histories))) if histories else []
         except Missing:

@@ -10,7 +10,7 @@ and, where there are such runs, over other splits of the clients' data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import hypot, isnan
+from math import isnan
 from statistics import fmean
 from typing import Any
 
@@ -25,9 +25,10 @@ from fedlib.reproduction.matching import (
     Cell,
     Index,
     Run,
-    best_runs,
+    best_setting,
     departures,
     nearest,
+    of_one_split,
     over_splits,
     printed_settings,
     read,
@@ -43,6 +44,10 @@ TOLERANCE = 1.5
 NAN = float("nan")
 # What a comparison's frame says beyond the two numbers and their settings.
 VERDICT = ("printed_spread", "splits_std", "repeats", "fair", "agrees")
+COLUMNS = ["paper", "item", "task", "row", "column", "algorithm", "metric", "printed"]
+COLUMNS += ["printed_spread", "ours", "ours_std", "splits_std", "seeds", "difference"]
+COLUMNS += ["ours_unweighted", "comparable", "repeats", "fair", "agrees", "preset", "rounds"]
+COLUMNS += ["printed_rounds", "data", "runs", "note", "unclear"]
 
 
 def compare(store: Store | None = None) -> pd.DataFrame:
@@ -91,18 +96,9 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     """
     known = Index(runs)
     printed = papers.cells() if printed is None else printed
-    histories: dict[tuple[str, ...], list[History]] = {}
-    splits: dict[tuple[str, ...], list[History]] = {}
-    rows = []
-    for cell in printed.to_dict("records"):
-        tried = nearest(cell, known)
-        chosen = best_runs(cell, tried)
-        digests = tuple(run.config.digest for run in chosen)
-        if digests not in histories:
-            histories[digests] = list(read(chosen))
-            splits[digests] = list(read(over_splits(chosen, tried)))
-        rows.append(_row(cell, histories[digests], splits[digests], tried))
-    frame = pd.DataFrame(rows).astype({"rounds": "Int64", "printed_rounds": "Int64"})
+    frame = pd.DataFrame([{**cell, **_ours(cell, known)} for cell in printed.to_dict("records")])
+    frame["difference"] = frame["ours"] - frame["printed"]
+    frame["comparable"] = frame["printed"].notna()
     # Cells that print the same number of the same runs.
     alike = ["paper", "task", "algorithm", "metric", "overrides", "options", "rounds"]
     alike += ["printed", "printed_spread"]
@@ -110,62 +106,42 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     first = frame.groupby(keys)["item"].transform("first")
     before = (first != frame["item"]) & frame["comparable"]
     frame["repeats"] = first.where(before, "")
-    frame["fair"] &= ~before
-    frame["agrees"] &= ~before
-    return frame
+    frame["fair"] = frame["comparable"] & (frame["note"] == "") & ~before
+    gap, percent = (
+        frame["difference"].abs(),
+        frame["metric"].map(lambda m: METRICS[m].factor == 100),
+    )
+    near = gap <= (TOLERANCE / 100 * frame["printed"].abs()).mask(percent, TOLERANCE)
+    spread = np.hypot(frame["printed_spread"], np.hypot(frame["ours_std"], frame["splits_std"]))
+    within = frame["printed_spread"].isna() | (gap <= 2 * spread)
+    frame["agrees"] = frame["fair"] & near & within
+    return frame[COLUMNS].astype({"rounds": "Int64", "printed_rounds": "Int64"})
 
 
-def _row(
-    cell: Cell,
-    histories: Sequence[History],
-    splits: Sequence[History],
-    tried: Sequence[list[Run]],
-) -> dict[str, Any]:
-    """A cell beside its runs; see :func:`over_splits` for ``splits``."""
+def _ours(cell: Cell, known: Index) -> dict[str, Any]:
+    """What the runs of a printed number say; see :func:`compare`."""
+    tried = nearest(cell, known)
+    setting = best_setting(cell, tried)
+    chosen = of_one_split(setting)
+    histories, splits = list(read(chosen)), read(over_splits(chosen, setting))
     metric = METRICS[cell["metric"]]
     measured = [metric(history) for history in histories]
     weighted = [metric.factor * value for value, _ in measured]
-    ours = fmean(weighted) if weighted else NAN
-    spread = float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN  # NaN: one diverged
     by_split = [metric.factor * metric(history)[0] for history in splits]
-    of_splits = float(np.std(by_split, ddof=1)) if by_split else 0.0
     config = histories[0].config if histories else None
-    note = "; ".join(_notes(cell, histories, weighted, tried))
-    comparable = not isnan(cell["printed"])
-    fair = comparable and bool(histories) and not note
-    shown = ("paper", "item", "task", "row", "column", "algorithm", "metric")
     return {
-        **{name: cell[name] for name in (*shown, "printed", "printed_spread")},
-        "ours": ours,
-        "ours_std": spread,
-        "splits_std": of_splits,
+        "ours": fmean(weighted) if weighted else NAN,
+        "ours_std": float(np.std(weighted, ddof=1)) if len(weighted) > 1 else NAN,
+        "splits_std": float(np.std(by_split, ddof=1)) if by_split else 0.0,
         "seeds": len(histories),
-        "difference": ours - cell["printed"],
         "ours_unweighted": metric.factor * fmean(v for _, v in measured) if measured else NAN,
-        "comparable": comparable,
-        "repeats": "",
-        "fair": fair,
-        "agrees": fair and _agrees(cell, ours, hypot(spread, of_splits)),
         "preset": config.task["preset"] if config else "",
         "rounds": config.rounds if config else None,
         "printed_rounds": printed_settings(cell)["rounds"],
         "data": ("stand-in" if config.task["stand_in"] else "real") if config else "",
         "runs": tuple(history.config.digest for history in histories),
-        "note": note,
-        "unclear": cell["unclear"],
+        "note": "; ".join(_notes(cell, histories, weighted, tried)),
     }
-
-
-def _agrees(cell: Cell, ours: float, spread: float) -> bool:
-    """Whether ours is within the tolerance and, where the paper prints ±, within both spreads.
-
-    Args:
-        spread: of ours, over the seeds and over splits of the clients' data.
-    """
-    printed, printed_spread = cell["printed"], cell["printed_spread"]
-    gap, percent = abs(ours - printed), METRICS[cell["metric"]].factor == 100
-    near = gap <= (TOLERANCE if percent else TOLERANCE / 100 * abs(printed))
-    return near and (isnan(printed_spread) or gap <= 2 * hypot(printed_spread, spread))
 
 
 def _notes(

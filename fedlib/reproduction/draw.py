@@ -117,7 +117,7 @@ def _runs(
         for request in stored.planned(notebook, preset)
         if request.task == task and (not chosen.parts or request.part in chosen.parts)
     ]
-    return list(chosen.choose(stored.shown(asked, preset, chosen.cells)))
+    return list(chosen.choose(stored.plan(asked, preset, chosen.cells, whole=True)))
 
 
 def redraw(

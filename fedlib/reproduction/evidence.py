@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
@@ -173,7 +174,7 @@ def numbers(
     keys = {"task": "task", "algorithm": "algorithm", **(columns or {})}
     histories = list(histories)
     split = max(map(reading.split_of, histories), default="test")
-    parts: list[tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]] = []
+    rows = []
     for setting, runs in winners(histories, *keys.values(), score=score).items():
         for run in runs:
             rounds = run.config.rounds
@@ -185,18 +186,20 @@ def numbers(
                 }
             last = max(at[-1] for at, _ in points.values())
             start = min(rounds - window(run), last - 1)
+            told = dict(zip(keys, setting, strict=True)) | {"seed": run.config.seeds["init"]}
             for name, (at, value) in points.items():
-                told = dict(zip(keys, setting, strict=True)) | {"metric": name}
-                told |= {"seed": run.config.seeds["init"]}
-                parts.append((told, at, value, at > start))
-    if not parts:
+                rows.append(
+                    {**told, "metric": name, "round": at, "value": value, "late": at > start}
+                )
+    if not rows:
         raise Missing("runs")
-    sizes = [len(at) for _, at, _, _ in parts]
-    told = pd.DataFrame([told for told, *_ in parts])
-    frame = told.loc[told.index.repeat(sizes)].reset_index(drop=True)
-    for name, place in {"round": 1, "value": 2, "late": 3}.items():
-        frame[name] = np.concatenate([part[place] for part in parts])
-    return frame
+    frame = pd.DataFrame(rows).explode(["round", "value", "late"], ignore_index=True)
+    return frame.astype({"round": int, "value": float, "late": bool})
+
+
+def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
+    """:func:`numbers` whose columns are some keys, and others by name."""
+    return partial(numbers, columns={key.removeprefix("option."): key for key in keys} | columns)
 
 
 def printed(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
@@ -227,16 +230,14 @@ def searched(histories: Sequence[History], *rates: str) -> pd.DataFrame:
         of what was tried for one of the rates.
     """
     keys = list(rates or ("client_lr", "server_lr"))
-    rows, groups = [], settings(histories)
-    for group in groups:
+    rows = []
+    for group in settings(histories):
         known = reading.hyperparameters(group[0])
-        score = merit(group)[0]
-        rows.append((group[0].config.algorithm, *(known[key] for key in keys), score))
-    frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score"])
-    by = frame.groupby("algorithm")
-    best = [min(places, key=lambda place: merit(groups[place])) for places in by.groups.values()]
-    frame["chosen"] = frame.index.isin(best)
-    return frame.assign(edge=frame["chosen"] & _at_an_end(frame, keys))
+        rows.append((group[0].config.algorithm, *(known[key] for key in keys), *merit(group)))
+    frame = pd.DataFrame(rows, columns=["algorithm", *keys, "score", "ended"])
+    best = frame.sort_values(["score", "ended"], kind="stable").drop_duplicates("algorithm")
+    frame["chosen"] = frame.index.isin(best.index)
+    return frame.drop(columns="ended").assign(edge=frame["chosen"] & _at_an_end(frame, keys))
 
 
 def _at_an_end(search: pd.DataFrame, rates: list[str]) -> pd.Series:
@@ -285,8 +286,7 @@ def finals(frame: pd.DataFrame, metric: str, *keys: str) -> pd.DataFrame:
         values = wide[seed]
         mean = values.mean(axis=1)
         if mean.notna().all():
-            filled = values.apply(lambda column, mean=mean: column.fillna(mean))
-            by_seed[seed] = pd.concat([mean.rename(MEAN), filled], axis=1)
+            by_seed[seed] = pd.concat([mean.rename(MEAN), values.T.fillna(mean).T], axis=1)
     if not by_seed:
         raise Missing(metric)
     return pd.concat(by_seed, axis=1, names=["seed", "round"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from fedlib import algorithms, plans, tasks
@@ -21,7 +21,7 @@ from fedlib.figures.scale import LOSSY
 from fedlib.plans import Request
 from fedlib.reproduction.answers import labelled
 from fedlib.results.files import Stored
-from fedlib.results.reading import hyperparameters, read
+from fedlib.results.reading import group, hyperparameters, read
 from fedlib.results.selection import held_out_score, merit, settings, training_score
 
 # Options that a run has as what was found under the data root: a file, or how it was done without.
@@ -62,7 +62,7 @@ class Index:
         # method.
         self._runs: dict[tuple[str, str], list[Run]] = {}
         self._methods: dict[tuple[str, str, str], dict[tuple[str, str], list[Run]]] = {}
-        self._plans: dict[tuple[str, str], list[Request]] = {}
+        self.planned = cache(plans.requests)  # a plan is run once, though several figures are drawn
         for run in {run.config.digest: run for run in runs}.values():
             if run.config.algorithm in algorithms.METHODS and "hyperparameters" in run.meta:
                 key = run.config.task["name"], run.config.algorithm
@@ -74,13 +74,6 @@ class Index:
     def of(self, task: str, algorithm: str) -> Sequence[Run]:
         """The runs of an algorithm on a task that know the task's own hyperparameters."""
         return self._runs.get((task, algorithm), ())
-
-    def planned(self, notebook: str, preset: str) -> list[Request]:
-        """What a notebook's plan asks for; it is run once, though several figures are drawn."""
-        key = notebook, preset
-        if key not in self._plans:
-            self._plans[key] = plans.requests(notebook, preset)
-        return self._plans[key]
 
     def asked(self, request: Request, preset: str) -> list[Run]:
         """The runs that a request may mean, found by its description: no task's data are loaded.
@@ -130,7 +123,9 @@ class Index:
             candidates += by_method.get((values, method), ())
         return sorted(filter(fits, candidates), key=merit, reverse=True)
 
-    def plan(self, requests: Sequence[Request], preset: str, single: bool = True) -> list[History]:
+    def plan(
+        self, requests: Sequence[Request], preset: str, single: bool = True, whole: bool = False
+    ) -> list[History]:
         """Those of the runs that some requests ask for that are there, in the requests' order; of a
         task those on one data set, which has the most of them.
 
@@ -138,22 +133,8 @@ class Index:
             single: whether each run counts by itself, as a printed cell's; else of a method's runs
                 in a part, on a task with its options, all or none: the best of some of a grid is
                 not the grid's.
+            whole: of a task that lacks one of its parts none.
         """
-        return _histories(self._answers(requests, preset, single))
-
-    def shown(
-        self, requests: Sequence[Request], preset: str, single: bool = False
-    ) -> list[History]:
-        """As :meth:`plan`, but of a task none without every part."""
-        there = self._answers(requests, preset, single)
-        parts = {(request.task, request.part) for request, _ in there}
-        partly = {r.task for r in requests if (r.task, r.part) not in parts}
-        return _histories((r, run) for r, run in there if r.task not in partly)
-
-    def _answers(
-        self, requests: Sequence[Request], preset: str, single: bool
-    ) -> list[tuple[Request, Run]]:
-        """The requests that have runs, as :meth:`plan` has them."""
 
         def method(request: Request) -> tuple[str, str, str]:
             return request.part, request.task_key(preset), request.algorithm
@@ -169,10 +150,14 @@ class Index:
             for request, runs in asked
         ]
         lacking = {method(request) for request, run in answers if run is None and not single}
+        there = [(r, run) for r, run in answers if run is not None and method(r) not in lacking]
+        parts = {(request.task, request.part) for request, _ in there}
+        partly = {r.task for r in requests if whole and (r.task, r.part) not in parts}
         return [
-            (request, run)
-            for request, run in answers
-            if run is not None and method(request) not in lacking
+            labelled(history, request)
+            for request, run in there
+            if request.task not in partly
+            for history in read([run])
         ]
 
 
@@ -181,11 +166,6 @@ def _origin(request: Request, run: Run) -> str:
     task = run.config.task
     left = [task["options"].get(key) for key in ("data", "clients") if key not in request.options]
     return _text([*left, task["stand_in"], task["data"] in LOSSY])
-
-
-def _histories(answers: Iterable[tuple[Request, Run]]) -> list[History]:
-    """The runs' histories, each with its request's part."""
-    return [labelled(history, request) for request, run in answers for history in read([run])]
 
 
 def printed_settings(cell: Cell) -> dict[str, Any]:
@@ -255,7 +235,7 @@ def shortfalls(cell: Cell, chosen: Sequence[Run], tried: Sequence[Sequence[Run]]
     """What a cell's runs lack together, in words: seeds, a common split, tuning.
 
     Args:
-        chosen: from :func:`best_runs`, of one run or more.
+        chosen: from :func:`of_one_split`, of one run or more.
         tried: from :func:`nearest`, among which they were chosen.
     """
     notes = []
@@ -339,36 +319,33 @@ def nearest(cell: Cell, runs: Index) -> list[list[Run]]:
     return [group for group, rank in zip(groups, ranks, strict=True) if rank == max(ranks)]
 
 
-def best_runs(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
-    """The best runs for a cell among those of :func:`nearest`: one configuration, all its seeds."""
-    if not tried:
-        return []
+def best_setting(cell: Cell, tried: Sequence[list[Run]]) -> list[Run]:
+    """The runs of the configuration among those of :func:`nearest` that counts for a cell."""
     if (cell["tuned"] or cell["either"]) and len(tried) > 1:
         score = SCORES[cell["chosen_by"]]
-        return _of_one_split(min(tried, key=lambda group: merit(list(read(group)), score)))
-    return _of_one_split(
-        max(tried, key=lambda group: (len(group), max(r.meta.get("created", "") for r in group)))
+        return min(tried, key=lambda runs: merit(list(read(runs)), score))
+    return max(
+        tried,
+        key=lambda runs: (len(runs), max(run.meta.get("created", "") for run in runs)),
+        default=[],
     )
 
 
-def _of_one_split(group: Sequence[Run]) -> list[Run]:
+def of_one_split(setting: Sequence[Run]) -> list[Run]:
     """The runs with the most seeds on one partition of the data; all of them if no two share it."""
-    by_split: dict[int, list[Run]] = {}
-    for run in group:
-        by_split.setdefault(run.config.task["seed"], []).append(run)
-    largest = max(by_split.values(), key=len)
-    return largest if len(largest) > 1 else list(group)
+    by_split = group(setting, lambda run: run.config.task["seed"])
+    largest = max(by_split.values(), key=len, default=[])
+    return largest if len(largest) > 1 else list(setting)
 
 
-def over_splits(chosen: Sequence[Run], tried: Sequence[list[Run]]) -> list[Run]:
+def over_splits(chosen: Sequence[Run], setting: Sequence[Run]) -> list[Run]:
     """Runs of the chosen configuration that differ in the partition of the data alone.
 
     Returns:
         one of the chosen and those of its seed on other partitions; none if there are no such.
     """
-    group = next((group for group in tried if chosen and chosen[0] in group), [])
     partitions = {run.config.task["seed"] for run in chosen}
-    others = [run for run in group if run.config.task["seed"] not in partitions]
+    others = [run for run in setting if run.config.task["seed"] not in partitions]
     for run in chosen:
         alike = [other for other in others if other.config.seeds == run.config.seeds]
         if alike:

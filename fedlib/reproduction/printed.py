@@ -94,7 +94,7 @@ def printed_entry(paper: str, name: str, **more: Any) -> Entry:
 
     def draw(histories: Sequence[History]) -> Drawing:
         gone = ["paper", "item", "runs", "algorithm", *VERDICT]
-        frame = _shown(paper, name, histories).drop(columns=gone)
+        frame = cells(histories, of_these(histories, paper, name)).drop(columns=gone)
         if frame["row"].nunique() == 1:
             frame["row"], frame["column"] = frame["column"], ""
         empty = [name for name in ("column", "unclear") if (frame[name] == "").all()]
@@ -102,8 +102,3 @@ def printed_entry(paper: str, name: str, **more: Any) -> Entry:
 
     id = f"{paper}/{name.lower().replace(' ', '_')}"
     return Entry(id, tables.notebooks(paper, name), draw, table=True, **more)
-
-
-def _shown(paper: str, name: str, histories: Sequence[History]) -> pd.DataFrame:
-    """The comparison for the tasks that were run; see :func:`fedlib.reproduction.compare.cells`."""
-    return cells(histories, of_these(histories, paper, name))

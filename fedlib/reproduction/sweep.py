@@ -9,8 +9,8 @@ from typing import Any
 from tqdm import tqdm
 
 from fedlib import files
-from fedlib.errors import Error, unknown
-from fedlib.plans import Request, notebooks, planned, requests, task_key
+from fedlib.errors import Error
+from fedlib.plans import Request, notebooks, planned, requests, select, task_key
 from fedlib.reproduction import draw
 from fedlib.reproduction.answers import RunGroup, answer
 from fedlib.reproduction.reproduce import check_parameters, named
@@ -43,12 +43,9 @@ def plans(
     for name in chosen if numbers else ():  # of which each must have all
         check_parameters([notebooks()[name]], numbers)
     asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
-    known = dict.fromkeys(request.part for runs in asked.values() for request in runs)
-    for part in parts:
-        if part not in known:
-            raise unknown("part of these plans", part, known)
-    for name, runs in asked.items():
-        asked[name] = [request for request in runs if not parts or request.part in parts]
+    wanted = select([request for runs in asked.values() for request in runs], *parts)
+    kept = {request.part for request in wanted}
+    asked = {name: [r for r in runs if r.part in kept] for name, runs in asked.items()}
     return {name: runs for name, runs in asked.items() if runs}
 
 
@@ -91,18 +88,16 @@ def _loader(data_root: Path | None) -> Callable[..., Task]:
 
     Groups of such tasks follow each other.
     """
-    last: dict[str, Task] = {}
-    kind = ""
+    last: dict[str, dict[int, Task]] = {}
 
-    def load(name: str, **options: Any) -> Task:
-        nonlocal kind
-        new, key = task_key(name, {**options, "seed": None}), task_key(name, options)
-        if new != kind:
+    def load(name: str, seed: int, **options: Any) -> Task:
+        kind = task_key(name, options)
+        if kind not in last:
             last.clear()
-            kind = new
-        if key not in last:
-            last[key] = load_task(name, data_root=data_root, **options)
-        return last[key]
+        tasks = last.setdefault(kind, {})
+        if seed not in tasks:
+            tasks[seed] = load_task(name, seed=seed, data_root=data_root, **options)
+        return tasks[seed]
 
     return load
 

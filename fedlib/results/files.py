@@ -152,16 +152,18 @@ class _Read(History):
         setattr(self, name, made)
         return made
 
+    @property
+    def _series(self) -> dict[str, dict[str, Points]]:
+        made = "frame" in vars(self)  # which its owner may have changed
+        return {} if made else self._numbers.series[self.config.digest]
+
     def points(self, metric: str = "accuracy", split: str = "test") -> Points:
-        if "frame" in vars(self):  # which its owner may have changed
-            return super().points(metric, split)
-        points = self._numbers.points(self.config.digest, metric, split)
-        return super().points(metric, split) if points is None else points
+        known = self._series.get(split, {})
+        return known[metric] if metric in known else super().points(metric, split)
 
     def metrics(self, split: str = "test") -> list[str]:
-        if "frame" in vars(self):
-            return super().metrics(split)
-        return self._numbers.metrics(self.config.digest, split)
+        known = self._series
+        return list(known.get(split, ())) if known else super().metrics(split)
 
 
 # ---------------------------------------------------------------------------------------- reading
@@ -237,61 +239,41 @@ def _config(run: dict[str, Any], path: Path) -> RunConfig:
 
 
 class Columns:
-    """The numbers of the runs in a file, as arrays; texts as codes."""
+    """The numbers of the runs in a file.
+
+    Attributes:
+        series: digest -> split -> metric -> rounds and values in order.
+    """
 
     def __init__(self, table: pa.Table, digests: Sequence[str]) -> None:
-        self.places = {digest: place for place, digest in enumerate(digests)}
-        self.starts = np.searchsorted(table["run"].to_numpy(), np.arange(len(digests) + 1))
-        texts = {name: table[name].combine_chunks() for name in TEXTS}
-        self.codes = {name: each.indices.fill_null(-1).to_numpy() for name, each in texts.items()}
-        known = {name: each.dictionary.to_pylist() for name, each in texts.items()}
-        self.texts = {name: np.array(each, object) for name, each in known.items()}
-        numbers = ("round", "value", "examples")
-        self.numbers = {name: table[name].fill_null(0).to_numpy() for name in numbers}
+        self._table = table.to_pandas()  # texts as categories
+        starts = np.searchsorted(self._table["run"], np.arange(len(digests) + 1))
+        self._rows = dict(zip(digests, map(slice, starts, starts[1:]), strict=True))
+        self.series: dict[str, dict[str, dict[str, Points]]] = {digest: {} for digest in digests}
+        measured = self._table[self._table["client"].isna()]
+        rounds, values = (measured[name].to_numpy() for name in ("round", "value"))
+        groups = measured.groupby(["run", "split", "metric"], observed=True).indices
+        for (run, split, metric), rows in groups.items():
+            points = rounds[rows], values[rows]
+            self.series[digests[run]].setdefault(split, {})[metric] = points
 
     def frame(self, digest: str) -> pd.DataFrame:
         """``History.frame`` of a run."""
-        return self._frame(self._slices(digest)[0], "round", "split", "metric", "value")
+        rows = self._table[self._rows[digest]]
+        return _plain(rows.loc[rows["client"].isna(), ["round", "split", "metric", "value"]])
 
     def clients(self, digest: str) -> pd.DataFrame:
         """``History.clients`` of a run."""
-        columns = ("client", "split", "metric", "value", "examples")
-        return self._frame(self._slices(digest)[1], *columns)
+        rows = self._table[self._rows[digest]]
+        columns = ["client", "split", "metric", "value", "examples"]
+        return _plain(rows.loc[rows["client"].notna(), columns])
 
-    def _frame(self, rows: slice, *columns: str) -> pd.DataFrame:
-        texts = {
-            name: pd.Series(self.texts[name][self.codes[name][rows]], dtype="str")
-            for name in TEXTS
-            if name in columns
-        }
-        numbers = {name: each[rows] for name, each in self.numbers.items()}
-        return pd.DataFrame({name: (texts | numbers)[name] for name in columns})
 
-    def _slices(self, digest: str) -> tuple[slice, slice]:
-        """The rows of a run's history, and of its clients' values."""
-        place = self.places[digest]
-        start, end = self.starts[place], self.starts[place + 1]
-        middle = start + int(np.argmax(np.append(self.codes["client"][start:end] >= 0, True)))
-        return slice(start, middle), slice(middle, end)
-
-    def metrics(self, digest: str, split: str) -> list[str]:
-        """The metrics of a run in a split, in the order of the file's texts."""
-        rows, _ = self._slices(digest)
-        codes = self.codes["metric"][rows][self._chosen("split", split, rows)]
-        return list(self.texts["metric"][np.unique(codes)])
-
-    def points(self, digest: str, metric: str, split: str) -> Points | None:
-        """One metric's rounds and values in a run, in order; None if it has none."""
-        rows, _ = self._slices(digest)
-        chosen = self._chosen("metric", metric, rows) & self._chosen("split", split, rows)
-        if not chosen.any():
-            return None
-        return self.numbers["round"][rows][chosen], self.numbers["value"][rows][chosen]
-
-    def _chosen(self, name: str, text: str, rows: slice) -> np.ndarray:
-        """Which of some rows have a text in a column."""
-        code = np.flatnonzero(self.texts[name] == text)
-        return np.asarray(self.codes[name][rows] == (code[0] if len(code) else -2))  # -1: missing
+def _plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Some rows with texts, and whole numbers of examples."""
+    types = {**dict.fromkeys(TEXTS, "str"), "examples": "int64"}
+    known = {name: kind for name, kind in types.items() if name in rows}
+    return rows.astype(known).reset_index(drop=True)
 
 
 @lru_cache(maxsize=16)
@@ -309,21 +291,14 @@ def pack(histories: Sequence[History], smallest: bool = False) -> bytes:
     Args:
         smallest: take longer for it, as what is published deserves.
     """
-    rows: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+    parts = []
     for number, history in enumerate(histories):
-        frame, clients = history.frame, history.clients
-        last = frame["round"][frame["split"] == "test"].max()
-        counts = len(frame), len(clients)
-        rows["run"].append(np.full(sum(counts), number))
-        rows["round"] += [frame["round"], np.full(counts[1], 0 if np.isnan(last) else last)]
-        for name in ("split", "metric", "value"):
-            rows[name] += [frame[name], clients[name]]
-        for name in ("client", "examples"):
-            rows[name] += [np.full(counts[0], None), clients[name].astype(object)]
-    arrays = [
-        pa.array(np.concatenate([np.asarray(part) for part in rows[field.name]]), field.type)
-        for field in SCHEMA
-    ]
+        last = history.frame["round"][history.frame["split"] == "test"].max()
+        parts.append(history.frame.assign(run=number, client=None, examples=None))
+        clients = history.clients.astype({"client": object, "examples": object})
+        parts.append(clients.assign(run=number, round=0 if np.isnan(last) else last))
+    rows = pd.concat(parts)
+    arrays = [pa.array(rows[field.name].to_numpy(), field.type) for field in SCHEMA]
     configs = [(history.config, history.meta) for history in histories]
     runs = [{"digest": c.digest, "config": c.as_dict(), "meta": meta} for c, meta in configs]
     plain = json.dumps(runs, separators=(",", ":")).encode()

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from fedlib.algorithms import CLIENT_OPTIMIZERS
-from fedlib.engine.config import TRAINING_KEYS, RunConfig
+from fedlib.engine.config import TRAINING_KEYS, Configured
 from fedlib.engine.history import History, frame_of
 from fedlib.errors import Error, unknown
 from fedlib.results.files import Stored
 
 log = logging.getLogger("fedlib")
 
+# What has a configuration: trained, stored, or still to be trained.
+Run = TypeVar("Run", bound=History | Stored | Configured)
 # What tells runs apart: a key of :func:`value`, or a function of a run.
-Key = str | Callable[[History], Any]
+Key = str | Callable[[Any], Any]
 _CLIENT_NAMES = {method.__name__: name for name, method in CLIENT_OPTIMIZERS.items()}
 # Where a hyperparameter without a prefix stands in a method's description, by preference.
 _PARTS = ("server", "objective", "base", "client")
@@ -36,7 +38,7 @@ def split_of(history: History) -> str:
     return "local" if history.metrics("local") else "test"
 
 
-def hyperparameter(run: History | Stored | RunConfig, key: str) -> Any:
+def hyperparameter(run: Run, key: str) -> Any:
     """A run's value of an override key.
 
     Args:
@@ -54,17 +56,15 @@ def hyperparameter(run: History | Stored | RunConfig, key: str) -> Any:
         >>> hyperparameter(history, "client_lr"), hyperparameter(history, "local_steps")
         (0.25, 2)
     """
-    config = run if isinstance(run, RunConfig) else run.config
-    known = hyperparameters(config)
+    known = hyperparameters(run)
     if key not in known:
-        raise unknown(f"hyperparameter of {config.algorithm}", key, known)
+        raise unknown(f"hyperparameter of {run.config.algorithm}", key, known)
     return known[key]
 
 
-def hyperparameters(run: History | Stored | RunConfig) -> dict[str, Any]:
+def hyperparameters(run: Run) -> dict[str, Any]:
     """All of a run's hyperparameters by override key; see :func:`hyperparameter`."""
-    config = run if isinstance(run, RunConfig) else run.config
-    method = config.method
+    method = run.config.method
     values = {f"client_{name}": value for name, value in _part(method, "client").items()}
     for part in _PARTS[::-1]:
         values |= {name: value for name, value in _part(method, part).items() if name != "lr"}
@@ -72,12 +72,12 @@ def hyperparameters(run: History | Stored | RunConfig) -> dict[str, Any]:
     for owner in (method, _part(method, "server")):
         if "server_lr" not in values and "lr" in owner:
             values["server_lr"] = owner["lr"]
-    values["client_optimizer"] = client_optimizer(config)
+    values["client_optimizer"] = client_optimizer(run)
     if "base" in method:
         values["base"] = str(method["base"]["type"]).lower()
     for name in ("type", "lr", "client_type", "versions"):
         values.pop(name, None)
-    return {**values, **{name: getattr(config, name) for name in TRAINING_KEYS}}
+    return {**values, **{name: getattr(run.config, name) for name in TRAINING_KEYS}}
 
 
 def _part(method: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -85,43 +85,40 @@ def _part(method: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def client_optimizer(run: History | Stored | RunConfig) -> str:
+def client_optimizer(run: Run) -> str:
     """The name of the clients' optimizer: ``"sgd"`` where the method defines the steps itself."""
-    config = run if isinstance(run, RunConfig) else run.config
-    kind = _part(config.method, "client").get("type", "SGD")
+    kind = _part(run.config.method, "client").get("type", "SGD")
     return _CLIENT_NAMES.get(kind, kind)
 
 
-def client_label(run: History | Stored | RunConfig) -> str:
+def client_label(run: Run) -> str:
     """The clients' optimizer in Delta-SGD's words: ``"sgdm_decay"`` where the rate falls."""
-    config = run if isinstance(run, RunConfig) else run.config
-    falls = config.method.get("client_schedule", "constant") != "constant"
-    return client_optimizer(config) + ("_decay" if falls else "")
+    falls = run.config.method.get("client_schedule", "constant") != "constant"
+    return client_optimizer(run) + ("_decay" if falls else "")
 
 
-def option(run: History | Stored | RunConfig, name: str) -> Any:
+def option(run: Run, name: str) -> Any:
     """A run's task option, for instance ``"alpha"`` or ``"width"``.
 
     Raises:
         Error: the task has no such option.
     """
-    config = run if isinstance(run, RunConfig) else run.config
-    options = config.task["options"]
+    options = run.config.task["options"]
     if name not in options:
-        raise unknown(f"option of task {config.task['name']}", name, options)
+        raise unknown(f"option of task {run.config.task['name']}", name, options)
     return options[name]
 
 
-def value(run: History | Stored | RunConfig, key: str) -> Any:
+def value(run: Run, key: str) -> Any:
     """Anything that tells runs apart.
 
     Args:
         key: ``task``, ``algorithm``, ``seed`` (of the run), ``rounds``, ``clients_per_round``;
             ``option.alpha`` for a task's option; else a hyperparameter.
     """
-    config = run if isinstance(run, RunConfig) else run.config
     if key.startswith("option."):
-        return option(config, key.removeprefix("option."))
+        return option(run, key.removeprefix("option."))
+    config = run.config
     common = {
         "task": config.task["name"],
         "algorithm": config.algorithm,
@@ -129,7 +126,7 @@ def value(run: History | Stored | RunConfig, key: str) -> Any:
         "rounds": config.rounds,
         "clients_per_round": config.clients_per_round,
     }
-    return common[key] if key in common else hyperparameter(config, key)
+    return common[key] if key in common else hyperparameter(run, key)
 
 
 def read(runs: Iterable[Stored | History]) -> Iterator[History]:
@@ -141,12 +138,12 @@ def read(runs: Iterable[Stored | History]) -> Iterator[History]:
             log.warning("%s", problem)
 
 
-def group(histories: Iterable[History], *keys: Key) -> dict[Any, list[History]]:
-    """The histories by one key's value, or by a tuple of the values of several keys."""
-    groups: dict[Any, list[History]] = {}
-    for history in histories:
-        values = tuple(key(history) if callable(key) else value(history, key) for key in keys)
-        groups.setdefault(values if len(keys) > 1 else values[0], []).append(history)
+def group(runs: Iterable[Run], *keys: Key) -> dict[Any, list[Run]]:
+    """The runs by one key's value, or by a tuple of the values of several keys."""
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        values = tuple(key(run) if callable(key) else value(run, key) for key in keys)
+        groups.setdefault(values if len(keys) > 1 else values[0], []).append(run)
     return groups
 
 

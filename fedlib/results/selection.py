@@ -15,16 +15,14 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from fedlib.engine.history import WINDOW_ROUNDS, History
 from fedlib.errors import Error
-from fedlib.results.files import Stored
-from fedlib.results.reading import Key, group
+from fedlib.results.reading import Key, Run, group
 
-Run = TypeVar("Run", bound=History | Stored)
 # What a run is judged by is a mean of at least so many evaluations.
 EVALUATIONS = 6
 

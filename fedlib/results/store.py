@@ -375,7 +375,7 @@ def _rows(run: Stored) -> Iterator[dict[str, Any]]:
         "stand_in": bool(task["stand_in"]),
         "task_seed": task["seed"],
         "algorithm": config.algorithm,
-        "client_optimizer": reading.client_optimizer(config),
+        "client_optimizer": reading.client_optimizer(run),
         **{name: getattr(config, name) for name in FIELDS},
         "seed": seeds["init"] if len(set(seeds.values())) == 1 else None,
         **{f"seed.{name}": value for name, value in seeds.items()},
@@ -385,7 +385,7 @@ def _rows(run: Stored) -> Iterator[dict[str, Any]]:
         "path": str(run.path),
     }
     options = {f"option.{name}": value for name, value in task["options"].items()}
-    row |= {**reading.hyperparameters(config), **options, **row}
+    row |= {**reading.hyperparameters(run), **options, **row}
     for history in reading.read([run]):
         for name in history.metrics():
             row[f"last.{name}"] = history.points(name)[1][-1]

@@ -157,7 +157,7 @@ def test_a_row_a_run(made, place):
         assert row["final.train_loss"] == read.final("loss", "train")
         assert (row["task"], row["algorithm"]) == (config.task["name"], config.algorithm)
         assert row["seed"] == config.seeds["init"] and row["local_epochs"] == config.local_epochs
-        assert row["client_lr"] == hyperparameter(config, "client_lr")
+        assert row["client_lr"] == hyperparameter(history, "client_lr")
         assert all(row[f"option.{key}"] == value for key, value in config.task["options"].items())
 
 

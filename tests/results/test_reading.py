@@ -42,8 +42,9 @@ def test_every_hyperparameter_is_read_under_its_override_key(task, name, optimiz
     if optimizer != "sgd":
         given["client_optimizer"] = optimizer
     method = algorithms.build(name, **given).describe()
-    config = configure(task, name, rounds=1).config
-    found = reading.hyperparameters(dataclasses.replace(config, method=method))
+    run = configure(task, name, rounds=1)
+    config = dataclasses.replace(run.config, method=method)
+    found = reading.hyperparameters(run._replace(config=config))
     for key, value in given.items():
         assert found[key] == value, key
     assert found["client_optimizer"] == optimizer

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History
 from fedlib.reproduction.adafedadam.tables import BETAS, FIVE, SIX
 from fedlib.reproduction.evidence import (
@@ -19,8 +18,8 @@ from fedlib.reproduction.evidence import (
     below,
     finals,
     most,
-    numbers,
     one,
+    per,
     printed,
 )
 from fedlib.reproduction.tables import ADAFEDADAM
@@ -103,7 +102,7 @@ def _setting(run: History) -> str:
     return f"{name} {value(run, key):g}" if key else name
 
 
-def solver_of(run: History | RunConfig) -> str:
+def solver_of(run: History) -> str:
     """The local solver of a run, as Table 7 prints it: ``"SGD"``, ``"SGD+momentum"``, ..."""
     values = hyperparameters(run)
     if not values.get("momentum"):
@@ -119,12 +118,7 @@ EVIDENCE = (
         printed=partial(printed, "adafedadam", "Table 5"),
         each="label",
     ),
-    Evidence(
-        "ada-tradeoff",
-        {"34_fairness_tradeoff": ()},
-        tradeoff,
-        partial(numbers, columns={"algorithm": _setting}),
-    ),
+    Evidence("ada-tradeoff", {"34_fairness_tradeoff": ()}, tradeoff, per(algorithm=_setting)),
     Evidence(
         "ada-resources",
         {"35_resource_heterogeneity": ("epochs", "mu")},
@@ -135,7 +129,7 @@ EVIDENCE = (
         "ada-noniid",
         {"36_noniid_levels": ("levels",)},
         noniid,
-        partial(numbers, columns={"beta": "option.beta"}),
+        per("option.beta"),
         lambda: printed("adafedadam", "Table 6").assign(
             beta=lambda row: row["options"].str["beta"]
         ),
@@ -144,7 +138,7 @@ EVIDENCE = (
         "ada-momentum",
         {"37_local_solvers": ("solvers", "mu")},
         momentum,
-        partial(numbers, columns={"solver": solver_of}),
+        per(solver=solver_of),
         lambda: printed("adafedadam", "Table 7").rename(columns={"column": "solver"}),
     ),
 )

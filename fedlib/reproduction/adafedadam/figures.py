@@ -27,6 +27,7 @@ from fedlib.figures.partitions import label_panels
 from fedlib.figures.scale import scale, small
 from fedlib.reproduction import tables
 from fedlib.reproduction.adafedadam.method import adafedadam_figure_1
+from fedlib.reproduction.adafedadam.tables import BETAS
 from fedlib.reproduction.entry import Entry
 from fedlib.reproduction.printed import of_task, of_these, printed_curves, printed_entry
 from fedlib.results.reading import hyperparameter, split_of
@@ -292,9 +293,8 @@ def _model(task: Task) -> str:
 
 def figure_6() -> Drawing:
     """Label distributions of the 16 Cifar10 clients for four values of beta."""
-    betas = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]
     labels = np.repeat(np.arange(10), 5000)  # CIFAR-10's, which are balanced
-    silos = {beta: partitioners.silos(labels, 16, beta, seed=0) for beta in betas}
+    silos = {beta: partitioners.silos(labels, 16, beta, seed=0) for beta in BETAS}
     figure, data = label_panels(labels, silos, "beta", rows=2, size=(5.5, 4.6), shares=False)
     figure.axes[0].set(yticks=range(0, 16, 5))
     return figure, data

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from fedlib import papers
 
-_EXPERIMENTS = papers.settings("adafedadam")["experiments"]
-DRAWN_EPOCHS: tuple[int, int] = (
-    _EXPERIMENTS["resource_heterogeneity"]["local_epochs_min"],
-    _EXPERIMENTS["resource_heterogeneity"]["local_epochs_max"],
-)
 # The algorithms of Figure 2 in Table 5's order, but FedProx: its mu comes from a grid.
 FIVE = ("fedavg", "fedadam", "qfedavg", "fednova", "adafedadam")
 SIX = (*FIVE[:4], "fedprox", FIVE[4])
 # Table 6's concentrations.
-BETAS: list[float] = _EXPERIMENTS["noniid"]["dirichlet_beta"]
+BETAS: list[float] = papers.settings("adafedadam")["experiments"]["noniid"]["dirichlet_beta"]

@@ -28,6 +28,7 @@ from fedlib.reproduction.evidence import (
     numbers,
     one,
     part_of,
+    per,
     printed,
 )
 from fedlib.reproduction.tables import ABLATION, IMAGES, TEXTS
@@ -152,11 +153,6 @@ def _ours(histories: Sequence[History]) -> pd.DataFrame:
     return numbers(ours, {**_COLUMNS, "local_epochs": "local_epochs"})
 
 
-def _variants(histories: Sequence[History]) -> pd.DataFrame:
-    shown = [run for run in histories if part_of(run) in VARIANTS]
-    return numbers(shown, {**_COLUMNS, "part": part_of})
-
-
 def _printed(item: str) -> pd.DataFrame:
     rows = printed("delta_sgd", item)
     return rows.assign(algorithm=rows["row"].map(client_of), alpha=rows["options"].str["alpha"])
@@ -172,21 +168,21 @@ EVIDENCE = (
         "delta-robust",
         {IMAGES: ("table",)},
         robust,
-        partial(numbers, columns={**_COLUMNS, "cut": _cut}),
+        per(**_COLUMNS, cut=_cut),
         partial(_printed, "Table 1"),
     ),
     Evidence(
         "delta-text",
         {TEXTS: ()},
         text,
-        partial(numbers, columns=_COLUMNS),
+        per(**_COLUMNS),
         partial(_printed, "Table 2a"),
     ),
     Evidence(
         "delta-delta",
         {ABLATION: ("delta",)},
         best_delta,
-        partial(numbers, columns={"alpha": "option.alpha", "delta": "delta"}),
+        per("option.alpha", "delta"),
     ),
     Evidence(
         "delta-epochs",
@@ -195,5 +191,11 @@ EVIDENCE = (
         _ours,
         together=True,
     ),
-    Evidence("delta-variants", {ABLATION: tuple(VARIANTS)}, variants, _variants, _printed_variants),
+    Evidence(
+        "delta-variants",
+        {ABLATION: tuple(VARIANTS)},
+        variants,
+        per(**_COLUMNS, part=part_of),
+        _printed_variants,
+    ),
 )

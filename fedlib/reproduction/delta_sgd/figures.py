@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -127,8 +127,7 @@ def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
     """A panel a method, before the grey curves of the others: eight bands would hide each other."""
     data = learning_curves(runs, by=client_label, window=1)[1].assign(alpha=alpha)
     groups = dict(list(data.groupby("algorithm", sort=False)))
-    columns = style.columns(len(groups), 4)
-    rows = -(-len(groups) // columns)
+    rows, columns = style.grid(len(groups), 4)
     size = (1.8 * columns, 1.5 * rows + 0.5)
     late = data.loc[data["round"] > 0.2 * data["round"].max(), "mean"]
     limits = (late.quantile(0.1) - 2, late.max() + 2)
@@ -137,8 +136,7 @@ def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
             look, last = style.look(key), part.iloc[-1]
             for other in groups.values():
                 ax.plot(other["round"], other["mean"], color="0.85", linewidth=0.6)
-            low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-            ax.fill_between(part["round"], low, high, color=look.color, alpha=0.25, linewidth=0)
+            style.band(ax, part["round"], part["mean"], part["std"], look.color, 0.25)
             ax.plot(part["round"], part["mean"], color=look.color, label=look.label)
             spread = "" if pd.isna(last["std"]) else f" ± {last['std']:.1f}"
             style.titled(ax, look.label, f"{last['mean']:.1f}{spread}", small=small(runs))
@@ -191,8 +189,7 @@ def profiles(panels: Profiles, histories: Sequence[History]) -> Drawing:
                 for key, part in lines:
                     look = style.look(str(key))
                     ax.plot(part["place"], part["value"], label=look.label, **look.line())
-                    low, high = part["value"] - part["std"], part["value"] + part["std"]
-                    ax.fill_between(part["place"], low, high, color=look.color, alpha=0.12, lw=0)
+                    style.band(ax, part["place"], part["value"], part["std"], look.color, 0.12)
                 style.titled(ax, title, told[source], small=tiny)
                 ax.set_xticks(range(len(places)), list(places))
                 ax.set(xlim=(-0.2, len(places) - 0.9), xlabel="α" if "over α" in title else "")
@@ -244,10 +241,10 @@ def _ends(histories: Sequence[History]) -> pd.DataFrame:
     for runs in settings(histories):
         config, metric = runs[0].config, METRICS["avg"]
         values = pd.Series([metric.factor * metric(run)[0] for run in runs], dtype=float)
-        row = {"task": config.task["name"], "alpha": option(config, "alpha")}
-        row |= {"algorithm": client_label(config), "source": "ours", "unclear": ""}
+        row = {"task": config.task["name"], "alpha": option(runs[0], "alpha")}
+        row |= {"algorithm": client_label(runs[0]), "source": "ours", "unclear": ""}
         row |= {"value": values.mean(skipna=False), "std": values.std(skipna=False)}
-        row |= {"seeds": len(values), "delta": hyperparameters(config).get("delta")}
+        row |= {"seeds": len(values), "delta": hyperparameters(runs[0]).get("delta")}
         row |= {"preset": config.task["preset"], "rounds": config.rounds}
         rows.append({**row, "data": "stand-in" if config.task["stand_in"] else "real"})
     return pd.DataFrame(rows)
@@ -274,8 +271,7 @@ def delta_sgd_figure_4(histories: Sequence[History]) -> Drawing:
                 for delta, mean in zip(part["delta"], part["mean"], strict=True):
                     above = {"textcoords": "offset points", "ha": "center", "fontsize": 6}
                     ax.annotate(f"{mean:.1f}", (delta, mean), (0, 5), color=color, **above)
-                low, high = part["mean"] - part["std"], part["mean"] + part["std"]
-                ax.fill_between(part["delta"], low, high, color=color, alpha=0.2, linewidth=0)
+                style.band(ax, part["delta"], part["mean"], part["std"], color, 0.2)
             deltas = sorted(frame["delta"].unique())
             ax.set(xlabel="δ, which bounds how fast the step size grows")
             style.titled(ax, problem(of_task[0]), scale(of_task), small=small(of_task))
@@ -354,50 +350,22 @@ def class_distributions() -> Drawing:
     return figure, data
 
 
+def _entry(
+    name: str, tasks: Iterable[str], notebook: str, draw: Callable[..., Drawing], part: str
+) -> Entry:
+    """Of some tasks, whose runs a part of one notebook's plan has."""
+    return Entry(f"delta_sgd/{name}", dict.fromkeys(tasks, notebook), draw, parts=(part,))
+
+
 ENTRIES: tuple[Entry, ...] = (
-    Entry(
-        "delta_sgd/figure_1",
-        dict.fromkeys((task for task, _ in FIGURE_1), IMAGES),
-        partial(curves, FIGURE_1),
-        parts=("table",),
-    ),
-    Entry(
-        "delta_sgd/figure_2",
-        dict.fromkeys(OVER_ALPHA, IMAGES),
-        partial(profiles, FIGURE_2),
-        parts=("table",),
-    ),
-    Entry(
-        "delta_sgd/figure_3",
-        dict.fromkeys(IMAGE_TASKS.values(), IMAGES),
-        partial(profiles, FIGURE_3),
-        parts=("table",),
-    ),
-    Entry(
-        "delta_sgd/figure_4",
-        dict.fromkeys(RESNETS, ABLATION),
-        delta_sgd_figure_4,
-        parts=("delta",),
-    ),
-    Entry(
-        "delta_sgd/figure_5",
-        {"cifar100_resnet50": ABLATION},
-        delta_sgd_figure_5,
-        parts=("epochs",),
-    ),
-    Entry(
-        "delta_sgd/figure_6",
-        dict.fromkeys(THREE, ABLATION),
-        partial(curves, FIGURE_6, apart=True),
-        parts=("seeds",),
-    ),
+    _entry("figure_1", dict(FIGURE_1), IMAGES, partial(curves, FIGURE_1), "table"),
+    _entry("figure_2", OVER_ALPHA, IMAGES, partial(profiles, FIGURE_2), "table"),
+    _entry("figure_3", IMAGE_TASKS.values(), IMAGES, partial(profiles, FIGURE_3), "table"),
+    _entry("figure_4", RESNETS, ABLATION, delta_sgd_figure_4, "delta"),
+    _entry("figure_5", ["cifar100_resnet50"], ABLATION, delta_sgd_figure_5, "epochs"),
+    _entry("figure_6", THREE, ABLATION, partial(curves, FIGURE_6, apart=True), "seeds"),
     Entry("delta_sgd/figure_7", {"": "05_auto_tuned_clients"}, lambda _: delta_sgd_figure_7()),
     Entry("delta_sgd/figure_8", {"": "06_partitions"}, lambda _: class_distributions()),
     *(printed_entry("delta_sgd", name, parts=(part,)) for name, part in _PRINTED.items()),
-    Entry(
-        "delta_sgd/table_7",
-        dict.fromkeys(THREE, ABLATION),
-        delta_sgd_table_7,
-        parts=("seeds",),
-    ),
+    _entry("table_7", THREE, ABLATION, delta_sgd_table_7, "seeds"),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -21,6 +22,7 @@ from fedlib.reproduction.evidence import (
     numbers,
     one,
     part_of,
+    per,
     printed,
     rounds_to,
 )
@@ -202,16 +204,6 @@ def _base(run: History) -> str:
     return str(hyperparameters(run).get("base", ""))
 
 
-def _grid(*keys: str) -> partial[pd.DataFrame]:
-    return partial(numbers, columns={key: key for key in keys})
-
-
-def _collected(histories: Sequence[History]) -> pd.DataFrame:
-    if not histories:
-        raise Missing("grid")
-    return outcomes.collect(histories)
-
-
 # ------------------------------------------------------------------------------- printed numbers
 
 
@@ -229,48 +221,44 @@ def _table_11() -> pd.DataFrame:
     return rows.assign(part=rows["column"].replace("ExpDecay", "decay"), base=base)
 
 
-def _source(task: str, *more: str) -> dict[str, tuple[str, ...]]:
-    return {FEDOPT[task]: (*CURVES, *more)}
+def _of_table_1(
+    id: str,
+    measure: Callable[[pd.DataFrame], Iterator[Statement]],
+    *tasks: str,
+    parts: Sequence[str] = CURVES,
+    **more: Any,
+) -> Evidence:
+    """Of some tasks' runs, and of their rows in Table 1."""
+    sources = {FEDOPT[task]: parts for task in tasks}
+    return Evidence(id, sources, measure, printed=partial(_table_1, *tasks), **more)
+
+
+_LAST = partial(numbers, window=History.window)
+_DENSE: dict[str, Any] = {"parts": (*CURVES, "centralized"), "each": "label"}
 
 
 EVIDENCE = (
-    Evidence("fedopt-sparse-lr", _source(TAGS), sparse_lr, printed=partial(_table_1, TAGS)),
-    Evidence("fedopt-sparse-nwp", _source(WORDS), sparse_nwp, printed=partial(_table_1, WORDS)),
-    Evidence(
-        "fedopt-autoencoder",
-        _source("emnist_ae"),
-        autoencoder,
-        partial(numbers, window=History.window),  # where a cut run ends its error still falls
-        printed=partial(_table_1, "emnist_ae"),
-    ),
-    Evidence(
-        "fedopt-cifar100",
-        _source("cifar100"),
-        ahead_on_images,
-        printed=partial(_table_1, "cifar100"),
-    ),
-    Evidence("fedopt-cifar10", _source("cifar10"), cifar10, printed=partial(_table_1, "cifar10")),
-    Evidence(
-        "fedopt-dense-equal",
-        _source("emnist_cr", "centralized") | _source("shakespeare", "centralized"),
-        dense_equal,
-        printed=partial(_table_1, "emnist_cr", "shakespeare"),
-        each="label",
-    ),
+    _of_table_1("fedopt-sparse-lr", sparse_lr, TAGS),
+    _of_table_1("fedopt-sparse-nwp", sparse_nwp, WORDS),
+    # Where a cut run ends its error still falls.
+    _of_table_1("fedopt-autoencoder", autoencoder, "emnist_ae", frame=_LAST),
+    _of_table_1("fedopt-cifar100", ahead_on_images, "cifar100"),
+    _of_table_1("fedopt-cifar10", cifar10, "cifar10"),
+    _of_table_1("fedopt-dense-equal", dense_equal, "emnist_cr", "shakespeare", **_DENSE),
     Evidence("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), scaffold),
     Evidence(
         "fedopt-easy-to-tune",
         {"30_learning_rate_grids": ()},
         easy_to_tune,
-        _grid("client_lr", "server_lr"),
+        per("client_lr", "server_lr"),
     ),
-    Evidence("fedopt-tau", {"31_tau": ()}, fixed_tau, _grid("tau")),
-    Evidence("fedopt-inverse-rates", {"32_client_server_lr": ()}, inverse_rates, _collected),
+    Evidence("fedopt-tau", {"31_tau": ()}, fixed_tau, per("tau")),
+    Evidence("fedopt-inverse-rates", {"32_client_server_lr": ()}, inverse_rates, outcomes.collect),
     Evidence(
         "fedopt-decay",
         {"33_lr_decay_and_centralized": ()},
         decay,
-        partial(numbers, columns={"part": part_of, "base": _base}),
+        per(part=part_of, base=_base),
         _table_11,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,7 @@ def convergence(histories: Sequence[History]) -> Drawing:
     """
     printed = of_these(histories, "fedopt", "Table 1")
     shown = [cells for _, cells in printed.groupby("task", sort=False)]
-    columns = style.columns(len(shown), COLUMNS)
-    rows = -(-len(shown) // columns)
+    rows, columns = style.grid(len(shown), COLUMNS)
     size = (5.5, 3.4) if len(shown) == 1 else (3.2 * columns, 2.5 * rows)
     frames = []
     with style.panels(rows, columns, size, len(shown)) as (figure, panels):
@@ -168,7 +168,11 @@ def batch_sizes() -> Drawing:
 
 _PARTITIONS = {"": "06_partitions"}
 _GRIDS = "30_learning_rate_grids"
-_TAUS = dict.fromkeys(TASKS, "31_tau")
+_MAPS, _TAUS, _PAIRS = (
+    dict.fromkeys(TASKS, notebook) for notebook in (_GRIDS, "31_tau", "32_client_server_lr")
+)
+_RATES = ("client_lr", "server_lr")
+_OTHERS = {task: notebook for task, notebook in tables.FEDOPT.items() if task != ALONE}
 _TUNED: dict[str, Any] = {"parts": ("curves", "scaffold"), "choose": best_of}
 
 
@@ -178,7 +182,7 @@ def _layers(number: int, label: str) -> Entry:
 
 
 def _map(number: int, task: str, *algorithms: str) -> Entry:
-    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, tuning.grids(*algorithms))
+    return Entry(f"fedopt/figure_{number}", {task: _GRIDS}, partial(tuning.grids, algorithms))
 
 
 def _on_all_posts(histories: Sequence[History]) -> list[History]:
@@ -187,12 +191,7 @@ def _on_all_posts(histories: Sequence[History]) -> list[History]:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry(
-        "fedopt/figure_1",
-        {task: notebook for task, notebook in tables.FEDOPT.items() if task != ALONE},
-        convergence,
-        **_TUNED,
-    ),
+    Entry("fedopt/figure_1", _OTHERS, convergence, **_TUNED),
     printed_entry("fedopt", "Table 1", **_TUNED),
     Entry("fedopt/figure_4", {ALONE: tables.FEDOPT[ALONE]}, convergence, **_TUNED),
     Entry("fedopt/table_7", {"": tables.FEDOPT["emnist_ae"]}, lambda _: batch_sizes()),
@@ -200,20 +199,12 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("fedopt/figure_14", _PARTITIONS, lambda _: labels_of_cifar100_clients()),
     *(_layers(number, label) for number, label in enumerate(MODELS, 3)),
     _map(2, "stackoverflow_nwp", "fedadam", "fedyogi", "fedavgm"),
-    Entry("fedopt/figure_3", _TAUS, tuning.against_tau("train_loss")),
+    Entry("fedopt/figure_3", _TAUS, partial(tuning.against_tau, "train_loss")),
     *(_map(number, task, *OPTIMIZERS) for number, task in enumerate(TASKS, 5)),
-    Entry(
-        "fedopt/figure_12",
-        dict.fromkeys(TASKS, "32_client_server_lr"),
-        tuning.server_against_client,
-    ),
-    Entry("fedopt/figure_13", _TAUS, tuning.against_tau("test")),
-    Entry(
-        "fedopt/table_8",
-        dict.fromkeys(TASKS, _GRIDS),
-        tuning.selected("table8_learning_rates", "client_lr", "server_lr"),
-    ),
-    Entry("fedopt/table_9", _TAUS, tuning.selected("table9_tau", "tau", "client_lr", "server_lr")),
+    Entry("fedopt/figure_12", _PAIRS, tuning.server_against_client),
+    Entry("fedopt/figure_13", _TAUS, partial(tuning.against_tau, "test")),
+    Entry("fedopt/table_8", _MAPS, partial(tuning.selected, "table8_learning_rates", _RATES)),
+    Entry("fedopt/table_9", _TAUS, partial(tuning.selected, "table9_tau", ("tau", *_RATES))),
     printed_entry("fedopt", "Table 11"),
     printed_entry(
         "fedopt", "Table 10", parts=("curves", "scaffold", "full_test"), choose=_on_all_posts

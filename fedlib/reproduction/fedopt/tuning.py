@@ -5,7 +5,7 @@ rates, the best of both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,46 +38,42 @@ WIDTH, FOUR, LEAST = 7.5, 2.6, 3.8
 MIDDLE = 0.2  # luminance that contrasts about as much with black as with white
 
 
-def grids(*algorithms: str) -> Callable[[Sequence[History]], Drawing]:
-    """The drawing of one task's heat maps, a panel per algorithm, all on one scale.
+def grids(algorithms: Sequence[str], histories: Sequence[History]) -> Drawing:
+    """One task's heat maps, a panel per algorithm, all on one scale.
 
     They show the printed metric; bright is good, means over the seeds. The scale ends 15 points
     below the best cell of all (an error's at its double), so that methods which differ by a point
     can be told apart; each method's best cell is framed. Hatched, and without a colour, is what
     diverged or left the test loss above the untrained model's.
     """
-
-    def draw(histories: Sequence[History]) -> Drawing:
-        frame = outcomes.collect(histories)
-        shown = [name for name in algorithms if (frame["algorithm"] == name).any()]
-        if not shown:
-            raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
-        frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
-        frame["hatched"] = outcomes.useless(frame)
-        smaller = outcomes.smaller_is_better(frame)
-        useful = frame.loc[~frame["hatched"], "performance"]
-        best = useful.min() if smaller else useful.max()
-        limits = (best, DOUBLE * best) if smaller else (max(useful.min(), best - BELOW), best)
-        with style.panels(1, len(shown), (WIDTH, 2.3), sharey=True) as (figure, panels):
-            for ax, name in zip(panels, shown, strict=True):
-                image = _map(ax, frame[frame["algorithm"] == name], smaller, limits, len(shown))
-                ax.set(xlabel="", ylabel="server learning rate" if ax is panels[0] else "")
-            clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
-            extend = "neither" if not clipped else "max" if smaller else "min"
-            bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
-            better = " (lower is better)" if smaller else ""
-            bar.set_label(outcomes.label(frame) + better, fontsize=7)
-            if isinstance(image.norm, LogNorm):
-                plain_log_ticks(bar.ax)
-            bar.ax.tick_params(labelsize=6)
-            figure.supxlabel("client learning rate", fontsize=8)
-            shown_as = f"{TASKS[frame['task'].iloc[0]]}: {scale(histories)}"
-            if frame["hatched"].any():
-                shown_as += "; hatched: diverged, or worse than untrained"
-            figure.suptitle(shown_as, fontsize=7, color="0.4", x=0.01, ha="left")
-        return figure, frame
-
-    return draw
+    frame = outcomes.collect(histories)
+    shown = [name for name in algorithms if (frame["algorithm"] == name).any()]
+    if not shown:
+        raise Error(f"heat maps: none of these runs is of {', '.join(algorithms)}")
+    frame = outcomes.over_seeds(frame[frame["algorithm"].isin(shown)])
+    frame["hatched"] = outcomes.useless(frame)
+    smaller = outcomes.smaller_is_better(frame)
+    useful = frame.loc[~frame["hatched"], "performance"]
+    best = useful.min() if smaller else useful.max()
+    limits = (best, DOUBLE * best) if smaller else (max(useful.min(), best - BELOW), best)
+    with style.panels(1, len(shown), (WIDTH, 2.3), sharey=True) as (figure, panels):
+        for ax, name in zip(panels, shown, strict=True):
+            image = _map(ax, frame[frame["algorithm"] == name], smaller, limits, len(shown))
+            ax.set(xlabel="", ylabel="server learning rate" if ax is panels[0] else "")
+        clipped = (useful > limits[1]).any() if smaller else (useful < limits[0]).any()
+        extend = "neither" if not clipped else "max" if smaller else "min"
+        bar = figure.colorbar(image, ax=list(panels), extend=extend, pad=0.01, aspect=15)
+        better = " (lower is better)" if smaller else ""
+        bar.set_label(outcomes.label(frame) + better, fontsize=7)
+        if isinstance(image.norm, LogNorm):
+            plain_log_ticks(bar.ax)
+        bar.ax.tick_params(labelsize=6)
+        figure.supxlabel("client learning rate", fontsize=8)
+        shown_as = f"{TASKS[frame['task'].iloc[0]]}: {scale(histories)}"
+        if frame["hatched"].any():
+            shown_as += "; hatched: diverged, or worse than untrained"
+        figure.suptitle(shown_as, fontsize=7, color="0.4", x=0.01, ha="left")
+    return figure, frame
 
 
 def _map(
@@ -129,8 +125,8 @@ APART = 10**0.06
 POINTS, SHARE = 1.0, 0.05
 
 
-def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
-    """The drawing of test performance against tau, a panel per task: means and bands over seeds.
+def against_tau(rule: str, histories: Sequence[History]) -> Drawing:
+    """Test performance against tau, a panel per task: means and bands over seeds.
 
     Args:
         rule: how the learning rates are chosen for every tau: ``"train_loss"`` (the captions of
@@ -138,36 +134,32 @@ def against_tau(rule: str) -> Callable[[Sequence[History]], Drawing]:
     """
     rules = {"train_loss": "train_loss", "test": "performance"}
     other = "best on test data" if rule == "train_loss" else "with the least training loss"
-
-    def draw(histories: Sequence[History]) -> Drawing:
-        frame = outcomes.collect(histories)
-        frame = frame[frame["tau"].notna()]
-        if frame.empty:
-            raise Error("performance against tau: no run of an adaptive optimizer")
-        chosen = []
-        with _panels(frame, histories, f"dotted: rates {other}") as (figure, panels):
-            for ax, part in panels:
-                for by in sorted(rules, key=rule.__eq__):  # the figure's own last
-                    runs = outcomes.tuned(part, rules[by], "algorithm", "tau")
-                    for name, line in runs.groupby("algorithm", sort=False):
-                        look, means = style.look(str(name)), line.groupby("tau")["performance"]
-                        if by != rule:
-                            ax.plot(means.mean(), ":", color=look.color, alpha=0.5, label="_other")
-                            continue
-                        ax.plot(means.mean(), label=look.label, **look.line())
-                        low, high = means.mean() - means.std(), means.mean() + means.std()
-                        ax.fill_between(low.index, low, high, color=look.color, alpha=0.15, lw=0)
-                        chosen.append(line)
-                taus = sorted(part["tau"].unique())
-                ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part))
-                ax.set_xticks(taus, [f"$10^{{{math.log10(tau):g}}}$" for tau in taus])
-                ax.set_xticks([], minor=True)
-                if outcomes.smaller_is_better(part):
-                    ax.invert_yaxis()  # above is good in every panel
-                label_ends(ax)
-        return figure, pd.concat(chosen, ignore_index=True)
-
-    return draw
+    frame = outcomes.collect(histories)
+    frame = frame[frame["tau"].notna()]
+    if frame.empty:
+        raise Error("performance against tau: no run of an adaptive optimizer")
+    chosen = []
+    with _panels(frame, histories, f"dotted: rates {other}") as (figure, panels):
+        for ax, part in panels:
+            for by in sorted(rules, key=rule.__eq__):  # the figure's own last
+                runs = outcomes.tuned(part, rules[by], "algorithm", "tau")
+                for name, line in runs.groupby("algorithm", sort=False):
+                    look, by_tau = style.look(str(name)), line.groupby("tau")["performance"]
+                    mean, std = by_tau.mean(), by_tau.std()
+                    if by != rule:
+                        ax.plot(mean, ":", color=look.color, alpha=0.5, label="_other")
+                        continue
+                    ax.plot(mean, label=look.label, **look.line())
+                    style.band(ax, mean.index, mean, std, look.color, 0.15)
+                    chosen.append(line)
+            taus = sorted(part["tau"].unique())
+            ax.set(xscale="log", xlabel="τ", ylabel=outcomes.label(part))
+            ax.set_xticks(taus, [f"$10^{{{math.log10(tau):g}}}$" for tau in taus])
+            ax.set_xticks([], minor=True)
+            if outcomes.smaller_is_better(part):
+                ax.invert_yaxis()  # above is good in every panel
+            label_ends(ax)
+    return figure, pd.concat(chosen, ignore_index=True)
 
 
 def server_against_client(histories: Sequence[History]) -> Drawing:
@@ -214,8 +206,8 @@ def _as_good(runs: pd.DataFrame, best: dict[Hashable, Any]) -> tuple[float, floa
     return rates.min(), rates.max()
 
 
-def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
-    """The drawing of Table 8 or 9: printed values (log10) beside those that are best here.
+def selected(table: str, names: Sequence[str], histories: Sequence[History]) -> Drawing:
+    """Table 8 or 9: printed values (log10) beside those that are best here.
 
     Best is the run with the smallest training loss, as in the paper.
 
@@ -223,29 +215,25 @@ def selected(table: str, *names: str) -> Callable[[Sequence[History]], Drawing]:
         table: of :mod:`fedlib.papers`.
         names: override keys; ours are shown of all, printed ones where the table has them.
     """
-
-    def draw(histories: Sequence[History]) -> Drawing:
-        frame = outcomes.over_seeds(outcomes.collect(histories))
-        printed = papers.table("fedopt", table).set_index(["task", "algorithm"])
-        rows = []
-        for winner in outcomes.best(frame, "train_loss", "task", "algorithm").to_dict("records"):
-            place = TASKS[winner["task"]], style.look(winner["algorithm"]).label
-            if place not in printed.index:
-                continue
-            row: dict[str, Any] = dict(zip(("task", "method"), place, strict=True))
-            for name in names:
-                word = style.name(name)
-                if f"log10_{name}" in printed:
-                    row[f"{word}, printed"] = float(printed.loc[place, f"log10_{name}"])
-                row[f"{word}, ours"] = math.log10(winner[name])
-            same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
-            runs = frame[same]
-            ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
-            row["at the grid's edge"] = ", ".join(map(style.name, ends))
-            rows.append({**row, "settings tried": len(runs)})
-        return None, pd.DataFrame(rows)
-
-    return draw
+    frame = outcomes.over_seeds(outcomes.collect(histories))
+    printed = papers.table("fedopt", table).set_index(["task", "algorithm"])
+    rows = []
+    for winner in outcomes.best(frame, "train_loss", "task", "algorithm").to_dict("records"):
+        place = TASKS[winner["task"]], style.look(winner["algorithm"]).label
+        if place not in printed.index:
+            continue
+        row: dict[str, Any] = dict(zip(("task", "method"), place, strict=True))
+        for name in names:
+            word = style.name(name)
+            if f"log10_{name}" in printed:
+                row[f"{word}, printed"] = float(printed.loc[place, f"log10_{name}"])
+            row[f"{word}, ours"] = math.log10(winner[name])
+        same = (frame["task"] == winner["task"]) & (frame["algorithm"] == winner["algorithm"])
+        runs = frame[same]
+        ends = [name for name in names if winner[name] in (runs[name].min(), runs[name].max())]
+        row["at the grid's edge"] = ", ".join(map(style.name, ends))
+        rows.append({**row, "settings tried": len(runs)})
+    return None, pd.DataFrame(rows)
 
 
 @contextmanager
@@ -254,8 +242,7 @@ def _panels(
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """A panel per task, at most four in a row, and its part of the frame; ``told`` is above it."""
     groups = list(frame.groupby("task", sort=False))
-    columns = style.columns(len(groups), 4)
-    rows = -(-len(groups) // columns)
+    rows, columns = style.grid(len(groups), 4)
     size = (5.5, 2.9) if len(groups) == 1 else (2.7 * columns, 0.6 + 1.9 * rows)
     with style.panels(rows, columns, size, len(groups)) as (figure, axes):
         for ax, (task, _) in zip(axes, groups, strict=True):

@@ -115,7 +115,7 @@ def images(figure):
 
 def test_a_heat_map_shows_every_cell_and_hatches_what_diverged():
     runs = planted(gone=("fedavg", 1.0, 1.0))
-    figure, data = tuning.grids("fedavg", "fedadam")(runs)
+    figure, data = tuning.grids(("fedavg", "fedadam"), runs)
     shown = images(figure)[:2]  # then the colour bar
     for image, ax, algorithm in zip(shown, figure.axes, ("fedavg", "fedadam"), strict=False):
         part = data[data["algorithm"] == algorithm]
@@ -153,7 +153,7 @@ def test_a_map_shows_means_over_seeds_and_hatches_where_one_diverged():
         for run in runs
     ]
     again[4] = dataclasses.replace(again[4], meta={**again[4].meta, "diverged": 1})
-    _, data = tuning.grids("fedavg")([*runs, *again])
+    _, data = tuning.grids(("fedavg",), [*runs, *again])
     once = outcomes.collect(runs)
     assert len(data) == 9 and set(data["seeds"]) == {2}
     assert data["hatched"].tolist() == [place in (0, 4) for place in range(9)]
