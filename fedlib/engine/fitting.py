@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import losses, process
-from fedlib.errors import Error, first_line
+from fedlib.arguments import called
+from fedlib.errors import Error
 from fedlib.task import ClientData, Metric, Task, identity
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
@@ -48,13 +49,12 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
             model.train(split == "train")
             require_finite(task, split, data, dtype)
             outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
-            if split == "train" and outputs:
+            if split == "train":
                 after = _buffers(model)
                 trial.outputs(split, data, 0)
                 trial.require_constant(buffers, after)
-            if outputs:
-                trial.check_transform(split, data)
-                trial.check_losses(split, data, outputs[0])
+            trial.check_transform(split, data)
+            trial.check_losses(split, data, outputs[0])
 
 
 class Trial:
@@ -76,8 +76,8 @@ class Trial:
         keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
         what = f"{split} client {client}'s example {example}, {_told(raw[0])}"
         training, whose = split == "train", f"task {self.task.name}: the transform"
-        x = tried(
-            f"{whose} does not take {what}",
+        x = called(
+            f"{whose} on {what}",
             _repeatable(whose, self.task.transform),
             raw.unsqueeze(0),
             keys if training else None,
@@ -88,7 +88,7 @@ class Trial:
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
         forward = _repeatable(named, self.model, "torch" if training else "")
-        outputs = tried(f"{self.named} does not take {what}", forward, self.held(x).squeeze(0))
+        outputs = called(f"{self.named} on {what}", forward, self.held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
                 f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
@@ -110,9 +110,7 @@ class Trial:
         def made(rows: list[Tensor], keyed: list[Tensor]) -> Tensor:
             given = torch.stack(keyed) if split == "train" else None
             shape = f"[{len(rows)}, {len(raw)}, ...]"
-            x = tried(
-                f"{whose} does not take {_told(raw)} as {shape}", call, torch.stack(rows), given
-            )
+            x = called(f"{whose} on {_told(raw)} as {shape}", call, torch.stack(rows), given)
             if not isinstance(x, Tensor) or x.shape[:2] != (len(rows), len(raw)):
                 raise Error(f"{whose} gives {_told(x)} for {shape}; need as many rows and examples")
             return x
@@ -303,9 +301,6 @@ def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype)
 
 def _places(task: Task, data: ClientData) -> list[int]:
     """Places of examples to try: the first, and those of the extreme whole numbers."""
-    count = int(data.sizes.sum())
-    if not count:
-        return []
     x, places = data.x, {0: None}
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
     if whole and x[0].numel() and not (task.described and x.numel() > READ_AGAIN):
@@ -349,9 +344,9 @@ def _parts(
     what: str, function: Callable[..., Any], outputs: Tensor, y: Tensor
 ) -> tuple[Tensor, ...]:
     """A loss, or a metric's parts, ``[R, B]``."""
-    value = tried(
-        f"{what} does not take outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], "
-        "R rows of B examples, to give each example's own, [R, B])",
+    value = called(
+        f"{what} on outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], R rows of B "
+        "examples, to give each example's own, [R, B])",
         function,
         outputs,
         y,
@@ -445,16 +440,6 @@ def _beside(what: str) -> Error:
         f"{what} of an example changes with the others in its batch or their keys, so that padding "
         "would count in it; it must be of each example alone, of x [G, B, ...] and keys [G, B]"
     )
-
-
-def tried(what: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of the user's gives; what goes wrong in it is a :class:`fedlib.Error`."""
-    try:
-        return function(*args)
-    except Error:
-        raise
-    except Exception as error:
-        raise Error(f"{what}: {first_line(error)}") from error
 
 
 def _told(values: Any) -> str:

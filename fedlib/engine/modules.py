@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import process, randomness
-from fedlib.engine.fitting import Trial, tried
+from fedlib.arguments import called
+from fedlib.engine.fitting import Trial
 from fedlib.engine.rows import FlatModel, Statistics, seeded
 from fedlib.errors import Error
 from fedlib.models.layers import real_examples
@@ -170,10 +171,9 @@ class ModuleTrial(Trial):
                 continue
             mixes |= not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
         if mixes or not training:
-            tried(
-                f"{self.named} looks across its batch and does not take one of one example, as a "
-                "client's last may be; fedlib.models.replace_batch_norm(model, by='group') makes "
-                "normalisation that does",
+            called(
+                f"{self.named}, which looks across its batch, on one example, as a client's last "
+                "batch may be (fedlib.models.replace_batch_norm(model, by='group') can do that),",
                 self.model,
                 x[:1].clone(),
             )
@@ -249,12 +249,12 @@ class ModuleTrial(Trial):
                 return False
             return not beside and _first_other(rows, mine, wanted) is None
 
-        what = f"{self.named}: its gradient cannot be taken"
-        wanted = tried(what, plain)
+        what = f"{self.named}: its gradient"
+        wanted = called(what, plain)
         with torch.no_grad():
             for parameter in self.parameters:  # so that it shows where these are read
                 parameter.mul_(0.9)
-        mine, beside = tried(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
+        mine, beside = called(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
         for held in beside:
             names = [name for name, p in self.model.named_parameters() if p is held]
             raise Error(
@@ -312,7 +312,7 @@ class ModuleTrial(Trial):
             yield batch
 
     def _outputs(self, model: nn.Module, x: Tensor) -> Tensor:
-        outputs: Tensor = tried(f"{self.named} does not take {len(x)} examples", _keyed, model, x)
+        outputs: Tensor = called(f"{self.named} on {len(x)} examples", _keyed, model, x)
         return outputs
 
 

@@ -76,11 +76,7 @@ class Program:
         if fresh is not None:
             modules.suit(self.task, self.model, used, fresh.to(self.dtype), len(configured))
         if backend == "parallel" and not self.model.copyable:
-            raise Error(
-                f"task {self.task.name}: backend 'parallel' needs copies of the model, but one of "
-                f"{type(model).__name__} fails or reads its original's weights, as closures do; "
-                "leave the backend out"
-            )
+            backend = "auto"  # which then takes one worker
         self.strategy = strategy.pick(
             self.model.size,
             len(configured),
@@ -273,13 +269,13 @@ class Program:
         """The server states of some configurations before round 0."""
         x = self.model.initial().expand(len(alive), -1).contiguous()
         server = self.training.serve("server_init", alive, 0, x)
-        if not self.model.tracked:
+        if not self.model.statistics.size:
             return server
-        return server | {"statistics": self.model.initial_statistics().expand(len(alive), -1)}
+        return server | {"statistics": self.model.statistics.initial.expand(len(alive), -1)}
 
     def _evaluate(self, done: int, alive: list[int], server: State) -> None:
         """Evaluate and record the configurations ``alive``."""
-        with self.model.tracking(server.get("statistics")):
+        with self.model.statistics.tracking(server.get("statistics")):
             for split, evaluator in self.evaluators.items():
                 self.record.evaluation(done, alive, evaluator(server["x"]), split)
 
