@@ -73,22 +73,19 @@ class Trial:
         """The model's outputs ``[2, ...]`` for the example at a place of ``data.index``."""
         client, example = _where(data, place)
         raw = data.x[[example, example]].to(self.device)
-        keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
+        training = split == "train"
+        keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device) if training else None
         what = f"{split} client {client}'s example {example}, {_told(raw[0])}"
-        training, whose = split == "train", f"task {self.task.name}: the transform"
-        x = called(
-            f"{whose} on {what}",
-            _repeatable(whose, self.task.transform),
-            raw.unsqueeze(0),
-            keys if training else None,
-        )
+        whose = f"task {self.task.name}: the transform"
+        transform = partial(_repeatable, whose, self.task.transform)
+        x = called(f"{whose} on {what}", transform, raw.unsqueeze(0), keys)
         if not isinstance(x, Tensor) or x.shape[:2] != (1, 2):
             raise Error(f"{whose} gives {_told(x)}; need [1, 2, ...]")
         if x.is_floating_point() and not torch.isfinite(x).all():
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
-        forward = _repeatable(named, self.model, "torch" if training else "")
-        outputs = called(f"{self.named} on {what}", forward, self.held(x).squeeze(0))
+        model = partial(_repeatable, named, self.model, keyed="torch" if training else "")
+        outputs = called(f"{self.named} on {what}", model, self.held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
                 f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
@@ -105,7 +102,7 @@ class Trial:
         places = np.linspace(0, data.sizes.sum() - 1, 5).astype(int)
         raw = data.x[data.index[places]].to(self.device)
         keys, others = torch.arange(10, device=self.device).view(2, -1)
-        call = _called_twice(whose, transform)
+        call = partial(_called_twice, whose, transform)
 
         def made(rows: list[Tensor], keyed: list[Tensor]) -> Tensor:
             given = torch.stack(keyed) if split == "train" else None
@@ -182,8 +179,8 @@ class Trial:
         """
         what = f"task {self.task.name}: {name}"
         if self.task.described:
-            return _parts(what, _repeatable(what, function), rows, labels)
-        function = _called_twice(what, function, keeps=True)
+            return _parts(what, partial(_repeatable, what, function), rows, labels)
+        function = partial(_called_twice, what, function, keeps=True)
         own = _parts(what, function, rows, labels)
         first, last = rows.split(1, 1)
         scale = 1 + float(rows.detach().abs().max())
@@ -381,51 +378,42 @@ def _same(left: Tensor, right: Tensor) -> bool:
     return both and bool(torch.equal(left.nan_to_num(), right.nan_to_num()))
 
 
-def _repeatable(what: str, function: Callable[..., Any], keyed: str = "") -> Callable[..., Any]:
-    """A function of the user's, refused where it draws from the process's random numbers.
+def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str = "") -> Any:
+    """What a function of the user's gives; refused if it draws the process's random numbers.
 
     Args:
         keyed: whose may be drawn, as the engine seeds them.
     """
-
-    def call(*args: Any) -> Any:
-        states = process.random_states()
-        value = function(*args)
-        for whose in process.drawn_since(states):
-            if whose != keyed:
-                raise Error(
-                    f"{what} draws from {whose}'s random numbers, whose state is not the run's; in "
-                    "a transform draw by the keys (fedlib.randomness), in a model use torch's, in "
-                    "training only (self.training)"
-                )
-        return value
-
-    return call
+    states = process.random_states()
+    value = function(*args)
+    for whose in process.drawn_since(states):
+        if whose != keyed:
+            raise Error(
+                f"{what} draws from {whose}'s random numbers, whose state is not the run's; in "
+                "a transform draw by the keys (fedlib.randomness), in a model use torch's, in "
+                "training only (self.training)"
+            )
+    return value
 
 
 def _called_twice(
-    what: str, function: Callable[..., Any], keeps: bool = False
-) -> Callable[..., Any]:
-    """A function of the user's, refused where the same arguments give something else next time.
+    what: str, function: Callable[..., Any], *args: Tensor | None, keeps: bool = False
+) -> Any:
+    """What a function of the user's gives; refused if it gives something else the next time.
 
     Args:
-        keeps: refused, too, where it writes to its arguments.
+        keeps: refused, too, if it writes to its arguments.
     """
-
-    def call(*args: Tensor | None) -> Any:
-        given = [None if arg is None else arg.clone() for arg in args]
-        again = [None if arg is None else arg.clone() for arg in args]
-        first, second = _repeatable(what, function)(*given), function(*again)
-        if keeps and not _alike(given, list(args)):
-            raise Error(f"{what} writes to its arguments, which others need; let it make new ones")
-        if not _alike(first, second):
-            raise Error(
-                f"{what} gives something else when it is called again; it must depend on its "
-                "arguments alone, and in a transform draw by the keys (fedlib.randomness)"
-            )
-        return first
-
-    return call
+    given, again = ([arg if arg is None else arg.clone() for arg in args] for _ in range(2))
+    first, second = _repeatable(what, function, *given), function(*again)
+    if keeps and not _alike(given, list(args)):
+        raise Error(f"{what} writes to its arguments, which others need; let it make new ones")
+    if not _alike(first, second):
+        raise Error(
+            f"{what} gives something else when it is called again; it must depend on its "
+            "arguments alone, and in a transform draw by the keys (fedlib.randomness)"
+        )
+    return first
 
 
 def _alike(left: Any, right: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -242,9 +242,9 @@ class ModuleTrial(Trial):
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
             return rows.flatten(grads, ()), [p for p in _ends(total) if isinstance(p, nn.Parameter)]
 
-        def agrees(rows: FlatModel, leaves: Sequence[Tensor]) -> bool:
+        def agrees(chosen: Callable[[], FlatModel], leaves: Sequence[Tensor]) -> bool:
             try:
-                mine, beside = by_rows(rows, leaves)
+                mine, beside = by_rows(chosen(), leaves)
             except Exception:  # whatever torch.func.vmap cannot run, or has no copy
                 return False
             return not beside and _first_other(rows, mine, wanted) is None
@@ -268,15 +268,11 @@ class ModuleTrial(Trial):
                 "PyTorch's; what may be the cause is torch.utils.checkpoint, a hook, or weights "
                 "that are kept elsewhere as well: take it out of the forward pass"
             )
-        try:
-            another = copy.deepcopy(rows)
-        except Exception:
-            model.copyable = False
-        else:
-            model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
+        leaves = rows.leaves(vector.clone().unsqueeze(0))
+        model.copyable = agrees(lambda: copy.deepcopy(rows), leaves)
         # With an axis of rows, by torch.func.vmap as long as that can.
         leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
-        if rows.vmaps and not (agrees(rows, leaves) and rows.vmaps):
+        if rows.vmaps and not (agrees(lambda: rows, leaves) and rows.vmaps):
             model.vmaps = False
 
     def _spread(self, count: int) -> Tensor:

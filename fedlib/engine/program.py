@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -123,8 +123,8 @@ class Program:
         """All rounds, or those that the checkpoint has not seen; a history per configuration.
 
         Args:
-            keep: stores the histories. The checkpoint stays until it has returned, so that what
-                was trained is not lost where it fails.
+            keep: with a checkpoint, stores the histories. The checkpoint stays until it has
+                returned, so that what was trained is not lost where it fails.
             callback: see :func:`fedlib.run`.
 
         Raises:
@@ -133,10 +133,7 @@ class Program:
         self.callback = callback
         with self._settings():
             if checkpoint is None:
-                histories, _ = self._run(progress)
-                if keep is not None:
-                    keep(histories)
-                return histories
+                return self._run(progress, self._start())[0]
             with stop_requests() as asked:
                 return self._run_safely(progress, checkpoint, keep, asked)
 
@@ -186,15 +183,13 @@ class Program:
     def _run(
         self,
         progress: bool,
-        now: Progress | None = None,
+        now: Progress,
         between: Callable[[Progress, bool], None] = lambda now, failed: None,
     ) -> tuple[list[History], Progress]:
         """The histories, and the state after the last round; ``between`` is called after each, and
         where a callback has failed.
         """
-        started, stopped = time.perf_counter(), dict[str, int]()
-        now = self._start() if now is None else now
-        started -= now.spent
+        started, stopped = time.perf_counter() - now.spent, dict[str, int]()
         bar = _Bar(
             range(now.done, self.config.rounds),
             initial=now.done,
@@ -215,7 +210,7 @@ class Program:
                 if self.callback is None:
                     continue
                 try:
-                    stop = self.callback(*self._histories(now, started))
+                    stop = self.callback(*self._histories(now))
                 except Exception:
                     between(now, True)
                     raise
@@ -224,16 +219,13 @@ class Program:
                     if now.alive and now.done % self.config.eval_every:
                         self._evaluate(now.done, now.alive, now.server)
                     break
-        return self._histories(now, started, stopped), now
+        return self._histories(now, **stopped), now
 
-    def _histories(
-        self, now: Progress, started: float, more: Mapping[str, Any] | None = None
-    ) -> list[History]:
+    def _histories(self, now: Progress, **stopped: int) -> list[History]:
         """What there is so far."""
-        self._finish(now, now.alive)
+        self._note(now)
         params = [self.model.named(vector) for vector in now.final]
-        meta = self._meta(now, time.perf_counter() - started) | dict(more or {})
-        return self.record.histories(params, meta)
+        return self.record.histories(params, self._meta(now) | stopped)
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""
@@ -279,11 +271,10 @@ class Program:
             for split, evaluator in self.evaluators.items():
                 self.record.evaluation(done, alive, evaluator(server["x"]), split)
 
-    def _finish(self, now: Progress, ended: list[int]) -> None:
-        """Note the final parameters of configurations that take part in the program."""
-        if ended:
-            places = [now.alive.index(run) for run in ended]
-            now.final[ended] = _sent(now.server)[places]
+    def _note(self, now: Progress) -> None:
+        """Note the parameters of the configurations that take part, as their final ones so far."""
+        if now.alive:
+            now.final[now.alive] = _sent(now.server)
 
     def _advance(self, now: Progress, number: int) -> None:
         """Round ``number``, and the evaluation after it."""
@@ -300,7 +291,7 @@ class Program:
         now.done = number + 1
         now.seconds += time.perf_counter() - before
         if len(survivors) < len(now.alive):
-            self._finish(now, [run for run in now.alive if run not in survivors])
+            self._note(now)
             self._leave(now, survivors)
         last = now.done == self.config.rounds
         if now.alive and (last or now.done % self.config.eval_every == 0):
@@ -320,7 +311,7 @@ class Program:
         names = dict.fromkeys(config.algorithm for config in self.configs)
         return f"{self.place}{', '.join(names)}{many} on {self.task.name}{stand_in}"
 
-    def _meta(self, now: Progress, seconds: float) -> dict[str, Any]:
+    def _meta(self, now: Progress) -> dict[str, Any]:
         """How the histories came about."""
         cuda = self.device.type == "cuda"
         return {
@@ -328,7 +319,7 @@ class Program:
             "backend": self.strategy.backend,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
-            "seconds": round(seconds, 3),
+            "seconds": round(now.spent, 3),
             "seconds_per_round": now.seconds / max(1, now.done),
         }
 
