@@ -136,7 +136,7 @@ class Training:
             self._draws[deed] = bool(process.drawn_since(before))
             process.seed(key)
         if self._draws[deed] and len(alive) > 1:
-            made = map_state(lambda *rows: _joined(rows), *map(alone, range(len(alive))))
+            made = map_state(_joined, *map(alone, range(len(alive))))
         else:
             made = function(*given)
         if trial is not None and not _alike(trial, _row(made, 0, len(alive))):
@@ -194,10 +194,10 @@ def _row(state: Any, place: int, count: int) -> Any:
     return state[place : place + 1].clone()
 
 
-def _joined(rows: Sequence[Any]) -> Any:
+def _joined(*rows: Any) -> Any:
     """The parts of several configurations as one; what they share stays."""
     own = isinstance(rows[0], Tensor) and rows[0].dim() > 0 and len(rows[0]) == 1
-    return torch.cat(list(rows)) if own else rows[0]
+    return torch.cat(rows) if own else rows[0]
 
 
 def _alike(left: Any, right: Any) -> bool:
