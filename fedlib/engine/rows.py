@@ -102,11 +102,11 @@ class Statistics:
             for path, layer in model.named_modules()
             for name in getattr(layer, "moving", ())
         ]
-        self.original = [layer._buffers[name] for _, layer, name in self.places]
-        self.shapes = [torch.Size(()) if t is None else t.shape for t in self.original]
+        self.original: list[Tensor] = [getattr(layer, name) for _, layer, name in self.places]
+        self.shapes = [tensor.shape for tensor in self.original]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
-        flat = [tensor.reshape(-1) for tensor in self.original if tensor is not None]
+        flat = [tensor.reshape(-1) for tensor in self.original]
         self.initial = torch.cat(flat) if flat else torch.zeros(0)
         self.values, self.moved = self.initial, self.initial
         self.wanted = False
@@ -170,9 +170,8 @@ class Statistics:
     def take(self) -> None:
         """Note what became of them, if nothing was noted yet."""
         if self.wanted:
-            parts = [layer._buffers[name] for _, layer, name in self.places]
             rows = self.values.shape[:-1]
-            flat = [t.reshape(*rows, -1) for t in parts if t is not None]
+            flat = [getattr(layer, name).reshape(*rows, -1) for _, layer, name in self.places]
             self.moved, self.wanted = torch.cat(flat, -1), False
 
     def put_back(self) -> None:
@@ -459,10 +458,9 @@ class FlatModel:
 
     def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         keyed = randomness.masks.active()
-        single = keyed is not None and keyed.keys.dim() == 0 and not keyed.vmapped
-        if not single or self.carries_rows or not self.model.training or self._draws is False:
+        plain = self.carries_rows or not self.model.training or self._draws is False
+        if plain or keyed is None or keyed.keys.dim() or keyed.vmapped:
             return function(x)
-        assert keyed is not None
         if self._draws is None:
             self._draws = draws(function, x.clone() if self.copies_inputs else x)
             keyed.calls = 0  # the trial took the keys of layers that have keyed masks

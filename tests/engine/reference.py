@@ -188,7 +188,7 @@ class OneOracle:
             else:
                 outputs, z = _outputs(self.model, leaves, inputs, features=True)
                 each = self.losses(outputs, targets)
-                total = each + extra(z)
+                total = each + extra(z.flatten(1))
             total = self.penalised(total, leaves)
             loss, total = self._reduce(each), self._reduce(total)
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
@@ -217,7 +217,7 @@ class OneOracle:
     def features(self, x, batch):
         """The features ``[B, F]`` without dropout."""
         with torch.no_grad(), self.model.evaluating(running=False):
-            return _outputs(self.model, self.model.views(x), batch[0], features=True)[1]
+            return _outputs(self.model, self.model.views(x), batch[0], features=True)[1].flatten(1)
 
 
 class OneFullBatch:
