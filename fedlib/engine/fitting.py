@@ -30,7 +30,8 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
 
     The model is called in training mode on the first example, and on those with the smallest and
     the largest number where inputs are whole numbers, such as tokens. All labels are compared with
-    its outputs if the loss declares what it needs (:func:`fedlib.losses.needs`).
+    its outputs if the loss declares what it needs (:func:`fedlib.losses.needs`). For the inside of
+    :func:`fedlib.process.alone`, as random numbers are seeded.
 
     Args:
         model: a spare one.
@@ -40,21 +41,20 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         Error: what does not fit, with the client, the example and the value; or a module whose
             buffers change in its forward pass.
     """
-    with process.alone():
-        process.seed(0)
-        trial = Trial(task, model.to(dtype), dtype)
-        buffers = _buffers(model)
-        task.require_names()
-        for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
-            model.train(split == "train")
-            require_finite(task, split, data, dtype)
-            outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
-            if split == "train":
-                after = _buffers(model)
-                trial.outputs(split, data, 0)
-                trial.require_constant(buffers, after)
-            trial.check_transform(split, data)
-            trial.check_losses(split, data, outputs[0])
+    process.seed(0)
+    trial = Trial(task, model.to(dtype), dtype)
+    buffers = _buffers(model)
+    task.require_names()
+    for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
+        model.train(split == "train")
+        require_finite(task, split, data, dtype)
+        outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
+        if split == "train":
+            after = _buffers(model)
+            trial.outputs(split, data, 0)
+            trial.require_constant(buffers, after)
+        trial.check_transform(split, data)
+        trial.check_losses(split, data, outputs[0])
 
 
 class Trial:

@@ -50,6 +50,8 @@ def suit(
 ) -> None:
     """Try a user's module, and have ``model`` call it in the way that it needs.
 
+    For the inside of :func:`fedlib.process.alone`, as random numbers are seeded.
+
     Args:
         model: of the run.
         used, fresh: two more from ``task.new_model()``, made with the same random numbers and of
@@ -60,19 +62,18 @@ def suit(
         Error: its outputs depend on more than parameters and inputs, or its gradient is another
             than plain PyTorch's; what to do about it.
     """
-    with process.alone():
-        process.seed(0)
-        trial = ModuleTrial(task, fresh, model.dtype)
-        changes = [trial.changes_inputs(used, training) for training in (True, False)]
-        model.copies_inputs = any(changes)
-        trial.move()
-        trial.require_unchanged()
-        mixes = [trial.mixes(training) for training in (True, False)]
-        if any(mixes):
-            model.see_real_examples_only()
-        model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
-        if not model.carries_rows:
-            trial.compare(model)
+    process.seed(0)
+    trial = ModuleTrial(task, fresh, model.dtype)
+    changes = [trial.changes_inputs(used, training) for training in (True, False)]
+    model.copies_inputs = any(changes)
+    trial.move()
+    trial.require_unchanged()
+    mixes = [trial.mixes(training) for training in (True, False)]
+    if any(mixes):
+        model.see_real_examples_only()
+    model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
+    if not model.carries_rows:
+        trial.compare(model)
 
 
 class ModuleTrial(Trial):
