@@ -25,9 +25,14 @@ NonNegative = Annotated[float, lambda value: 0 <= value < math.inf]
 Decay = Annotated[float, lambda value: 0 <= value < 1]
 
 
+def field_types(component: type[Component]) -> dict[str, tuple[type, ...]]:
+    """For each field of a component the types that its values may have."""
+    kind: Any = component
+    return _field_types(kind)
+
+
 @cache
-def field_types(component: Any) -> dict[str, tuple[type, ...]]:
-    """For each field of a class of components the types that its values may have."""
+def _field_types(component: Any) -> dict[str, tuple[type, ...]]:
     hints = get_type_hints(component)
     return {
         field.name: get_args(hints[field.name]) or (hints[field.name],)
