@@ -315,7 +315,7 @@ ARRAYS = {
     "skewed": (
         {},
         {"clients": 61, "alpha": 0.1},
-        "61 clients ask for 61 examples in all, but there are only 60",
+        "61 clients ask for 61 examples in all",
     ),
     "at random": ({}, {"clients": 100}, "cannot split 60 examples among 100 clients"),
     "ids": ({"train_y": np.arange(60) * 10**6}, {"clients": 2}, "look like ids"),
