@@ -312,11 +312,7 @@ def test_weights_do_not_weigh_what_is_reported():
 WORDS = np.array(["dog", "ant", "cat"])
 FIRST = np.zeros((60, 3, 32, 32), np.uint8)
 ARRAYS = {
-    "skewed": (
-        {},
-        {"clients": 61, "alpha": 0.1},
-        "61 clients ask for 61 examples in all",
-    ),
+    "skewed": ({}, {"clients": 61, "alpha": 0.1}, "61 clients ask for 61 examples in all"),
     "at random": ({}, {"clients": 100}, "cannot split 60 examples among 100 clients"),
     "ids": ({"train_y": np.arange(60) * 10**6}, {"clients": 2}, "look like ids"),
     "tested by ids": ({"test_y": np.arange(30) * 10**7}, {"clients": 2}, "test labels look like"),
