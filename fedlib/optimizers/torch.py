@@ -63,7 +63,8 @@ class _Backed(torch.optim.Optimizer):
         for name in options:
             if name not in defaults:
                 raise unknown(f"option of {type(self).__name__}", name, defaults)
-        called(type(self).__name__, super().__init__, params, {**defaults, **options})
+        what = f"{type(self).__name__} of these params"
+        called(what, super().__init__, params, {**defaults, **options})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
