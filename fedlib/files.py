@@ -8,7 +8,6 @@ removed once nobody has written to it for a day, by whoever writes in the folder
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import secrets
@@ -100,23 +99,6 @@ def recover(folder: Path) -> None:
                 os.rename(old, path)
 
 
-@contextmanager
-def making(folder: Path) -> Iterator[None]:
-    """A folder with its parents; those that were made here are removed if they stay empty.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    made = [part for part in (folder, *folder.parents) if not part.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    finally:
-        for part in made:
-            with suppress(OSError):  # it is not empty
-                part.rmdir()
-
-
 def remove(path: Path) -> None:
     """Remove a file or folder if it is there; what cannot be removed stays for :func:`clean`."""
     if path.is_dir() and not path.is_symlink():
@@ -143,27 +125,14 @@ def require_writable(folder: Path, instead: str = "FEDLIB_DATA") -> None:
     """
     there = folder.absolute()
     try:
-        while not _is_there(there):
+        while not (there.exists() or there.is_symlink()):
             there = there.parent
-        if not there.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         with tempfile.TemporaryFile(dir=there) as file:  # without a name, wherever that can be
             file.write(b"0")
             file.flush()
     except OSError as problem:
         why = f"{reason(problem)}; nothing has been done. Name another folder by {instead}"
         raise Error(f"cannot write in {folder}: {why}") from None
-
-
-def _is_there(path: Path) -> bool:
-    """Unlike ``Path.exists``, names that nothing can have raise an OSError."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise
-        return False
-    return True
 
 
 @functools.cache

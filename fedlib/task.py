@@ -616,13 +616,9 @@ class Task:
             self._shares = not self.described and bool(_parts(model) & _parts(self._made()))
         if not self._shares:
             return model
-        try:
-            return copy.deepcopy(model)
-        except Exception as error:
-            raise Error(
-                f"task {self.name}: model() gives a module that it has given before and that "
-                f"cannot be copied ({first_line(error)}); make a new one in it"
-            ) from error
+        again = f"task {self.name}: model() gives a module that it has given before, whose copy"
+        copied: nn.Module = called(again, copy.deepcopy, model)
+        return copied
 
     def trained(self, params: Mapping[str, Tensor]) -> nn.Module:
         """The model with trained parameters, a history's ``params``, in evaluation mode.
@@ -642,12 +638,7 @@ class Task:
         return model.eval()
 
     def _made(self) -> nn.Module:
-        try:
-            model = self.model()
-        except Error:
-            raise
-        except Exception as error:
-            raise Error(f"task {self.name}: model() fails: {first_line(error)}") from error
+        model = called(f"task {self.name}: model()", self.model)
         if not isinstance(model, nn.Module):
             kind = type(model).__name__
             raise Error(f"task {self.name}: model() gives a {kind}; it must make a torch.nn.Module")

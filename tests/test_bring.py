@@ -313,8 +313,8 @@ def test_weights_do_not_weigh_what_is_reported():
 WORDS = np.array(["dog", "ant", "cat"])
 FIRST = np.zeros((60, 3, 32, 32), np.uint8)
 ARRAYS = {
-    "skewed": ({}, {"clients": 61, "alpha": 0.1}, "60 training examples for 61 clients"),
-    "at random": ({}, {"clients": 100}, "60 training examples for 100 clients"),
+    "skewed": ({}, {"clients": 61, "alpha": 0.1}, "61 clients ask for 61 examples in all"),
+    "at random": ({}, {"clients": 100}, "cannot split 60 examples among 100 clients"),
     "ids": ({"train_y": np.arange(60) * 10**6}, {"clients": 2}, "look like ids"),
     "tested by ids": ({"test_y": np.arange(30) * 10**7}, {"clients": 2}, "test labels look like"),
     "channels first": ({"train_x": FIRST, "test_x": FIRST[:30]}, {"clients": 2}, "transpose"),

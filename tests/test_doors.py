@@ -142,7 +142,7 @@ def test_a_module_of_the_current_folder(modules, command):
         (["my_tasks:nothing", "fedavg"], "'my_tasks:nothing' gives None; it must return a fedlib"),
         (["my_tasks:failing", "fedavg"], "ZeroDivisionError: division by zero (my_tasks.py, line"),
         (["my_tasks:wrong", "fedavg"], "fedlib: strength is 3; allowed: 2"),
-        (["my_tasks:large", "fedavg"], "large(size: int): missing a required argument: 'size'"),
+        (["my_tasks:large", "fedavg"], "large() missing 1 required positional argument: 'size'"),
         (["my_tasks:pull", "fedavg", "--option", "strenth=1"], "keyword argument 'strenth'"),
         (["my_tasks:pull", "fedavg", "--preset", "paper"], "has no presets; leave it out"),
         (["my_slip:f", "fedavg"], "No module named 'not_there_at_all' (my_slip.py, line 1)"),

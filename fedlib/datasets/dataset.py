@@ -97,10 +97,8 @@ class TextDataset:
         return tags
 
     def _array(self, split: str, field: str) -> np.ndarray:
-        if split not in SPLITS:
-            raise Error(f"split is {split!r}; allowed: 'train' or 'test'")
         if f"{split}_{field}" not in self.arrays:
-            raise Error(f"the texts of {self.name!r} have no {field}")
+            raise Error(f"the {split} texts of {self.name!r} have no {field}")
         return self.arrays[f"{split}_{field}"]
 
     def _bytes(self, split: str, field: str, offsets_field: str, i: int) -> bytes:

@@ -61,24 +61,24 @@ def prepare(
     root = paths.data_root(data_root)
     raw = root / "raw" / name
     try:
-        with files.making(raw):
-            files.clean(raw)
-            missing = [file.size for file in wanted.files if not (raw / file.name).exists()]
-            needed = {
-                "to download": sum(missing) if given is None else 0,
-                "unpacked": wanted.unpacked,
-                "prepared": wanted.prepared,
-            }
-            _require_space(root, needed)
-            fetched = [fetch(file, raw, given, progress) for file in wanted.files]
-            unpacked = files.beside(raw / "unpacked")
-            try:
-                readable = _readable(wanted, fetched, unpacked)
-                with store.writing(name, data_root, overwrite) as folder:
-                    made = _made(name, readable, folder, progress)
-                    card = store.write_card(folder, {**_about(name, wanted), **made})
-            finally:
-                files.remove(unpacked)
+        raw.mkdir(parents=True, exist_ok=True)
+        files.clean(raw)
+        missing = [file.size for file in wanted.files if not (raw / file.name).exists()]
+        needed = {
+            "to download": sum(missing) if given is None else 0,
+            "unpacked": wanted.unpacked,
+            "prepared": wanted.prepared,
+        }
+        _require_space(root, needed)
+        fetched = [fetch(file, raw, given, progress) for file in wanted.files]
+        unpacked = files.beside(raw / "unpacked")
+        try:
+            readable = _readable(wanted, fetched, unpacked)
+            with store.writing(name, data_root, overwrite) as folder:
+                made = _made(name, readable, folder, progress)
+                card = store.write_card(folder, {**_about(name, wanted), **made})
+        finally:
+            files.remove(unpacked)
     except OSError as error:
         raise Failure(f"cannot write in {raw}: {files.reason(error)}") from None
     return card

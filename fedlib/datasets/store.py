@@ -21,7 +21,7 @@ from fedlib import files, paths
 from fedlib.arguments import checked
 from fedlib.datasets.catalogue import SOURCES
 from fedlib.datasets.dataset import describe, fingerprint
-from fedlib.errors import Error, Failure, first_line
+from fedlib.errors import Error, first_line
 
 CARD = "card.json"
 NAME = r"[a-z0-9_-]{1,64}"
@@ -163,13 +163,9 @@ def writing(name: str, data_root: Root = None, overwrite: bool = False) -> Itera
     """
     target = require_new(name, data_root, overwrite)
     files.require_writable(target.parent)
-    try:
-        with files.making(target.parent), files.replacing(target) as aside:
-            aside.mkdir()
-            yield aside
-            require_new(name, data_root, overwrite)
-    except OSError as error:
-        raise Failure(f"cannot write {target}: {files.reason(error)}") from None
+    with files.replacing(target) as aside:
+        aside.mkdir()
+        yield aside
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> dict[str, Any]:

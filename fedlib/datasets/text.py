@@ -165,7 +165,7 @@ def tokenized(
     Returns:
         int32 ``[texts, length]`` of both, and how many numbers there are.
     """
-    require(size > SPECIAL, "vocabulary size", size, f"> {SPECIAL}")
+    require(size > SPECIAL, "words", size, f"a whole number > {SPECIAL}")
     words = most_frequent((word for text in train for word in split(text)), size - SPECIAL)
     numbers = {word: number for number, word in enumerate(words, SPECIAL)}
     numbers |= {"[CLS]": 2, "[SEP]": 3}

@@ -418,13 +418,12 @@ class Feed:
 
     def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
-        rows = np.concatenate([np.arange(active) for active in plan.active])
         if self.labels is not None:
-            labels, row = self._labels(plan), torch.from_numpy(rows)
-            total = labels.new_zeros(len(plan.clients)).index_add_(0, row, labels.sum(1))
-            return labels / total.clamp(min=1)[row].unsqueeze(1)
+            labels = self._labels(plan)
+            total = labels.new_zeros(len(plan.clients)).index_add_(0, plan.row, labels.sum(1))
+            return labels / total.clamp(min=1)[plan.row].unsqueeze(1)
         scale = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
-        weights = torch.from_numpy(scale[rows]).unsqueeze(1).expand(plan.index.shape)
+        weights = torch.from_numpy(scale)[plan.row].unsqueeze(1).expand(plan.index.shape)
         if plan.mask is not None:
             weights = weights * plan.mask
         return weights.to(self.dtype)

@@ -72,8 +72,7 @@ class Checkpoint:
                     file.write(hashlib.file_digest(file, "sha256").digest())
         except (Failure, RuntimeError) as problem:  # the latter from torch, on a full disk
             kept = "the one before is kept" if self.path.exists() else "there is none before"
-            why = str(problem) if isinstance(problem, Failure) else first_line(problem)
-            raise Failure(f"cannot write a checkpoint: {why}; {kept}") from None
+            raise Failure(f"cannot write a checkpoint: {first_line(problem)}; {kept}") from None
         self._last = time.monotonic()
 
     def load(self, device: torch.device) -> Snapshot | None:

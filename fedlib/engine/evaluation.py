@@ -68,7 +68,7 @@ class Evaluator:
         weights = data.client_weights() if task.by_weights else data.sizes
         weights = weights / np.maximum(data.sizes, 1)
         self.weights = torch.from_numpy(weights).to(device, self.dtype)[self.codes]
-        self.inputs_each = self._transform(self.index[:1]).numel() if len(self.index) else 1
+        self.inputs_each = self._transform(self.index[:1]).numel()
         self.outputs_each = 0
         self._inputs: Tensor | None = None
 
@@ -127,8 +127,8 @@ class Evaluator:
 
     def _chunk(self, views: list[Tensor], configurations: int) -> int:
         """How many examples to evaluate at once: a multiple of :data:`BATCH`."""
-        if not self.outputs_each and len(self.index):
-            with self.model.tracking(self.model.initial_statistics()):
+        if not self.outputs_each:
+            with self.model.statistics.tracking(self.model.statistics.initial):
                 outputs = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
             self.outputs_each = outputs.numel()
         numbers = max(1, self.inputs_each, self.outputs_each) * configurations
@@ -136,6 +136,7 @@ class Evaluator:
 
 
 @checked
+@process.alone()
 def evaluate(
     task: Task,
     params: Mapping[str, Tensor],
@@ -169,15 +170,15 @@ def evaluate(
         raise Error("evaluate: these data have no examples")
     model, where = _flat(task, params, device)
     require_finite(task, "evaluated", data, model.dtype)
-    with process.alone(), model.tracking(model.initial_statistics()):
-        with model.evaluating():
-            Trial(task, model.model, model.dtype).check_losses("evaluated", data)
-        evaluator = Evaluator(task, model, where, data)
-        result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
+    with model.evaluating():
+        Trial(task, model.model, model.dtype).check_losses("evaluated", data)
+    evaluator = Evaluator(task, model, where, data)
+    result = called("evaluate: the model or metrics", evaluator, model.initial().unsqueeze(0))
     return {name: float(value) for name, value in result.mean.items()}
 
 
 @checked
+@process.alone()
 def predict(
     task: Task, params: Mapping[str, Tensor], x: Tensor | None = None, *, device: str = "auto"
 ) -> Tensor:
@@ -203,12 +204,10 @@ def predict(
     if not len(x):
         raise Error("predict: x has no examples")
     model, where = _flat(task, params, device)
-    with process.alone(), model.tracking(model.initial_statistics()):
-        data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
-        evaluator = Evaluator(task, model, where, data)
-        row = model.initial().unsqueeze(0)
-        outputs = called("predict: the model on x", evaluator.outputs, row)
-        return outputs.squeeze(0).cpu()  # type: ignore[no-any-return]
+    data = ClientData(x, torch.zeros(len(x)), [np.arange(len(x))])
+    evaluator = Evaluator(task, model, where, data)
+    outputs: Tensor = called("predict: the model on x", evaluator.outputs, model.initial()[None])
+    return outputs.squeeze(0).cpu()
 
 
 def _flat(task: Task, params: Mapping[str, Tensor], device: str) -> tuple[FlatModel, torch.device]:

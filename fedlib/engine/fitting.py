@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import losses, process
-from fedlib.errors import Error, first_line
+from fedlib.arguments import called
+from fedlib.errors import Error
 from fedlib.task import ClientData, Metric, Task, identity
 
 # The data of the catalogue's tasks were checked when they were prepared or imported; more numbers
@@ -29,7 +30,8 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
 
     The model is called in training mode on the first example, and on those with the smallest and
     the largest number where inputs are whole numbers, such as tokens. All labels are compared with
-    its outputs if the loss declares what it needs (:func:`fedlib.losses.needs`).
+    its outputs if the loss declares what it needs (:func:`fedlib.losses.needs`). For the inside of
+    :func:`fedlib.process.alone`, as random numbers are seeded.
 
     Args:
         model: a spare one.
@@ -39,22 +41,20 @@ def require_fit(task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         Error: what does not fit, with the client, the example and the value; or a module whose
             buffers change in its forward pass.
     """
-    with process.alone():
-        process.seed(0)
-        trial = Trial(task, model.to(dtype), dtype)
-        buffers = _buffers(model)
-        task.require_names()
-        for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
-            model.train(split == "train")
-            require_finite(task, split, data, dtype)
-            outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
-            if split == "train" and outputs:
-                after = _buffers(model)
-                trial.outputs(split, data, 0)
-                trial.require_constant(buffers, after)
-            if outputs:
-                trial.check_transform(split, data)
-                trial.check_losses(split, data, outputs[0])
+    process.seed(0)
+    trial = Trial(task, model.to(dtype), dtype)
+    buffers = _buffers(model)
+    task.require_names()
+    for split, data in {"train": task.train, "test": task.test, **task.evaluated}.items():
+        model.train(split == "train")
+        require_finite(task, split, data, dtype)
+        outputs = [trial.outputs(split, data, place) for place in _places(task, data)]
+        if split == "train":
+            after = _buffers(model)
+            trial.outputs(split, data, 0)
+            trial.require_constant(buffers, after)
+        trial.check_transform(split, data)
+        trial.check_losses(split, data, outputs[0])
 
 
 class Trial:
@@ -73,22 +73,19 @@ class Trial:
         """The model's outputs ``[2, ...]`` for the example at a place of ``data.index``."""
         client, example = _where(data, place)
         raw = data.x[[example, example]].to(self.device)
-        keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device)
+        training = split == "train"
+        keys = torch.zeros(1, 2, dtype=torch.int64, device=self.device) if training else None
         what = f"{split} client {client}'s example {example}, {_told(raw[0])}"
-        training, whose = split == "train", f"task {self.task.name}: the transform"
-        x = tried(
-            f"{whose} does not take {what}",
-            _repeatable(whose, self.task.transform),
-            raw.unsqueeze(0),
-            keys if training else None,
-        )
+        whose = f"task {self.task.name}: the transform"
+        transform = partial(_repeatable, whose, self.task.transform)
+        x = called(f"{whose} on {what}", transform, raw.unsqueeze(0), keys)
         if not isinstance(x, Tensor) or x.shape[:2] != (1, 2):
             raise Error(f"{whose} gives {_told(x)}; need [1, 2, ...]")
         if x.is_floating_point() and not torch.isfinite(x).all():
             raise Error(f"{whose} gives NaN or infinity for {what}")
         named = f"{self.named} in {'training' if training else 'evaluation'}"
-        forward = _repeatable(named, self.model, "torch" if training else "")
-        outputs = tried(f"{self.named} does not take {what}", forward, self.held(x).squeeze(0))
+        model = partial(_repeatable, named, self.model, keyed="torch" if training else "")
+        outputs = called(f"{self.named} on {what}", model, self.held(x).squeeze(0))
         if not isinstance(outputs, Tensor) or outputs.is_complex() or outputs.shape[:1] != (2,):
             raise Error(
                 f"{self.named} gives {_told(outputs)} for 2 examples; it must give a tensor of "
@@ -105,14 +102,12 @@ class Trial:
         places = np.linspace(0, data.sizes.sum() - 1, 5).astype(int)
         raw = data.x[data.index[places]].to(self.device)
         keys, others = torch.arange(10, device=self.device).view(2, -1)
-        call = _called_twice(whose, transform)
+        call = partial(_called_twice, whose, transform)
 
         def made(rows: list[Tensor], keyed: list[Tensor]) -> Tensor:
             given = torch.stack(keyed) if split == "train" else None
             shape = f"[{len(rows)}, {len(raw)}, ...]"
-            x = tried(
-                f"{whose} does not take {_told(raw)} as {shape}", call, torch.stack(rows), given
-            )
+            x = called(f"{whose} on {_told(raw)} as {shape}", call, torch.stack(rows), given)
             if not isinstance(x, Tensor) or x.shape[:2] != (len(rows), len(raw)):
                 raise Error(f"{whose} gives {_told(x)} for {shape}; need as many rows and examples")
             return x
@@ -184,8 +179,8 @@ class Trial:
         """
         what = f"task {self.task.name}: {name}"
         if self.task.described:
-            return _parts(what, _repeatable(what, function), rows, labels)
-        function = _called_twice(what, function, keeps=True)
+            return _parts(what, partial(_repeatable, what, function), rows, labels)
+        function = partial(_called_twice, what, function, keeps=True)
         own = _parts(what, function, rows, labels)
         first, last = rows.split(1, 1)
         scale = 1 + float(rows.detach().abs().max())
@@ -303,9 +298,6 @@ def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype)
 
 def _places(task: Task, data: ClientData) -> list[int]:
     """Places of examples to try: the first, and those of the extreme whole numbers."""
-    count = int(data.sizes.sum())
-    if not count:
-        return []
     x, places = data.x, {0: None}
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
     if whole and x[0].numel() and not (task.described and x.numel() > READ_AGAIN):
@@ -349,9 +341,9 @@ def _parts(
     what: str, function: Callable[..., Any], outputs: Tensor, y: Tensor
 ) -> tuple[Tensor, ...]:
     """A loss, or a metric's parts, ``[R, B]``."""
-    value = tried(
-        f"{what} does not take outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], "
-        "R rows of B examples, to give each example's own, [R, B])",
+    value = called(
+        f"{what} on outputs {_told(outputs[0])}, labels {_told(y[0])} (as [R, B, ...], R rows of B "
+        "examples, to give each example's own, [R, B])",
         function,
         outputs,
         y,
@@ -386,51 +378,42 @@ def _same(left: Tensor, right: Tensor) -> bool:
     return both and bool(torch.equal(left.nan_to_num(), right.nan_to_num()))
 
 
-def _repeatable(what: str, function: Callable[..., Any], keyed: str = "") -> Callable[..., Any]:
-    """A function of the user's, refused where it draws from the process's random numbers.
+def _repeatable(what: str, function: Callable[..., Any], *args: Any, keyed: str = "") -> Any:
+    """What a function of the user's gives; refused if it draws the process's random numbers.
 
     Args:
         keyed: whose may be drawn, as the engine seeds them.
     """
-
-    def call(*args: Any) -> Any:
-        states = process.random_states()
-        value = function(*args)
-        for whose in process.drawn_since(states):
-            if whose != keyed:
-                raise Error(
-                    f"{what} draws from {whose}'s random numbers, whose state is not the run's; in "
-                    "a transform draw by the keys (fedlib.randomness), in a model use torch's, in "
-                    "training only (self.training)"
-                )
-        return value
-
-    return call
+    states = process.random_states()
+    value = function(*args)
+    for whose in process.drawn_since(states):
+        if whose != keyed:
+            raise Error(
+                f"{what} draws from {whose}'s random numbers, whose state is not the run's; in "
+                "a transform draw by the keys (fedlib.randomness), in a model use torch's, in "
+                "training only (self.training)"
+            )
+    return value
 
 
 def _called_twice(
-    what: str, function: Callable[..., Any], keeps: bool = False
-) -> Callable[..., Any]:
-    """A function of the user's, refused where the same arguments give something else next time.
+    what: str, function: Callable[..., Any], *args: Tensor | None, keeps: bool = False
+) -> Any:
+    """What a function of the user's gives; refused if it gives something else the next time.
 
     Args:
-        keeps: refused, too, where it writes to its arguments.
+        keeps: refused, too, if it writes to its arguments.
     """
-
-    def call(*args: Tensor | None) -> Any:
-        given = [None if arg is None else arg.clone() for arg in args]
-        again = [None if arg is None else arg.clone() for arg in args]
-        first, second = _repeatable(what, function)(*given), function(*again)
-        if keeps and not _alike(given, list(args)):
-            raise Error(f"{what} writes to its arguments, which others need; let it make new ones")
-        if not _alike(first, second):
-            raise Error(
-                f"{what} gives something else when it is called again; it must depend on its "
-                "arguments alone, and in a transform draw by the keys (fedlib.randomness)"
-            )
-        return first
-
-    return call
+    given, again = ([arg if arg is None else arg.clone() for arg in args] for _ in range(2))
+    first, second = _repeatable(what, function, *given), function(*again)
+    if keeps and not _alike(given, list(args)):
+        raise Error(f"{what} writes to its arguments, which others need; let it make new ones")
+    if not _alike(first, second):
+        raise Error(
+            f"{what} gives something else when it is called again; it must depend on its "
+            "arguments alone, and in a transform draw by the keys (fedlib.randomness)"
+        )
+    return first
 
 
 def _alike(left: Any, right: Any) -> bool:
@@ -445,16 +428,6 @@ def _beside(what: str) -> Error:
         f"{what} of an example changes with the others in its batch or their keys, so that padding "
         "would count in it; it must be of each example alone, of x [G, B, ...] and keys [G, B]"
     )
-
-
-def tried(what: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What a function of the user's gives; what goes wrong in it is a :class:`fedlib.Error`."""
-    try:
-        return function(*args)
-    except Error:
-        raise
-    except Exception as error:
-        raise Error(f"{what}: {first_line(error)}") from error
 
 
 def _told(values: Any) -> str:

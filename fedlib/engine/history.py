@@ -24,11 +24,6 @@ WINDOW_ROUNDS = 100
 Points = tuple[np.ndarray, np.ndarray]
 
 
-def usual_window(rounds: int) -> int:
-    """Over how many last rounds of a run to average."""
-    return min(WINDOW_ROUNDS, max(1, round(rounds * WINDOW_SHARE)))
-
-
 def mean_of_last(round: np.ndarray, value: np.ndarray, window: int) -> float:
     """The mean of a metric's values, given in order, in the last ``window`` rounds that it has."""
     return float(value[round > round[-1] - min(window, round[-1] + 1)].mean())
@@ -105,7 +100,7 @@ class History:
 
     def window(self) -> int:
         """Over how many last rounds :meth:`final` averages by default."""
-        return usual_window(self.config.rounds)
+        return min(WINDOW_ROUNDS, max(1, round(self.config.rounds * WINDOW_SHARE)))
 
     def final(
         self, metric: str = "accuracy", split: str = "test", window: int | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from fedlib import process, randomness
-from fedlib.engine.fitting import Trial, tried
+from fedlib.arguments import called
+from fedlib.engine.fitting import Trial
 from fedlib.engine.rows import FlatModel, Statistics, seeded
 from fedlib.errors import Error
 from fedlib.models.layers import real_examples
@@ -49,6 +50,8 @@ def suit(
 ) -> None:
     """Try a user's module, and have ``model`` call it in the way that it needs.
 
+    For the inside of :func:`fedlib.process.alone`, as random numbers are seeded.
+
     Args:
         model: of the run.
         used, fresh: two more from ``task.new_model()``, made with the same random numbers and of
@@ -59,19 +62,18 @@ def suit(
         Error: its outputs depend on more than parameters and inputs, or its gradient is another
             than plain PyTorch's; what to do about it.
     """
-    with process.alone():
-        process.seed(0)
-        trial = ModuleTrial(task, fresh, model.dtype)
-        changes = [trial.changes_inputs(used, training) for training in (True, False)]
-        model.copies_inputs = any(changes)
-        trial.move()
-        trial.require_unchanged()
-        mixes = [trial.mixes(training) for training in (True, False)]
-        if any(mixes):
-            model.see_real_examples_only()
-        model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
-        if not model.carries_rows:
-            trial.compare(model)
+    process.seed(0)
+    trial = ModuleTrial(task, fresh, model.dtype)
+    changes = [trial.changes_inputs(used, training) for training in (True, False)]
+    model.copies_inputs = any(changes)
+    trial.move()
+    trial.require_unchanged()
+    mixes = [trial.mixes(training) for training in (True, False)]
+    if any(mixes):
+        model.see_real_examples_only()
+    model.carries_rows = model.carries_rows and trial.carries_rows(min(2, configurations))
+    if not model.carries_rows:
+        trial.compare(model)
 
 
 class ModuleTrial(Trial):
@@ -170,10 +172,9 @@ class ModuleTrial(Trial):
                 continue
             mixes |= not torch.allclose(found, wanted, rtol=1e-5, atol=1e-6, equal_nan=True)
         if mixes or not training:
-            tried(
-                f"{self.named} looks across its batch and does not take one of one example, as a "
-                "client's last may be; fedlib.models.replace_batch_norm(model, by='group') makes "
-                "normalisation that does",
+            called(
+                f"{self.named}, which looks across its batch, on one example, as a client's last "
+                "batch may be (fedlib.models.replace_batch_norm(model, by='group') can do that),",
                 self.model,
                 x[:1].clone(),
             )
@@ -242,19 +243,19 @@ class ModuleTrial(Trial):
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
             return rows.flatten(grads, ()), [p for p in _ends(total) if isinstance(p, nn.Parameter)]
 
-        def agrees(rows: FlatModel, leaves: Sequence[Tensor]) -> bool:
+        def agrees(chosen: Callable[[], FlatModel], leaves: Sequence[Tensor]) -> bool:
             try:
-                mine, beside = by_rows(rows, leaves)
+                mine, beside = by_rows(chosen(), leaves)
             except Exception:  # whatever torch.func.vmap cannot run, or has no copy
                 return False
             return not beside and _first_other(rows, mine, wanted) is None
 
-        what = f"{self.named}: its gradient cannot be taken"
-        wanted = tried(what, plain)
+        what = f"{self.named}: its gradient"
+        wanted = called(what, plain)
         with torch.no_grad():
             for parameter in self.parameters:  # so that it shows where these are read
                 parameter.mul_(0.9)
-        mine, beside = tried(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
+        mine, beside = called(what, by_rows, rows, rows.leaves(vector.clone().unsqueeze(0)))
         for held in beside:
             names = [name for name, p in self.model.named_parameters() if p is held]
             raise Error(
@@ -268,15 +269,11 @@ class ModuleTrial(Trial):
                 "PyTorch's; what may be the cause is torch.utils.checkpoint, a hook, or weights "
                 "that are kept elsewhere as well: take it out of the forward pass"
             )
-        try:
-            another = copy.deepcopy(rows)
-        except Exception:
-            model.copyable = False
-        else:
-            model.copyable = agrees(another, rows.leaves(vector.clone().unsqueeze(0)))
+        leaves = rows.leaves(vector.clone().unsqueeze(0))
+        model.copyable = agrees(lambda: copy.deepcopy(rows), leaves)
         # With an axis of rows, by torch.func.vmap as long as that can.
         leaves = [view.requires_grad_() for view in rows.views(vector.clone().unsqueeze(0))]
-        if rows.vmaps and not (agrees(rows, leaves) and rows.vmaps):
+        if rows.vmaps and not (agrees(lambda: rows, leaves) and rows.vmaps):
             model.vmaps = False
 
     def _spread(self, count: int) -> Tensor:
@@ -312,7 +309,7 @@ class ModuleTrial(Trial):
             yield batch
 
     def _outputs(self, model: nn.Module, x: Tensor) -> Tensor:
-        outputs: Tensor = tried(f"{self.named} does not take {len(x)} examples", _keyed, model, x)
+        outputs: Tensor = called(f"{self.named} on {len(x)} examples", _keyed, model, x)
         return outputs
 
 

@@ -94,7 +94,7 @@ class RowsOracle:
             else:
                 outputs, z = self.model.rows(leaves, batch.x, features=True)
                 losses = self.task.loss(outputs, y).to(x.dtype)
-                z = z.reshape(clients, configurations, *z.shape[1:])
+                z = z.reshape(clients, configurations, z.shape[1], -1)
                 total = losses + extra(z).reshape(losses.shape)
             if self.task.l2:
                 total = total + self.task.l2 * self.model.squares(leaves)
@@ -113,12 +113,12 @@ class RowsOracle:
         return (losses * weights).sum(-1).view(clients, configurations, 1)
 
     def features(self, x: Tensor, batch: Batch) -> Tensor:
-        """The features ``[n, C, B, F]`` without dropout."""
+        """The features ``[n, C, B, F]`` without dropout; those of a sequence's steps in a row."""
         x = x.expand(len(batch.x), *x.shape[-2:])
         views = self.model.views(x.reshape(-1, x.shape[-1]))
         with torch.no_grad(), self.model.evaluating(running=False), real_examples(batch.mask):
             _, z = self.model.rows(views, batch.x, features=True)
-        return z.reshape(*x.shape[:2], *z.shape[1:])
+        return z.reshape(*x.shape[:2], z.shape[1], -1)
 
     def reduce(self, values: Tensor, batch: Batch) -> Tensor:
         """Values ``[n, C, B]`` of examples as they count in the batch's loss, ``[n, C, 1]``."""

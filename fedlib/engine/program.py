@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,11 +76,7 @@ class Program:
         if fresh is not None:
             modules.suit(self.task, self.model, used, fresh.to(self.dtype), len(configured))
         if backend == "parallel" and not self.model.copyable:
-            raise Error(
-                f"task {self.task.name}: backend 'parallel' needs copies of the model, but one of "
-                f"{type(model).__name__} fails or reads its original's weights, as closures do; "
-                "leave the backend out"
-            )
+            backend = "auto"  # which then takes one worker
         self.strategy = strategy.pick(
             self.model.size,
             len(configured),
@@ -127,8 +123,8 @@ class Program:
         """All rounds, or those that the checkpoint has not seen; a history per configuration.
 
         Args:
-            keep: stores the histories. The checkpoint stays until it has returned, so that what
-                was trained is not lost where it fails.
+            keep: with a checkpoint, stores the histories. The checkpoint stays until it has
+                returned, so that what was trained is not lost where it fails.
             callback: see :func:`fedlib.run`.
 
         Raises:
@@ -137,10 +133,7 @@ class Program:
         self.callback = callback
         with self._settings():
             if checkpoint is None:
-                histories, _ = self._run(progress)
-                if keep is not None:
-                    keep(histories)
-                return histories
+                return self._run(progress, self._start())[0]
             with stop_requests() as asked:
                 return self._run_safely(progress, checkpoint, keep, asked)
 
@@ -190,15 +183,13 @@ class Program:
     def _run(
         self,
         progress: bool,
-        now: Progress | None = None,
+        now: Progress,
         between: Callable[[Progress, bool], None] = lambda now, failed: None,
     ) -> tuple[list[History], Progress]:
         """The histories, and the state after the last round; ``between`` is called after each, and
         where a callback has failed.
         """
-        started, stopped = time.perf_counter(), dict[str, int]()
-        now = self._start() if now is None else now
-        started -= now.spent
+        started, stopped = time.perf_counter() - now.spent, dict[str, int]()
         bar = _Bar(
             range(now.done, self.config.rounds),
             initial=now.done,
@@ -219,7 +210,7 @@ class Program:
                 if self.callback is None:
                     continue
                 try:
-                    stop = self.callback(*self._histories(now, started))
+                    stop = self.callback(*self._histories(now))
                 except Exception:
                     between(now, True)
                     raise
@@ -228,16 +219,13 @@ class Program:
                     if now.alive and now.done % self.config.eval_every:
                         self._evaluate(now.done, now.alive, now.server)
                     break
-        return self._histories(now, started, stopped), now
+        return self._histories(now, **stopped), now
 
-    def _histories(
-        self, now: Progress, started: float, more: Mapping[str, Any] | None = None
-    ) -> list[History]:
+    def _histories(self, now: Progress, **stopped: int) -> list[History]:
         """What there is so far."""
-        self._finish(now, now.alive)
+        self._note(now)
         params = [self.model.named(vector) for vector in now.final]
-        meta = self._meta(now, time.perf_counter() - started) | dict(more or {})
-        return self.record.histories(params, meta)
+        return self.record.histories(params, self._meta(now) | stopped)
 
     def snapshot(self, now: Progress) -> Snapshot:
         """The program's whole state, not copied."""
@@ -273,21 +261,20 @@ class Program:
         """The server states of some configurations before round 0."""
         x = self.model.initial().expand(len(alive), -1).contiguous()
         server = self.training.serve("server_init", alive, 0, x)
-        if not self.model.tracked:
+        if not self.model.statistics.size:
             return server
-        return server | {"statistics": self.model.initial_statistics().expand(len(alive), -1)}
+        return server | {"statistics": self.model.statistics.initial.expand(len(alive), -1)}
 
     def _evaluate(self, done: int, alive: list[int], server: State) -> None:
         """Evaluate and record the configurations ``alive``."""
-        with self.model.tracking(server.get("statistics")):
+        with self.model.statistics.tracking(server.get("statistics")):
             for split, evaluator in self.evaluators.items():
                 self.record.evaluation(done, alive, evaluator(server["x"]), split)
 
-    def _finish(self, now: Progress, ended: list[int]) -> None:
-        """Note the final parameters of configurations that take part in the program."""
-        if ended:
-            places = [now.alive.index(run) for run in ended]
-            now.final[ended] = _sent(now.server)[places]
+    def _note(self, now: Progress) -> None:
+        """Note the parameters of the configurations that take part, as their final ones so far."""
+        if now.alive:
+            now.final[now.alive] = _sent(now.server)
 
     def _advance(self, now: Progress, number: int) -> None:
         """Round ``number``, and the evaluation after it."""
@@ -304,7 +291,7 @@ class Program:
         now.done = number + 1
         now.seconds += time.perf_counter() - before
         if len(survivors) < len(now.alive):
-            self._finish(now, [run for run in now.alive if run not in survivors])
+            self._note(now)
             self._leave(now, survivors)
         last = now.done == self.config.rounds
         if now.alive and (last or now.done % self.config.eval_every == 0):
@@ -324,7 +311,7 @@ class Program:
         names = dict.fromkeys(config.algorithm for config in self.configs)
         return f"{self.place}{', '.join(names)}{many} on {self.task.name}{stand_in}"
 
-    def _meta(self, now: Progress, seconds: float) -> dict[str, Any]:
+    def _meta(self, now: Progress) -> dict[str, Any]:
         """How the histories came about."""
         cuda = self.device.type == "cuda"
         return {
@@ -332,7 +319,7 @@ class Program:
             "backend": self.strategy.backend,
             "threads": torch.get_num_threads(),
             "configurations": len(self.configs),
-            "seconds": round(seconds, 3),
+            "seconds": round(now.spent, 3),
             "seconds_per_round": now.seconds / max(1, now.done),
         }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -93,7 +93,7 @@ class Statistics:
     Attributes:
         initial: the model's own ``[B]``; size: B, 0 for most models.
         moved: ``[..., B]``, what the first pass in training left of those that were put in by
-            :meth:`having`.
+            :meth:`tracking`.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -102,18 +102,22 @@ class Statistics:
             for path, layer in model.named_modules()
             for name in getattr(layer, "moving", ())
         ]
-        self.original = [layer._buffers[name] for _, layer, name in self.places]
-        self.shapes = [torch.Size(()) if t is None else t.shape for t in self.original]
+        self.original: list[Tensor] = [getattr(layer, name) for _, layer, name in self.places]
+        self.shapes = [tensor.shape for tensor in self.original]
         self.sizes = [math.prod(shape) for shape in self.shapes]
         self.size = sum(self.sizes)
-        flat = [tensor.reshape(-1) for tensor in self.original if tensor is not None]
+        flat = [tensor.reshape(-1) for tensor in self.original]
         self.initial = torch.cat(flat) if flat else torch.zeros(0)
         self.values, self.moved = self.initial, self.initial
         self.wanted = False
 
     @contextmanager
-    def having(self, values: Tensor | None) -> Iterator[Statistics]:
-        """See :meth:`FlatModel.tracking`."""
+    def tracking(self, values: Tensor | None) -> Iterator[Statistics]:
+        """While open, the model has these, ``[..., B]`` with one row for every row of parameters,
+        or with a number that divides theirs and is repeated.
+
+        The first forward pass in training mode moves them; see :attr:`moved`. None: as they are.
+        """
         before = self.values, self.moved, self.wanted
         if values is not None and self.size:
             self.values, self.moved, self.wanted = values, values, True
@@ -125,17 +129,15 @@ class Statistics:
 
     @contextmanager
     def of_row(self, row: int) -> Iterator[Statistics]:
-        """While open, the values are those of one row; ``moved`` then says what became of them."""
+        """While open, the values are those of one row, and ``moved`` says what becomes of them."""
         before = self.values, self.moved, self.wanted
         if self.size:
             values = self.values.reshape(-1, self.size)
             self.values = values[row % len(values)]
         try:
             yield self
-            after = self.moved
         finally:
             self.values, self.moved, self.wanted = before
-        self.moved = after
 
     def gather(self, moved: list[Tensor], training: bool) -> None:
         """Note what became of rows, each from :meth:`of_row`, if nothing was noted yet."""
@@ -168,9 +170,8 @@ class Statistics:
     def take(self) -> None:
         """Note what became of them, if nothing was noted yet."""
         if self.wanted:
-            parts = [layer._buffers[name] for _, layer, name in self.places]
             rows = self.values.shape[:-1]
-            flat = [t.reshape(*rows, -1) for t in parts if t is not None]
+            flat = [getattr(layer, name).reshape(*rows, -1) for _, layer, name in self.places]
             self.moved, self.wanted = torch.cat(flat, -1), False
 
     def put_back(self) -> None:
@@ -216,8 +217,7 @@ class FlatModel:
         self._vmapped = False  # whether it has, once
         self.copies_inputs = False  # whether the model changes its inputs, which are others' too
         self.copyable = True  # whether a copy of the model is one, as one by closures is not
-        self._all = dict(self.model.named_parameters())
-        trained = {n: p for n, p in self._all.items() if p.requires_grad}
+        trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         if not trained:
             raise Error(f"model {type(model).__name__} has no parameters to train")
         self.names = list(trained)
@@ -229,8 +229,7 @@ class FlatModel:
         self._slots = [self._places(parameter) for parameter in self._original]
         # Weights of layers, in contrast to the scales and shifts of normalisation.
         self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
-        self._statistics = Statistics(self.model)
-        self.tracked = self._statistics.size
+        self.statistics = Statistics(self.model)
         self.mixes = False
         for module in self.model.modules():
             hooked = module._backward_hooks or module._backward_pre_hooks
@@ -269,10 +268,6 @@ class FlatModel:
         vectors = x.squeeze(0) if x.dim() == 2 and len(x) == 1 else x
         return [view.requires_grad_() for view in self.views(vectors)]
 
-    def initial_statistics(self) -> Tensor:
-        """The model's own running statistics as one vector ``[B]``."""
-        return self._statistics.initial
-
     def named(self, x: Tensor) -> dict[str, Tensor]:
         """A vector ``x [P + B]`` as named tensors, copied to the CPU, as ``load_state_dict`` takes
         them: tied weights by all their names, frozen parameters and buffers as they are.
@@ -285,22 +280,12 @@ class FlatModel:
             name: trained.get(id(parameter), parameter)
             for name, parameter in self.model.named_parameters(remove_duplicate=False)
         }
-        moved = self._statistics.named(x[self.size :])
-        named |= moved
-        kept = self.model.state_dict(keep_vars=True)
-        counts = "num_batches_tracked"  # which nobody counts here, and which need not be loaded
-        more = [name for name in kept if name not in named and not name.endswith(counts)]
-        named |= {name: kept[name] for name in more}
+        named |= self.statistics.named(x[self.size :])
+        for name, tensor in self.model.state_dict(keep_vars=True).items():
+            # Batches tracked nobody counts here, and their number need not be loaded.
+            if not name.endswith("num_batches_tracked"):
+                named.setdefault(name, tensor)
         return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
-
-    def tracking(self, values: Tensor | None) -> AbstractContextManager[Statistics]:
-        """While open, the model has these running statistics, ``[..., B]`` with one row for every
-        row of parameters, or with a number that divides theirs and is repeated.
-
-        The first forward pass in training mode moves them; see :attr:`Statistics.moved`. None: as
-        they are.
-        """
-        return self._statistics.having(values)
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
@@ -409,12 +394,12 @@ class FlatModel:
         real, outputs, moved = layers.real_examples.active(), [], []
         for row in range(rows):
             mask = None if real is None else real[row // (rows // len(real))]
-            with layers.real_examples(mask), self._statistics.of_row(row) as statistics:
+            with layers.real_examples(mask), self.statistics.of_row(row) as statistics:
                 outputs.append(
                     call([leaf[row] for leaf in leaves], *(tensor[row] for tensor in given))
                 )
-            moved.append(statistics.moved)
-        self._statistics.gather(moved, self.model.training)
+                moved.append(statistics.moved)
+        self.statistics.gather(moved, self.model.training)
         if isinstance(outputs[0], tuple):
             return tuple(torch.stack(parts) for parts in zip(*outputs, strict=True))
         return torch.stack(outputs)
@@ -433,7 +418,7 @@ class FlatModel:
         before = self.model.training
         self.model.eval()
         if not running:
-            self._statistics.train()
+            self.statistics.train()
         try:
             yield
         finally:
@@ -454,14 +439,14 @@ class FlatModel:
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
         rows = 0 if leaves[0].dim() == len(self.shapes[0]) else len(leaves[0])
         self._put(leaves)
-        self._statistics.put(rows)
+        self.statistics.put(rows)
         try:
             outputs = self._drawn(function, x)
             if self.model.training:
-                self._statistics.take()
+                self.statistics.take()
         finally:
             self._put(self._original)
-            self._statistics.put_back()
+            self.statistics.put_back()
         return _as_stored(outputs, self.dtype)
 
     def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
@@ -473,14 +458,13 @@ class FlatModel:
 
     def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         keyed = randomness.masks.active()
-        single = keyed is not None and keyed.keys.dim() == 0 and not keyed.vmapped
-        if not single or self.carries_rows or not self.model.training or self._draws is False:
+        plain = self.carries_rows or not self.model.training or self._draws is False
+        if plain or keyed is None or keyed.keys.dim() or keyed.vmapped:
             return function(x)
-        assert keyed is not None
         if self._draws is None:
             self._draws = draws(function, x.clone() if self.copies_inputs else x)
             keyed.calls = 0  # the trial took the keys of layers that have keyed masks
-            self._statistics.put(0)  # and moved these
+            self.statistics.put(0)  # and moved these
         if not self._draws:
             return function(x)
         return _of_real_examples(lambda inputs: seeded(function, inputs, keyed.keys), x)

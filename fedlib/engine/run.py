@@ -6,14 +6,14 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
 
 from fedlib import process
 from fedlib.algorithms.base import Algorithm
-from fedlib.arguments import checked, shown
+from fedlib.arguments import checked, shown, whole
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
@@ -193,16 +193,16 @@ def grid(
             task,
             algorithm,
             rounds=rounds,
-            seed=cell_seed,
+            seed=cell.seed,
             dtype=dtype,
             eval_every=ends(task, rounds) if eval_every is None else eval_every,
             clients_per_round=clients_per_round,
-            overrides={**(overrides or {}), **cell},
+            overrides={**(overrides or {}), **cell.overrides},
         )
-        for cell_seed, cell in cells
+        for cell in cells
     ]
     histories = execute(configured, device=device, backend=backend, progress=progress)
-    return grid_frame(cells, seed, histories)
+    return frame_of(histories, [cell.columns for cell in cells])
 
 
 @checked
@@ -234,8 +234,8 @@ def execute(
     if backend != "auto" and backend not in BACKENDS:
         raise unknown("backend", backend, ("auto", *BACKENDS))
     for name, value in (("checkpoint_every", checkpoint_every), ("chunk_clients", chunk_clients)):
-        if value is not None and value < 1:
-            raise Error(f"{name} is {value}; allowed: a whole number >= 1")
+        if value is not None:
+            whole(name, value, 1)
     for run in configured if checkpoint is not None else ():
         if reason := unnamed(run):
             raise Error(f"no checkpoint without a version: {reason}")
@@ -274,26 +274,18 @@ def combinations(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     return cells
 
 
-def repeated(
-    cells: Sequence[dict[str, Any]], seed: Seeds
-) -> list[tuple[int | Mapping[str, int], dict[str, Any]]]:
-    """Each cell with its seed, seed by seed if there are several."""
-    seeds = [seed] if isinstance(seed, (int, np.integer, Mapping)) else list(seed)
-    if not seeds:
-        raise Error("grid: seed is an empty list; give at least one")
-    return [(cell_seed, cell) for cell_seed in seeds for cell in cells]
+class Cell(NamedTuple):
+    """A grid's cell: its seed and overrides, and what the frame's columns say of it."""
+
+    seed: int | Mapping[str, int]
+    overrides: dict[str, Any]
+    columns: dict[str, Any]
 
 
-def grid_frame(
-    cells: Sequence[tuple[int | Mapping[str, int], dict[str, Any]]],
-    seed: Seeds,
-    histories: Sequence[History],
-) -> pd.DataFrame:
-    """The histories' frames with their cells' values as columns, and with their seeds if several.
-
-    Args:
-        cells: from :func:`repeated`; seed: as given there.
-    """
+def repeated(cells: Sequence[dict[str, Any]], seed: Seeds) -> list[Cell]:
+    """The cells with these overrides; with several seeds, which are a column then, seed by seed."""
     if isinstance(seed, (int, np.integer, Mapping)):
-        return frame_of(histories, [cell for _, cell in cells])
-    return frame_of(histories, [{"seed": cell_seed, **cell} for cell_seed, cell in cells])
+        return [Cell(seed, cell, cell) for cell in cells]
+    if not list(seed):
+        raise Error("grid: seed is an empty list; give at least one")
+    return [Cell(one, cell, {"seed": one, **cell}) for one in seed for cell in cells]

@@ -150,12 +150,7 @@ class ClientStates:
 
     def put(self, places: Tensor, state: State) -> None:
         """Keep ``state``, tensors ``[M, C, .]``, at ``places [M]``."""
-        with self._lock:
-            self._put(places.to(self.device), state)
-
-    def _put(self, places: Tensor, state: State) -> None:
-        if not self.tensors:
-            self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
+        places = places.to(self.device)
 
         def write(old: Tensor, value: Tensor) -> Tensor:
             if len(old) < self.count:
@@ -165,7 +160,10 @@ class ClientStates:
             old[places] = value
             return old
 
-        self.tensors = map_state(write, self.tensors, state)
+        with self._lock:
+            if not self.tensors:
+                self.tensors = map_state(lambda t: t.new_zeros(0, *t.shape[1:]), state)
+            self.tensors = map_state(write, self.tensors, state)
 
     def _room(self, old: Tensor) -> int:
         """For how many clients to make room: twice as many as before, if there is memory for them.

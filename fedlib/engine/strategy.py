@@ -43,10 +43,7 @@ def keep_freed_memory() -> bool:
     """
     if os.environ.get("FEDLIB_KEEP_MEMORY", "1") == "0" or platform.libc_ver()[0] != "glibc":
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return False
+    mallopt = ctypes.CDLL(None).mallopt
     return all(mallopt(parameter, value) == 1 for parameter, value in SETTINGS.items())
 
 

@@ -54,19 +54,19 @@ class Training:
         self.memory = ClientStates(len(self.examples), feed.device)
         self.measured = ClientStates(len(self.examples), feed.device)
         self.floats = 0, 0
-        self._stacked: dict[tuple[int, ...], Algorithm] = {}
+        self._stacked: tuple[list[int], Algorithm] | None = None
         # Of a class that is not fedlib's: which of the server's functions draw random numbers.
         self._brought, self._draws = bool(methods[0].versions()), dict[str, bool]()
 
     def stack(self, alive: list[int]) -> Algorithm:
         """The configurations at these positions as one method with hyperparameters ``[C, 1]``."""
-        if tuple(alive) not in self._stacked:
-            if len(self._stacked) > 1:  # of configurations that have left
-                self._stacked.clear()
-            methods = [self.methods[position] for position in alive]
-            stacked = type(methods[0]).stack(methods, self.feed.dtype, self.feed.device)
-            self._stacked[tuple(alive)] = stacked
-        return self._stacked[tuple(alive)]
+        if self._stacked is None or self._stacked[0] != alive:
+            self._stacked = alive, self._stack(alive)
+        return self._stacked[1]
+
+    def _stack(self, alive: list[int]) -> Algorithm:
+        methods = [self.methods[position] for position in alive]
+        return type(methods[0]).stack(methods, self.feed.dtype, self.feed.device)
 
     def round(self, alive: list[int], server: State, number: int) -> tuple[State, Tensor | None]:
         """The server states after a round, and the mean training loss ``[C]``.
@@ -123,8 +123,7 @@ class Training:
         key = randomness.key(self.config.seeds["sampling"], deed, number)
 
         def alone(place: int) -> State:
-            method = self.methods[alive[place]]
-            method = type(method).stack([method], self.feed.dtype, self.feed.device)
+            method = self._stack([alive[place]])
             process.seed(key)
             made: State = getattr(method, deed)(*(_row(part, place, len(alive)) for part in given))
             return made
@@ -137,7 +136,7 @@ class Training:
             self._draws[deed] = bool(process.drawn_since(before))
             process.seed(key)
         if self._draws[deed] and len(alive) > 1:
-            made = map_state(lambda *rows: _joined(rows), *map(alone, range(len(alive))))
+            made = map_state(_joined, *map(alone, range(len(alive))))
         else:
             made = function(*given)
         if trial is not None and not alike(trial, _row(made, 0, len(alive))):
@@ -177,7 +176,7 @@ class Training:
         """Floats that these clients receive and send."""
         method = self.methods[0]
         trainers = int((self.examples[training] > 0).sum())
-        size, tracked = self.model.size, self.model.tracked
+        size, tracked = self.model.size, self.model.statistics.size
         down, up = (trainers * (floats + tracked) for floats in method.communication(size))
         if method.halves:
             measurers = int((self.examples[measuring] > 0).sum())
@@ -195,7 +194,7 @@ def _row(state: Any, place: int, count: int) -> Any:
     return state[place : place + 1].clone()
 
 
-def _joined(rows: Sequence[Any]) -> Any:
+def _joined(*rows: Any) -> Any:
     """The parts of several configurations as one; what they share stays."""
     own = isinstance(rows[0], Tensor) and rows[0].dim() > 0 and len(rows[0]) == 1
-    return torch.cat(list(rows)) if own else rows[0]
+    return torch.cat(rows) if own else rows[0]

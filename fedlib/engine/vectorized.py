@@ -115,7 +115,7 @@ class Vectorized:
         work.memory.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self.feed.client(sent, work.round), work.server
-        with self.model.tracking(server.get("statistics")):
+        with self.model.statistics.tracking(server.get("statistics")):
             memory = work.method.client_enroll(server, client, full)
         work.memory.put(sent["memory"], spread(memory, len(clients)))
         return self._nothing(work)
@@ -126,7 +126,7 @@ class Vectorized:
         work.measured.reserve(clients)
         sent, full = self._whole(clients, work)
         client, server = self._client(work, sent), work.server
-        with self.model.tracking(server.get("statistics")):
+        with self.model.statistics.tracking(server.get("statistics")):
             measured, report = work.method.client_measure(server, client, full)
         if measured:
             work.measured.put(sent["measured"], spread(measured, len(clients)))
@@ -167,7 +167,7 @@ class Vectorized:
 
     def step(self, method: Algorithm, state: State, batch: Batch) -> State:
         """One local step of all rows that still run."""
-        with self.model.tracking(state.get("statistics")) as statistics:
+        with self.model.statistics.tracking(state.get("statistics")) as statistics:
             new = method.client_step(state, batch, self.oracle)
         require_field(method, "client_step", new, "loss")
         return new | {"statistics": statistics.moved} if "statistics" in state else new

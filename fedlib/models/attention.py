@@ -31,7 +31,7 @@ class SelfAttention(nn.Module):
         self.output = Linear(size, size)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Attend to the tokens where ``mask`` is True.
 
         Args:
@@ -42,16 +42,13 @@ class SelfAttention(nn.Module):
         q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
         leading = q.shape[:-3]
         q, k, v = (t.flatten(0, -4) for t in (q, k, v))
-        bias = None
-        if mask is not None:
-            bias = torch.zeros_like(mask, dtype=x.dtype)
-            bias.masked_fill_(~mask, torch.finfo(x.dtype).min)
-            if mask.dim() == 3:
-                bias = bias.repeat_interleave(leading[0] // len(mask), 0).flatten(0, 1)
-            bias = bias[:, None, None]
+        bias = torch.zeros_like(mask, dtype=x.dtype)
+        bias.masked_fill_(~mask, torch.finfo(x.dtype).min)
+        if mask.dim() == 3:
+            bias = bias.repeat_interleave(leading[0] // len(mask), 0).flatten(0, 1)
+        bias = bias[:, None, None]
         if self.training and self.dropout.p > 0:
-            scores = q @ k.mT / q.shape[-1] ** 0.5
-            weights = torch.softmax(scores if bias is None else scores + bias, -1)
+            weights = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, -1)
             weights = self.dropout(weights.unflatten(0, leading)).flatten(0, -4)
             y = weights @ v
         else:

@@ -23,7 +23,7 @@ class BatchNorm2d(nn.BatchNorm2d):
     With ``track`` evaluation is by running statistics instead, as torch's default is. A forward
     pass in training moves them by a tenth towards the batch's; it puts new tensors in the place of
     the old ones (``moving`` names them), so that the engine can give every row its own, ``[R, C]``,
-    and take what became of them. See :meth:`fedlib.engine.rows.FlatModel.tracking`.
+    and take what became of them. See :class:`fedlib.engine.rows.Statistics`.
 
     Padding (see :class:`fedlib.models.layers.real_examples`) counts in no mean and no variance.
     """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
-
-from fedlib.models.layers import Linear, start
+from fedlib.models.softmax import Softmax
 
 
-class TagModel(nn.Module):
+class TagModel(Softmax):
     """One weight vector and a bias for each tag; 5,000,500 parameters for 10,000 words.
 
     The sigmoid is the loss' part (:func:`fedlib.losses.binary_cross_entropy`). Weights start
@@ -16,12 +14,5 @@ class TagModel(nn.Module):
     Input bags of words ``[..., words]``, output logits ``[..., tags]``.
     """
 
-    carries_rows = True
-
     def __init__(self, words: int = 10_000, tags: int = 500) -> None:
-        super().__init__()
-        self.linear = Linear(words, tags)
-        start(self.linear)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x)
+        super().__init__(words, tags)

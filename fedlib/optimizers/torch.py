@@ -38,8 +38,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedlib.arguments import called
 from fedlib.component import Component
-from fedlib.errors import Error, first_line, require, unknown
+from fedlib.errors import Error, require, unknown
 from fedlib.optimizers import client
 
 __all__ = ["SPS", "DeltaSGD"]
@@ -62,12 +63,8 @@ class _Backed(torch.optim.Optimizer):
         for name in options:
             if name not in defaults:
                 raise unknown(f"option of {type(self).__name__}", name, defaults)
-        try:
-            super().__init__(params, {**defaults, **options})
-        except Error:
-            raise
-        except (TypeError, ValueError) as error:  # torch's own
-            raise Error(f"params of {type(self).__name__}: {first_line(error)}") from None
+        what = f"{type(self).__name__} of these params"
+        called(what, super().__init__, params, {**defaults, **options})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; raises :class:`fedlib.Error` for an option out of its range."""
@@ -99,16 +96,11 @@ def _scaled(group: Group, x: Tensor, new: Tensor) -> Tensor:
     return new if group["lr"] == 1 else x + group["lr"] * (new - x)
 
 
-def _parts(group: Group, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Each parameter with its part of a vector ``[P]``, in the parameter's shape."""
-    params = group["params"]
-    parts = vector.split([p.numel() for p in params])
-    return [(p, part.view_as(p)) for p, part in zip(params, parts, strict=True)]
-
-
 def _write(group: Group, vector: Tensor) -> None:
-    for p, part in _parts(group, vector):
-        p.copy_(part)
+    """Give the parameters their parts of a vector ``[P]``."""
+    params = group["params"]
+    for p, part in zip(params, vector.split([p.numel() for p in params]), strict=True):
+        p.copy_(part.view_as(p))
 
 
 class DeltaSGD(_Backed):
@@ -139,30 +131,30 @@ class DeltaSGD(_Backed):
         Raises:
             Error: no closure, though a group does not reuse its gradient.
         """
-        again = [group for group in self.param_groups if not group["reuse_gradient"]]
-        if closure is None and again:
+        groups = self.param_groups
+        if closure is None and not all(group["reuse_gradient"] for group in groups):
             raise Error(
                 "DeltaSGD.step needs a closure, which it calls at the previous point too; or make "
                 "the optimizer with reuse_gradient=True"
             )
         loss = _call(closure)
-        points = [(_x(group), _g(group)) for group in self.param_groups]
-        for group, (x, _) in zip(self.param_groups, points, strict=True):
-            if not self.state[group["params"][0]]:
-                self.state[group["params"][0]].update(self._rule(group).init(x))
-                again = [other for other in again if other is not group]
+        points = [(_x(group), _g(group)) for group in groups]
+        states, again = [self.state[group["params"][0]] for group in groups], False
+        for group, state, (x, _) in zip(groups, states, points, strict=True):
+            again |= bool(state) and not group["reuse_gradient"]
+            if not state:
+                state.update(self._rule(group).init(x))
         before = [g for _, g in points]
-        if again and closure is not None:
-            for group in self.param_groups:
-                _write(group, self.state[group["params"][0]]["previous"])
-            given = [[p.grad is not None for p in group["params"]] for group in self.param_groups]
+        if again:
+            kept = [(p, p.grad) for group in groups for p in group["params"]]
+            for group, state in zip(groups, states, strict=True):
+                _write(group, state["previous"])
+            self.zero_grad()
             _call(closure)
-            before = [_g(group) for group in self.param_groups]
-            for group, (_, g), had in zip(self.param_groups, points, given, strict=True):
-                for (p, part), has in zip(_parts(group, g), had, strict=True):
-                    p.grad = part if has else None
-        for group, (x, g), old in zip(self.param_groups, points, before, strict=True):
-            state = self.state[group["params"][0]]
+            before = [_g(group) for group in groups]
+            for p, grad in kept:
+                p.grad = grad
+        for group, state, (x, g), old in zip(groups, states, points, before, strict=True):
             old = state["gradient"] if group["reuse_gradient"] else old
             new, changed = self._rule(group).advance(x, g, old, state)
             _write(group, _scaled(group, x, new))

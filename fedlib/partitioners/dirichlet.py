@@ -180,7 +180,6 @@ def dirichlet_overlapping(
     """
     y = checks.labels("labels", labels)
     clients = whole("clients", clients, 1)
-    alpha = checks.positive("alpha", alpha)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     if not y.size:
         raise Error("labels is empty; there is nothing to draw from")

@@ -193,8 +193,7 @@ def local_split(
         >>> len(train[0]), len(test[0])
         (8, 2)
     """
-    good = isinstance(test_fraction, (int, float, np.number)) and 0 <= test_fraction <= 1
-    require(good, "test_fraction", test_fraction, "0 to 1")
+    require(0 <= test_fraction <= 1, "test_fraction", test_fraction, "0 to 1")
     train, test = [], []
     for client, part in enumerate(parts):
         given = indices(f"the part of client {client}", part)

@@ -16,8 +16,8 @@ from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked
 from fedlib.engine.checkpoint import file_stem
 from fedlib.engine.config import TRAINING_KEYS, Configured, Settings, unnamed
-from fedlib.engine.history import History
-from fedlib.engine.run import Execution, combinations, ends, grid_frame, repeated
+from fedlib.engine.history import History, frame_of
+from fedlib.engine.run import Execution, combinations, ends, repeated
 from fedlib.errors import Error, unknown
 from fedlib.results import reading
 from fedlib.results.files import (
@@ -232,9 +232,9 @@ class Store:
         cells = repeated(combinations(keywords), seed)
         if common.get("eval_every") is None:
             common["eval_every"] = ends(task, common.get("rounds"))
-        requests = [{"overrides": cell, "seed": cell_seed} for cell_seed, cell in cells]
+        requests = [{"overrides": cell.overrides, "seed": cell.seed} for cell in cells]
         common = {"keep_params": False, "algorithm": algorithm, **common}
-        return grid_frame(cells, seed, self.runs(task, requests, **common))
+        return frame_of(self.runs(task, requests, **common), [cell.columns for cell in cells])
 
     def drop_checkpoint(self, digests: Sequence[str]) -> None:
         """Remove what is left of a program's training, whose runs are stored.

@@ -13,7 +13,7 @@ from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
 from fedlib.datasets.store import Root
 from fedlib.datasets.text import most_frequent, read_glove, tweet_words, word_rows
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 from fedlib.models import Sent140LSTM
 from fedlib.randomness import key, uniform
 from fedlib.task import Task
@@ -70,7 +70,6 @@ def load(given: Given) -> Task:
             ``source`` says so.
     """
     examples, least, root = given.examples, given.least, given.data_root
-    require(isinstance(examples, int) and examples >= 0, "examples", examples, "0, or 5 or more")
     whole("tokens", given.tokens, 1)
     dataset = datasets.load_text(choose_data(given, "sent140", "tweets"), root)
     if least is None:

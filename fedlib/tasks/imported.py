@@ -23,7 +23,7 @@ from fedlib.task import ClientData, Fixed, Task, Transform
 from fedlib.tasks import images
 
 Model = Callable[[], nn.Module]
-MOST = 10**6  # words of a vocabulary, and of a text
+MOST = 10**6  # words of a text
 # What else of a task may be given.
 FIELDS = {"name", "loss", "metrics", "reduction", "l2", "rounds", "clients_per_round"}
 FIELDS |= {"batch_size", "local_epochs", "hyperparameters", "client_hyperparameters", "cohorts"}
@@ -134,7 +134,6 @@ def text_task(
         >>> task.name, len(task.train), tuple(task.train.x.shape[1:])
         ('ag_news_texts', 5, (8,))
     """
-    require(5 <= words <= MOST, "words", words, f"a whole number in 5..{MOST}")
     require(3 <= length <= MOST, "length", length, f"a whole number in 3..{MOST}")
     dataset = datasets.load_text(data, data_root)
     splits = ("train", "test")
@@ -208,12 +207,9 @@ def _divided(
             what = f"data set {dataset.name!r} names no clients; say how many to make"
             raise Error(f"{what}, for instance clients=20, and alpha=0.3 for skewed labels")
         return _by_owner(owners, dataset.clients)
-    if len(labels) < clients:
-        what = f"{dataset.name} has {len(labels)} training examples for {clients} clients"
-        raise Error(f"{what}: some would have none; take fewer clients")
     if alpha is None:
         return partitioners.iid(len(labels), clients, seed), []
-    size = len(labels) // max(1, clients)
+    size = max(1, len(labels) // max(1, clients))
     return partitioners.dirichlet(labels, clients, alpha, size, seed), []
 
 

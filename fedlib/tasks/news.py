@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from fedlib import datasets, papers, partitioners
-from fedlib.arguments import whole
 from fedlib.datasets import TextDataset
 from fedlib.datasets.text import pretrained_rows, tokenized
 from fedlib.errors import Error, require
@@ -132,7 +131,6 @@ def load(given: Given) -> Task:
 
 def _spread(total: int, count: int) -> np.ndarray:
     """``count`` of the numbers 0 to ``total`` - 1, evenly spread; 0, or more than that, for all."""
-    whole("test_examples", count, 0)
     if count == 0 or count >= total:
         return np.arange(total)
     return np.arange(count) * total // count

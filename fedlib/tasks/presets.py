@@ -78,19 +78,11 @@ def require_preset(preset: str) -> None:
         raise unknown("preset", preset, PRESETS)
 
 
-def declared(module: ModuleType, name: str, preset: str) -> str:
-    """What a task declares for ``preset``: itself, or paper where there is no laptop preset."""
-    laptop: Preset = getattr(module, "laptop", {})
-    several = name in getattr(module, "paper", {})
-    cut = name in laptop if several else bool(laptop)
-    return "paper" if preset == "laptop" and not cut else preset
-
-
 def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any]) -> Preset:
     """A task's preset with ``options`` in place of its defaults; None stands for the default.
 
     Args:
-        preset: that the task declares, see :func:`declared`.
+        preset: that the task declares.
 
     Raises:
         Error: an option that the task does not have, or a value of another kind.

@@ -8,7 +8,6 @@ import numpy as np
 from torch import nn
 
 from fedlib import datasets, papers
-from fedlib.arguments import whole
 from fedlib.datasets import text
 from fedlib.datasets.dataset import TextDataset
 from fedlib.errors import Error
@@ -57,7 +56,6 @@ def load(given: Given) -> Task:
         width: factor on embedding and hidden units.
         length: characters in a row.
     """
-    whole("rows", given.rows, 0)
     small = small_network(given, "lstm", "window")
     dataset = datasets.load_text(choose_data(given), given.data_root)
     shared = np.intersect1d(dataset.client("train"), dataset.client("test"))

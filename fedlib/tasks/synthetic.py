@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from fedlib import papers
-from fedlib.arguments import whole
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import require
 from fedlib.models import Softmax
@@ -54,7 +53,6 @@ def load(given: Given) -> Task:
             Glorot-uniform with a zero bias.
         train_share: of a client's examples that are trained on, at most 0.8.
     """
-    whole("clients", given.clients, 1)
     share = given.train_share
     require(0 < share <= 1 - TEST_SHARE, "train_share", share, f"in (0, {1 - TEST_SHARE}]")
     xs, ys = leaf_synthetic(given.clients, CLASSES, FEATURES, given.data_seed)

@@ -92,6 +92,11 @@ def test_rows_agree_on_a_model_with_dropout():
     assert_rows_agree(task, "moon", rounds=2, clients_per_round=None, overrides=overrides)
 
 
+def test_features_of_all_steps_of_a_sequence_are_compared_together():
+    task = fedlib.load_task("shakespeare", clients=4, length=6)
+    assert_rows_agree(task, "moon", rounds=2, clients_per_round=None)
+
+
 def test_features_that_are_all_zero_do_no_harm():
     """ReLU features of an example may all be zero, where the cosine has no gradient."""
 

@@ -43,7 +43,7 @@ def test_round_trip_with_labels(tmp_path, ascii_only):
     assert datasets.verify("own", tmp_path)["fingerprint"] == data.fingerprint
     refused("have no tags", data.tags, "train", 0)
     refused("there is no text 2", data.text, "train", 2)
-    refused("split is 'dev'", data.text, "dev", 0)
+    refused("the dev texts of 'own' have no text", data.text, "dev", 0)
 
 
 def test_round_trip_with_tags_and_other_fields(tmp_path):

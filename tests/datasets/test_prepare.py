@@ -267,7 +267,7 @@ def test_files_from_a_folder(root, offer, tmp_path):
     for name, content in list(files.items())[:-1]:
         (given / name).write_bytes(content)
     refused(Error, "there is no t10k-labels-idx1-ubyte.gz in", "mnist", root, from_folder=given)
-    assert not root.exists()
+    assert not left(root)
     last = given / "t10k-labels-idx1-ubyte.gz"
     last.write_bytes(b"other")
     refused(Failure, "nothing was prepared", "mnist", root, from_folder=given)
@@ -275,7 +275,7 @@ def test_files_from_a_folder(root, offer, tmp_path):
     prepare("mnist", root, from_folder=given)
     assert (datasets.load("mnist", root).train_x == images["train"]).all()
     assert sorted(path.name for path in given.iterdir()) == sorted(files)
-    assert not (root / "raw").exists()
+    assert not left(root / "raw")
 
 
 def test_a_full_disk_is_told_before_anything_is_done(root, offer, monkeypatch):
@@ -286,7 +286,7 @@ def test_a_full_disk_is_told_before_anything_is_done(root, offer, monkeypatch):
     size = sum(file.size for file in small.files)
     words = rf"not enough space .* {(size + 2000) / 1e6:,.1f} MB needed .* 0\.0 MB free"
     refused(Failure, words, "mnist", root)
-    assert not root.exists()
+    assert not left(root)
 
 
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"

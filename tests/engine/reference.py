@@ -42,7 +42,7 @@ class Reference(Vectorized):
 
         def one(method, server, number, c):
             client = self._knows(work, number)
-            with self.model.tracking(server.get("statistics")):
+            with self.model.statistics.tracking(server.get("statistics")):
                 memory = method.client_enroll(server, client, self._whole(number, work.round))
             return Done(memory, {}, self._zero())
 
@@ -54,7 +54,7 @@ class Reference(Vectorized):
 
         def one(method, server, number, c):
             full = self._whole(number, work.round)
-            with self.model.tracking(server.get("statistics")):
+            with self.model.statistics.tracking(server.get("statistics")):
                 own, sent = method.client_measure(server, self._client(work, number, c), full)
             return Done(own, sent, self._zero())
 
@@ -75,7 +75,7 @@ class Reference(Vectorized):
                 x = self.feed.inputs(index, plan.keys[step : step + 1])[0]
                 y = self.feed.y[index[0].to(self.feed.device)]
                 batch = (x, y, plan.keys[step].to(self.feed.device))
-                with self.model.tracking(state.get("statistics")) as statistics:
+                with self.model.statistics.tracking(state.get("statistics")) as statistics:
                     new = method.client_step(state, batch, self.oracle)
                 state = new | {"statistics": statistics.moved} if "statistics" in state else new
                 loss = loss + count * state.pop("loss").squeeze(-1)
@@ -188,7 +188,7 @@ class OneOracle:
             else:
                 outputs, z = _outputs(self.model, leaves, inputs, features=True)
                 each = self.losses(outputs, targets)
-                total = each + extra(z)
+                total = each + extra(z.flatten(1))
             total = self.penalised(total, leaves)
             loss, total = self._reduce(each), self._reduce(total)
             grads = torch.autograd.grad(total, leaves, allow_unused=True)
@@ -217,7 +217,7 @@ class OneOracle:
     def features(self, x, batch):
         """The features ``[B, F]`` without dropout."""
         with torch.no_grad(), self.model.evaluating(running=False):
-            return _outputs(self.model, self.model.views(x), batch[0], features=True)[1]
+            return _outputs(self.model, self.model.views(x), batch[0], features=True)[1].flatten(1)
 
 
 class OneFullBatch:

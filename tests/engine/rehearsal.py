@@ -148,6 +148,6 @@ def rehearse(configured, rounds=1, chunk_clients=None):
             every.append(now)
             with watched(now):
                 server, _ = program.training.round(alive, server, number)
-        with watched(Seen()), program.model.tracking(server.get("statistics")):
+        with watched(Seen()), program.model.statistics.tracking(server.get("statistics")):
             program.evaluators["test"](server["x"])
     return every

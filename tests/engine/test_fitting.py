@@ -125,7 +125,10 @@ WRONG = {
         {"y": changed(changed(Y, 4, 3), 0, -100), "loss": nn.CrossEntropyLoss()},
         "train client 1's example 4 has the label 3",
     ),
-    "a transform that fails": ({"transform": lambda x, keys: x @ x}, "the transform does not take"),
+    "a transform that fails": (
+        {"transform": lambda x, keys: x @ x},
+        "the transform on train client 0's example 0, .* fails: RuntimeError",
+    ),
 }
 
 

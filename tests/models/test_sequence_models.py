@@ -32,13 +32,15 @@ def test_attention_dropout_drops_weights_and_keeps_the_mean():
         elif name == "output.weight":
             parameter.data.copy_(torch.eye(2))
     x = torch.zeros(200, 8, 2, dtype=torch.float64)
+    everything = torch.ones(200, 8, dtype=torch.bool)
     with randomness.masks(torch.tensor(3)):
-        y = layer(x)
+        y = layer(x, everything)
     kept = y[..., 0] * 8 * 0.75
     torch.testing.assert_close(kept, kept.round(), rtol=0, atol=1e-3)
     assert set(kept.round().unique().tolist()) >= {4.0, 5.0, 6.0, 7.0, 8.0}
     assert y.mean().item() == pytest.approx(1.0, abs=0.02)
-    torch.testing.assert_close(layer.eval()(x), torch.ones_like(x), rtol=0, atol=1e-12)
+    y = layer.eval()(x, everything)
+    torch.testing.assert_close(y, torch.ones_like(x), rtol=0, atol=1e-12)
 
 
 def test_training_without_dropout_equals_evaluation():

@@ -43,9 +43,10 @@ def public():
         elif hasattr(value, "__all__"):
             listed |= {f"fedlib.{name}.{each}": getattr(value, each) for each in value.__all__}
         else:
-            members = inspect.getmembers(value, inspect.isclass)
-            mine = {each: kind for each, kind in members if kind.__module__ == value.__name__}
-            listed |= {f"fedlib.{name}.{each}": kind for each, kind in mine.items()}
+            kind = inspect.isfunction if hasattr(value, "__path__") else inspect.isclass
+            members = inspect.getmembers(value, kind)
+            mine = {each: it for each, it in members if it.__module__.startswith(value.__name__)}
+            listed |= {f"fedlib.{name}.{each}": it for each, it in mine.items()}
     return listed | {f"fedlib.papers.{name}": getattr(papers, name) for name in papers.__all__}
 
 
