@@ -75,6 +75,33 @@ CLIENT_OPTIMIZERS: dict[str, type[clients.ClientOptimizer]] = {
     "delta_sgd": clients.DeltaSGD,
 }
 
+__all__ = [
+    "CLIENT_OPTIMIZERS",
+    "METHODS",
+    "AdaAlter",
+    "AdaFedAdam",
+    "Algorithm",
+    "Centralized",
+    "Client",
+    "FedNova",
+    "FedOpt",
+    "LocMime",
+    "Lookahead",
+    "Mime",
+    "MimeLite",
+    "MimeLiteMVR",
+    "MimeMVR",
+    "Moon",
+    "NAccAdam",
+    "Objective",
+    "Proximal",
+    "QFedAvg",
+    "Scaffold",
+    "build",
+    "clients_for_budget",
+    "hyperparameters",
+]
+
 
 def _name_of(algorithm: str | Algorithm | type[Algorithm]) -> str:
     """What an algorithm is called in an error."""

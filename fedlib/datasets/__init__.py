@@ -20,6 +20,24 @@ from fedlib.datasets.store import Root, verify
 from fedlib.datasets.synthetic import leaf_synthetic
 from fedlib.errors import Error, unknown
 
+__all__ = [
+    "CATALOGUE",
+    "Dataset",
+    "Posts",
+    "TextDataset",
+    "how_to_get",
+    "import_file",
+    "info",
+    "leaf_synthetic",
+    "load",
+    "load_posts",
+    "load_text",
+    "names",
+    "prepare",
+    "prepared",
+    "verify",
+]
+
 _log = logging.getLogger("fedlib.datasets")
 _announced: set[str] = set()
 _LOADERS = {"arrays": "load", "text": "load_text", "posts": "load_posts"}  # by kind

@@ -4,3 +4,16 @@ from fedlib.engine.config import Configured, RunConfig, configure
 from fedlib.engine.evaluation import evaluate, predict
 from fedlib.engine.history import History
 from fedlib.engine.run import execute, grid, programs, run
+
+__all__ = [
+    "Configured",
+    "History",
+    "RunConfig",
+    "configure",
+    "evaluate",
+    "execute",
+    "grid",
+    "predict",
+    "programs",
+    "run",
+]

@@ -18,3 +18,24 @@ from fedlib.models.softmax import Softmax
 from fedlib.models.tag_model import TagModel
 from fedlib.models.vgg import VGG11
 from fedlib.models.window import WindowModel
+
+__all__ = [
+    "EMNISTCNN",
+    "MLP",
+    "VGG11",
+    "AttentionClassifier",
+    "BatchNorm2d",
+    "DeltaCNN",
+    "DistilBERT",
+    "EMNISTAutoencoder",
+    "NextWordLSTM",
+    "ResNet",
+    "ResNet18GN",
+    "Sent140LSTM",
+    "ShakespeareLSTM",
+    "SmallCNN",
+    "Softmax",
+    "TagModel",
+    "WindowModel",
+    "replace_batch_norm",
+]

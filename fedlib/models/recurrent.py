@@ -51,6 +51,10 @@ class Embedding(nn.Module):
         super().__init__()
         if weight is None:
             weight = nn.init.uniform_(torch.empty(tokens, size), -0.05, 0.05)
+        shape = (tokens, size)
+        require(
+            tuple(weight.shape) == shape, "the shape of weight", tuple(weight.shape), f"{shape}"
+        )
         values = weight if frozen else weight.clone()  # a frozen one may be large, and is only read
         self.weight = nn.Parameter(values, requires_grad=not frozen)
 

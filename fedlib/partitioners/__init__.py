@@ -33,3 +33,21 @@ from fedlib.partitioners.plain import (
     uniform_sizes,
 )
 from fedlib.partitioners.shards import fixed_classes, shards
+
+__all__ = [
+    "by_user",
+    "dirichlet",
+    "dirichlet_overlapping",
+    "dirichlet_proportions",
+    "fixed_classes",
+    "iid",
+    "label_counts",
+    "local_split",
+    "lognormal_sizes",
+    "pachinko",
+    "quantity",
+    "shards",
+    "silos",
+    "total_variation",
+    "uniform_sizes",
+]

@@ -22,6 +22,17 @@ TASKS: dict[str, dict[str, str]] = read_toml("tasks/tasks.toml")
 # Stored as floats, however they are given: 1 and 1.0 are the same run.
 FLOATS = ("alpha", "beta", "width", "l2")
 
+__all__ = [
+    "PRESETS",
+    "TASKS",
+    "ClientData",
+    "Task",
+    "image_task",
+    "load_task",
+    "quadratic_task",
+    "text_task",
+]
+
 
 def defaults(name: str, preset: str = "paper") -> dict[str, Any]:
     """The options of a task's preset: option -> default, None where the data decide.

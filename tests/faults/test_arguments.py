@@ -101,7 +101,7 @@ OWN = {
 LEFT = {"Error", "RunConfig", "Client", "Stored", "list_tasks", "list_algorithms", "Oracle"}
 LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together", "together"}
 LEFT |= {"adam_state", "adam_step", "check_momentum_state"}
-ROOMS = {"": [fedlib, algorithms, partition, results], "datasets.": [datasets]}
+ROOMS = {"": [fedlib, algorithms, partition, tasks, results], "datasets.": [datasets]}
 ROOMS |= {"figures.": [figures], "client.": [fedlib.client], "server.": [fedlib.server]}
 ROOMS |= {"base.": [fedlib.base], "torch_optim.": [fedlib.torch_optim]}
 
@@ -109,8 +109,7 @@ ROOMS |= {"base.": [fedlib.base], "torch_optim.": [fedlib.torch_optim]}
 def public():
     """What the rooms export and can be called, and the methods of a store and of data."""
     for prefix, room in ((prefix, room) for prefix, rooms in ROOMS.items() for room in rooms):
-        inside = {k: getattr(v, "__module__", "") or "" for k, v in vars(room).items()}
-        own = [k for k, where in inside.items() if where.startswith(room.__name__) and k[0] != "_"]
+        own = [k for k, v in vars(room).items() if getattr(v, "__module__", "") == room.__name__]
         for name in getattr(room, "__all__", own):
             member = getattr(room, name)
             if callable(member) and name not in LEFT:

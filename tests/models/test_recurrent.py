@@ -141,6 +141,7 @@ def test_embedding_without_rows():
     assert not frozen.weight.requires_grad and Embedding(7, 3, values).weight.requires_grad
     ids = torch.randint(7, (2, BATCH, STEPS), dtype=torch.int16)
     assert torch.equal(frozen(ids), values[ids.long()])
+    refused(r"shape of weight .* allowed: \(8, 3\)", Embedding, 8, 3, values)
 
 
 def test_errors_name_the_layer_and_what_to_do():
