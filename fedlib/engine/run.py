@@ -17,7 +17,7 @@ from fedlib.arguments import checked, shown
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
-from fedlib.engine.history import History, frame_of
+from fedlib.engine.history import COLUMNS, History, frame_of
 from fedlib.engine.program import BACKENDS, Callback, Keep, Program
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error, unknown
@@ -281,6 +281,9 @@ def repeated(
     seeds = [seed] if isinstance(seed, (int, np.integer, Mapping)) else list(seed)
     if not seeds:
         raise Error("grid: seed is an empty list; give at least one")
+    if taken := [name for name in cells[0] if name in COLUMNS]:
+        what = f"grid: axis {taken[0]} would be a second column {taken[0]!r} of the frame"
+        raise Error(f"{what}; give one value in overrides, and make a grid for each")
     return [(cell_seed, cell) for cell_seed in seeds for cell in cells]
 
 

@@ -195,6 +195,11 @@ def test_seeds_are_an_axis_of_a_grid(quadratic):
         pd.testing.assert_frame_equal(part, alone)
 
 
+def test_an_axis_is_no_column_that_the_frame_has_already(quadratic):
+    """Mime's ``split`` would stand in the place of the splits train and test."""
+    refused("axis split would be a second", fedlib.grid, quadratic, "mime", split=[True, False])
+
+
 @pytest.mark.parametrize(
     "axis", [{"local_epochs": [(1, 2), [1, 3], 2]}, {"local_steps": [[1, 2], np.array([2, 3])]}]
 )
