@@ -158,8 +158,6 @@ def configure(
     batch_size = training.get("batch_size", trained.batch_size)
     if batch_size is not None:
         batch_size = whole("batch_size", batch_size, 1)
-    if "local_epochs" in training and training.get("local_steps") is not None:
-        raise Error("local_epochs and local_steps both say how long clients train; give one")
     local_epochs = _local_epochs(training.get("local_epochs", trained.local_epochs))
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)

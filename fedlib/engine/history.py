@@ -151,6 +151,10 @@ class History:
         )
 
 
+# Of a frame of several histories.
+COLUMNS = ("round", "split", "metric", "value", "diverged")
+
+
 def frame_of(histories: Sequence[History], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Histories' frames below each other.
 
@@ -169,5 +173,4 @@ def frame_of(histories: Sequence[History], columns: Sequence[Mapping[str, Any]])
         }
         frame = history.frame.assign(**whole, diverged=history.diverged)
         frames.append(frame.astype({"diverged": "float64"}))
-    names = [*columns[0], "round", "split", "metric", "value", "diverged"]
-    return pd.concat(frames, ignore_index=True)[names]
+    return pd.concat(frames, ignore_index=True)[[*columns[0], *COLUMNS]]

@@ -17,7 +17,7 @@ from fedlib.arguments import checked, shown, whole
 from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
-from fedlib.engine.history import History, frame_of
+from fedlib.engine.history import COLUMNS, History, frame_of
 from fedlib.engine.program import BACKENDS, Callback, Keep, Program
 from fedlib.engine.strategy import chunk_numbers
 from fedlib.errors import Error, unknown
@@ -284,8 +284,12 @@ class Cell(NamedTuple):
 
 def repeated(cells: Sequence[dict[str, Any]], seed: Seeds) -> list[Cell]:
     """The cells with these overrides; with several seeds, which are a column then, seed by seed."""
+    if taken := [name for name in cells[0] if name in COLUMNS]:
+        what = f"grid: axis {taken[0]} would be a second column {taken[0]!r} of the frame"
+        raise Error(f"{what}; give one value in overrides, and make a grid for each")
     if isinstance(seed, (int, np.integer, Mapping)):
         return [Cell(seed, cell, cell) for cell in cells]
-    if not list(seed):
+    seeds = list(seed)
+    if not seeds:
         raise Error("grid: seed is an empty list; give at least one")
-    return [Cell(one, cell, {"seed": one, **cell}) for one in seed for cell in cells]
+    return [Cell(one, cell, {"seed": one, **cell}) for one in seeds for cell in cells]

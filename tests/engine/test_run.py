@@ -19,7 +19,6 @@ BAD = [
     ({"overrides": {"client_schedule": "expdecay"}}, "unknown client_schedule .*'exp_decay'"),
     ({"overrides": {"local_steps": [1, 2]}}, "local_steps has 2 numbers for 10 clients"),
     ({"overrides": {"local_steps": [-1] * 10}}, "local_steps is -1"),
-    ({"overrides": {"local_steps": 2, "local_epochs": 3}}, "local_epochs and local_steps both"),
     ({"clients_per_round": 11}, r"clients_per_round is 11; allowed: 1..10"),
     ({"seed": {"batch": 1}}, "unknown seed 'batch': did you mean 'batches'"),
     ({"device": "meta"}, "unknown device 'meta'"),
@@ -193,6 +192,11 @@ def test_seeds_are_an_axis_of_a_grid(quadratic):
         alone = fedlib.grid(quadratic, "fedavg", seed=seed, client_lr=[0.1, 0.2], **common)
         part = frame[frame["seed"] == seed].drop(columns="seed").reset_index(drop=True)
         pd.testing.assert_frame_equal(part, alone)
+
+
+def test_an_axis_is_no_column_that_the_frame_has_already(quadratic):
+    """Mime's ``split`` would stand in the place of the splits train and test."""
+    refused("axis split would be a second", fedlib.grid, quadratic, "mime", split=[True, False])
 
 
 @pytest.mark.parametrize(
