@@ -36,11 +36,14 @@ def require_field(method: object, deed: str, state: Any, field: str = "") -> Sta
     """What a function of a method gives, which the user may have written.
 
     Raises:
-        Error: it is no dict, or lacks a tensor.
+        Error: it is no dict, lacks a tensor, or has a client's number that is none.
     """
     what = f"{deed} of {type(method).__name__} gives"
     if not isinstance(state, dict):
         raise Error(f"{what} {shown(state)}; need a dict of tensors")
+    for name, value in state.items() if deed.startswith("client") else ():
+        if not isinstance(value, (Tensor, dict)):
+            raise Error(f"{what} {name}={shown(value)}; need a tensor, as torch.tensor makes one")
     if field and not isinstance(state.get(field), Tensor):
         raise Error(f"{what} no {field!r}; need that tensor, see fedlib.Algorithm")
     return state

@@ -181,12 +181,11 @@ class Vectorized:
             state = self.step(method, map_state(Tensor.clone, state), batch)
             del state["loss"]
             sent = require_field(method, "client_final", method.client_final(work.server, state))
-            sent = spread(sent, clients)
-            return map_state(lambda t: t[:1, :1], sent)
+            return map_state(lambda t: t[_first(t)], spread(sent, clients))
 
         def beside(t: Tensor) -> Tensor:
             changed = 2 * t + 1 if t.is_floating_point() else t.clone()
-            changed[:1, :1] = t[:1, :1]
+            changed[_first(t)] = t[_first(t)]
             return changed
 
         sent = first(state)
@@ -283,3 +282,9 @@ class Parallel:
         for sums in others:
             first += sums
         return first
+
+
+def _first(t: Tensor) -> tuple[slice, ...]:
+    """The place of the first client and configuration in a tensor of a state, ``[M, C, .]``, or
+    ``[M]`` where the method's was a number."""
+    return (slice(1),) * min(t.dim(), 2)

@@ -140,6 +140,23 @@ class Clipping(fedlib.FedOpt):
         return {**state, "x": state["x"] - 0.1 * gradient / gradient.norm(), "loss": loss}
 
 
+class Counted(fedlib.FedOpt):
+    """Counts its steps in a number that its clients share at first."""
+
+    zero = torch.tensor(0.0)
+
+    def client_init(self, server, client):
+        return super().client_init(server, client) | {"count": self.zero}
+
+    def client_step(self, state, batch, value_and_grad):
+        count = state["count"]
+        return super().client_step(state, batch, value_and_grad) | {"count": count + 1}
+
+
+class Number(Counted):
+    zero = 0
+
+
 class NoLoss(fedlib.FedOpt):
     def client_step(self, state, batch, value_and_grad):
         return {"x": super().client_step(state, batch, value_and_grad)["x"]}
@@ -155,6 +172,7 @@ class NoLoss(fedlib.FedOpt):
         (Normed, "clients of Normed count in each other's numbers"),
         (Clipping, "in client_step and client_final reduce over the last axis"),
         (NoLoss, "client_step of NoLoss gives no 'loss'"),
+        (Number, "client_init of Number gives count=0; need a tensor"),
         (returns(None, "client_init"), "client_init of Made gives None; need a dict of tensors"),
         (returns(None, "client_step"), "client_step of Made gives None"),
         (returns(None, "client_final"), "client_final of Made gives None"),
@@ -164,3 +182,8 @@ class NoLoss(fedlib.FedOpt):
 )
 def test_what_is_no_function_of_its_arguments_is_refused(method, message):
     refused(message, fedlib.grid, TASK, method, rounds=2, client_lr=[0.1, 0.3])
+
+
+def test_a_clients_number_without_axes_is_its_own():
+    plain, counted = (fedlib.run(TASK, method(), rounds=2) for method in (fedlib.FedOpt, Counted))
+    assert torch.equal(plain.params["weight"], counted.params["weight"])
