@@ -616,8 +616,8 @@ class Task:
             self._shares = not self.described and bool(_parts(model) & _parts(self._made()))
         if not self._shares:
             return model
-        again = f"task {self.name}: model() gives a module that it has given before, whose copy"
-        copied: nn.Module = called(again, copy.deepcopy, model)
+        what = f"task {self.name}: a copy of the module that model() gives again (make a new one)"
+        copied: nn.Module = called(what, copy.deepcopy, model)
         return copied
 
     def trained(self, params: Mapping[str, Tensor]) -> nn.Module:

@@ -123,8 +123,8 @@ class Program:
         """All rounds, or those that the checkpoint has not seen; a history per configuration.
 
         Args:
-            keep: with a checkpoint, stores the histories. The checkpoint stays until it has
-                returned, so that what was trained is not lost where it fails.
+            keep: stores the histories. The checkpoint stays until it has returned, so that what
+                was trained is not lost where it fails.
             callback: see :func:`fedlib.run`.
 
         Raises:
@@ -133,7 +133,10 @@ class Program:
         self.callback = callback
         with self._settings():
             if checkpoint is None:
-                return self._run(progress, self._start())[0]
+                histories, _ = self._run(progress, self._start())
+                if keep is not None:
+                    keep(histories)
+                return histories
             with stop_requests() as asked:
                 return self._run_safely(progress, checkpoint, keep, asked)
 

@@ -107,10 +107,9 @@ def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFr
     before = (first != frame["item"]) & frame["comparable"]
     frame["repeats"] = first.where(before, "")
     frame["fair"] = frame["comparable"] & (frame["note"] == "") & ~before
-    gap, percent = (
-        frame["difference"].abs(),
-        frame["metric"].map(lambda m: METRICS[m].factor == 100),
-    )
+    # Within the tolerance and, where the paper prints ±, within both spreads.
+    gap = frame["difference"].abs()
+    percent = frame["metric"].map(lambda name: METRICS[name].factor == 100)
     near = gap <= (TOLERANCE / 100 * frame["printed"].abs()).mask(percent, TOLERANCE)
     spread = np.hypot(frame["printed_spread"], np.hypot(frame["ours_std"], frame["splits_std"]))
     within = frame["printed_spread"].isna() | (gap <= 2 * spread)

@@ -234,7 +234,7 @@ def _of_table_1(
 
 
 _LAST = partial(numbers, window=History.window)
-_DENSE: dict[str, Any] = {"parts": (*CURVES, "centralized"), "each": "label"}
+_AND_CENTRAL = (*CURVES, "centralized")
 
 
 EVIDENCE = (
@@ -244,7 +244,14 @@ EVIDENCE = (
     _of_table_1("fedopt-autoencoder", autoencoder, "emnist_ae", frame=_LAST),
     _of_table_1("fedopt-cifar100", ahead_on_images, "cifar100"),
     _of_table_1("fedopt-cifar10", cifar10, "cifar10"),
-    _of_table_1("fedopt-dense-equal", dense_equal, "emnist_cr", "shakespeare", **_DENSE),
+    _of_table_1(
+        "fedopt-dense-equal",
+        dense_equal,
+        "emnist_cr",
+        "shakespeare",
+        parts=_AND_CENTRAL,
+        each="label",
+    ),
     Evidence("fedopt-scaffold", dict.fromkeys(FEDOPT.values(), CURVES), scaffold),
     Evidence(
         "fedopt-easy-to-tune",
