@@ -216,13 +216,15 @@ def label_ends(
     steps = step * np.arange(len(order))
     places = np.minimum(isotonic_regression(ends[order] - steps) + steps, highest)
     for index, y in zip(order, places, strict=True):
-        group, last = groups[index], float(groups[index][0].get_ydata()[-1])
+        group = groups[index]
         labels = [str(line.get_label()) for line in group]
-        words = [" = ".join(labels) + (":" if numbers and labels[-1][-1].isdigit() else "")]
+        last = dict.fromkeys(style.short(float(line.get_ydata()[-1])) for line in group)
+        joint = " = " if len(last) == 1 or not numbers else ", "
+        words = [joint.join(labels) + (":" if numbers and labels[-1][-1].isdigit() else "")]
         if labels[0] in lost:
             words.append("diverged")
         elif numbers:
-            words.append(style.short(last))
+            words.append(", ".join(last))
         theirs = [stated[name] for name in labels if np.isfinite(stated.get(name, np.nan))]
         words += [f"[{', '.join(map(style.short, theirs))}]"] if theirs else []
         color = group[0].get_color()
