@@ -124,7 +124,7 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     size = sum(file.stat().st_size for file in folder.iterdir())
     shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
     assert line.split() == shown
-    command.refused("pass overwrite", "data", "prepare", "ag_news")
+    command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
     card = command.json("data", "prepare", "ag_news", "--overwrite", "--from", str(news))
     assert card["counts"]["train"] == 2000
     assert command("data", "verify")[1].splitlines()[:2] == ["ag_news: unchanged", "own: unchanged"]
