@@ -29,6 +29,7 @@ MISTAKES = [
     (["run", "synthetic", "fedavg", *("--set", "client_lr=1") * 2], "client_lr is given twice"),
     (["run", "synthetic", "fedavg", "--option", "preset=paper"], "use --preset"),
     (["run", "synthetic", "fedavg", "--option", "data_root=x"], "use --data-root"),
+    (["run", "synthetic", "fedavg", "--option", "name=x"], "rename your function's"),
     (["run", "synthetic", "fedavg", "--set", "client_lr=" + "[" * 100_000], "client_lr is"),
     (["grid", "synthetic", "fedavg", "client_lr"], "is not KEY=V1,V2"),
     (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),

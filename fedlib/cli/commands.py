@@ -457,9 +457,10 @@ def _load(
     from fedlib.tasks import load_task
 
     given = parse_pairs(option, "--option")
-    for key in inspect.signature(load_task).parameters:
+    others = {"preset": "use --preset", "seed": "use --seed", "data_root": "use --data-root"}
+    for key, instead in {**others, "name": "rename your function's"}.items():
         if key in given:
-            raise Error(f"--option {key} is no option of a task; use --{key.replace('_', '-')}")
+            raise Error(f"--option {key} is no option of a task; {instead}")
     task = load_task(name, preset, seed, data_root, **given)
     if not quiet:
         typer.echo(repr(task))
