@@ -129,11 +129,19 @@ def called(what: str, function: Callable[..., Any], *args: Any, **keywords: Any)
     except Error:
         raise
     except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        here = [frame for frame in frames if Path(frame.filename).parent == Path.cwd()]
-        place = f" ({Path(here[-1].filename).name}, line {here[-1].lineno})" if here else ""
-        problem = f"{type(error).__name__}: {first_line(error)}{place}"
+        problem = f"{type(error).__name__}: {first_line(error)}{own_line(error)}"
         raise Error(f"{what} fails: {problem}") from error
+
+
+def own_line(error: BaseException) -> str:
+    """`` (FILE, line N)``: where it arose in the user's code in the current folder, if it did."""
+    here, place = Path.cwd(), ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        inside = path.relative_to(here).parts if here in path.parents else ()
+        if inside and not {"fedlib", "site-packages"} & {*inside}:
+            place = f" ({Path(*inside)}, line {frame.lineno})"
+    return place
 
 
 def whole(name: str, value: Any, low: int, high: int = MOST, allowed: str = "") -> int:

@@ -29,6 +29,7 @@ MISTAKES = [
     (["run", "synthetic", "fedavg", *("--set", "client_lr=1") * 2], "client_lr is given twice"),
     (["run", "synthetic", "fedavg", "--option", "preset=paper"], "use --preset"),
     (["run", "synthetic", "fedavg", "--option", "data_root=x"], "use --data-root"),
+    (["run", "synthetic", "fedavg", "--option", "name=x"], "rename your function's"),
     (["run", "synthetic", "fedavg", "--set", "client_lr=" + "[" * 100_000], "client_lr is"),
     (["grid", "synthetic", "fedavg", "client_lr"], "is not KEY=V1,V2"),
     (["grid", "synthetic", "fedavg", "client_lr=1", "client_lr=2"], "is given twice"),
@@ -52,11 +53,15 @@ MISTAKES = [
     (["sweep", "--executor", "slurm", "--shard", "1/2"], "--shard is one process's"),
     (["sweep", "--jobs", "0"], "Invalid value for '--jobs'"),
     (["sweep", "--device", "cuda:99"], "device 'cuda:99': t"),
+    (["sweep", "--device", "cuda:99", "--shard", "1/2"], "device 'cuda:99': t"),
+    (["sweep", "--backend", "vectorised"], "did you mean 'vectorized'"),
+    (["sweep", "-p", "seed=1"], "--parameter seed is no number of a plan; use --seed"),
     (["sweep", "--part", "curve"], "did you mean 'curves'"),
     (["publish", "23"], "4 runs of 23_fair_synthetic are not stored; run: fedlib sweep 23"),
     (["publish", "10", "23", "--name", "own", "--partial"], "--name is 'own'; allowed"),
     (["publish", "23", "--partial"], "no runs to publish"),
     (["restore", "--from", "/nothing"], "no published runs in /nothing"),
+    (["restore", "--from", "/etc/passwd"], "/etc/passwd, nor read: it is not a folder"),
     (["doctor", "\ud800"], "fedlib: "),
     (["figures", "fedopt/figure1"], "did you mean 'fedopt/figure_1'"),
     (["compare", "fedopts"], "unknown paper 'fedopts': did you mean 'fedopt'"),
@@ -124,7 +129,7 @@ def test_import_prepare_list_and_verify(command, news, own_folders, tmp_path):
     size = sum(file.stat().st_size for file in folder.iterdir())
     shown = ["ag_news", "yes", f"{size / 1e6:.1f}", "MB", "prepare", "AG", "News", "ag_news"]
     assert line.split() == shown
-    command.refused("pass overwrite", "data", "prepare", "ag_news")
+    command.refused("with overwrite=True, or --overwrite", "data", "prepare", "ag_news")
     card = command.json("data", "prepare", "ag_news", "--overwrite", "--from", str(news))
     assert card["counts"]["train"] == 2000
     assert command("data", "verify")[1].splitlines()[:2] == ["ag_news: unchanged", "own: unchanged"]

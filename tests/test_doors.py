@@ -23,6 +23,10 @@ class Halved(fedlib.FedOpt):
     def server_update(self, server, mean):
         return {**server, "x": server["x"] + self.share * mean["delta"]}
 
+class Slipped(Halved):
+    def server_update(self, server, mean):
+        return server["y"]
+
 def slow():
     return fedlib.FedOpt(server=fedlib.server.SGD(lr=0.25))
 
@@ -151,6 +155,7 @@ def test_a_module_of_the_current_folder(modules, command):
         (["quadratic", "my_methods:number"], "gives 3; it must be a class derived from"),
         (["quadratic", "my_methods:failing"], "'my_methods:failing' fails: KeyError: 'x' (my_me"),
         (["quadratic", "my_methods:Halved", "--set", "shar=1"], "did you mean 'share'"),
+        (["quadratic", "my_methods:Slipped"], "fedlib: KeyError: 'y' (my_methods.py, line 15)"),
     ],
     ids=lambda v: v[:20] if isinstance(v, str) else " ".join(v),
 )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from fedlib.errors import Error, Failure
+from fedlib.errors import Error, Failure, first_line
 
 
 class Terminated(BaseException):
@@ -110,6 +110,13 @@ def _status() -> int:
         return _fail(f"{place}{problem.strerror or problem}", 1)
     except MemoryError as problem:
         return _fail(f"out of memory: {problem}; give smaller numbers", 1)
+    except Exception as problem:
+        from fedlib.arguments import own_line
+
+        place = own_line(problem)
+        if not place:  # a mistake of fedlib's
+            raise
+        return _fail(f"{type(problem).__name__}: {first_line(problem)}{place}", 2)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

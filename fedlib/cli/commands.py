@@ -181,6 +181,8 @@ def open_store(data_root: Path | None) -> Store:
 class Damage(logging.Handler):
     """Collects the places of the damaged runs that are logged and left out inside."""
 
+    logger = logging.getLogger("fedlib")
+
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.places: dict[str, None] = {}
@@ -189,11 +191,15 @@ class Damage(logging.Handler):
         self.places |= {a.place: None for a in record.args or () if hasattr(a, "place")}
 
     def __enter__(self) -> Damage:
-        logging.getLogger("fedlib").addHandler(self)
+        self.logger.addHandler(self)
+        self.logger.setLevel(logging.WARNING)  # the command line logs errors alone
+        self.logger.propagate = False
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("fedlib").removeHandler(self)
+        self.logger.removeHandler(self)
+        self.logger.setLevel(logging.NOTSET)
+        self.logger.propagate = True
 
     def tell(self) -> None:
         """If there were any, how many and where, in a line; then the exit status is 1."""
@@ -457,9 +463,10 @@ def _load(
     from fedlib.tasks import load_task
 
     given = parse_pairs(option, "--option")
-    for key in inspect.signature(load_task).parameters:
+    others = {"preset": "use --preset", "seed": "use --seed", "data_root": "use --data-root"}
+    for key, instead in {**others, "name": "rename your function's"}.items():
         if key in given:
-            raise Error(f"--option {key} is no option of a task; use --{key.replace('_', '-')}")
+            raise Error(f"--option {key} is no option of a task; {instead}")
     task = load_task(name, preset, seed, data_root, **given)
     if not quiet:
         typer.echo(repr(task))
@@ -491,6 +498,7 @@ def sweep(
     one shard. Each GPU of this machine computes a shard, or each of --jobs parts of its cores. With
     --executor slurm the script of an array is printed, each job of which does: pipe it to sbatch.
     """
+    from fedlib.engine.program import require_backend
     from fedlib.reproduction import executors, sweep
     from fedlib.reproduction.answers import dealt, survey
 
@@ -499,7 +507,9 @@ def sweep(
         raise unknown("executor", executor, ("local", "slurm"))
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
-    gpus = _gpus(device, jobs) if executor == "local" and not shard else 0
+    require_backend(backend)
+    there = _gpus(device, jobs) if executor == "local" else 0
+    gpus = 0 if shard else there
     given = parse_pairs(parameter, "--parameter")
     plans = sweep.plans(names or (), preset, seed, given, part or ())
     requests = [request for requests in plans.values() for request in requests]
@@ -614,7 +624,7 @@ def restore(
     from fedlib.reproduction.reproduce import named
     from fedlib.results import published, store
 
-    folder = source or paths.project_root() / "data" / "results"
+    folder = paths.folder(source or paths.project_root() / "data" / "results")
     store.refuse_old(folder)
     there = {path.stem: path for path in store.run_files(folder)}
     if not there:

@@ -112,7 +112,8 @@ def leaf(folder: Path) -> pd.DataFrame:
     try:
         features = pd.DataFrame(np.array(frame.pop("x").tolist(), dtype=np.float32))
     except (TypeError, ValueError) as error:
-        raise Error(f"{folder.name}: x is neither texts nor numbers: {first_line(error)}") from None
+        what = f"{folder.name}: x is neither texts nor numbers: {first_line(error)}"
+        raise Error(f"{what}; of rows of words, as Sent140's, keep the text, x[4]") from None
     return pd.concat([frame, features], axis=1)
 
 

@@ -93,8 +93,9 @@ def import_file(
     if known is not None and known.kind == "posts":
         raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     if known is not None and known.kind != kind:
-        wanted = ".npz file of arrays" if known.kind == "arrays" else ".jsonl file of texts"
-        raise Error(f"{name!r} is imported from a {wanted} or the like, not from {file}")
+        wanted = {"arrays": ".npz file of arrays or the like"}
+        wanted["text"] = ".jsonl file, or a table with a column 'text'"
+        raise Error(f"{name!r} is imported from a {wanted[known.kind]}, not from {file}")
     by = "imported by the user"
     own = Description(name, name, by, f"{by} from {file}", licence="as the user knows it")
     about = {**(known or own).origin(), "file": file}

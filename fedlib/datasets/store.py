@@ -147,7 +147,7 @@ def require_new(name: str, data_root: Root = None, overwrite: bool = False) -> P
     target = prepared_folder(name, data_root)
     if target.exists() and not overwrite:
         where = f"data set {name!r} exists already in {target.parent}"
-        raise Error(f"{where}; pass overwrite to replace it")
+        raise Error(f"{where}; replace it with overwrite=True, or --overwrite")
     return target
 
 

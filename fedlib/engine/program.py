@@ -25,13 +25,19 @@ from fedlib.engine.states import Progress, map_state, where
 from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Parallel, Vectorized
-from fedlib.errors import Error, Failure
+from fedlib.errors import Error, Failure, unknown
 
 BACKENDS: dict[str, type[Vectorized | Parallel]] = {"vectorized": Vectorized, "parallel": Parallel}
 Keep = Callable[[list[History]], None]
 Callback = Callable[[History], Any]
 # Bytes of a block that the C library hands back to the system when it is freed.
 LARGE_BLOCK = 2**20
+
+
+def require_backend(name: str) -> None:
+    """Require one of :data:`BACKENDS`, or that it be chosen."""
+    if name not in ("auto", *BACKENDS):
+        raise unknown("backend", name, ("auto", *BACKENDS))
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]

@@ -18,9 +18,9 @@ from fedlib.engine.checkpoint import Checkpoint
 from fedlib.engine.config import Configured, configure, unnamed
 from fedlib.engine.device import resolve_device
 from fedlib.engine.history import COLUMNS, History, frame_of
-from fedlib.engine.program import BACKENDS, Callback, Keep, Program
+from fedlib.engine.program import Callback, Keep, Program, require_backend
 from fedlib.engine.strategy import chunk_numbers
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error
 from fedlib.task import Task, refuse_in_a_plan
 
 
@@ -231,8 +231,7 @@ def execute(
         one history per configuration, in order.
     """
     refuse_in_a_plan("trains")
-    if backend != "auto" and backend not in BACKENDS:
-        raise unknown("backend", backend, ("auto", *BACKENDS))
+    require_backend(backend)
     for name, value in (("checkpoint_every", checkpoint_every), ("chunk_clients", chunk_clients)):
         if value is not None:
             whole(name, value, 1)

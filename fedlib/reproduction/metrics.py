@@ -24,14 +24,12 @@ class Metric:
         measure: from a history to (weighted by examples, clients counted alike; NaN if unknown).
         factor: from fedlib's unit to the printed one; 100 makes a fraction percent.
         smaller: whether smaller is better.
-        local: whether the paper's is taken to be measured on all local data of the clients.
         series: the metric of a history that says it after each evaluation; default its name.
     """
 
     measure: Callable[[History], tuple[float, float]]
     factor: float = 100.0
     smaller: bool = False
-    local: bool = False
     series: str = ""
 
     def __call__(self, history: History) -> tuple[float, float]:
@@ -90,8 +88,8 @@ METRICS: dict[str, Metric] = {
     "mse_x1000": Metric(averaged("mse_x1000"), factor=1.0, smaller=True),
     # AdaFedAdam, Delta-SGD: after the last round.
     "avg": Metric(averaged("accuracy", 1, split_of), series="accuracy"),
-    "std": Metric(_spread, smaller=True, local=True, series="accuracy_std_weighted"),
-    "worst30": Metric(_worst, local=True, series="accuracy_worst_30_weighted"),
+    "std": Metric(_spread, smaller=True, series="accuracy_std_weighted"),
+    "worst30": Metric(_worst, series="accuracy_worst_30_weighted"),
     # Mime: after the last round, on the half of the clients on which no rate was chosen.
     "reported": Metric(on_half, series="accuracy"),
 }

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from fedlib import files
 from fedlib.errors import Error
-from fedlib.plans import Request, notebooks, planned, requests, select, task_key
+from fedlib.plans import COMMON, Request, notebooks, planned, requests, select, task_key
 from fedlib.reproduction import draw
 from fedlib.reproduction.answers import RunGroup, answer
 from fedlib.reproduction.reproduce import check_parameters, named
@@ -40,6 +40,8 @@ def plans(
     """
     require_preset(preset)
     chosen = named(names, planned(), "notebook with a plan")
+    if taken := [key for key in COMMON if key in numbers]:
+        raise Error(f"--parameter {taken[0]} is no number of a plan; use --{taken[0]}")
     for name in chosen if numbers else ():  # of which each must have all
         check_parameters([notebooks()[name]], numbers)
     asked = {name: requests(name, preset, seed, **numbers) for name in chosen}
@@ -130,8 +132,8 @@ def publish(
     missing = sum(group.missing for group in groups)
     if missing and not partial:
         raise Error(
-            f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} "
-            f"--preset {preset} (or publish what there is with --partial)"
+            f"{missing} runs of {notebook} are not stored; run: fedlib sweep {notebook} --preset "
+            f"{preset}, with the same --seed, --part and -p (or publish what is there: --partial)"
         )
     there = store.paths()
     digests = [digest for group in groups for digest in group.digests if digest in there]

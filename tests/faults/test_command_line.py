@@ -52,7 +52,7 @@ def nothing_long(monkeypatch, tmp_path):
     monkeypatch.setattr("fedlib.engine.program.Program.__init__", _refuse)
 
 
-class Fine(Exception):
+class Fine(BaseException):
     """What was asked is right."""
 
 

@@ -1,5 +1,6 @@
 """Files whose bytes are not what was written: refused or left out in a line that says where."""
 
+import logging
 import random
 
 import pytest
@@ -41,7 +42,10 @@ def test_a_damaged_file_is_imported_whole_or_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".safetensors"])
-def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(command, suffix):
+def test_every_damaged_run_is_counted_and_named_and_the_exit_status_says_so(
+    command, caplog, suffix
+):
+    caplog.set_level(logging.ERROR)  # as in the command's own process, where pytest sets none
     store = Store()
     store.run(fedlib.load_task("quadratic"), "fedavg", rounds=1, overrides=STEPS)
     store.run(TASK, "fedadam", rounds=1, overrides=STEPS)
