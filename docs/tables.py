@@ -33,7 +33,7 @@ from fedlib.reproduction.listing import listed, task_table
 from fedlib.reproduction.matching import Index
 from fedlib.reproduction.metrics import METRICS
 from fedlib.reproduction.mime.claims import RIVALS, lines, reached
-from fedlib.reproduction.mime.figures import LOOKS, line_of, search
+from fedlib.reproduction.mime.figures import LOOKS, PLAIN, line_of
 from fedlib.results import reading
 from fedlib.results.selection import late
 from fedlib.results.store import Store
@@ -72,14 +72,15 @@ def ablation_table() -> str:
     """
     histories = laptop_runs("38_mime_ablation")
     needed = reached(lines(histories)).xs(MEAN, axis=1, level="round").iloc[:, 0]
-    chosen = search(histories)
     rows = []
     for name, (run,) in winners(histories, line_of).items():
         there = f"{needed[name]:.0f}" if needed[name] <= run.config.rounds else "not in 100"
-        rate, beta = f"{chosen.client_lr[name]:.2g}", f"{chosen.beta[name] or '–'}"
+        known = reading.hyperparameters(run)
+        beta = "–" if name in PLAIN else str(known.get("momentum", "–"))
         look = LOOKS.get(name) or style.look(name)
         label = RIVALS.get(name, look.label)
-        rows.append((needed[name], (label, rate, beta, there, f"{100 * run.final():.1f}")))
+        end = f"{100 * run.final():.1f}"
+        rows.append((needed[name], (label, f"{known['client_lr']:.2g}", beta, there, end)))
     head = ("line", "client learning rate", "beta", "rounds to the target", "accuracy at the end")
     return markdown(head, [row for _, row in sorted(rows)])
 

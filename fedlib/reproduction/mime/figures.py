@@ -35,15 +35,21 @@ LOOKS: dict[str, style.Look] = {
     "fedavgm": style.Look("FedAvg, momentum", style.look("fedavgm").color, "v", "-"),
     "mime_sgd": style.Look("Mime, no momentum", style.look("mime").color, "v", ":"),
     "fedavg": style.Look("FedAvg, no momentum", _FEDAVG.color, "v", ":"),
+    "mime_whole": style.Look("Mime, gradients of all", style.look("mime").color, "v", "--"),
 }
 PLAIN = {"mime_sgd", "fedavg"}  # lines without momentum
 
 
 def line_of(history: History) -> str:
-    """Which line of Figure 1 a run belongs to, one of :data:`LINES`."""
+    """Which line of Figure 1 a run belongs to, one of :data:`LINES`; "mime_whole": none, Mime
+    whose clients all train and send gradients, too.
+    """
     name = history.config.algorithm
-    momentum = name != "mime" or hyperparameter(history, "base") == "momentum"
-    return name if momentum else "mime_sgd"
+    if name != "mime":
+        return name
+    if not hyperparameter(history, "split"):
+        return "mime_whole"
+    return name if hyperparameter(history, "base") == "momentum" else "mime_sgd"
 
 
 def lines(histories: Sequence[History]) -> dict[str, list[History]]:
