@@ -218,7 +218,7 @@ def label_ends(
     for index, y in zip(order, places, strict=True):
         group = groups[index]
         labels = [str(line.get_label()) for line in group]
-        last = dict.fromkeys(style.short(float(line.get_ydata()[-1])) for line in group)
+        last = dict.fromkeys(style.short(np.asarray(line.get_ydata())[-1]) for line in group)
         joint = " = " if len(last) == 1 or not numbers else ", "
         words = [joint.join(labels) + (":" if numbers and labels[-1][-1].isdigit() else "")]
         if labels[0] in lost:
