@@ -93,9 +93,11 @@ def import_file(
     if known is not None and known.kind == "posts":
         raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
     if known is not None and known.kind != kind:
-        wanted = {"arrays": ".npz file of arrays or the like"}
-        wanted["text"] = ".jsonl file, or a table with a column 'text'"
-        raise Error(f"{name!r} is imported from a {wanted[known.kind]}, not from {file}")
+        table = "or a table with a column 'text'"
+        wanted = (
+            ".npz file of arrays or the like" if known.kind == "arrays" else f".jsonl file, {table}"
+        )
+        raise Error(f"{name!r} is imported from a {wanted}, not from {file}")
     by = "imported by the user"
     own = Description(name, name, by, f"{by} from {file}", licence="as the user knows it")
     about = {**(known or own).origin(), "file": file}
