@@ -444,7 +444,8 @@ def grid(
     metric = "accuracy" if "accuracy" in set(ends["metric"]) else "loss"
     ends = ends[ends["metric"] == metric]
     whole = ends["value"].where(ends["diverged"].isna())
-    cells = whole.groupby([ends[name] for name in names], sort=False, dropna=False).last()
+    keys = [ends[name].astype(object).where(ends[name].notna(), "none") for name in names]
+    cells = whole.groupby(keys, sort=False).last()
     table = cells.unstack(names[-1]) if len(names) > 1 else cells.to_frame(metric)
     text = f"test {metric} after the last round (diverged: empty)\n{table.to_string(na_rep='')}"
     show(frame.to_dict("records"), as_json, text)

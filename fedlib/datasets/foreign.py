@@ -34,6 +34,8 @@ def table(path: Path, columns: Mapping[str, str]) -> pd.DataFrame:
     try:
         codes = (columns["label"], columns["client"])
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else _csv(path, codes)
+    except UnicodeDecodeError as error:
+        raise Error(f"{path.name} is not UTF-8 ({first_line(error)}); save it as UTF-8") from None
     except Exception as error:  # its bytes may say anything
         raise Error(f"{path.name} cannot be read: {first_line(error)}") from None
     if not len(frame):

@@ -167,6 +167,7 @@ def odd(folder):
         Image.fromarray(np.full((2, 3), 9, kind)).save(folder / name / "cat" / name)
     (folder / "no.csv").write_bytes(b"")
     (folder / "no.parquet").write_bytes(b"PAR1")
+    (folder / "latin.csv").write_bytes("text,label\ncafé,1\n".encode("latin-1"))
     (folder / "a.txt").touch()
     leaf(folder / "cut", [], [])
     (folder / "cut/train/all_data_0.json").write_text('{"user_data": {"a"')
@@ -179,6 +180,7 @@ def odd(folder):
         "deep": "so that 'train' is no class; name the splits 'train' and 'test', or give",
         **{name: f"cat/{name} has more than 8 bits" for name in ("bits.png", "floats.tiff")},
         **{name: f"{name} cannot be read" for name in ("no.csv", "no.parquet")},
+        "latin.csv": "latin.csv is not UTF-8 .*; save it as UTF-8",
         "a.txt": "a.txt cannot be imported",
         **dict.fromkeys(("cut", "targets"), "not as LEAF writes it"),
         "words": "neither texts nor numbers: .*; of rows of words, .* keep the text",
