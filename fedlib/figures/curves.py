@@ -28,6 +28,7 @@ LABELLED = 8
 ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
 # Lines nearer to each other than this share of the axis are one to the eye.
 ALIKE = 0.015
+MANY = "0.3"  # the colour of their common label, which is of none of them
 # The height of a line's label and of a panel's title with what is below, in inches.
 LINE, HEAD = 0.115, 0.75
 # What a logarithmic axis shows at most, from its largest value down: below is rounding.
@@ -185,7 +186,8 @@ def label_ends(
     numbers: bool = True,
     alike: float = ALIKE,
 ) -> None:
-    """Write the labels of lines behind their ends, in their colours and one below the other.
+    """Write the labels of lines behind their ends, in their colours (one for several lines in
+    grey) and one below the other.
 
     Args:
         ax: with its limits set. Lines that lie on each other get one label.
@@ -227,7 +229,7 @@ def label_ends(
             words.append(", ".join(last))
         theirs = [stated[name] for name in labels if np.isfinite(stated.get(name, np.nan))]
         words += [f"[{', '.join(map(style.short, theirs))}]"] if theirs else []
-        color = group[0].get_color()
+        color = group[0].get_color() if len(group) == 1 else MANY
         arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.4, "relpos": (0, 0.5)}
         arrow |= {"shrinkA": 0, "shrinkB": 2}
         look: dict[str, Any] = {"fontsize": 6.5, "color": color, "va": "center"}

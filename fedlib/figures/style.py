@@ -51,7 +51,7 @@ NAMES: dict[str, str] = _DECLARED["names"]
 # Behind what is drawn from small problems in place of the papers'.
 TINT = "#F6F2E6"
 # Of a subtitle fit into an inch.
-LETTERS = 26
+LETTERS = 23
 
 
 def look(algorithm: str) -> Look:
