@@ -99,7 +99,7 @@ def _status() -> int:
         return _fail(f"{message} Try --help.", 2)
     except (KeyboardInterrupt, Interrupted) as stop:
         # A run that could save its state says where; the same command continues it.
-        return _fail(str(stop) or "interrupted", 130)
+        return _fail(str(stop) or "interrupted", 128 + getattr(stop, "signal", signal.SIGINT))
     except Terminated:
         return _fail("terminated", 143)
     except BrokenPipeError:  # whoever read the output has read enough

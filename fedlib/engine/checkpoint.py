@@ -30,7 +30,15 @@ UNREADABLE = (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingErro
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to end; what was computed is in a checkpoint."""
+    """The process was asked to end; what was computed is in a checkpoint.
+
+    Attributes:
+        signal: the number of the signal that asked.
+    """
+
+    def __init__(self, number: int, what: str) -> None:
+        super().__init__(what)
+        self.signal = number
 
 
 # A program between two rounds, in dicts and lists of tensors, numbers and names.

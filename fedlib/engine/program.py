@@ -168,9 +168,8 @@ class Program:
             if wanted or (checkpoint.due(now.done) and not finished):
                 checkpoint.save(self.snapshot(now))
                 if asked:
-                    raise Stopped(
-                        f"stopped after round {now.done}; the state is in {checkpoint.path}"
-                    )
+                    what = f"stopped after round {now.done}; the state is in {checkpoint.path}"
+                    raise Stopped(asked[0], what)
 
         histories, now = self._run(progress, now, between)
         if keep is not None:
@@ -186,7 +185,8 @@ class Program:
                 raise
         checkpoint.discard()
         if asked and keep is not None:
-            raise Stopped(f"stopped after round {now.done}, the last one; the run is stored")
+            what = f"stopped after round {now.done}, the last one; the run is stored"
+            raise Stopped(asked[0], what)
         return histories
 
     def _run(
