@@ -22,16 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import undefined, unknown
+from fedlib.component import Component, Decay, NonNegative, Positive, State
+from fedlib.errors import require_known, undefined
 from fedlib.optimizers.client import adam_state
-
-State = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -177,8 +175,7 @@ class Adaptive(ServerOptimizer):
     form: str = "code"
 
     def validate(self) -> None:
-        if self.form not in ("code", "printed"):
-            raise unknown("form", self.form, ("code", "printed"))
+        require_known("form", self.form, ("code", "printed"))
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """The new v from the old one and the squared (pseudo-)gradient."""
