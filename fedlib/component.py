@@ -19,6 +19,8 @@ import torch
 
 from fedlib.arguments import FLOAT_BITS, check_fields
 
+# Tensors by name, of a client, an optimizer or the server; some are in dicts of their own.
+State = dict[str, Any]
 # The ranges of floating-point fields, which errors name as :data:`fedlib.arguments.WORDS` has them.
 Positive = Annotated[float, lambda value: 0 < value < math.inf]
 NonNegative = Annotated[float, lambda value: 0 <= value < math.inf]

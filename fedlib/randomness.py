@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -99,42 +101,40 @@ def lanes16(keys: Tensor, n: int, vmapped: bool = False) -> Tensor:
     return words.view(torch.int16)[..., :n].to(torch.int32) & 0xFFFF
 
 
-_open = threading.local()
+@dataclass
+class Masks:
+    """What :func:`dropout` takes its masks from in a forward pass; see :func:`masks`.
+
+    Attributes:
+        calls: of dropout so far.
+    """
+
+    keys: Tensor
+    vmapped: bool
+    calls: int = 0
 
 
-class masks(AbstractContextManager["masks"]):
+# The innermost of this thread that is open.
+MASKS: ContextVar[Masks | None] = ContextVar("masks", default=None)
+
+
+@contextmanager
+def masks(keys: Tensor | None, vmapped: bool = False) -> Iterator[None]:
     """While open, :func:`dropout` takes its masks from these keys.
 
     Args:
         keys: int64 ``[G]``, one key per data row (seed, round, client and step folded in), or 0-d
-            for one client without a row axis.
+            for one client without a row axis; None for torch's dropout.
         vmapped: whether the forward pass runs under torch.func.vmap.
 
     The same keys give the same masks, so a method that evaluates one batch at two points can use
     one mask for both by opening the context twice.
     """
-
-    def __init__(self, keys: Tensor, vmapped: bool = False) -> None:
-        self.keys, self.vmapped = keys, vmapped
-        self.calls = 0
-        self._outer: masks | None = None
-
-    def __enter__(self) -> masks:
-        self._outer, _open.masks, self.calls = masks.active(), self, 0
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _open.masks = self._outer
-
-    @staticmethod
-    def active() -> masks | None:
-        """The innermost open context of this thread, if any."""
-        return getattr(_open, "masks", None)
-
-    def next_keys(self) -> Tensor:
-        """The keys of the next dropout call in this forward pass."""
-        self.calls += 1
-        return fold(self.keys, self.calls)
+    outer = MASKS.set(None if keys is None else Masks(keys, vmapped))
+    try:
+        yield
+    finally:
+        MASKS.reset(outer)
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -144,10 +144,11 @@ def dropout(x: Tensor, p: float) -> Tensor:
     with ``R`` a multiple of ``G`` (the ``R // G`` configurations of a client share its mask), or
     any shape for a 0-d key. Outside, this is torch's dropout with its global generator.
     """
-    context = masks.active()
+    context = MASKS.get()
     if context is None:
         return F.dropout(x, p)
-    keys = context.next_keys()
+    context.calls += 1
+    keys = fold(context.keys, context.calls)
     shape = x.shape if keys.dim() == 0 else x.shape[1:]
     keep = lanes16(keys, math.prod(shape), context.vmapped) >= round(p * 65536)
     mask = keep.to(x.dtype).mul_(1.0 / (1.0 - p)).reshape(*keys.shape, *shape)

@@ -18,7 +18,7 @@ from torch import nn
 import fedlib
 from fedlib import process
 from fedlib.losses import correct, cross_entropy
-from fedlib.models.layers import real_examples
+from fedlib.models.layers import REAL, real_examples
 from fedlib.process import one_core_each, threads
 from tests.refusals import refused
 
@@ -51,8 +51,8 @@ def test_a_threads_mask_of_real_examples_is_its_own():
     mask = torch.ones(1, 2, dtype=torch.bool)
     pool = one_core_each(2)
     with real_examples(mask):
-        assert in_all(pool, 2, real_examples.active) == [None, None]
-        assert real_examples.active() is mask
+        assert in_all(pool, 2, REAL.get) == [None, None]
+        assert REAL.get() is mask
 
 
 @contextmanager

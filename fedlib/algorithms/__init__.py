@@ -39,7 +39,7 @@ from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.arguments import brought, called, check, checked, shown
 from fedlib.component import Component, field_types
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import mime as bases
 
@@ -103,19 +103,14 @@ __all__ = [
 ]
 
 
-def _name_of(algorithm: str | Algorithm | type[Algorithm]) -> str:
-    """What an algorithm is called in an error."""
-    if isinstance(algorithm, str):
-        return algorithm
-    return (algorithm if isinstance(algorithm, type) else type(algorithm)).__name__
-
-
-def _made(algorithm: str | Algorithm | type[Algorithm]) -> Algorithm:
-    """A method, of a class or a name with its defaults."""
-    name = _name_of(algorithm)
+def _made(algorithm: str | Algorithm | type[Algorithm]) -> tuple[Algorithm, str]:
+    """A method, of a class or a name with its defaults, and what it is called in an error."""
     made: Any = algorithm
     if isinstance(algorithm, str):
+        name = algorithm
         made = METHODS[name] if name in METHODS else brought("algorithm", name, METHODS)
+    else:
+        name = (algorithm if isinstance(algorithm, type) else type(algorithm)).__name__
     if not isinstance(made, Algorithm) and callable(made):
         made = called(f"algorithm {name!r}", made)
     if not isinstance(made, Algorithm):
@@ -123,7 +118,7 @@ def _made(algorithm: str | Algorithm | type[Algorithm]) -> Algorithm:
             f"algorithm {name!r} gives {shown(made)}; it must be a class derived from "
             "fedlib.Algorithm, a function that makes a method, or a method"
         )
-    return made
+    return made, name
 
 
 @checked
@@ -145,7 +140,7 @@ def hyperparameters(
     Raises:
         Error: unknown algorithm or client optimizer, or one that has no meaning in the algorithm.
     """
-    places = _places(_made(algorithm), _name_of(algorithm), client_optimizer)
+    places = _places(*_made(algorithm), client_optimizer)
     return {key: place.default for key, place in places.items()}
 
 
@@ -161,15 +156,14 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     Raises:
         Error: unknown name, unknown key, a value of the wrong type or out of its range.
     """
-    method, name = _made(algorithm), _name_of(algorithm)
+    method, name = _made(algorithm)
     optimizer = values.pop("client_optimizer", None)
     if values.get("client_schedule", "") is None:
         del values["client_schedule"]
     places = _places(method, name, optimizer)
     changes: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        if key not in places:
-            raise unknown(f"override for {name}", key, places)
+        require_known(f"override for {name}", key, places)
         value = value.item() if isinstance(value, np.generic) else value
         check(places[key].owner, places[key].field, value, f"override {key}")
         changes.setdefault(places[key].part, {})[places[key].field] = value
@@ -179,8 +173,7 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     if "base" in changes:
         numbers = changes.pop("base")
         kind = str(numbers.pop("type", places["base"].default))
-        if kind not in bases.BASES:
-            raise unknown("base", kind, bases.BASES)
+        require_known("base", kind, bases.BASES)
         if kind == places["base"].default:
             numbers = vars(getattr(method, "base", None)) | numbers
         made = bases.BASES[kind]
@@ -207,8 +200,8 @@ def _places(method: Algorithm, name: str, client_optimizer: str | None) -> dict[
         name: of the method, for the error.
         client_optimizer: in place of the method's own.
     """
-    if client_optimizer is not None and client_optimizer not in CLIENT_OPTIMIZERS:
-        raise unknown("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
+    if client_optimizer is not None:
+        require_known("client_optimizer", client_optimizer, CLIENT_OPTIMIZERS)
     places: dict[str, _Place] = {}
 
     def add(part: str, owner: Component) -> None:

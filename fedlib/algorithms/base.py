@@ -28,10 +28,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from fedlib.component import Component
+from fedlib.component import Component, State
 from fedlib.errors import undefined
 
-State = dict[str, Any]
 # Added to each example's loss, from the model's features [..., B, F] to [..., B].
 Extra = Callable[[Tensor], Tensor]
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from fedlib.algorithms.base import Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.local import OwnSteps
 from fedlib.component import Decay, NonNegative
-from fedlib.optimizers.client import check_momentum_state
+from fedlib.errors import require_known
+from fedlib.optimizers.client import MOMENTUM_STATES
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class FedNova(OwnSteps):
 
     def validate(self) -> None:
         super().validate()
-        check_momentum_state(self.momentum_state)
+        require_known("momentum_state", self.momentum_state, MOMENTUM_STATES)
 
     @property
     def remembers(self) -> bool:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
 
-import torch
 from torch import Tensor
 
 from fedlib.algorithms.base import State
@@ -48,15 +45,6 @@ class FedOpt(LocalTraining):
         Where a class is the user's, they may not: it may draw random numbers, or read its server.
         """
         return (self if self.versions() else replace(self, server=servers.SGD())).structure()
-
-    @classmethod
-    def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Self:
-        """One method of ``C``, whose servers may be of different kinds."""
-        server = servers.together([part.server for part in parts], dtype, device)
-        alike = [replace(part, server=servers.SGD()) for part in parts]
-        stacked = super().stack(alike, dtype, device)
-        object.__setattr__(stacked, "server", server)
-        return stacked
 
     def server_init(self, params: Tensor) -> State:
         return {"x": params, "optimizer": self.server.init(params)}

@@ -11,9 +11,9 @@ from torch import Tensor
 from fedlib.algorithms.base import Algorithm, Client, FullBatch, State, ValueAndGrad
 from fedlib.algorithms.objectives import Objective
 from fedlib.component import NonNegative
-from fedlib.errors import Error
+from fedlib.errors import Error, require_known
 from fedlib.optimizers import client as clients
-from fedlib.optimizers.schedules import SCHEDULES, check_schedule
+from fedlib.optimizers.schedules import SCHEDULES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class LocalTraining(Algorithm):
     client_schedule: str = "constant"
 
     def validate(self) -> None:
-        check_schedule(self.client_schedule)
+        require_known("client_schedule", self.client_schedule, SCHEDULES)
         if self.client_schedule != "constant" and not self.client.takes_lr:
             raise Error(
                 f"client_schedule is {self.client_schedule!r}, but {type(self.client).__name__} "
@@ -112,7 +112,7 @@ class OwnSteps(Algorithm):
     client_schedule: str = field(default="constant", kw_only=True)
 
     def validate(self) -> None:
-        check_schedule(self.client_schedule)
+        require_known("client_schedule", self.client_schedule, SCHEDULES)
 
     def rate(self, client: Client) -> float:
         """The clients' learning rate in this round; a tensor where ``client_lr`` is one."""

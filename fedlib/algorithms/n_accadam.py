@@ -62,13 +62,6 @@ class NAccAdam(Algorithm):
         return {"delta": (server["x"] - state["x"]) / self.client_lr}
 
     def server_update(self, server: State, mean: State) -> State:
-        x, adam = adam_step(
-            server["x"],
-            mean["delta"],
-            server["adam"],
-            self.server_lr,
-            self.beta1,
-            self.beta2,
-            self.eps,
-        )
+        x, delta, adam = server["x"], mean["delta"], server["adam"]
+        x, adam = adam_step(x, delta, adam, self.server_lr, self.beta1, self.beta2, self.eps)
         return {"x": x, "adam": adam}

@@ -398,35 +398,31 @@ class Feed:
 
     def seen(self, plan: Plan) -> Tensor:
         """What each batch counts in the mean training loss, ``[T]``: its examples, or labels."""
-        return (plan.counts if self.labels is None else self._labels(plan).sum(1)).to(self.dtype)
+        return plan.counts.to(self.dtype) if self.labels is None else self._counted(plan).sum(1)
 
-    def _labels(self, plan: Plan) -> Tensor:
-        """How many labels of each example count, ``[T, B]``."""
-        assert self.labels is not None
+    def _counted(self, plan: Plan) -> Tensor:
+        """What each example counts, ``[T, B]``: 1, or how many labels of it do; padding 0."""
+        if self.labels is None:
+            mask = torch.ones(plan.index.shape) if plan.mask is None else plan.mask
+            return mask.to(self.dtype)
         labels = self.labels[plan.index]
         return labels if plan.mask is None else labels * plan.mask
 
     def example_weights(self, plan: Plan) -> Tensor:
         """What each example's loss counts in its batch's loss, ``[T, B]``: 1/count or 1."""
-        if self.labels is not None:
-            labels = self._labels(plan)
-            return labels / labels.sum(1, keepdim=True).clamp(min=1)
-        weights = torch.ones(plan.index.shape, dtype=self.dtype) if plan.mask is None else plan.mask
+        counted = self._counted(plan)
         if self.task.reduction == "mean":
-            weights = weights / plan.counts.to(self.dtype).unsqueeze(1)
-        return weights.to(self.dtype)
+            return counted / counted.sum(1, keepdim=True).clamp(min=1)
+        return counted
 
     def whole_weights(self, plan: Plan, batch_size: int | None) -> Tensor:
         """What each example's loss counts in the loss of a client's whole data, ``[T, B]``."""
+        counted = self._counted(plan)
         if self.labels is not None:
-            labels = self._labels(plan)
-            total = labels.new_zeros(len(plan.clients)).index_add_(0, plan.row, labels.sum(1))
-            return labels / total.clamp(min=1)[plan.row].unsqueeze(1)
+            total = counted.new_zeros(len(plan.clients)).index_add_(0, plan.row, counted.sum(1))
+            return counted / total.clamp(min=1)[plan.row].unsqueeze(1)
         scale = whole_scale(self.task, plan.examples, batch_size) / np.maximum(plan.examples, 1)
-        weights = torch.from_numpy(scale)[plan.row].unsqueeze(1).expand(plan.index.shape)
-        if plan.mask is not None:
-            weights = weights * plan.mask
-        return weights.to(self.dtype)
+        return counted * torch.from_numpy(scale).to(self.dtype)[plan.row].unsqueeze(1)
 
     def counts(self, clients: np.ndarray, round: Round) -> dict[str, Tensor]:
         """The examples and the steps of ``clients [M]``, on the host."""

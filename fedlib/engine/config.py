@@ -16,7 +16,7 @@ import torch
 from fedlib import algorithms, process
 from fedlib.algorithms.base import Algorithm
 from fedlib.arguments import checked, shown, whole
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, require, require_known
 from fedlib.task import Task
 
 # Raised whenever the same configuration would give other numbers than before.
@@ -159,8 +159,7 @@ def configure(
     if batch_size is not None:
         batch_size = whole("batch_size", batch_size, 1)
     local_epochs = _local_epochs(training.get("local_epochs", trained.local_epochs))
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
+    require_known("dtype", dtype, DTYPES)
     _require_held(method.describe(), dtype)
     said: dict[str, Any] = {
         "name": trained.name,
@@ -231,15 +230,12 @@ def _method(
 
 def _check_known(task: Task) -> None:
     """Refuse values of algorithms and client optimizers that there are not."""
+    where = f"in task {task.name}'s hyperparameters"
     for name in task.hyperparameters:
-        if name not in algorithms.METHODS and ":" not in name:
-            raise unknown(
-                f"algorithm in task {task.name}'s hyperparameters", name, algorithms.METHODS
-            )
-    known = algorithms.CLIENT_OPTIMIZERS
+        if ":" not in name:
+            require_known(f"algorithm {where}", name, algorithms.METHODS)
     for name in task.client_hyperparameters:
-        if name not in known:
-            raise unknown(f"client optimizer in task {task.name}'s hyperparameters", name, known)
+        require_known(f"client optimizer {where}", name, algorithms.CLIENT_OPTIMIZERS)
 
 
 def named_method(
@@ -263,14 +259,13 @@ def named_method(
     if optimizer == "sgd" and "client_optimizer" not in known:
         # Methods that define the clients' steps take plain ones, and may be told so.
         given.pop("client_optimizer", None)
+    if "client_lr" in given.keys() - known.keys() and optimizer not in (None, "sgd"):
+        raise Error(
+            f"client_lr is {given['client_lr']!r}, but client_optimizer {optimizer!r} finds its "
+            "own step sizes; leave client_lr out"
+        )
     for key in given:
-        if key == "client_lr" and key not in known and optimizer not in (None, "sgd"):
-            raise Error(
-                f"client_lr is {given[key]!r}, but client_optimizer {optimizer!r} finds its own "
-                "step sizes; leave client_lr out"
-            )
-        if key not in known:
-            raise unknown(f"override for {name}", key, (*known, *TRAINING_KEYS))
+        require_known(f"override for {name}", key, (*known, *TRAINING_KEYS))
     values = dict(hyperparameters)
     if "client_optimizer" in given:
         if not algorithms.CLIENT_OPTIMIZERS[optimizer].rate_of_sgd:
@@ -297,20 +292,18 @@ def _local_steps(steps: Any, population: int) -> int | tuple[int, ...] | None:
     if steps is None:
         return None
     if _listed(steps):
-        listed = tuple(whole("local_steps", number, 0) for number in steps)
         if len(steps) != population:
             raise Error(
                 f"local_steps has {len(steps)} numbers for {population} clients; need one each"
             )
-        return listed
+        return tuple(whole("local_steps", number, 0) for number in steps)
     return whole("local_steps", steps, 1)
 
 
 def _seeds(seed: int | Mapping[str, int]) -> dict[str, int]:
     if isinstance(seed, Mapping):
         for name in seed:
-            if name not in SEEDS:
-                raise unknown("seed", name, SEEDS)
+            require_known("seed", name, SEEDS)
         seeds = {name: seed.get(name, 0) for name in SEEDS}
     else:
         seeds = dict.fromkeys(SEEDS, seed)

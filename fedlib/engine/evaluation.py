@@ -128,7 +128,7 @@ class Evaluator:
     def _chunk(self, views: list[Tensor], configurations: int) -> int:
         """How many examples to evaluate at once: a multiple of :data:`BATCH`."""
         if not self.outputs_each:
-            with self.model.statistics.tracking(self.model.statistics.initial):
+            with self.model.statistics.tracking(self.model.statistics.initial()):
                 outputs = self.model.rows([view[:1] for view in views], self.inputs(slice(0, 1)))
             self.outputs_each = outputs.numel()
         numbers = max(1, self.inputs_each, self.outputs_each) * configurations

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fedlib import losses, process
 from fedlib.arguments import called
+from fedlib.engine.rows import Statistics
 from fedlib.errors import Error
 from fedlib.task import ClientData, Metric, Task, identity
 
@@ -212,17 +213,15 @@ class Trial:
         bad = ~torch.isfinite(data.y.to(self.dtype))
         if (place := _first_place(data, bad)) is None:
             return
-        client, example = _where(data, place)
+        example = int(data.index[place])
         outputs = self.outputs(split, data, place)
         y = data.y[[example, example]].to(outputs.device).unsqueeze(0)
         what = f"task {self.task.name}: loss"
         (loss,) = _parts(what, self.task.loss, outputs.unsqueeze(0), y)
         if not torch.isfinite(loss).all():
-            raise Error(
-                f"task {self.task.name}: {split} client {client}'s example {example} has the label "
-                f"{_value(data.y[example])}, so that its loss is {loss.flatten()[0].item()}; clean "
-                "the data, or leave the example out"
-            )
+            named = f"{_value(data.y[example])}, so that its loss is {loss.flatten()[0].item()}"
+            what = f"the label {named}; clean the data, or leave the example out"
+            raise _wrong(self.task, split, data, place, what)
 
 
 def metrics_of(task: Task, outputs: Tensor, targets: Tensor) -> dict[str, Metric]:
@@ -255,27 +254,23 @@ def _check_labels(task: Task, split: str, data: ClientData, outputs: Tensor, kin
         losses.SHARES: "numbers between 0 and 1",
     }[kind] + (f" of shape {tuple(shape)}" if shape else ", one for each example")
 
-    def refuse(place: int) -> None:
-        client, example = _where(data, place)
-        raise Error(
-            f"task {task.name}: {split} client {client}'s example {example} has the label "
-            f"{_value(y[example])} ({str(y.dtype).removeprefix('torch.')}); {loss} needs {wanted}"
-        )
-
-    if y.is_complex() or (classes and y.is_floating_point()) or y.shape[1:] != shape:
-        refuse(0)
-    if task.described and y.numel() > READ_AGAIN:
+    other = y.is_complex() or (classes and y.is_floating_point()) or y.shape[1:] != shape
+    if task.described and y.numel() > READ_AGAIN and not other:
         return
-    if classes:
+    if other:
+        bad = torch.ones(len(y), dtype=torch.bool)
+    elif classes:
         bad = (y < 0) | (y.long() >= count)  # which may be beyond eight bits
+        if (ignored := getattr(task.loss, "ignored", None)) is not None:
+            bad &= y != ignored
     elif kind == losses.VALUES:
         bad = ~torch.isfinite(y)
     else:
         bad = ~((y >= 0) & (y <= 1))
-    if classes and (ignored := getattr(task.loss, "ignored", None)) is not None:
-        bad &= y != ignored
     if (place := _first_place(data, bad)) is not None:
-        refuse(place)
+        label = y[data.index[place]]
+        named = f"{_value(label)} ({str(y.dtype).removeprefix('torch.')})"
+        raise _wrong(task, split, data, place, f"the label {named}; {loss} needs {wanted}")
 
 
 def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype) -> None:
@@ -286,14 +281,11 @@ def require_finite(task: Task, split: str, data: ClientData, dtype: torch.dtype)
     if torch.isfinite(torch.stack(x.aminmax()).to(dtype)).all():
         return
     if (place := _first_place(data, ~torch.isfinite(x.to(dtype)))) is not None:
-        client, example = _where(data, place)
-        values = x[example].flatten()
+        values = x[data.index[place]].flatten()
         value = values[~torch.isfinite(values.to(dtype))][0].item()
-        raise Error(
-            f"task {task.name}: {split} client {client}'s example {example} has the input {value}, "
-            f"no finite {str(dtype).removeprefix('torch.')}; clean the data (torch.nan_to_num), or "
-            "leave the example out"
-        )
+        what = f"the input {value}, no finite {str(dtype).removeprefix('torch.')}; clean the data "
+        what += "(torch.nan_to_num), or leave the example out"
+        raise _wrong(task, split, data, place, what)
 
 
 def _places(task: Task, data: ClientData) -> list[int]:
@@ -320,15 +312,17 @@ def _where(data: ClientData, place: int) -> tuple[int, int]:
     return int(data.codes()[place]), int(data.index[place])
 
 
+def _wrong(task: Task, split: str, data: ClientData, place: int, what: str) -> Error:
+    """The error for the example at a place of ``data.index``: what it has, and what to do."""
+    client, example = _where(data, place)
+    return Error(f"task {task.name}: {split} client {client}'s example {example} has {what}")
+
+
 def _buffers(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the buffers, but for those that a module says the engine keeps: ``moving``."""
-    moving = {
-        f"{name}.{buffer}".lstrip(".")
-        for name, module in model.named_modules()
-        for buffer in getattr(module, "moving", ())
-    }
+    moving = [*map(id, Statistics(model).original)]
     buffers = model.named_buffers()
-    return {name: buffer.detach().clone() for name, buffer in buffers if name not in moving}
+    return {name: buffer.detach().clone() for name, buffer in buffers if id(buffer) not in moving}
 
 
 def _unlike(data: ClientData, example: int) -> int:

@@ -75,7 +75,7 @@ class Recorder:
     def __call__(self, method: Algorithm, state: State, batch: Batch) -> State:
         if method is not self.method:  # as where a configuration has diverged
             self._begin(method)
-        before = _kind(state)
+        before = _kind(_flat(state))
         if before not in self.settled:
             after = self.step(method, state, batch)
             self.settled[before] = _settled(state, _without_loss(after))
@@ -115,7 +115,7 @@ class _Graph:
     ) -> None:
         self.state = state
         self.inputs = {name: _copy(tensor) for name, tensor in _tensors(batch).items()}
-        places = {tensor.untyped_storage().data_ptr() for tensor in _leaves(state)}
+        places = {tensor.untyped_storage().data_ptr() for tensor in _flat(state).values()}
 
         def apart(old: Tensor, new: Tensor) -> Tensor:
             """The new tensor, where it looks at memory that will be written to a copy of it."""
@@ -145,21 +145,20 @@ def _tensors(batch: Batch) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in vars(batch).items() if tensor is not None}
 
 
-def _leaves(state: State) -> list[Tensor]:
-    leaves: list[Tensor] = []
-    for part in state.values():
-        leaves += _leaves(part) if isinstance(part, dict) else [part]
-    return leaves
+def _flat(state: State, path: str = "") -> dict[str, Tensor]:
+    """A state's tensors by name, those of its parts behind the names of these."""
+    tensors: dict[str, Tensor] = {}
+    for name, part in state.items():
+        if isinstance(part, dict):
+            tensors |= _flat(part, f"{path}{name}.")
+        else:
+            tensors[path + name] = part
+    return tensors
 
 
-def _kind(state: State) -> Hashable:
-    """Names, shapes and types of a state's tensors, and which axes repeat."""
-    return tuple(
-        (name, _kind(part))
-        if isinstance(part, dict)
-        else (name, part.shape, part.dtype, *_repeats(part))
-        for name, part in state.items()
-    )
+def _kind(tensors: dict[str, Tensor]) -> Hashable:
+    """Names, shapes and types of tensors, and which axes repeat."""
+    return tuple((name, t.shape, t.dtype, *_repeats(t)) for name, t in tensors.items())
 
 
 def _settled(before: State, after: State) -> Any:
@@ -167,31 +166,26 @@ def _settled(before: State, after: State) -> Any:
 
     Axes repeat only in what the step leaves where it is; so what it leaves is equal along them.
     """
-    kinds: list[Any] = []
-    if before.keys() != after.keys():
+    old, new = _flat(before), _flat(after)
+    forms = [{name: (t.shape, t.dtype) for name, t in each.items()} for each in (old, new)]
+    if forms[0] != forms[1]:
         return None
-    for name, old in before.items():
-        new = after.get(name)
-        if isinstance(old, dict) and isinstance(new, dict):
-            kinds.append((name, _settled(old, new)))
-        elif isinstance(new, Tensor) and (new.shape, new.dtype) == (old.shape, old.dtype):
-            kept = _same(old, new)
-            kinds.append((name, old.shape, old.dtype, *(kept and r for r in _repeats(old))))
-        else:
-            return None
-    return None if any(kind[1] is None for kind in kinds) else tuple(kinds)
+    return tuple(
+        (name, t.shape, t.dtype, *(_same(t, new[name]) and r for r in _repeats(t)))
+        for name, t in old.items()
+    )
 
 
 def _room(state: State, kind: Any) -> State:
     """Memory of a kind, for states like this one."""
-    room: State = {}
-    for (name, part), (_, shape, *more) in zip(state.items(), kind, strict=True):
-        if isinstance(part, dict):
-            room[name] = _room(part, shape)
-        else:
-            sizes = [1 if r else size for r, size in zip(more[1:], shape, strict=True)]
-            room[name] = part.new_empty(sizes).expand(shape)
-    return room
+    kinds = iter(kind)
+
+    def room(part: Tensor) -> Tensor:
+        _, shape, _, *repeats = next(kinds)
+        sizes = [1 if r else size for r, size in zip(repeats, shape, strict=True)]
+        return part.new_empty(sizes).expand(shape)
+
+    return map_state(room, state)
 
 
 def _repeats(tensor: Tensor) -> list[bool]:

@@ -86,7 +86,7 @@ class ModuleTrial(Trial):
     def __init__(self, task: Task, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__(task, model, dtype)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.statistics = Statistics(model).initial.to(dtype)
+        self.statistics = Statistics(model).initial().to(dtype)
 
     def changes_inputs(self, used: nn.Module, training: bool) -> bool:
         """Whether a call changes its inputs.
@@ -99,7 +99,7 @@ class ModuleTrial(Trial):
         for model, inputs in ((used, x.clone()), (self.model, given)):
             statistics = Statistics(model)
             statistics.values = self.statistics  # which earlier calls have moved
-            statistics.put(0)
+            statistics.put_values(0)
             outputs.append(self._outputs(model.train(training), inputs))
         if _differ(*outputs):
             raise Error(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,12 +35,6 @@ class Batch:
     weights: Tensor
     keys: Tensor | None = None
     mask: Tensor | None = None
-
-
-def masks(keys: Tensor | None, draw: int) -> AbstractContextManager[Any]:
-    if keys is None:
-        return nullcontext()
-    return randomness.masks(randomness.fold(keys, draw) if draw else keys)
 
 
 class RowsOracle:
@@ -87,8 +79,10 @@ class RowsOracle:
             views = self.model.views(rows)
             losses, exact = self.closed_form(views, batch.x, y, weights)
             return (losses * weights).sum(-1).view(clients, configurations, 1), views, exact
-        leaves = self.model.leaves(rows)
-        with torch.enable_grad(), masks(batch.keys, draw), real_examples(batch.mask):
+        leaves, keys = self.model.leaves(rows), batch.keys
+        if keys is not None and draw:
+            keys = randomness.fold(keys, draw)
+        with torch.enable_grad(), randomness.masks(keys), real_examples(batch.mask):
             if extra is None:
                 losses = total = self.task.loss(self.model.rows(leaves, batch.x), y).to(x.dtype)
             else:
@@ -149,12 +143,9 @@ class RowsFullBatch:
     ) -> None:
         self.oracle, self.batches, self.clients = oracle, batches, clients
 
-    def _spread(self, x: Tensor) -> Tensor:
-        return x if x.dim() == 3 else x.expand(self.clients, *x.shape)
-
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Losses ``[M, C, 1]`` and gradients ``[M, C, P]`` at ``x [C, P]`` or ``[M, C, P]``."""
-        x = self._spread(x)
+        x = x.expand(self.clients, *x.shape[-2:])
         loss, grad = x.new_zeros(*x.shape[:2], 1), torch.zeros_like(x)
         with self.oracle.model.evaluating():
             for batch in self.batches():
@@ -166,7 +157,7 @@ class RowsFullBatch:
 
     def loss(self, x: Tensor) -> Tensor:
         """Losses ``[M, C, 1]``."""
-        x = self._spread(x)
+        x = x.expand(self.clients, *x.shape[-2:])
         loss = x.new_zeros(*x.shape[:2], 1)
         with self.oracle.model.evaluating():
             for batch in self.batches():

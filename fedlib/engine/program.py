@@ -21,11 +21,11 @@ from fedlib.engine.config import DTYPES, Configured
 from fedlib.engine.evaluation import Evaluator, Recorder, evaluated
 from fedlib.engine.history import History
 from fedlib.engine.rows import FlatModel
-from fedlib.engine.states import Progress, map_state, where
+from fedlib.engine.states import Progress, map_state
 from fedlib.engine.strategy import keep_freed_memory
 from fedlib.engine.training import Training
 from fedlib.engine.vectorized import Parallel, Vectorized
-from fedlib.errors import Error, Failure, unknown
+from fedlib.errors import Error, Failure, require_known
 
 BACKENDS: dict[str, type[Vectorized | Parallel]] = {"vectorized": Vectorized, "parallel": Parallel}
 Keep = Callable[[list[History]], None]
@@ -36,8 +36,7 @@ LARGE_BLOCK = 2**20
 
 def require_backend(name: str) -> None:
     """Require one of :data:`BACKENDS`, or that it be chosen."""
-    if name not in ("auto", *BACKENDS):
-        raise unknown("backend", name, ("auto", *BACKENDS))
+    require_known("backend", name, ("auto", *BACKENDS))
 
 
 class _Bar(tqdm):  # type: ignore[type-arg]
@@ -272,7 +271,7 @@ class Program:
         server = self.training.serve("server_init", alive, 0, x)
         if not self.model.statistics.size:
             return server
-        return server | {"statistics": self.model.statistics.initial.expand(len(alive), -1)}
+        return server | {"statistics": self.model.statistics.initial().expand(len(alive), -1)}
 
     def _evaluate(self, done: int, alive: list[int], server: State) -> None:
         """Evaluate and record the configurations ``alive``."""
@@ -295,8 +294,10 @@ class Program:
             good = torch.isfinite(loss) & ((0 * new["x"]).sum(-1) == 0)
             floats = self.training.floats
             survivors = self.record.training(number + 1, now.alive, loss, good, floats)
-            same = len(survivors) == len(now.alive)
-            now.server = new if same else where(good.unsqueeze(1), new, now.server)
+            if len(survivors) < len(now.alive):
+                finite = good.unsqueeze(1)
+                new = map_state(lambda a, b: torch.where(finite, a, b), new, now.server)
+            now.server = new
         now.done = number + 1
         now.seconds += time.perf_counter() - before
         if len(survivors) < len(now.alive):

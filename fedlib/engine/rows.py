@@ -83,32 +83,57 @@ def draws(function: Callable[[Tensor], Any], x: Tensor) -> bool:
         return "torch" in process.drawn_since(before)
 
 
-class Statistics:
-    """The running statistics of a model as one vector: what a forward pass in training changes.
+class Vector:
+    """Some of a model's tensors as one vector; others are put in their place during a call.
+
+    Args:
+        kind: ``"_parameters"`` or ``"_buffers"``.
+        places: where the model holds each of them: modules and the names there.
+
+    Attributes:
+        shapes, sizes: of each; size: of all of them.
+    """
+
+    def __init__(self, kind: str, places: Sequence[Sequence[tuple[nn.Module, str]]]) -> None:
+        self.kind, self.places = kind, places
+        self.original: list[Tensor] = [vars(m)[kind][name] for ((m, name), *_) in places]
+        self.shapes = [tensor.shape for tensor in self.original]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.size = sum(self.sizes)
+
+    def initial(self) -> Tensor:
+        """The model's own as one vector."""
+        flat = [tensor.detach().reshape(-1) for tensor in self.original]
+        return torch.cat(flat) if flat else torch.zeros(0)
+
+    def views(self, x: Tensor) -> list[Tensor]:
+        """Views of vectors ``x [..., size]`` in the tensors' shapes, any leading axes kept."""
+        parts = x.detach().split(self.sizes, dim=-1)
+        return [p.view((*x.shape[:-1], *s)) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def put(self, tensors: Sequence[Tensor]) -> None:
+        """Give these to the model."""
+        for places, tensor in zip(self.places, tensors, strict=True):
+            for module, name in places:
+                vars(module)[self.kind][name] = tensor
+
+
+class Statistics(Vector):
+    """The running statistics of a model: what a forward pass in training changes.
 
     Args:
         model: its layers name in ``moving`` those of their buffers that they put new ones in the
             place of.
 
     Attributes:
-        initial: the model's own ``[B]``; size: B, 0 for most models.
         moved: ``[..., B]``, what the first pass in training left of those that were put in by
             :meth:`tracking`.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.places = [
-            (f"{path}.{name}".lstrip("."), layer, name)
-            for path, layer in model.named_modules()
-            for name in getattr(layer, "moving", ())
-        ]
-        self.original: list[Tensor] = [getattr(layer, name) for _, layer, name in self.places]
-        self.shapes = [tensor.shape for tensor in self.original]
-        self.sizes = [math.prod(shape) for shape in self.shapes]
-        self.size = sum(self.sizes)
-        flat = [tensor.reshape(-1) for tensor in self.original]
-        self.initial = torch.cat(flat) if flat else torch.zeros(0)
-        self.values, self.moved = self.initial, self.initial
+        places = [(m, name) for m in model.modules() for name in getattr(m, "moving", ())]
+        super().__init__("_buffers", [[place] for place in places])
+        self.values = self.moved = self.initial()
         self.wanted = False
 
     @contextmanager
@@ -146,38 +171,24 @@ class Statistics:
 
     def train(self) -> None:
         """The layers that have statistics in training mode."""
-        for _, layer, _ in self.places:
+        for ((layer, _),) in self.places:
             layer.train()
 
-    def named(self, x: Tensor) -> dict[str, Tensor]:
-        """A vector ``[B]`` as named tensors."""
-        parts = x.split(self.sizes) if self.size else ()
-        named = zip(self.places, parts, self.shapes, strict=True)
-        return {place[0]: part.view(shape) for place, part, shape in named}
-
-    def put(self, rows: int) -> None:
+    def put_values(self, rows: int) -> None:
         """Give the layers their values: ``rows`` of them, or 0 for one model without this axis."""
         if not self.size:
             return
         values = self.values.reshape(-1, self.size)
         if rows:
             values = values.expand(rows // len(values), *values.shape).reshape(rows, self.size)
-        for (_, layer, name), part, shape in zip(
-            self.places, values.split(self.sizes, -1), self.shapes, strict=True
-        ):
-            layer._buffers[name] = part.reshape(*([rows] if rows else []), *shape)
+        self.put(self.views(values if rows else values.squeeze(0)))
 
     def take(self) -> None:
         """Note what became of them, if nothing was noted yet."""
         if self.wanted:
             rows = self.values.shape[:-1]
-            flat = [getattr(layer, name).reshape(*rows, -1) for _, layer, name in self.places]
+            flat = [getattr(*place).reshape(*rows, -1) for (place,) in self.places]
             self.moved, self.wanted = torch.cat(flat, -1), False
-
-    def put_back(self) -> None:
-        """Give the layers their own again."""
-        for (_, layer, name), tensor in zip(self.places, self.original, strict=True):
-            layer._buffers[name] = tensor
 
 
 @contextmanager
@@ -197,7 +208,7 @@ NO_VMAP = ("atching rule", "vmap", "data pointer")
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 
 
-class FlatModel:
+class FlatModel(Vector):
     """A model as a function of a flat parameter vector.
 
     Args:
@@ -221,14 +232,9 @@ class FlatModel:
         if not trained:
             raise Error(f"model {type(model).__name__} has no parameters to train")
         self.names = list(trained)
-        self._original = list(trained.values())
-        self.shapes = [parameter.shape for parameter in self._original]
-        self.sizes = [math.prod(shape) for shape in self.shapes]
-        self.size = sum(self.sizes)
-        self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
-        self._slots = [self._places(parameter) for parameter in self._original]
+        super().__init__("_parameters", [self._held(parameter) for parameter in trained.values()])
         # Weights of layers, in contrast to the scales and shifts of normalisation.
-        self._weights = [not isinstance(places[0][0], NORMS) for places in self._slots]
+        self._weights = [not isinstance(places[0][0], NORMS) for places in self.places]
         self.statistics = Statistics(self.model)
         self.mixes = False
         for module in self.model.modules():
@@ -242,7 +248,7 @@ class FlatModel:
         """Give the model no padding: it looks across its batch. Its rows then go one by one."""
         self.mixes, self.carries_rows, self.vmaps = True, False, False
 
-    def _places(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
+    def _held(self, parameter: nn.Parameter) -> list[tuple[nn.Module, str]]:
         """Where the model holds a parameter: several places if its weights are tied."""
         return [
             (module, name)
@@ -250,15 +256,6 @@ class FlatModel:
             for name, held in module._parameters.items()
             if held is parameter
         ]
-
-    def initial(self) -> Tensor:
-        """The model's own trained parameters as one vector ``[P]``."""
-        return torch.cat([p.detach().reshape(-1) for p in self._original])
-
-    def views(self, x: Tensor) -> list[Tensor]:
-        """Views of vectors ``x [..., P]`` in the parameters' shapes, any leading axes kept."""
-        parts = x.detach().split(self.sizes, dim=-1)
-        return [p.view((*x.shape[:-1], *s)) for p, s in zip(parts, self.shapes, strict=True)]
 
     def leaves(self, x: Tensor) -> list[Tensor]:
         """The views as leaves of the graph; those of a single row ``[1, P]`` have no row axis.
@@ -272,25 +269,23 @@ class FlatModel:
         """A vector ``x [P + B]`` as named tensors, copied to the CPU, as ``load_state_dict`` takes
         them: tied weights by all their names, frozen parameters and buffers as they are.
         """
-        trained = {
-            id(parameter): view
-            for parameter, view in zip(self._original, self.views(x[: self.size]), strict=True)
+        with self.statistics.tracking(x[self.size :]):
+            self.put(self.views(x[: self.size]))
+            self.statistics.put_values(0)
+            named = self.model.state_dict()
+            self.put(self.original)
+            self.statistics.put(self.statistics.original)
+        # Batches tracked nobody counts here, and their number need not be loaded.
+        return {
+            name: tensor.cpu().clone()
+            for name, tensor in named.items()
+            if not name.endswith("num_batches_tracked")
         }
-        named = {
-            name: trained.get(id(parameter), parameter)
-            for name, parameter in self.model.named_parameters(remove_duplicate=False)
-        }
-        named |= self.statistics.named(x[self.size :])
-        for name, tensor in self.model.state_dict(keep_vars=True).items():
-            # Batches tracked nobody counts here, and their number need not be loaded.
-            if not name.endswith("num_batches_tracked"):
-                named.setdefault(name, tensor)
-        return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
 
     def flatten(self, grads: Sequence[Tensor | None], rows: tuple[int, ...]) -> Tensor:
         """Gradients in the parameters' shapes as vectors ``[*rows, P]``; None counts as zero."""
         flat = [
-            self._original[0].new_zeros(*rows, size) if grad is None else grad.reshape(*rows, size)
+            self.original[0].new_zeros(*rows, size) if grad is None else grad.reshape(*rows, size)
             for grad, size in zip(grads, self.sizes, strict=True)
         ]
         return flat[0] if len(flat) == 1 else torch.cat(flat, dim=-1)
@@ -308,12 +303,12 @@ class FlatModel:
             out: where to write, maybe ``x`` itself; default a new tensor.
         """
         new = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
-        for size, start, grad in zip(self.sizes, self.starts, grads, strict=True):
-            old, part = x.narrow(-1, start, size), new.narrow(-1, start, size)
+        parts = x.split(self.sizes, -1), new.split(self.sizes, -1)
+        for old, part, grad in zip(*parts, grads, strict=True):
             if grad is None:
                 part.copy_(old)  # nothing, where x is written to itself
             else:
-                torch.addcmul(old, grad.reshape(*x.shape[:2], size), lr, value=-1, out=part)
+                torch.addcmul(old, grad.reshape(old.shape), lr, value=-1, out=part)
         return new
 
     @staticmethod
@@ -355,54 +350,47 @@ class FlatModel:
         if self.carries_rows:
             return self._call(function, leaves, x)
         rows = len(leaves[0])
-        outer = randomness.masks.active()
-        x = x.repeat_interleave(rows // len(x), dim=0)
-        given: tuple[Any, ...] = (list(leaves), x)
-        call: Callable[..., Any] = partial(self._call, function)
+        outer = randomness.MASKS.get()
+        given: list[Any] = [list(leaves), x.repeat_interleave(rows // len(x), dim=0)]
         if outer is not None:
-            given = (*given, outer.keys.repeat_interleave(rows // len(outer.keys)))
-            call = partial(self._masked, function)
+            given.append(outer.keys.repeat_interleave(rows // len(outer.keys)))
         if self.vmaps:
             try:
                 with nullcontext() if self._vmapped else NoPadding(), _quiet():
-                    run = torch.func.vmap(partial(call, vmapped=True) if outer else call)
-                    outputs = run(*given)
+                    outputs = torch.func.vmap(partial(self._row, function, True))(*given)
                 self._vmapped = True
                 return outputs
             except RuntimeError as error:
                 if not any(word in str(error) for word in NO_VMAP):
                     raise
                 self.vmaps = False
-        return self._looped(call, rows, *given)
+        return self._looped(function, *given)
 
-    def _masked(
+    def _row(
         self,
         function: Callable[[Tensor], Any],
-        leaves: list[Tensor],
+        vmapped: bool,
+        leaves: Sequence[Tensor],
         inputs: Tensor,
-        key: Tensor,
-        vmapped: bool = False,
+        key: Tensor | None = None,
     ) -> Any:
         """One row, with its dropout masks."""
-        with randomness.masks(key, vmapped=vmapped):
+        with randomness.masks(key, vmapped):
             return self._call(function, leaves, inputs)
 
     def _looped(
-        self, call: Callable[..., Any], rows: int, leaves: Sequence[Tensor], *given: Tensor
+        self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], *given: Tensor
     ) -> Any:
         """Row after row, for models that vmap cannot run."""
-        real, outputs, moved = layers.real_examples.active(), [], []
-        for row in range(rows):
-            mask = None if real is None else real[row // (rows // len(real))]
+        real, outputs, moved = layers.REAL.get(), [], []
+        for row in range(len(leaves[0])):
+            mask = None if real is None else real[row // (len(leaves[0]) // len(real))]
             with layers.real_examples(mask), self.statistics.of_row(row) as statistics:
-                outputs.append(
-                    call([leaf[row] for leaf in leaves], *(tensor[row] for tensor in given))
-                )
+                own = [leaf[row] for leaf in leaves]
+                outputs.append(self._row(function, False, own, *(part[row] for part in given)))
                 moved.append(statistics.moved)
         self.statistics.gather(moved, self.model.training)
-        if isinstance(outputs[0], tuple):
-            return tuple(torch.stack(parts) for parts in zip(*outputs, strict=True))
-        return torch.stack(outputs)
+        return _each_part(lambda *rows: torch.stack(rows), *outputs)
 
     def _with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self.model.features(x)  # type: ignore[operator]
@@ -428,26 +416,24 @@ class FlatModel:
         self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor
     ) -> Any:
         """Rows of one model, whose layers see neither a row axis nor its cost."""
-        keyed, real = randomness.masks.active(), layers.real_examples.active()
-        with nullcontext() if keyed is None else randomness.masks(keyed.keys.squeeze(0)):
-            with layers.real_examples(None if real is None else real.squeeze(0)):
-                outputs = self._call(function, leaves, x)
-        if isinstance(outputs, tuple):
-            return tuple(output.unsqueeze(0) for output in outputs)
-        return outputs.unsqueeze(0)
+        keyed, real = randomness.MASKS.get(), layers.REAL.get()
+        with layers.real_examples(None if real is None else real.squeeze(0)):
+            key = None if keyed is None else keyed.keys.squeeze(0)
+            outputs = self._row(function, False, leaves, x, key)
+        return _each_part(lambda output: output.unsqueeze(0), outputs)
 
     def _call(self, function: Callable[[Tensor], Any], leaves: Sequence[Tensor], x: Tensor) -> Any:
         rows = 0 if leaves[0].dim() == len(self.shapes[0]) else len(leaves[0])
-        self._put(leaves)
-        self.statistics.put(rows)
+        self.put(leaves)
+        self.statistics.put_values(rows)
         try:
             outputs = self._drawn(function, x)
             if self.model.training:
                 self.statistics.take()
         finally:
-            self._put(self._original)
-            self.statistics.put_back()
-        return _as_stored(outputs, self.dtype)
+            self.put(self.original)
+            self.statistics.put(self.statistics.original)
+        return _each_part(lambda t: t.to(self.dtype) if t.is_floating_point() else t, outputs)
 
     def _drawn(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
         """A pass; torch's own random numbers are functions of a single row's key."""
@@ -457,22 +443,17 @@ class FlatModel:
         return self._seeded(function, x)
 
     def _seeded(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
-        keyed = randomness.masks.active()
+        keyed = randomness.MASKS.get()
         plain = self.carries_rows or not self.model.training or self._draws is False
         if plain or keyed is None or keyed.keys.dim() or keyed.vmapped:
             return function(x)
         if self._draws is None:
             self._draws = draws(function, x.clone() if self.copies_inputs else x)
             keyed.calls = 0  # the trial took the keys of layers that have keyed masks
-            self.statistics.put(0)  # and moved these
+            self.statistics.put_values(0)  # and moved these
         if not self._draws:
             return function(x)
         return _of_real_examples(lambda inputs: seeded(function, inputs, keyed.keys), x)
-
-    def _put(self, tensors: Sequence[Tensor]) -> None:
-        for places, tensor in zip(self._slots, tensors, strict=True):
-            for module, name in places:
-                module._parameters[name] = tensor  # type: ignore[assignment]
 
 
 def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
@@ -481,7 +462,7 @@ def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
     How many numbers torch's generators give depends on how many examples there are, and how many
     are padding on which clients train together.
     """
-    real = layers.real_examples.active()
+    real = layers.REAL.get()
     if real is None:
         return function(x)
 
@@ -490,17 +471,14 @@ def _of_real_examples(function: Callable[[Tensor], Any], x: Tensor) -> Any:
         return whole.index_put((real,), output)
 
     with layers.real_examples(None):
-        outputs = function(x[real])
-    if isinstance(outputs, tuple):
-        return tuple(padded(output) for output in outputs)
-    return padded(outputs)
+        return _each_part(padded, function(x[real]))
 
 
-def _as_stored(outputs: Any, dtype: torch.dtype) -> Any:
-    """A forward pass's floating-point outputs (one, or a tuple) in the parameters' type."""
-    if isinstance(outputs, tuple):
-        return tuple(_as_stored(output, dtype) for output in outputs)
-    return outputs.to(dtype) if outputs.is_floating_point() else outputs
+def _each_part(function: Callable[..., Tensor], *outputs: Any) -> Any:
+    """A function of forward passes' outputs; where they are tuples, of each part."""
+    if isinstance(outputs[0], tuple):
+        return tuple(function(*parts) for parts in zip(*outputs, strict=True))
+    return function(*outputs)
 
 
 def _with_keyed_dropout(model: nn.Module) -> nn.Module:

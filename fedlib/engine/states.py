@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from fedlib.arguments import shown
+from fedlib.component import State
 from fedlib.engine.device import free_bytes
 from fedlib.errors import Error, Failure
 
-State = dict[str, Any]
 # Less than this is there.
 FREE_BYTES = 2**28
 
@@ -71,11 +71,6 @@ def join(pieces: Sequence[State]) -> State:
         return torch.cat(parts)
 
     return map_state(cat, *pieces)
-
-
-def where(condition: Tensor, new: State, old: State) -> State:
-    """``new`` where ``condition [C, 1]`` holds, else ``old``, for server states ``[C, .]``."""
-    return map_state(lambda a, b: torch.where(condition, a, b), new, old)
 
 
 def carry_statistics(source: State, target: State) -> State:

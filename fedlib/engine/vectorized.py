@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import torch
@@ -103,10 +104,7 @@ class Vectorized:
         Args:
             chunks: numbers of clients that have examples.
         """
-        first, *others = chunks
-        sums: Sums = getattr(self, phase)(work, first)
-        for clients in others:
-            sums += getattr(self, phase)(work, clients)
+        sums: Sums = reduce(operator.iadd, map(partial(getattr(self, phase), work), chunks))
         return sums.scaled()
 
     @torch.no_grad()
@@ -278,10 +276,8 @@ class Parallel:
             for worker, share in zip(self.workers, shares, strict=True)
             if share
         ]
-        first, *others = [job.result() for job in jobs]
-        for sums in others:
-            first += sums
-        return first
+        sums: Sums = reduce(operator.iadd, [job.result() for job in jobs])
+        return sums
 
 
 def _first(t: Tensor) -> tuple[slice, ...]:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib.models.layers import _groups, real_examples
+from fedlib.models.layers import REAL, _groups
 
 # Test images are normalised together in batches of this many, as in Delta-SGD's published code.
 EVALUATION_BATCH = 128
@@ -53,7 +53,7 @@ class BatchNorm2d(nn.BatchNorm2d):
         if self.moving:
             self._move(x.detach())
         size = x.shape[1] if self.training else EVALUATION_BATCH
-        real, batches = real_examples.active(), []
+        real, batches = REAL.get(), []
         for start in range(0, x.shape[1], size):
             part = x[:, start : start + size]
             if real is None:
@@ -74,7 +74,7 @@ class BatchNorm2d(nn.BatchNorm2d):
 
     def _move(self, x: Tensor) -> None:
         """Move the running statistics towards those of ``x [R, B, C, H, W]``."""
-        real = real_examples.active()
+        real = REAL.get()
         mask = x.new_ones(1, x.shape[1]) if real is None else real.reshape(-1, real.shape[-1])
         count, mean, variance = _moments(x, mask)
         unbiased = variance * (count / (count - 1).clamp(min=1))

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedlib.arguments import called
 from fedlib.errors import Error, require
 from fedlib.models.architecture import Architecture
 from fedlib.models.attention import SelfAttention
@@ -133,15 +134,8 @@ class DistilBERT(Architecture):
             raise Error(
                 "pretrained weights need the package transformers; pip install 'fedlib[text]'"
             ) from None
-        try:
-            source = DistilBertModel.from_pretrained(name)
-        except (OSError, ValueError, RuntimeError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise Error(
-                f"the weights {str(name)!r} are neither on this disk nor could they be downloaded; "
-                f"give the folder that holds them, or go online once ({reason})"
-            ) from None
-        published = source.state_dict()
+        what = f"taking the weights {name!r}, of a folder or downloaded when online once,"
+        published = called(what, DistilBertModel.from_pretrained, name).state_dict()
         for ours, parameter in self.named_parameters():
             if ours.startswith(("pre_classifier.", "classifier.")):
                 continue
@@ -152,7 +146,7 @@ class DistilBERT(Architecture):
             if values is None or values.shape != parameter.shape:
                 what = "missing" if values is None else f"of shape {tuple(values.shape)}"
                 raise Error(
-                    f"the weights {str(name)!r}: {theirs} is {what}, but this model "
+                    f"the weights {name!r}: {theirs} is {what}, but this model "
                     f"needs the shape {tuple(parameter.shape)}; make it of their size"
                 )
             with torch.no_grad():

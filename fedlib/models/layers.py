@@ -16,9 +16,9 @@ layouts, so that a sequence of them copies nothing. Plain autograd differentiate
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 import torch.nn.functional as F
@@ -66,15 +66,11 @@ def start(layer: nn.Linear | nn.Conv2d, init: str = "keras") -> None:
 def _groups(layer: nn.Module, weight: Tensor, x: Tensor, dims: int) -> int:
     """The input's number of rows G; ``weight`` has rows, so ``x`` needs ``dims`` dimensions."""
     rows = weight.shape[0]
-    if x.dim() < dims:
+    if x.dim() < dims or x.shape[0] == 0 or rows % x.shape[0]:
         raise Error(
-            f"{type(layer).__name__} has weights of {rows} rows but an input of shape "
-            f"{tuple(x.shape)} without rows; add a leading row axis, as x.unsqueeze(0) does"
-        )
-    if x.shape[0] == 0 or rows % x.shape[0]:
-        raise Error(
-            f"{type(layer).__name__} has weights of {rows} rows and an input of {x.shape[0]} rows "
-            "(its first axis); the input's rows must divide the weights' rows"
+            f"{type(layer).__name__} has weights of {rows} rows and an input of shape "
+            f"{tuple(x.shape)}; its first axis must be rows, whose number divides the weights', as "
+            "x.unsqueeze(0) makes one"
         )
     return x.shape[0]
 
@@ -111,13 +107,8 @@ def linear(layer: nn.Module, x: Tensor, weight: Tensor, bias: Tensor | None = No
 
     ``layer`` is whose weights they are, for the message of an error.
     """
-    if weight.dim() == 2 and (bias is None or bias.dim() == 1):
+    if weight.dim() == 2:
         return F.linear(x, weight, bias)
-    if weight.dim() == 2:  # frozen, its bias is not
-        assert bias is not None
-        weight = weight.expand(len(bias), *weight.shape)
-    if bias is not None and bias.dim() == 1:
-        bias = bias.expand(len(weight), *bias.shape)
     groups, rows = _groups(layer, weight, x, 3), weight.shape[0]
     if rows == 1:
         # With few examples the CPU adds a bias faster after the product than within it.
@@ -314,29 +305,20 @@ class Dropout2d(Dropout):
         return x * randomness.dropout(x.new_ones(x.shape[:-2]), self.p)[..., None, None]
 
 
-_open = threading.local()
+# Which examples are real, in this thread, as :func:`real_examples` says.
+REAL: ContextVar[Tensor | None] = ContextVar("real examples", default=None)
 
 
-class real_examples(AbstractContextManager["real_examples"]):
+@contextmanager
+def real_examples(mask: Tensor | None) -> Iterator[None]:
     """While open, layers that mix a batch's examples count only its real ones, not the padding.
 
     Args:
         mask: bool ``[G, B]`` (``[B]`` for one model without a row axis), True where an example is
             real; None if all are.
     """
-
-    def __init__(self, mask: Tensor | None) -> None:
-        self.mask = mask
-        self._outer: Tensor | None = None
-
-    def __enter__(self) -> real_examples:
-        self._outer, _open.real = real_examples.active(), self.mask
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _open.real = self._outer
-
-    @staticmethod
-    def active() -> Tensor | None:
-        """The innermost open context's mask in this thread, if any."""
-        return getattr(_open, "real", None)
+    outer = REAL.set(mask)
+    try:
+        yield
+    finally:
+        REAL.reset(outer)

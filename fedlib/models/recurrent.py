@@ -51,10 +51,6 @@ class Embedding(nn.Module):
         super().__init__()
         if weight is None:
             weight = nn.init.uniform_(torch.empty(tokens, size), -0.05, 0.05)
-        shape = (tokens, size)
-        require(
-            tuple(weight.shape) == shape, "the shape of weight", tuple(weight.shape), f"{shape}"
-        )
         values = weight if frozen else weight.clone()  # a frozen one may be large, and is only read
         self.weight = nn.Parameter(values, requires_grad=not frozen)
 
@@ -87,8 +83,6 @@ class LSTM(nn.Module):
         two_biases: have torch's second bias.
     """
 
-    bias_hh: nn.Parameter | None
-
     def __init__(
         self, inputs: int, units: int, kernel: str = "glorot_uniform", two_biases: bool = False
     ) -> None:
@@ -98,9 +92,7 @@ class LSTM(nn.Module):
         self.weight_ih = nn.Parameter(torch.empty(4 * units, inputs))
         self.weight_hh = nn.Parameter(torch.empty(4 * units, units))
         self.bias = nn.Parameter(torch.zeros(4 * units))
-        self.register_parameter(
-            "bias_hh", nn.Parameter(torch.zeros(4 * units)) if two_biases else None
-        )
+        self.bias_hh = nn.Parameter(torch.zeros(4 * units)) if two_biases else None
         if kernel == "torch":
             bound = 1 / math.sqrt(units)
             for parameter in self.parameters():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedlib.arguments import shown
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known
 from fedlib.models.batch_norm import BatchNorm2d
 
 GROUPS = 32  # GroupNorm's usual number; fewer where they do not divide the channels
@@ -51,8 +51,7 @@ def replace_batch_norm(model: nn.Module, by: str) -> nn.Module:
     """
     if not isinstance(model, nn.Module):
         raise Error(f"replace_batch_norm: model is {shown(model)}; give a module, not its class")
-    if by not in ("group", "batch", "running"):
-        raise unknown("normalisation", by, ("group", "batch", "running"))
+    require_known("normalisation", by, ("group", "batch", "running"))
     for name, layer in list(model.named_modules()):
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             new = _replacement(name or "the model", layer, by)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib.errors import unknown
+from fedlib.errors import require_known
 from fedlib.models.architecture import Architecture
 from fedlib.models.batch_norm import BatchNorm2d
 from fedlib.models.layers import Conv2d, GlobalAvgPool2d, GroupNorm, Linear, scaled
@@ -109,10 +109,8 @@ class ResNet(Architecture):
         groups: int = 2,
     ) -> None:
         super().__init__()
-        if depth not in DEPTHS:
-            raise unknown("depth of ResNet", depth, map(str, DEPTHS))
-        if norm not in NORMS:
-            raise unknown("norm of ResNet", norm, NORMS)
+        require_known("depth of ResNet", str(depth), [*map(str, DEPTHS)])
+        require_known("norm of ResNet", norm, NORMS)
         counts, bottleneck = DEPTHS[depth]
         kernels = (1, 3, 1) if bottleneck else (3, 3)
         channels = scaled(64, width, groups)

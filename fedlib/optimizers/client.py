@@ -13,13 +13,15 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import require, undefined, unknown
+from fedlib.component import Component, Decay, NonNegative, Positive, State
+from fedlib.errors import require, require_known, undefined
 
-State = dict[str, Any]
+# A hyperparameter: of one configuration, or ``[C, 1]`` of several.
+Number = Tensor | float
 # The objective's value [..., 1] where the step began, the new x and the new state.
 Stepped = tuple[Tensor, Tensor, State]
 FIRST_STEPS = ("grown", "eta0")  # of Delta-SGD
+MOMENTUM_STATES = ("round", "client")  # how long momentum lives
 
 
 class Oracle(Protocol):
@@ -98,11 +100,6 @@ class RatedOptimizer(ClientOptimizer):
     lr: NonNegative = 0.1
 
 
-def check_momentum_state(value: str) -> None:
-    """Require ``"round"`` or ``"client"``."""
-    require(value in ("round", "client"), "momentum_state", value, "'round' or 'client'")
-
-
 @dataclass(frozen=True)
 class SGD(RatedOptimizer):
     """x <- x - lr g. The client optimizer of all main results of FedOpt (Algorithms 1 and 4).
@@ -146,7 +143,7 @@ class SGDM(RatedOptimizer):
     momentum_state: str = "round"
 
     def validate(self) -> None:
-        check_momentum_state(self.momentum_state)
+        require_known("momentum_state", self.momentum_state, MOMENTUM_STATES)
 
     @property
     def remembers(self) -> bool:
@@ -174,13 +171,7 @@ def adam_state(x: Tensor) -> State:
 
 
 def adam_step(
-    x: Tensor,
-    g: Tensor,
-    state: State,
-    lr: Tensor | float,
-    beta1: Tensor | float,
-    beta2: Tensor | float,
-    eps: Tensor | float,
+    x: Tensor, g: Tensor, state: State, lr: Number, beta1: Number, beta2: Number, eps: Number
 ) -> tuple[Tensor, State]:
     """m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2, x <- x - lr m^ / (sqrt(v^) +
     eps).
@@ -348,8 +339,7 @@ class DeltaSGD(ClientOptimizer):
     shared_masks: bool = False
 
     def validate(self) -> None:
-        if self.first_step not in FIRST_STEPS:
-            raise unknown("first_step", self.first_step, FIRST_STEPS)
+        require_known("first_step", self.first_step, FIRST_STEPS)
 
     def init(self, x: Tensor) -> State:
         ones = torch.ones_like(x[..., :1])

@@ -29,15 +29,13 @@ and m = 0 instead, without that.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive
+from fedlib.component import Component, Decay, NonNegative, Positive, State
 from fedlib.errors import Error, undefined
-
-State = dict[str, Any]
 
 
 @dataclass(frozen=True)

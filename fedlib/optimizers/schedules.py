@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedlib.errors import unknown
-
 Schedule = Callable[[int, int], float]
 
 
@@ -39,9 +37,3 @@ SCHEDULES: dict[str, Schedule] = {
     "exp_decay_thirds": exp_decay_thirds,
     "step_decay": step_decay,
 }
-
-
-def check_schedule(name: str) -> None:
-    """Raise :class:`fedlib.Error` for a schedule that does not exist."""
-    if name not in SCHEDULES:
-        raise unknown("client_schedule", name, SCHEDULES)

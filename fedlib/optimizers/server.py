@@ -22,16 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import undefined, unknown
+from fedlib.component import Component, Decay, NonNegative, Positive, State
+from fedlib.errors import require_known, undefined
 from fedlib.optimizers.client import adam_state
-
-State = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,20 @@ class ServerOptimizer(Component):
     def step(self, x: Tensor, g: Tensor, state: State) -> tuple[Tensor, State]:
         """The parameters and state after the pseudo-gradient ``g [..., P]``."""
         raise undefined(self, "step")
+
+    @classmethod
+    def stack(cls, parts: Sequence[Self], dtype: torch.dtype, device: torch.device) -> Any:
+        """One optimizer for ``C`` configurations; each kind of them steps its own rows."""
+        kinds: dict[str, list[int]] = {}
+        for row, part in enumerate(parts):
+            kinds.setdefault(part.structure(), []).append(row)
+        if len(kinds) == 1:
+            return super().stack(parts, dtype, device)
+        stacked = []
+        for rows in kinds.values():
+            own = [parts[row] for row in rows]
+            stacked.append((torch.tensor(rows, device=device), own[0].stack(own, dtype, device)))
+        return Together(parts=tuple(stacked))
 
 
 @dataclass(frozen=True)
@@ -89,22 +101,6 @@ class Together(ServerOptimizer):
             for name, value in after.items():
                 states[name][rows] = value
         return new, states
-
-
-def together(
-    optimizers: Sequence[ServerOptimizer], dtype: torch.dtype, device: torch.device
-) -> ServerOptimizer:
-    """One optimizer for ``C`` configurations; each kind of them steps its own rows."""
-    kinds: dict[str, list[int]] = {}
-    for position, optimizer in enumerate(optimizers):
-        kinds.setdefault(optimizer.structure(), []).append(position)
-    parts = [
-        (rows, type(optimizers[rows[0]]).stack([optimizers[row] for row in rows], dtype, device))
-        for rows in kinds.values()
-    ]
-    if len(parts) == 1:
-        return parts[0][1]
-    return Together(parts=tuple((torch.tensor(rows, device=device), part) for rows, part in parts))
 
 
 @dataclass(frozen=True)
@@ -177,8 +173,7 @@ class Adaptive(ServerOptimizer):
     form: str = "code"
 
     def validate(self) -> None:
-        if self.form not in ("code", "printed"):
-            raise unknown("form", self.form, ("code", "printed"))
+        require_known("form", self.form, ("code", "printed"))
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """The new v from the old one and the squared (pseudo-)gradient."""

@@ -102,7 +102,7 @@ MISTAKES = [
     (lambda: fedlib.QFedAvg(client=fedlib.SGD(lr=0)), "client_lr .of q-FedAvg without L. is 0"),
     (lambda: fedlib.Lookahead(server=fedlib.server.Adam()), "server of Lookahead is 'Adam'"),
     (lambda: fedlib.Lookahead(client=fedlib.SGDM(momentum_state="client")), "Lookahead sends"),
-    (lambda: fedlib.SGDM(momentum_state="forever"), "'round' or 'client'"),
+    (lambda: fedlib.SGDM(momentum_state="forever"), "unknown momentum_state 'forever'"),
     (lambda: fedlib.clients_for_budget(fedlib.Mime(split=True), 5.9), "at least 6 .* 2 clients"),
     (lambda: fedlib.clients_for_budget(fedlib.FedOpt(), 1.9), "at least 2 .* for 1 client$"),
     (lambda: fedlib.clients_for_budget(fedlib.Centralized(), 40), "Centralized sends nothing"),

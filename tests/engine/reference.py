@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import fedlib
+from fedlib import randomness
 from fedlib.algorithms.base import State
 from fedlib.component import Component
 from fedlib.engine.batches import upload, whole_scale
-from fedlib.engine.oracles import masks
 from fedlib.engine.states import carry_statistics, map_state
 from fedlib.engine.vectorized import Sums, Vectorized
 
@@ -181,7 +181,8 @@ class OneOracle:
         """Loss ``[1]`` and gradient ``[P]``."""
         inputs, targets, key = batch
         leaves = self.model.leaves(x)
-        with torch.enable_grad(), masks(key, draw):
+        key = randomness.fold(key, draw) if key is not None and draw else key
+        with torch.enable_grad(), randomness.masks(key):
             if extra is None:
                 outputs = _outputs(self.model, leaves, inputs)
                 each = total = self.losses(outputs, targets)

@@ -99,8 +99,8 @@ OWN = {
 }
 # Not called with arguments of the user's: errors, what the library makes, and what takes nothing.
 LEFT = {"Error", "RunConfig", "Client", "Stored", "list_tasks", "list_algorithms", "Oracle"}
-LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together", "together"}
-LEFT |= {"adam_state", "adam_step", "check_momentum_state"}
+LEFT |= {"Dataset", "TextDataset", "Posts", "how_to_get", "Together"}
+LEFT |= {"adam_state", "adam_step"}
 ROOMS = {"": [fedlib, algorithms, partition, tasks, results], "datasets.": [datasets]}
 ROOMS |= {"figures.": [figures], "client.": [fedlib.client], "server.": [fedlib.server]}
 ROOMS |= {"base.": [fedlib.base], "torch_optim.": [fedlib.torch_optim]}

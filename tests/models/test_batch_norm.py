@@ -9,7 +9,7 @@ from torch import nn
 
 from fedlib import randomness
 from fedlib.models.batch_norm import EVALUATION_BATCH, BatchNorm2d
-from fedlib.models.layers import Dropout2d, real_examples
+from fedlib.models.layers import REAL, Dropout2d, real_examples
 from fedlib.models.resnet import ResNet
 from tests.models.oracles import ROWS, compare, normal, with_rows
 from tests.refusals import refused
@@ -75,12 +75,12 @@ def test_real_examples_end_with_their_block():
     outer, inner = torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.bool)
     with real_examples(outer):
         with real_examples(inner):
-            assert real_examples.active() is inner
+            assert REAL.get() is inner
         with pytest.raises(ZeroDivisionError), real_examples(None):
-            assert real_examples.active() is None
+            assert REAL.get() is None
             1 / 0  # noqa: B018
-        assert real_examples.active() is outer
-    assert real_examples.active() is None
+        assert REAL.get() is outer
+    assert REAL.get() is None
 
 
 # ------------------------------------------------------------------------------ dropout of channels

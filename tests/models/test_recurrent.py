@@ -141,7 +141,6 @@ def test_embedding_without_rows():
     assert not frozen.weight.requires_grad and Embedding(7, 3, values).weight.requires_grad
     ids = torch.randint(7, (2, BATCH, STEPS), dtype=torch.int16)
     assert torch.equal(frozen(ids), values[ids.long()])
-    refused(r"shape of weight .* allowed: \(8, 3\)", Embedding, 8, 3, values)
 
 
 def test_errors_name_the_layer_and_what_to_do():
@@ -149,4 +148,4 @@ def test_errors_name_the_layer_and_what_to_do():
     words = Embedding(7, 4)
     with_rows(words, 6)
     ids = torch.zeros(4, BATCH, STEPS, dtype=torch.int64)
-    refused("Embedding has weights of 6 rows and an input of 4 rows", words, ids)
+    refused(r"Embedding has weights of 6 rows and an input of shape \(4,", words, ids)
