@@ -112,7 +112,7 @@ def load(given: Given) -> Task:
         hidden = SMALL_HIDDEN
     transform = images.flat_pixels
     if name == "emnist_cr":
-        transform = standardized if small else one_channel
+        transform = standardized if small else images.grey
     ink = "dark" if name == "emnist_cr" and not small else "bright"
     train, test = (writers.tensors(split, ink) for split in ("train", "test"))
     if small:
@@ -155,11 +155,6 @@ def _model(
 def pooled(x: Tensor) -> Tensor:
     """uint8 images ``[N, 28, 28]`` with the means of 4x4 pixels: uint8 ``[N, 7, 7]``."""
     return F.avg_pool2d(x.float(), POOLED).round().to(torch.uint8)
-
-
-def one_channel(x: Tensor, keys: Tensor | None) -> Tensor:
-    """uint8 ``[..., 28, 28]`` -> float32 ``[..., 1, 28, 28]`` in [0, 1], nothing else."""
-    return (x.float() / 255).unsqueeze(-3)
 
 
 def standardized(x: Tensor, keys: Tensor | None) -> Tensor:

@@ -94,13 +94,25 @@ def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(values, device=device)
 
 
-def flat_pixels(x: Tensor, keys: Tensor | None) -> Tensor:
-    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., H * W]`` in [0, 1], nothing else."""
-    return (x.float() / 255).flatten(-2)
+def grey(x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., 1, H, W]``.
+
+    Args:
+        mean, std: of pixels in [0, 1], which become 0 and 1; default: they stay in [0, 1].
+    """
+    return ((x.float() / 255 - mean) / std).unsqueeze(-3)
+
+
+def flat_pixels(
+    x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0, block: int = 1
+) -> Tensor:
+    """The same as float32 ``[..., F]``, of means over squares of ``block`` by ``block`` pixels."""
+    pixels = F.avg_pool2d((x.float() / 255).flatten(0, -3), block)
+    return (pixels.view(*x.shape[:-2], -1) - mean) / std
 
 
 def pooled_pixels(x: Tensor, keys: Tensor | None, *, pool: int) -> Tensor:
-    """:func:`flat_pixels` of images whose squares of ``pool`` by ``pool`` points are averaged."""
+    """Like :func:`flat_pixels`; these means differ from its in the last bit."""
     squares = x.float().unfold(-2, pool, pool).unfold(-2, pool, pool) / 255
     return squares.mean((-2, -1)).flatten(-2)
 
