@@ -47,11 +47,17 @@ FLOAT_BITS = 1023
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
 Seed = Annotated[int, lambda value: value >= 0]
+# How many there are: at least one, or perhaps none.
+Count = Annotated[int, lambda value: 1 <= value <= MOST]
+Size = Annotated[int, lambda value: 0 <= value <= MOST]
 # What NumPy takes for an array of real numbers.
 Numbers = Annotated[Any, _numbers]
 # How an error says what is allowed, where the annotation itself does not.
 WORDS = {
     "Seed": "a whole number >= 0",
+    "Count": f"a whole number in 1..{MOST}",
+    "Size": f"a whole number in 0..{MOST}",
+    "Concentration": "a finite number above 0, 1e-06 to 1e+06",
     "Positive": "a finite number > 0",
     "NonNegative": "a finite number >= 0",
     "Decay": "0 <= value < 1",

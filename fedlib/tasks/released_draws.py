@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from fedlib.arguments import whole
-from fedlib.partitioners import checks
+from fedlib.arguments import Count, checked
+from fedlib.partitioners.checks import Concentration
 from fedlib.partitioners.dirichlet import rounded_counts
 
 SEED = 5821
 
 
+@checked
 def released_draws(
-    labels: np.ndarray, clients: int, alpha: float, size: int, *, author_split: bool
+    labels: np.ndarray, clients: Count, alpha: Concentration, size: Count, *, author_split: bool
 ) -> tuple[list[np.ndarray], ReleasedCohorts]:
     """Each client's examples, and its sampler of cohorts.
 
@@ -39,9 +40,6 @@ def released_draws(
     Raises:
         Error: a number out of range.
     """
-    clients = whole("clients", clients, 1)
-    alpha = checks.positive("alpha", alpha)
-    size = whole("sizes", size, 1)
     legacy = np.random.RandomState(SEED)
     classes = np.unique(labels)
     proportions = legacy.dirichlet(alpha * np.ones(len(classes)), clients)
