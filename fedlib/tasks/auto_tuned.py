@@ -129,7 +129,7 @@ def load(given: Given) -> Task:
         _, _, (mean, std), block, _ = SMALLER[given.name]
         transform = Fixed(partial(images.flat_pixels, mean=mean, std=std, block=block))
     elif depth is not None:
-        transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
+        transform = partial(images.scaled, constants=CONSTANTS[data], pad=4)
     inputs = transform(images.tensor(dataset.test_x[:1]), None).numel() if small else 0
 
     def model() -> nn.Module:
