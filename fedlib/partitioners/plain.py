@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedlib.arguments import Count, Seed, Size, checked
@@ -64,13 +65,7 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
     codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
         raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
-    if codes.size == 0:
-        return []
-    # A stable sort keeps each user's examples in their original order.
-    order = np.argsort(codes, kind="stable").astype(np.int64)
-    ordered = codes[order]
-    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    return np.split(order, starts)
+    return list(pd.Series(codes).groupby(codes).indices.values())
 
 
 @checked
