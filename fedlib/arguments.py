@@ -47,11 +47,17 @@ FLOAT_BITS = 1023
 Function = TypeVar("Function", bound=Callable[..., Any])
 # The seed of a draw.
 Seed = Annotated[int, lambda value: value >= 0]
+# How many there are: at least one, or perhaps none.
+Count = Annotated[int, lambda value: 1 <= value <= MOST]
+Size = Annotated[int, lambda value: 0 <= value <= MOST]
 # What NumPy takes for an array of real numbers.
 Numbers = Annotated[Any, _numbers]
 # How an error says what is allowed, where the annotation itself does not.
 WORDS = {
     "Seed": "a whole number >= 0",
+    "Count": f"a whole number in 1..{MOST}",
+    "Size": f"a whole number in 0..{MOST}",
+    "Concentration": "a finite number above 0, 1e-06 to 1e+06",
     "Positive": "a finite number > 0",
     "NonNegative": "a finite number >= 0",
     "Decay": "0 <= value < 1",
@@ -180,7 +186,7 @@ def check(owner: Any, argument: str, value: Any, label: str) -> None:
         label: what the error calls it.
     """
     known = _hints(owner).get(argument)
-    if known is not None and not _fits(value, known[0]):
+    if known is not None and not fits(value, known[0]):
         raise Error(f"{label} is {shown(value)}; allowed: {known[1]}")
 
 
@@ -205,7 +211,7 @@ def _hints(owner: Any) -> dict[str, tuple[Any, str]]:
     return hints
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a type, with NumPy's numbers for Python's, and arrays for sequences."""
     origin, parts = get_origin(hint), get_args(hint)
     if isinstance(value, np.generic):
@@ -215,9 +221,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint == ArrayLike:
         return _array(value)
     if origin in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
+        return any(fits(value, part) for part in parts)
     if origin is Annotated:
-        return _fits(value, parts[0]) and all(check(value) for check in parts[1:])
+        return fits(value, parts[0]) and all(check(value) for check in parts[1:])
     if hint in (int, float):
         kinds = (int, float) if hint is float else int
         held = hint is int or not isinstance(value, int) or value.bit_length() <= FLOAT_BITS
@@ -229,9 +235,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if not isinstance(value, origin or hint) or (origin is Sequence and isinstance(value, str)):
         return False  # of which class a type is, is said where it is made
     if isinstance(value, Mapping) and parts:
-        return all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
+        return all(fits(k, parts[0]) and fits(v, parts[1]) for k, v in value.items())
     if origin is tuple and parts[1:] != (...,):
-        return len(value) == len(parts) and all(map(_fits, value, parts))
+        return len(value) == len(parts) and all(map(fits, value, parts))
     if isinstance(value, (list, tuple, Sequence)) and parts:
-        return all(_fits(item, parts[0]) for item in value)
+        return all(fits(item, parts[0]) for item in value)
     return True

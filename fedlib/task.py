@@ -92,31 +92,21 @@ class ClientData:
         count = len(self.x)
         if count != len(self.y):
             raise Error(f"client data: {count} inputs but {len(self.y)} targets; need as many")
-        whose = "client data: the part of client"
-        parts = [indices(f"{whose} {client}", part) for client, part in enumerate(self.parts)]
+        parts = checked_parts("client data: ", self.parts, count)
         sizes = np.array([len(part) for part in parts], dtype=np.int64)
-        index = np.concatenate(parts or [sizes[:0]])
-        outside = np.flatnonzero((index < 0) | (index >= count))
-        if len(outside):
-            client = int(np.searchsorted(np.cumsum(sizes), outside[0], side="right"))
-            what = f"client data: client {client} has example {index[outside[0]]}"
-            raise Error(f"{what}, outside 0..{count - 1}; check the partition")
+        index = np.concatenate([sizes[:0], *parts])
         ids = np.asarray(self.ids)
-        if ids.ndim != 1:
-            raise Error(f"client data: ids of shape {ids.shape}; need one name each")
+        weights = None if self.weights is None else np.array(self.weights, dtype=np.float64)
+        for field_, given in (("weights", weights), ("ids", ids if ids.size else None)):
+            if given is not None and given.shape != sizes.shape:
+                shape = f"{field_} of shape {given.shape} for {len(sizes)} clients"
+                raise Error(f"client data: {shape}; need one each")
         require_owners("client data: ids", ids)
         names = [str(name) for name in ids.tolist()]
         for name, count in Counter(names).items():
             if count > 1:
                 raise Error(f"client data: two clients have the id {name!r}; give each its own")
-        for name, given in (("weights", self.weights), ("ids", names or None)):
-            if given is not None and len(given) != len(sizes):
-                counts = f"{len(given)} {name} for {len(sizes)} clients"
-                raise Error(f"client data: {counts}; need one each")
-        if self.weights is not None:
-            weights = np.asarray(self.weights, dtype=np.float64).copy()
-            if weights.ndim != 1:
-                raise Error(f"client data: weights of shape {weights.shape}; need one number each")
+        if weights is not None:
             low, high = WEIGHTS
             wrong = np.flatnonzero(~((weights == 0) | ((weights >= low) & (weights <= high))))
             if len(wrong):
@@ -124,8 +114,8 @@ class ClientData:
                 raise Error(f"{what}; allowed: 0, or {low:g} to {high:g}")
             if len(weights) and not weights.sum() > 0:
                 raise Error("client data: all weights are 0; at least one must be positive")
-            self._set(weights=weights)
         self._set(
+            weights=weights,
             sizes=sizes,
             index=torch.from_numpy(index),
             starts=np.concatenate([[0], np.cumsum(sizes)])[:-1],
@@ -171,14 +161,14 @@ class ClientData:
             >>> ClientData.from_datasets({"ann": whole, "bob": whole}).sizes.tolist()
             [3, 3]
         """
-        names = list(datasets) if isinstance(datasets, Mapping) else []
+        named = isinstance(datasets, Mapping) and not client
         if not (client or isinstance(datasets, Iterable)):
             raise Error(f"client data: datasets is {shown(datasets)}; give a list of data sets")
-        given: list[Any] = [datasets] if client else list(datasets.values() if names else datasets)
+        given = datasets if named else dict(enumerate([datasets] if client else datasets))
         examples: list[tuple[Tensor, Tensor]] = []
         sizes, owners = [], []
-        for number, source in enumerate(given):
-            before, whose = len(examples), f"data set {names[number] if names else number}"
+        for name, source in given.items():
+            before, whose = len(examples), f"data set {name}"
             for place, item in _items(whose, source):
                 what = f"client data: item {place} of {whose}"
                 examples.append(_example(what, item, inputs, targets))
@@ -197,9 +187,12 @@ class ClientData:
         x, y = (torch.stack(parts) for parts in zip(*examples, strict=True))
         if client:
             require_owners(f"client data: field {client!r}", np.array(owners, dtype=object))
-            ids, codes = np.unique([str(owner) for owner in owners], return_inverse=True)
-            return cls(x, y, [np.flatnonzero(codes == code) for code in range(len(ids))], ids)
-        return cls(x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), names)
+            names = pd.Series(owners).map(str)
+            own = names.groupby(names).indices
+            return cls(x, y, list(own.values()), list(own))
+        return cls(
+            x, y, np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]), [*given] if named else ()
+        )
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -315,6 +308,24 @@ def indices(what: str, part: Any) -> np.ndarray:
     if given.dtype == bool:
         raise Error(f"{what} is a mask; give indices, np.flatnonzero(mask)")
     raise Error(f"{what} is {given.dtype} of shape {given.shape}; give a list of indices")
+
+
+def checked_parts(what: str, parts: Iterable[Any], count: int) -> list[np.ndarray]:
+    """Clients' parts of ``count`` examples, as :func:`indices` gives each.
+
+    Args:
+        what: they are of, for the error.
+
+    Raises:
+        Error: one is no list of indices, or has one that is no example's; names the client.
+    """
+    found = [indices(f"{what}the part of client {i}", part) for i, part in enumerate(parts)]
+    for client, part in enumerate(found):
+        if len(part) and not 0 <= part.min() <= part.max() < count:
+            outside = part[(part < 0) | (part >= count)][0]
+            has = f"{what}client {client} has example {outside}, outside 0..{count - 1}"
+            raise Error(f"{has}; check the partition")
+    return found
 
 
 def _require_plain(what: str, model: nn.Module) -> None:

@@ -62,7 +62,7 @@ REFUSED = {
     "an index too large": ({"parts": [[0, 12], [1]]}, "client 0 has example 12, outside 0..11"),
     "few targets": ({"y": Y[:3]}, "12 inputs but 3 targets"),
     "an array": ({"x": X.numpy()}, "x is a ndarray of shape .*; allowed: Tensor"),
-    "few ids": ({"ids": ["ann"]}, "1 ids for 3 clients"),
+    "few ids": ({"ids": ["ann"]}, r"ids of shape \(1,\) for 3 clients"),
     "a ragged part": ({"parts": [[[1], [2, 3]]]}, "client 0 is no list of indices"),
     "an id that is missing": ({"ids": [1.0, NAN, 2.0]}, "ids: number 1 is missing"),
     "nothing to evaluate": ({"evaluated": {"own": NOTHING}}, "evaluated 'own' has no examples"),
@@ -79,7 +79,7 @@ REFUSED = {
         {**TWO, "cohorts": lambda r, n: [next(PLACES) % 3 for _ in range(n)]},
         r"cohorts\(0, 2\) gives others when it is called again",
     ),
-    "few weights": ({"weights": np.ones(1)}, "1 weights for 3 clients"),
+    "few weights": ({"weights": np.ones(1)}, r"weights of shape \(1,\) for 3 clients"),
     "a negative weight": ({"weights": np.array([1.0, -1.0, 1])}, "client 1 has weight -1.0"),
     "a weight that is no number": ({"weights": [NAN, 1, 1]}, "client 0 has weight nan"),
     "no weight": ({"weights": np.zeros(3)}, "all weights are 0"),
@@ -314,7 +314,7 @@ WORDS = np.array(["dog", "ant", "cat"])
 FIRST = np.zeros((60, 3, 32, 32), np.uint8)
 ARRAYS = {
     "skewed": ({}, {"clients": 61, "alpha": 0.1}, "61 clients ask for 61 examples in all"),
-    "at random": ({}, {"clients": 100}, "cannot split 60 examples among 100 clients"),
+    "at random": ({}, {"clients": 100}, "100 clients ask for 100 examples in all, .* only 60"),
     "ids": ({"train_y": np.arange(60) * 10**6}, {"clients": 2}, "look like ids"),
     "tested by ids": ({"test_y": np.arange(30) * 10**7}, {"clients": 2}, "test labels look like"),
     "channels first": ({"train_x": FIRST, "test_x": FIRST[:30]}, {"clients": 2}, "transpose"),

@@ -42,7 +42,7 @@ MISTAKES = [
     (["data", "import", "mine", "missing.npz"], "missing.npz"),
     (["data", "verify", "mine"], "mine"),
     (["data", "prepare", "mnits"], "unknown data set to prepare 'mnits': did you mean 'mnist'"),
-    (["data", "prepare", "femnist"], "'femnist' cannot be downloaded; import a copy"),
+    (["data", "prepare", "femnist"], "import a copy of another with 'fedlib data import NAME"),
     (["data", "prepare", "mnist", "--from", "nowhere"], "there is no folder nowhere"),
     (["data", "prepare", "mnist", "--from", "."], "there is no train-images-idx3-ubyte.gz in ."),
     (["reproduce", "99_nothing"], "unknown notebook '99_nothing'"),

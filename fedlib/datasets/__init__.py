@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def load(name: str, data_root: Root = None) -> Dataset:
         Error: the name is unknown, holds text, or has neither a prepared copy nor a stand-in, or
             the prepared copy is damaged.
     """
-    card, arrays = _open(name, data_root, "arrays", standins.NAMES)
+    card, arrays = _open(name, data_root, "arrays")
     if card is None:
         return standins.make(name)
     names = arrays.pop("client_names", None)
@@ -105,7 +105,7 @@ def load_text(name: str, data_root: Root = None) -> TextDataset:
         Error: the name is unknown, holds arrays, or has neither a prepared copy nor a stand-in, or
             the prepared copy is damaged.
     """
-    card, arrays = _open(name, data_root, "text", text_standins.NAMES)
+    card, arrays = _open(name, data_root, "text")
     if card is None:
         return text_standins.make(name)
     clients = _names(arrays.pop("client_names"))
@@ -123,24 +123,22 @@ def load_posts(name: str, data_root: Root = None) -> dict[str, Posts]:
     return {split: posts.from_arrays(arrays, split) for split in SPLITS}
 
 
-def _open(
-    name: str, data_root: Root, kind: str, stand_ins: Collection[str] = ()
-) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The prepared copy's card and arrays; no card if one of the stand-ins takes its place."""
+def _open(name: str, data_root: Root, kind: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The prepared copy's card and arrays; no card if the stand-in takes its place."""
     _require_known(name, data_root)
     card = store.read_card(name, data_root)
-    if card is None and name in stand_ins:
-        if name not in _announced and not CATALOGUE[name].built_in:
-            _announced.add(name)
-            what = CATALOGUE[name].stand_in
-            _log.warning("no prepared copy of %r: using the offline stand-in (%s)", name, what)
-        return None, {}
     holds = CATALOGUE[name].kind if card is None else card["kind"]
     if holds != kind:
         raise Error(f"{name!r} holds {holds}, not {kind}: use {_LOADERS[holds]}")
-    if card is None:
+    if card is not None:
+        return card, store.open_arrays(card, data_root)
+    what = CATALOGUE[name].stand_in
+    if not what:
         raise Error(how_to_get(name))
-    return card, store.open_arrays(card, data_root)
+    if name not in _announced and not CATALOGUE[name].built_in:
+        _announced.add(name)
+        _log.warning("no prepared copy of %r: using the offline stand-in (%s)", name, what)
+    return None, {}
 
 
 def _about(card: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from fedlib.errors import Error
 from fedlib.paths import read_toml
 
 
@@ -103,18 +102,3 @@ class Source:
 
 
 SOURCES = {name: Source(**source) for name, source in read_toml("datasets/sources.toml").items()}
-
-
-def source(name: str) -> Source:
-    """The source of a data set; Error if it cannot be downloaded.
-
-    Example:
-        >>> [file.name for file in source("cifar10").files]
-        ['cifar-10-binary.tar.gz']
-    """
-    if name not in SOURCES:
-        raise Error(
-            f"{name!r} cannot be downloaded; import a copy with 'fedlib data import {name} FILE' "
-            f"(see data/README.md). Can be downloaded: {', '.join(sorted(SOURCES))}"
-        )
-    return SOURCES[name]

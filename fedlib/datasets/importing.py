@@ -74,7 +74,6 @@ def import_file(
     if not path.exists():
         raise Error(f"there is no file {path}")
     path = path.absolute()  # of '.' the name is said, too
-    known = CATALOGUE.get(name)
     file = path.resolve().name.encode(errors="backslashreplace").decode()
     frame, columns = None, {"label": label, "client": client, "split": split}
     if path.suffix in foreign.TABLES:
@@ -89,30 +88,27 @@ def import_file(
             "of images or of LEAF's JSON"
         )
     texts = path.suffix == ".jsonl" or (frame is not None and "text" in frame)
-    kind = "text" if texts else "arrays"
-    if known is not None and known.kind == "posts":
-        raise Error(f"{name!r} cannot be imported; get it with 'fedlib data prepare {name}'")
-    if known is not None and known.kind != kind:
-        table = "or a table with a column 'text'"
-        wanted = (
-            ".npz file of arrays or the like" if known.kind == "arrays" else f".jsonl file, {table}"
-        )
-        raise Error(f"{name!r} is imported from a {wanted}, not from {file}")
-    by = "imported by the user"
-    own = Description(name, name, by, f"{by} from {file}", licence="as the user knows it")
-    about = {**(known or own).origin(), "file": file}
+    kind, by = "text" if texts else "arrays", "imported by the user"
+    own = Description(name, name, by, f"{by} from {file}", kind, "as the user knows it")
+    known = CATALOGUE.get(name, own)
+    if known.kind != kind:
+        wanted = {
+            "arrays": "imported from a .npz file of arrays or the like",
+            "text": "imported from a .jsonl file, or a table with a column 'text'",
+            "posts": f"got with 'fedlib data prepare {name}'",
+        }
+        raise Error(f"{name!r} is {wanted[known.kind]}, not from {file}")
     with store.writing(name, data_root, overwrite) as folder:
         if texts:
             content = path.read_bytes() if frame is None else foreign.texts(frame, file)
             card = _texts(content.splitlines(), path, folder, known)
         else:
             if frame is not None:
-                whole = known is not None and known.shape is not None
-                members = foreign.arrays(frame, file, whole)
+                members = foreign.arrays(frame, file, known.shape is not None)
             else:
                 members = _members(path) if path.suffix == ".npz" else foreign.images(path)
             card = _arrays(members, path, folder, known)
-        return store.write_card(folder, {**about, **card})
+        return store.write_card(folder, {**known.origin(), "file": file, **card})
 
 
 # ---------------------------------------------------------------------------------------- arrays
@@ -125,8 +121,7 @@ def _members(path: Path) -> dict[str, np.ndarray]:
     members, where = {}, path.name
     try:
         with np.load(path, allow_pickle=False) as archive:
-            names = archive.files
-            for key in names:
+            for key in archive.files:
                 where = f"{path.name}: {key!r}"
                 members[key] = np.asarray(archive[key])
     except Exception as error:  # the bytes of a damaged one may say anything
@@ -137,25 +132,24 @@ def _members(path: Path) -> dict[str, np.ndarray]:
     for key in members:
         if key not in _MEMBERS:
             raise Error(f"{path.name}: {unknown('array', key, _MEMBERS)}")
-    if len(members) < len(names):
-        raise Error(f"{path.name} holds an array twice")
     if missing := [key for key in REQUIRED if key not in members]:
         raise Error(f"{path.name} lacks {', '.join(missing)}")
     return members
 
 
 def _arrays(
-    members: dict[str, np.ndarray], path: Path, folder: Path, known: Description | None
+    members: dict[str, np.ndarray], path: Path, folder: Path, known: Description
 ) -> dict[str, Any]:
     classes = _classes(members, path, known)
-    labels = _numbered(members, "y", path, (known.classes or ()) if known else classes)
-    classes = classes if known else classes or labels
+    numbered = known.class_count is not None  # by the data set itself
+    labels = _numbered(members, "y", path, (known.classes or ()) if numbered else classes)
+    classes = classes if numbered else classes or labels
     clients = _numbered(members, "client", path)
     arrays: dict[str, np.ndarray] = {}
     for key in (*REQUIRED, *OPTIONAL):
         if key in members:
             values, x = members.pop(key), f"{key.split('_')[0]}_x"
-            if key == x and values.ndim == 2 and known and known.shape:
+            if key == x and values.ndim == 2 and known.shape:
                 if values.shape[1] == np.prod(known.shape):
                     values = values.reshape(len(values), *known.shape)
             arrays[key] = values = _checked(values, f"{path.name}: {key}")
@@ -168,7 +162,7 @@ def _arrays(
     if (train.dtype, train.shape[1:]) != (test.dtype, test.shape[1:]):
         what = f"{path.name}: an example is {train.dtype} {train.shape[1:]} in train_x"
         raise Error(f"{what}, but {test.dtype} {test.shape[1:]} in test_x")
-    if known and known.shape and train.shape[1:] != known.shape:
+    if known.shape and train.shape[1:] != known.shape:
         what = f"{path.name}: an example has shape {train.shape[1:]}"
         raise Error(f"{what}, but {known.title} has {known.shape}")
     card = npy.write(folder, arrays, clients, known)
@@ -230,25 +224,21 @@ def _checked(values: np.ndarray, where: str) -> np.ndarray:
     return values.astype(np.uint8 if is_x else np.int64)
 
 
-def _check_labels(
-    largest: int, where: str, known: Description | None, classes: list[str] | None
-) -> None:
-    if known and known.class_count is not None and largest >= known.class_count:
+def _check_labels(largest: int, where: str, known: Description, classes: list[str] | None) -> None:
+    if known.class_count is not None and largest >= known.class_count:
         last = known.class_count - 1
         raise Error(f"{where} has label {largest}, but {known.title} has labels 0 to {last}")
     if classes is not None and largest >= len(classes):
         raise Error(f"{where} has label {largest}, but classes names only {len(classes)}")
 
 
-def _classes(
-    members: dict[str, np.ndarray], path: Path, known: Description | None
-) -> list[str] | None:
+def _classes(members: dict[str, np.ndarray], path: Path, known: Description) -> list[str] | None:
     if "classes" not in members:
         return None
     names = members["classes"]
     if names.dtype.kind != "U" or names.ndim != 1 or not names.size:
         raise Error(f"{path.name}: classes must be a one-dimensional array of strings")
-    if known and known.class_count and len(names) != known.class_count:
+    if known.class_count and len(names) != known.class_count:
         what = f"{path.name}: classes has {len(names)} names"
         raise Error(f"{what}, but {known.title} has {known.class_count} labels")
     listed: list[str] = names.tolist()
@@ -276,9 +266,7 @@ class _Line(BaseModel):
         return "tags" if "tags" in self.model_fields_set else "neither label nor tags"
 
 
-def _texts(
-    content: list[bytes], path: Path, folder: Path, known: Description | None
-) -> dict[str, Any]:
+def _texts(content: list[bytes], path: Path, folder: Path, known: Description) -> dict[str, Any]:
     rows = []
     ignored: set[str] = set()
     for line in _lines(content, path, known):
@@ -286,7 +274,7 @@ def _texts(
         goal = line.tags if line.target == "tags" else line.label
         rows.append((line.split, line.client, line.text.encode(), goal))
     words = {goal for *_, goal in rows if isinstance(goal, str)}
-    classes = list((known and known.classes) or sorted(words))
+    classes = list(known.classes or sorted(words))
     codes = {word: code for code, word in enumerate(classes)}
     texts = (
         (split, client, text, codes[goal] if isinstance(goal, str) else goal)
@@ -296,7 +284,7 @@ def _texts(
     return {**card, "classes": classes or None, "ignored_fields": sorted(ignored)}
 
 
-def _lines(contents: list[bytes], path: Path, known: Description | None) -> Iterator[_Line]:
+def _lines(contents: list[bytes], path: Path, known: Description) -> Iterator[_Line]:
     """The lines of a file, of which all have the same kind of target."""
     before: _Line | None = None
     for number, content in enumerate(contents, start=1):
@@ -314,7 +302,7 @@ def _lines(contents: list[bytes], path: Path, known: Description | None) -> Iter
             raise Error(f"{where}: {place}{first['msg']}{given}") from None
         if {"label", "tags"} <= line.model_fields_set:
             raise Error(f"{where}: has both label and tags; allowed: one of them")
-        if known and known.class_count and "label" not in line.model_fields_set:
+        if known.class_count and "label" not in line.model_fields_set:
             raise Error(f"{where}: lacks 'label', which {known.title} needs")
         if "label" in line.model_fields_set:
             _check_label(line.label, where, known)
@@ -324,13 +312,13 @@ def _lines(contents: list[bytes], path: Path, known: Description | None) -> Iter
         yield line
 
 
-def _check_label(label: Any, where: str, known: Description | None) -> None:
+def _check_label(label: Any, where: str, known: Description) -> None:
     """Require a number or a word, and one that a known data set has."""
     if type(label) is int and 0 <= label < 2**63:
         _check_labels(label, where, known, None)
     elif not isinstance(label, str) or not label:
         raise Error(f"{where}: label is {label!r:.40}; allowed: a whole number >= 0, or a word")
-    elif known and known.classes and label not in known.classes:
+    elif known.classes and label not in known.classes:
         raise Error(f"{where}: {unknown('label', label, known.classes)}")
-    elif known and known.class_count and not known.classes:
+    elif known.class_count and not known.classes:
         raise Error(f"{where} has label {label!r}, but the labels of {known.title} are numbers")

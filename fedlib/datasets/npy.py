@@ -67,7 +67,7 @@ def write(
     folder: Path,
     arrays: Mapping[str, np.ndarray],
     clients: Sequence[str] | None,
-    known: Description | None,
+    known: Description,
 ) -> dict[str, Any]:
     """Write the arrays of both splits, and the clients' names.
 
@@ -89,8 +89,8 @@ def write(
     return {
         "kind": "text" if texts else "arrays",
         "counts": counts,
-        "classes": list(known.classes) if known and known.classes else None,
-        "polarity": measured_polarity(arrays["train_x"]) if known and known.polarity else None,
+        "classes": list(known.classes) if known.classes else None,
+        "polarity": measured_polarity(arrays["train_x"]) if known.polarity else None,
     }
 
 

@@ -6,7 +6,7 @@ import itertools
 import json
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from operator import itemgetter
@@ -24,6 +24,7 @@ from fedlib.errors import Error
 WORDS, TAGS, LENGTH = 10_000, 500, 20
 PAD = 0
 Texts = Sequence[str | bytes]
+Piece = tuple[str, Texts, Texts, Texts]  # a client's; of some posts tokens, titles and tags
 Row = tuple[str, str, str, str]  # client, tokens, title and tags of a post
 _FIELDS = ("sentences", "lengths", "starts", "words", "word_offsets", "tags", "tag_offsets")
 
@@ -66,14 +67,6 @@ class Posts:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def targets(self, cap: int = 1000) -> np.ndarray:
-        """int64 ``[clients]``: targets that are not padding among each client's first ``cap``
-        sentences, the weight of the client in next-word prediction."""
-        begin = np.asarray(self.starts[:-1])
-        places = zip(begin, np.minimum(begin + cap, self.starts[1:]), strict=True)
-        sums = (self.lengths[first:end].sum(dtype=np.int64) for first, end in places)
-        return np.fromiter(sums, np.int64, len(begin))
-
 
 def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> Posts:
     """Encode posts that fit in memory; :func:`write` is for those that do not.
@@ -87,9 +80,9 @@ def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> P
         Error: a vocabulary is empty.
     """
     encoder = _Encoder(words, tags)
-    pieces = [encoder.empty()]
-    for client, rows in itertools.groupby(posts, key=itemgetter(0)):
-        pieces.append(encoder.add(client, *zip(*(row[1:] for row in rows), strict=True)))
+    by_client = itertools.groupby(posts, key=itemgetter(0))
+    texts = ((client, *zip(*(row[1:] for row in rows), strict=True)) for client, rows in by_client)
+    pieces = list(encoder.pieces(texts))
     return Posts(
         **{field: np.concatenate([piece[field] for piece in pieces]) for field in pieces[0]},
         starts=encoder.bounds(),
@@ -102,7 +95,7 @@ def encode(posts: Iterable[Row], words: Sequence[str], tags: Sequence[str]) -> P
 def write(
     folder: Path,
     split: str,
-    pieces: Iterable[tuple[str, Texts, Texts, Texts]],
+    pieces: Iterable[Piece],
     words: Sequence[str],
     tags: Sequence[str],
 ) -> tuple[int, int]:
@@ -125,14 +118,13 @@ def write(
         Error: as :func:`encode`.
     """
     encoder = _Encoder(words, tags)
-    first = encoder.empty()
     with ExitStack() as stack:
-        files = {}
-        for field, values in first.items():
-            file = npy.GrowingArray(folder / f"{split}_{field}.npy", values)
-            files[field] = stack.enter_context(closing(file))
-        for arrays in itertools.chain([first], (encoder.add(*piece) for piece in pieces)):
+        files: dict[str, npy.GrowingArray] = {}
+        for arrays in encoder.pieces(pieces):
             for field, values in arrays.items():
+                if field not in files:
+                    file = npy.GrowingArray(folder / f"{split}_{field}.npy", values)
+                    files[field] = stack.enter_context(closing(file))
                 files[field].append(values)
     npy.save(folder, f"{split}_starts", encoder.bounds())
     npy.save_json(folder, f"{split}_clients", list(encoder.starts))
@@ -265,22 +257,20 @@ class _Encoder:
         """Where the posts of each client start, and where the last one's end."""
         return np.array([*self.starts.values(), self.ends["sentences"]], dtype=np.int64)
 
-    def empty(self) -> dict[str, np.ndarray]:
-        """What the first piece goes on from."""
+    def pieces(self, posts: Iterable[Piece]) -> Iterator[dict[str, np.ndarray]]:
+        """The arrays piece by piece, by the names of the fields of :class:`Posts`; first what the
+        others go on from.
+        """
         offsets = dict.fromkeys(("word_offsets", "tag_offsets"), np.zeros(1, dtype=np.int64))
-        return self._encoded((), (), ()) | offsets
-
-    def add(
-        self, client: str, tokens: Texts = (), titles: Texts = (), tags: Texts = ()
-    ) -> dict[str, np.ndarray]:
-        """The next piece of the arrays by the names of the fields of :class:`Posts`."""
-        self.starts.setdefault(client, self.ends["sentences"])
-        arrays = self._encoded(tokens, titles, tags)
-        for field in ("word", "tag"):
-            arrays[f"{field}_offsets"] += self.ends[f"{field}s"]
-        for field in self.ends:
-            self.ends[field] += len(arrays[field])
-        return arrays
+        yield self._encoded((), (), ()) | offsets
+        for client, *texts in posts:
+            self.starts.setdefault(client, self.ends["sentences"])
+            arrays = self._encoded(*texts)
+            for field in ("word", "tag"):
+                arrays[f"{field}_offsets"] += self.ends[f"{field}s"]
+            for field in self.ends:
+                self.ends[field] += len(arrays[field])
+            yield arrays
 
     def _encoded(self, tokens: Texts, titles: Texts, tags: Texts) -> dict[str, np.ndarray]:
         """Offsets count from 0, which is left out."""

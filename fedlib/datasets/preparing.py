@@ -15,7 +15,7 @@ import torch.hub
 from fedlib import files, paths
 from fedlib.arguments import checked
 from fedlib.datasets import store
-from fedlib.datasets.catalogue import CATALOGUE, SOURCES, File, Source, source
+from fedlib.datasets.catalogue import CATALOGUE, SOURCES, File, Source
 from fedlib.errors import Error, Failure, first_line, unknown
 
 # How long a server may say nothing.
@@ -51,9 +51,10 @@ def prepare(
         Failure: no network, no space, or a file that is not the official one. Nothing has been
             stored then.
     """
-    if name not in CATALOGUE:
-        raise unknown("data set to prepare", name, SOURCES)
-    wanted = source(name)
+    if name not in SOURCES:
+        other = "import a copy of another with 'fedlib data import NAME FILE', see data/README.md"
+        raise Error(f"{unknown('data set to prepare', name, SOURCES)}; {other}")
+    wanted = SOURCES[name]
     given = None if from_folder is None else Path(from_folder)
     if given is not None and not given.is_dir():
         raise Error(f"there is no folder {given}")

@@ -7,7 +7,7 @@ They let every task run where nothing can be downloaded. They are not the real d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,11 @@ _WRITERS = 100
 # Writers of pairs of digits, and the concentration of what each of them likes to write.
 PAIR_WRITERS, LIKING = 140, 10.0
 _TEST_WRITERS = 40  # of the MNIST stand-in, whose test writers are other people, as the real ones'
-_Made = tuple[dict[str, np.ndarray], tuple[str, ...] | None]  # arrays, and names of the labels
 
 
-@lru_cache(maxsize=8)
+@cache
 def make(name: str) -> Dataset:
-    """Make the stand-in of a data set of :data:`NAMES`; a name always gives the same arrays.
+    """Make the stand-in of a data set of arrays; a name always gives the same arrays.
 
     Args:
         name: ``mnist``, ``fashion_mnist``, ``emnist`` or ``femnist`` (about 6000 training and 1000
@@ -35,7 +34,9 @@ def make(name: str) -> Dataset:
             least 2), ``digit_pairs`` or ``first_digits`` (6000 and 2000), ``digit_writers`` (140
             writers with 40 and 16).
     """
-    arrays, classes = _MAKERS[name](name)
+    arrays = _MAKERS[name](name)
+    # The stand-in for clothes is digits too.
+    classes = CATALOGUE["mnist" if name == "fashion_mnist" else name].classes
     said: dict[str, Any] = arrays | about(name, arrays, classes)
     return Dataset(name, polarity=CATALOGUE[name].polarity, **said)
 
@@ -77,7 +78,7 @@ def _originals() -> tuple[Any, dict[str, np.ndarray]]:
     return digits, {"train": order[:cut], "test": order[cut:]}
 
 
-def _pairs(name: str) -> _Made:
+def _pairs(name: str) -> dict[str, np.ndarray]:
     """Two digits beside each other, 8x16. No original occurs in both splits.
 
     ``digit_pairs`` have the number that they write as their label, and its tens as the coarse one;
@@ -94,10 +95,10 @@ def _pairs(name: str) -> _Made:
         arrays[f"{split}_coarse"] = (number // 10).astype(np.int64)
         if name == "first_digits":
             arrays[f"{split}_y"] = arrays.pop(f"{split}_coarse")
-    return arrays, CATALOGUE[name].classes
+    return arrays
 
 
-def _pairs_by_writers(name: str) -> _Made:
+def _pairs_by_writers(name: str) -> dict[str, np.ndarray]:
     """``first_digits`` of 140 writers with 40 training and 16 test pictures each.
 
     How often a writer writes each first digit is drawn from Dirichlet(LIKING); the second digits
@@ -113,7 +114,7 @@ def _pairs_by_writers(name: str) -> _Made:
         arrays[f"{split}_x"] = _paired(digits, pools[split], number, random)
         arrays[f"{split}_y"] = tens.astype(np.int64)
         arrays[f"{split}_client"] = np.repeat(np.arange(PAIR_WRITERS), count)
-    return arrays, CATALOGUE[name].classes
+    return arrays
 
 
 def _paired(
@@ -121,7 +122,8 @@ def _paired(
 ) -> np.ndarray:
     """Pictures uint8 ``[N, 8, 16]`` of numbers ``[N]`` from 0 to 99."""
     tens, units = (_drawn(digits, pool, part, random) for part in divmod(number, 10))
-    return _bytes(np.concatenate([tens, units], axis=2))
+    points = np.concatenate([tens, units], axis=2)  # scikit-learn's, from 0 to 16
+    return np.round(points * (255 / 16)).astype(np.uint8)
 
 
 def _drawn(
@@ -136,12 +138,7 @@ def _drawn(
     return images
 
 
-def _bytes(images: np.ndarray) -> np.ndarray:
-    """uint8 from scikit-learn's 0..16."""
-    return np.round(images * (255 / 16)).astype(np.uint8)
-
-
-def _digits(name: str) -> _Made:
+def _digits(name: str) -> dict[str, np.ndarray]:
     """Scikit-learn's digits, written by several hands.
 
     No original occurs in both splits. A writer has a
@@ -181,8 +178,7 @@ def _digits(name: str) -> _Made:
         arrays[f"{split}_y"] = digits.target[chosen].astype(np.int64)
         if name != "fashion_mnist":
             arrays[f"{split}_client"] = writer.astype(np.int64)
-    # The stand-in for clothes is digits too.
-    return arrays, CATALOGUE["mnist" if name == "fashion_mnist" else name].classes
+    return arrays
 
 
 def _written(
@@ -202,26 +198,19 @@ def _written(
     y = x.reshape(1, side, 1)
     size, slant, right, down = (v[:, None, None] for v in (hand["size"], slant, right, down))
     column = ((size * x + slant * y + right + 1) * side - 1) / 2
-    row = np.broadcast_to(((size * y + down + 1) * side - 1) / 2, column.shape)
-    moved = _bilinear(_enlarged(originals / 16, side), row, column)
+    row = ((size * y + down + 1) * side - 1) / 2
+    small = originals.shape[-1]
+    place = ((np.arange(side) + 0.5) * small / side - 0.5).clip(
+        0, small - 1
+    )  # edges go on outwards
+    moved = _bilinear(_bilinear(originals / 16, place[:, None], place), row, column)
     ink = np.power(moved.clip(0, 1), hand["width"][:, None, None]) * hand["pressure"][:, None, None]
     return np.round(ink * 255).astype(np.uint8)
 
 
-def _enlarged(images: np.ndarray, side: int) -> np.ndarray:
-    """Square images ``[N, s, s]`` to ``[N, side, side]``, bilinear; edges go on outwards."""
-    small = images.shape[-1]
-    place = (np.arange(side) + 0.5) * small / side - 0.5
-    place = place.clip(0, small - 1)
-    low = np.floor(place).astype(np.int64)
-    high, share = np.minimum(low + 1, small - 1), place - low
-    images = images[:, :, low] * (1 - share) + images[:, :, high] * share
-    share = share[:, None]
-    return images[:, low] * (1 - share) + images[:, high] * share
-
-
 def _bilinear(images: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """What images ``[N, s, s]`` have at fractional pixels, both ``[N, h, w]``; 0 outside."""
+    """What images ``[N, s, s]`` have at fractional pixels, which broadcast to ``[N, h, w]``; 0
+    outside."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     last = padded.shape[-1] - 1
     row, column = ((place + 1).clip(0, last) for place in (row, column))
@@ -235,9 +224,8 @@ def _bilinear(images: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.nda
     return value
 
 
-_MAKERS: dict[str, Callable[[str], _Made]] = {
+_MAKERS: dict[str, Callable[[str], dict[str, np.ndarray]]] = {
     **dict.fromkeys(("digit_pairs", "first_digits"), _pairs),
     "digit_writers": _pairs_by_writers,
     **dict.fromkeys(("mnist", "fashion_mnist", "emnist", "femnist"), _digits),
 }
-NAMES = tuple(_MAKERS)

@@ -28,13 +28,6 @@ NAME = r"[a-z0-9_-]{1,64}"
 Root = str | os.PathLike[str] | None
 
 
-class _Array(BaseModel):
-    model_config = ConfigDict(strict=True, extra="allow")
-    dtype: str
-    shape: list[int]
-    sha256: str
-
-
 class _Card(BaseModel):
     """The part of a card that is read later, whatever else is in it."""
 
@@ -42,7 +35,7 @@ class _Card(BaseModel):
     format: Literal[1]
     name: str
     kind: Literal["arrays", "text", "posts"]
-    arrays: dict[str, _Array]
+    arrays: dict[str, Any]  # of which the fingerprint is
     fingerprint: str
     source: str
     title: str = ""

@@ -12,7 +12,7 @@ import json
 import lzma
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 
 import numpy as np
@@ -22,13 +22,12 @@ from fedlib.datasets.dataset import SPLITS, TextDataset
 from fedlib.datasets.standins import about
 from fedlib.randomness import numpy_generator
 
-NAMES = ("shakespeare", "sent140", "ag_news", "dbpedia", "rare_words", "word_chains")
 _Row = tuple[str, str, tuple[str, ...]]  # client, text, tags
 
 
-@lru_cache(maxsize=len(NAMES))
+@cache
 def make(name: str) -> TextDataset:
-    """The stand-in of a text data set, one of :data:`NAMES`; every call gives the same texts.
+    """The stand-in of a data set of texts; every call gives the same texts.
 
     Args:
         name: ``shakespeare``: paragraphs of docstrings, 60 modules as roles. ``sent140``: the first

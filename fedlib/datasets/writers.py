@@ -274,7 +274,9 @@ def write_shakespeare(files: Files, folder: Path, progress: bool) -> dict[str, A
                     yield split, client, text, None
 
     clients = sorted({client for path in splits.values() for client in read_clients(path)})
-    return npy.write(folder, *npy.text_arrays("shakespeare", texts(), clients), None)
+    return npy.write(
+        folder, *npy.text_arrays("shakespeare", texts(), clients), CATALOGUE["shakespeare"]
+    )
 
 
 def write_stackoverflow(files: Files, folder: Path, progress: bool) -> dict[str, Any]:

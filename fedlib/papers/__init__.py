@@ -275,8 +275,6 @@ def printed(paper: str, table_name: str, /, *, column: str | None = None, **wher
     for name in (column, *where):
         if name not in frame:
             raise unknown(f"column of {source}", name, map(str, frame.columns))
-    if not pd.api.types.is_numeric_dtype(frame[column]):
-        raise Error(f"column {column!r} of {source} holds text; read it with papers.table")
     rows = frame
     for name, wanted in where.items():
         if not (frame[name] == wanted).any():
@@ -286,9 +284,9 @@ def printed(paper: str, table_name: str, /, *, column: str | None = None, **wher
     if len(rows) != 1:
         remedy = "; name more columns" if len(rows) else ""
         raise Error(f"{source}: {asked} selects {len(rows)} cells, not one{remedy}")
-    number = float(rows[column].iloc[0])
+    number = float(pd.to_numeric(rows[column], errors="coerce").iloc[0])
     if math.isnan(number):
-        raise Error(f"{source}: {asked}: {column} could not be read in the paper's text")
+        raise Error(f"{source}: {asked}: no number {column} could be read in the paper's text")
     return number
 
 

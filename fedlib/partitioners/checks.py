@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.errors import Error, require
+from fedlib.errors import Error
 
 # Of so many classes it is asked whether they are classes.
 FEW_LABELS = 1000
-# What numbers of a Dirichlet distribution can be drawn without becoming 0, infinite or NaN.
-CONCENTRATIONS = 1e-6, 1e6
-
-
-def positive(name: str, value: Any) -> float:
-    """A concentration as a float; Error where it is out of range."""
-    low, high = CONCENTRATIONS
-    good = isinstance(value, (int, float, np.number)) and low <= value <= high
-    require(bool(good), name, value, f"a finite number above 0, {low:g} to {high:g}")
-    return float(value)
+# Of a Dirichlet distribution: its numbers can be drawn without becoming 0, infinite or NaN.
+Concentration = Annotated[float, lambda value: 1e-6 <= value <= 1e6]
 
 
 def labels(name: str, values: ArrayLike) -> np.ndarray:
@@ -51,10 +43,10 @@ def sizes(name: str, value: int | Sequence[int] | np.ndarray, clients: int) -> n
     return np.broadcast_to(array, (clients,)).astype(np.int64)
 
 
-def enough(wanted: np.ndarray, available: int) -> None:
-    """Error unless ``available`` examples are enough for clients of these sizes."""
-    if wanted.sum() > available:
+def enough(clients: int, wanted: int, available: int) -> None:
+    """Error unless ``available`` examples are as many as the clients want in all."""
+    if wanted > available:
         raise Error(
-            f"{len(wanted)} clients ask for {wanted.sum()} examples in all, "
+            f"{clients} clients ask for {wanted} examples in all, "
             f"but there are only {available}; take fewer, or prepare the data if a stand-in is used"
         )

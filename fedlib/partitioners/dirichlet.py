@@ -8,16 +8,19 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked, whole
+from fedlib.arguments import Count, Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
+from fedlib.partitioners.checks import Concentration
 from fedlib.randomness import numpy_generator
 
 TRIES = 10_000  # of :func:`silos`
 
 
 @checked
-def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: Seed) -> np.ndarray:
+def dirichlet_proportions(
+    clients: Count, classes: Count, alpha: Concentration, seed: Seed
+) -> np.ndarray:
     """Each client's label distribution, ``q ~ Dirichlet(alpha, ..., alpha)``.
 
     Returns:
@@ -33,8 +36,6 @@ def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: Seed) 
         >>> q.shape, bool((abs(q.sum(1) - 1) < 1e-9).all())
         ((5, 3), True)
     """
-    clients, classes = whole("clients", clients, 1), whole("classes", classes, 1)
-    alpha = checks.positive("alpha", alpha)
     generator = numpy_generator(seed, "partition dirichlet proportions")
     return generator.dirichlet(np.full(classes, alpha), size=clients)
 
@@ -42,8 +43,8 @@ def dirichlet_proportions(clients: int, classes: int, alpha: float, seed: Seed) 
 @checked
 def dirichlet(
     labels: ArrayLike,
-    clients: int,
-    alpha: float,
+    clients: Count,
+    alpha: Concentration,
     examples_per_client: int | Sequence[int] | np.ndarray,
     seed: Seed,
 ) -> list[np.ndarray]:
@@ -81,9 +82,8 @@ def dirichlet(
         [20, 20, 20, 20, 20]
     """
     y = checks.labels("labels", labels)
-    clients = whole("clients", clients, 1)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
-    checks.enough(sizes, y.size)
+    checks.enough(clients, sizes.sum(), y.size)
     classes = int(y.max()) + 1 if y.size else 1
     q = dirichlet_proportions(clients, classes, alpha, seed)
     shuffler = numpy_generator(seed, "partition dirichlet order")
@@ -129,8 +129,8 @@ def _draw_client(
 @checked
 def dirichlet_overlapping(
     labels: ArrayLike,
-    clients: int,
-    alpha: float,
+    clients: Count,
+    alpha: Concentration,
     examples_per_client: int | Sequence[int] | np.ndarray,
     seed: Seed,
     *,
@@ -179,7 +179,6 @@ def dirichlet_overlapping(
         3
     """
     y = checks.labels("labels", labels)
-    clients = whole("clients", clients, 1)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
     if not y.size:
         raise Error("labels is empty; there is nothing to draw from")
@@ -224,7 +223,7 @@ def rounded_counts(q: np.ndarray, size: int, exact: bool = True) -> np.ndarray:
 
 
 @checked
-def silos(labels: ArrayLike, clients: int, beta: float, seed: Seed) -> list[np.ndarray]:
+def silos(labels: ArrayLike, clients: Count, beta: Concentration, seed: Seed) -> list[np.ndarray]:
     """Cut every class among all clients in proportions drawn from ``Dir(beta)`` over the clients.
 
     Source: "Accelerating Fair Federated Learning" (AdaFedAdam), appendix C.1: CIFAR-10 in 16
@@ -257,12 +256,9 @@ def silos(labels: ArrayLike, clients: int, beta: float, seed: Seed) -> list[np.n
         (4, 100)
     """
     y = checks.labels("labels", labels)
-    clients = whole("clients", clients, 1)
-    beta = checks.positive("beta", beta)
-    if clients > len(y):
-        raise Error(f"cannot split {len(y)} examples among {clients} clients: some would have none")
+    checks.enough(clients, clients, len(y))
     classes, counts = np.unique(y, return_counts=True)
-    least = 1 / (10 * clients)
+    least = 1 / (10.0 * clients)
     generator = numpy_generator(seed, "partition silos")
     for _ in range(TRIES):
         q = generator.dirichlet(np.full(clients, beta), size=len(classes))
@@ -275,7 +271,7 @@ def silos(labels: ArrayLike, clients: int, beta: float, seed: Seed) -> list[np.n
     else:
         raise Error(
             f"beta is {beta}: in {TRIES} tries some client always had a share below "
-            f"1/{10 * clients} summed over the classes; raise beta or take fewer clients than "
+            f"1/{10.0 * clients:g} summed over the classes; raise beta or take fewer clients than "
             f"{clients}"
         )
     pieces = [

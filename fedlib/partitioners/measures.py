@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fedlib.arguments import checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
-from fedlib.task import indices
+from fedlib.task import checked_parts
 
 
 @checked
@@ -35,13 +35,10 @@ def label_counts(labels: ArrayLike, parts: Sequence[ArrayLike]) -> np.ndarray:
     y = checks.labels("labels", labels)
     if not len(parts):
         raise Error("parts is empty; one index array per client is needed")
-    arrays = [indices(f"the part of client {client}", part) for client, part in enumerate(parts)]
-    for client, part in enumerate(arrays):
-        outside = part[(part < 0) | (part >= len(y))]
-        if len(outside):
-            raise Error(f"client {client} has index {outside[0]}, but there are {len(y)} labels")
     classes = int(y.max()) + 1 if y.size else 1
-    return np.stack([np.bincount(y[part], minlength=classes) for part in arrays])
+    return np.stack(
+        [np.bincount(y[part], minlength=classes) for part in checked_parts("", parts, len(y))]
+    )
 
 
 @checked

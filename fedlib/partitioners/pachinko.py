@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked, whole
+from fedlib.arguments import Count, Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
+from fedlib.partitioners.checks import Concentration
 from fedlib.randomness import numpy_generator
 
 
@@ -22,10 +23,10 @@ from fedlib.randomness import numpy_generator
 def pachinko(
     coarse: ArrayLike,
     fine: ArrayLike,
-    clients: int,
+    clients: Count,
     examples_per_client: int | Sequence[int] | np.ndarray,
-    alpha: float,
-    beta: float,
+    alpha: Concentration,
+    beta: Concentration,
     seed: Seed,
 ) -> list[np.ndarray]:
     """Split examples by a two-level tree: the root chooses a coarse label, that one a fine label.
@@ -67,10 +68,8 @@ def pachinko(
             f"there are {len(coarse)} coarse labels but {len(fine)} fine labels; "
             "every example needs one of each"
         )
-    clients = whole("clients", clients, 1)
-    alpha, beta = checks.positive("alpha", alpha), checks.positive("beta", beta)
     sizes = checks.sizes("examples_per_client", examples_per_client, clients)
-    checks.enough(sizes, len(fine))
+    checks.enough(clients, sizes.sum(), len(fine))
 
     graph, examples = _tree(coarse, fine)
     parents = len(graph)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked, whole
+from fedlib.arguments import Count, Seed, Size, checked
 from fedlib.errors import Error, require
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
@@ -15,7 +16,7 @@ from fedlib.task import indices, require_owners
 
 
 @checked
-def iid(n: int, clients: int, seed: Seed) -> list[np.ndarray]:
+def iid(n: Size, clients: Count, seed: Seed) -> list[np.ndarray]:
     """Deal the indices ``0 .. n - 1`` at random to ``clients`` clients.
 
     Args:
@@ -35,9 +36,7 @@ def iid(n: int, clients: int, seed: Seed) -> list[np.ndarray]:
         >>> [len(part) for part in parts]
         [4, 3, 3]
     """
-    n, clients = whole("n", n, 0), whole("clients", clients, 1)
-    if clients > n:
-        raise Error(f"cannot split {n} examples among {clients} clients: some would have none")
+    checks.enough(clients, clients, n)
     order = numpy_generator(seed, "partition iid").permutation(n).astype(np.int64)
     return list(np.array_split(order, clients))
 
@@ -66,17 +65,11 @@ def by_user(user_codes: ArrayLike) -> list[np.ndarray]:
     codes = codes.astype(str) if codes.dtype == object else codes
     if codes.ndim != 1:
         raise Error(f"user_codes has {codes.ndim} dimensions; one code per example is needed")
-    if codes.size == 0:
-        return []
-    # A stable sort keeps each user's examples in their original order.
-    order = np.argsort(codes, kind="stable").astype(np.int64)
-    ordered = codes[order]
-    starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    return np.split(order, starts)
+    return list(pd.Series(codes).groupby(codes).indices.values())
 
 
 @checked
-def uniform_sizes(clients: int, low: int, high: int, seed: Seed) -> np.ndarray:
+def uniform_sizes(clients: Count, low: Size, high: Size, seed: Seed) -> np.ndarray:
     """Sizes drawn uniformly from the integers ``low .. high``, both included.
 
     Source: "Auto-tuned clients" (Delta-SGD), appendix B.3, with 100 and 500.
@@ -93,16 +86,21 @@ def uniform_sizes(clients: int, low: int, high: int, seed: Seed) -> np.ndarray:
         >>> int(sizes.min()), int(sizes.max())
         (101, 500)
     """
-    clients = whole("clients", clients, 1)
-    low, high = whole("low", low, 0), whole("high", high, 0)
     if high < low:
         raise Error(f"high is {high}, below low, which is {low}")
-    return numpy_generator(seed, "partition uniform sizes").integers(low, high + 1, clients)
+    return numpy_generator(seed, "partition uniform sizes").integers(
+        low, high, clients, endpoint=True
+    )
 
 
 @checked
 def lognormal_sizes(
-    clients: int, seed: Seed, mean: float = 3.0, sigma: float = 2.0, shift: int = 5, cap: int = 1000
+    clients: Count,
+    seed: Seed,
+    mean: float = 3.0,
+    sigma: float = 2.0,
+    shift: Size = 5,
+    cap: Size = 1000,
 ) -> np.ndarray:
     """Sizes with a long tail, ``min(floor(exp(N(mean, sigma^2))) + shift, cap)``.
 
@@ -128,8 +126,6 @@ def lognormal_sizes(
         >>> int(sizes.min()) >= 5, int(sizes.max())
         (True, 1000)
     """
-    clients = whole("clients", clients, 1)
-    shift, cap = whole("shift", shift, 0), whole("cap", cap, 0)
     require(-np.inf < mean < np.inf, "mean", mean, "a finite number")
     require(0 <= sigma < np.inf, "sigma", sigma, "a finite number, 0 or more")
     draws = numpy_generator(seed, "partition lognormal sizes").normal(mean, sigma, clients)
@@ -139,7 +135,7 @@ def lognormal_sizes(
 
 
 @checked
-def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> list[np.ndarray]:
+def quantity(n: Size, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> list[np.ndarray]:
     """Deal indices of ``0 .. n - 1`` at random to clients of given sizes.
 
     Args:
@@ -159,11 +155,10 @@ def quantity(n: int, sizes: int | Sequence[int] | np.ndarray, seed: Seed) -> lis
         >>> [len(part) for part in fedlib.partition.quantity(10, [5, 3, 1], seed=0)]
         [5, 3, 1]
     """
-    n = whole("n", n, 0)
     if np.ndim(sizes) != 1 or len(np.asarray(sizes)) == 0:
         raise Error("sizes must be a sequence with one number per client")
     wanted = checks.sizes("sizes", sizes, len(np.asarray(sizes)))
-    checks.enough(wanted, n)
+    checks.enough(len(wanted), wanted.sum(), n)
     order = numpy_generator(seed, "partition quantity").permutation(n).astype(np.int64)
     return np.split(order[: wanted.sum()], np.cumsum(wanted)[:-1])
 

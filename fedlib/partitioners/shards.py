@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedlib.arguments import Seed, checked, whole
+from fedlib.arguments import Count, Seed, checked
 from fedlib.errors import Error
 from fedlib.partitioners import checks
 from fedlib.randomness import numpy_generator
 
 
 @checked
-def shards(labels: ArrayLike, clients: int, shards_per_client: int, seed: Seed) -> list[np.ndarray]:
+def shards(
+    labels: ArrayLike, clients: Count, shards_per_client: Count, seed: Seed
+) -> list[np.ndarray]:
     """Cut the examples, sorted by label, into equal shards, and deal them out.
 
     Source: McMahan et al. (2017), "Communication-Efficient Learning of Deep Networks from
@@ -37,22 +39,18 @@ def shards(labels: ArrayLike, clients: int, shards_per_client: int, seed: Seed) 
         >>> [len(part) for part in parts]
         [20, 20, 20, 20, 20]
     """
-    y, clients = checks.labels("labels", labels), whole("clients", clients, 1)
-    share = whole("shards_per_client", shards_per_client, 1)
-    if clients * share > y.size:
-        raise Error(
-            f"{clients} clients of {share} shards need as many examples; there are {y.size}"
-        )
+    y, number = checks.labels("labels", labels), int(clients) * int(shards_per_client)
+    checks.enough(clients, number, y.size)
     draw = numpy_generator(seed, "partition shards")
     order = draw.permutation(y.size)
-    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], clients * share)
-    dealt = draw.permutation(clients * share).reshape(clients, share)
+    pieces = np.array_split(order[np.argsort(y[order], kind="stable")], number)
+    dealt = draw.permutation(number).reshape(clients, shards_per_client)
     return [np.concatenate([pieces[piece] for piece in hand]) for hand in dealt]
 
 
 @checked
 def fixed_classes(
-    labels: ArrayLike, clients: int, classes_per_client: int, seed: Seed
+    labels: ArrayLike, clients: Count, classes_per_client: Count, seed: Seed
 ) -> list[np.ndarray]:
     """Give every client the same number of classes, and cut each class among those that have it.
 
@@ -78,17 +76,16 @@ def fixed_classes(
         >>> {len(np.unique(labels[part])) for part in parts}
         {3}
     """
-    y, clients = checks.labels("labels", labels), whole("clients", clients, 1)
+    y = checks.labels("labels", labels)
     names = np.unique(y)
-    share = whole("classes_per_client", classes_per_client, 1)
-    if share > len(names):
-        raise Error(f"classes_per_client is {share}; there are {len(names)} classes")
+    if classes_per_client > len(names):
+        raise Error(f"classes_per_client is {classes_per_client}; there are {len(names)} classes")
     draw = numpy_generator(seed, "partition fixed classes")
     has = np.zeros((clients, len(names)), dtype=bool)
     for client in range(clients):
         first = client % len(names)
         others = np.delete(np.arange(len(names)), first)
-        has[client, [first, *draw.choice(others, share - 1, replace=False)]] = True
+        has[client, [first, *draw.choice(others, classes_per_client - 1, replace=False)]] = True
     parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for code, name in enumerate(names):
         owners, examples = np.flatnonzero(has[:, code]), np.flatnonzero(y == name)

@@ -53,11 +53,6 @@ def rounds(name: str, preset: str) -> int:
     return int(preset_values(name, preset)["rounds"])
 
 
-def batch_size(name: str, preset: str) -> int:
-    """The batch size that a task's preset declares; no data are loaded."""
-    return int(preset_values(name, preset)["batch_size"])
-
-
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"fedlib.tasks.{TASKS[name]['module']}")
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from fedlib import papers, partitioners
 from fedlib.errors import Error, require, unknown
@@ -124,12 +123,13 @@ def load(given: Given) -> Task:
     small = given.network != "paper"
     if small and given.network not in HIDDEN:
         raise unknown("network", given.network, ("paper", *HIDDEN))
-    transform: Transform = Fixed(shifted)
+    # Fashion-MNIST is shifted and scaled with MNIST's numbers, as in the authors' code.
+    transform: Transform = Fixed(partial(images.grey, mean=MEAN, std=STD))
     if small:
-        _, _, constants, block, _ = SMALLER[given.name]
-        transform = Fixed(partial(flat, constants=constants, block=block))
+        _, _, (mean, std), block, _ = SMALLER[given.name]
+        transform = Fixed(partial(images.flat_pixels, mean=mean, std=std, block=block))
     elif depth is not None:
-        transform = partial(images.cifar_transform, constants=CONSTANTS[data], pad=4)
+        transform = partial(images.scaled, constants=CONSTANTS[data], pad=4)
     inputs = transform(images.tensor(dataset.test_x[:1]), None).numel() if small else 0
 
     def model() -> nn.Module:
@@ -155,30 +155,6 @@ def load(given: Given) -> Task:
         cohorts=cohorts,
         **images.origin(dataset),
     )
-
-
-def shifted(x: Tensor, keys: Tensor | None) -> Tensor:
-    """uint8 ``[..., 28, 28]`` -> float32 ``[..., 1, 28, 28]``, MNIST's mean 0 and deviation 1.
-
-    Fashion-MNIST is shifted and scaled with MNIST's numbers, as in the authors' code.
-    """
-    return ((x.float() / 255 - MEAN) / STD).unsqueeze(-3)
-
-
-def flat(
-    x: Tensor, keys: Tensor | None, *, constants: tuple[float, float], block: int = 1
-) -> Tensor:
-    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., F]``.
-
-    Args:
-        constants: mean and deviation, of pixels in [0, 1], that become 0 and 1.
-        block: side of the squares whose pixels are averaged.
-    """
-    x = x.float() / 255
-    if block > 1:
-        x = F.avg_pool2d(x.flatten(0, -3), block).view(*x.shape[:-2], -1)
-    mean, std = constants
-    return (x.flatten(-2) if block == 1 else x).sub(mean).div(std)
 
 
 def _draw(given: Given, labels: np.ndarray) -> tuple[list[np.ndarray], Cohorts | None]:

@@ -8,7 +8,6 @@ they write (a hundred classes in ten families).
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 from torch import Tensor, nn
@@ -106,9 +105,16 @@ def load(given: Given) -> Task:
     test = _partition(given, dataset, "test", given.test_clients, 100)
     small = small_network(given, "resnet18", "mlp")
     unused = (["alpha", "beta"] if _has_clients(given, dataset) else []) + ["groups"] * small
+    classes, pixels = images.classes(dataset), math.prod(dataset.train_x.shape[1:])
+
+    def model() -> nn.Module:
+        if small:
+            return MLP(pixels, (HIDDEN,), classes, given.width)
+        return ResNet18GN(classes, width=given.width, groups=given.groups)
+
     return Task(
         name=given.name,
-        model=partial(_model, given, dataset),
+        model=model,
         train=images.clients(dataset, "train", train),
         test=images.clients(dataset, "test", test),
         transform=Fixed(images.flat_pixels) if small else transform,
@@ -117,14 +123,6 @@ def load(given: Given) -> Task:
         options={"data": dataset.name} | dict.fromkeys(unused),
         **images.origin(dataset),
     )
-
-
-def _model(given: Given, dataset: Dataset) -> nn.Module:
-    classes = images.classes(dataset)
-    if given.network == "resnet18":
-        return ResNet18GN(classes, width=given.width, groups=given.groups)
-    pixels = math.prod(dataset.train_x.shape[1:])
-    return MLP(pixels, (HIDDEN,), classes, given.width)
 
 
 def _has_clients(given: Given, dataset: Dataset) -> bool:

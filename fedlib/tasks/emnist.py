@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib import datasets, losses, papers, partitioners
+from fedlib import losses, papers, partitioners
 from fedlib.datasets import Dataset
 from fedlib.errors import Error
 from fedlib.models import EMNISTCNN, MLP, EMNISTAutoencoder, Softmax
-from fedlib.task import ClientData, Fixed, Task
+from fedlib.task import ClientData, Fixed, Task, Transform
 from fedlib.tasks import images, settings
-from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, choose_data, sample, small_network
+from fedlib.tasks.presets import ALL, RUN, AtMost, Given, Preset, sample, small_network
 
 CLASSES: int = papers.settings("fedopt")["datasets"]["emnist"]["classes"]
 PIXELS = 28 * 28
@@ -110,9 +109,9 @@ def load(given: Given) -> Task:
     if writers.data.name == "digit_writers":
         pixels, classes = math.prod(writers.data.train_x.shape[1:]), images.classes(writers.data)
         hidden = SMALL_HIDDEN
-    transform = images.flat_pixels
+    transform: Transform = images.flat_pixels
     if name == "emnist_cr":
-        transform = standardized if small else one_channel
+        transform = standardized if small else images.grey
     ink = "dark" if name == "emnist_cr" and not small else "bright"
     train, test = (writers.tensors(split, ink) for split in ("train", "test"))
     if small:
@@ -124,9 +123,23 @@ def load(given: Given) -> Task:
         goal["reduction"] = given.reduction
     else:
         values = settings.mime(label if name != "emnist_cr" else "EMNIST CNN") | values
+
+    def model() -> nn.Module:
+        match name:
+            case "emnist_cr":
+                return Softmax(SMALL_PIXELS, CLASSES) if small else EMNISTCNN(CLASSES, given.width)
+            case "emnist_ae" if small:
+                return EMNISTAutoencoder(given.width, SMALL_PIXELS, (64, 16))
+            case "emnist_ae":
+                return EMNISTAutoencoder(given.width)
+            case "emnist_logistic":
+                return Softmax(pixels, classes)
+            case _:
+                return MLP(pixels, hidden, classes, given.width)
+
     return Task(
         name=name,
-        model=partial(_model, given, small, pixels, hidden, classes),
+        model=model,
         train=ClientData(*train, [part[: cap or None] for part in writers.train], writers.ids),
         test=ClientData(*test, writers.test, writers.ids),
         transform=Fixed(transform),
@@ -136,30 +149,9 @@ def load(given: Given) -> Task:
     )
 
 
-def _model(
-    given: Given, small: bool, pixels: int, hidden: Sequence[int], classes: int
-) -> nn.Module:
-    match given.name:
-        case "emnist_cr":
-            return Softmax(SMALL_PIXELS, CLASSES) if small else EMNISTCNN(CLASSES, given.width)
-        case "emnist_ae" if small:
-            return EMNISTAutoencoder(given.width, SMALL_PIXELS, (64, 16))
-        case "emnist_ae":
-            return EMNISTAutoencoder(given.width)
-        case "emnist_logistic":
-            return Softmax(pixels, classes)
-        case _:
-            return MLP(pixels, hidden, classes, given.width)
-
-
 def pooled(x: Tensor) -> Tensor:
     """uint8 images ``[N, 28, 28]`` with the means of 4x4 pixels: uint8 ``[N, 7, 7]``."""
     return F.avg_pool2d(x.float(), POOLED).round().to(torch.uint8)
-
-
-def one_channel(x: Tensor, keys: Tensor | None) -> Tensor:
-    """uint8 ``[..., 28, 28]`` -> float32 ``[..., 1, 28, 28]`` in [0, 1], nothing else."""
-    return (x.float() / 255).unsqueeze(-3)
 
 
 def standardized(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -214,12 +206,15 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
 
     Args:
         given: its ``data`` is the prepared data set; default the first of ``prefer`` that is
-            prepared with writers, else the offline stand-in of ``prefer[0]``.
+            prepared, else the offline stand-in of ``prefer[0]``.
 
     Raises:
         Error: data without writers, or more clients than there are.
     """
-    dataset = _choose(given, prefer)
+    dataset = images.load(given, *prefer)
+    if dataset.train_client is None or dataset.test_client is None:
+        what = f"task {given.name}: data {dataset.name!r} has no writers"
+        raise Error(f"{what}; import it with train_client and test_client")
     train, test = (
         dict(zip(np.unique(codes).tolist(), partitioners.by_user(codes), strict=True))
         for codes in (np.asarray(dataset.train_client), np.asarray(dataset.test_client))
@@ -234,16 +229,3 @@ def load_writers(given: Given, prefer: Sequence[str] = ("emnist", "femnist")) ->
     return Writers(
         dataset, [train[w] for w in codes], [test[w] for w in codes], [str(w) for w in codes]
     )
-
-
-def _choose(given: Given, prefer: Sequence[str]) -> Dataset:
-    """What was asked for, else the first prepared data with writers, else the stand-in."""
-    prepared = datasets.store.prepared_names(given.data_root)
-    names = [] if given.data else [name for name in prefer if name in prepared]
-    names = names or [choose_data(given, *prefer)]
-    for name in names:
-        dataset = datasets.load(name, given.data_root)
-        if dataset.train_client is not None and dataset.test_client is not None:
-            return images.in_bytes(dataset)
-    what = f"task {given.name}: data {names[0]!r} has no writers"
-    raise Error(f"{what}; import it with train_client and test_client")

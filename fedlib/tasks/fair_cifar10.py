@@ -93,8 +93,8 @@ def load(given: Given) -> Task:
     require(given.lr_factor > 0, "lr_factor", given.lr_factor, "a number > 0")
     small = small_network(given, "vgg11", "mlp")
     rate = given.lr_factor * (CLIENT_LR if small else SETUP["local_lr"])
-    pixels, pad = math.prod(x.shape[1:]), 4 if given.augment else None
-    colours = partial(images.cifar_transform, constants=images.CIFAR10, pad=pad)
+    pixels, pad = math.prod(x.shape[1:]), 4 if given.augment else 0
+    colours = partial(images.scaled, constants=images.CIFAR10, pad=pad)
     unused = ["beta"] * iid + ["init", "augment"] * small
     return Task(
         name=given.name,

@@ -69,7 +69,7 @@ def load(given: Given) -> Task:
             such a file the vectors are random, of so many numbers, and
             ``source`` says so.
     """
-    examples, least, root = given.examples, given.least, given.data_root
+    least, root = given.least, given.data_root
     whole("tokens", given.tokens, 1)
     dataset = datasets.load_text(choose_data(given, "sent140", "tweets"), root)
     if least is None:
@@ -86,8 +86,7 @@ def load(given: Given) -> Task:
     if not len(enough):
         raise Error(f"task fair_sent140: no client of {dataset.name!r} has {least} texts")
     picked = texts.pick(enough, given.clients, given.seed)
-    tweets = [part[: examples or None] for part in texts.by_client(codes, picked)]
-    sizes, held = texts.sizes_of(tweets), np.concatenate(tweets)
+    held, sizes = texts.packed(codes, picked, given.examples)
     words = [tweet_words(_text(dataset, i)) for i in held.tolist()]
 
     used = most_frequent((word for tweet in words for word in tweet), size=sum(map(len, words)))

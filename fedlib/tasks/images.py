@@ -19,7 +19,7 @@ from fedlib.errors import Error
 from fedlib.task import ClientData
 from fedlib.tasks.presets import Given, choose_data
 
-Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
+Constants = tuple[tuple[float, ...], tuple[float, ...]]
 # Means and deviations of the channels (pixels in [0, 1]), as Delta-SGD's code has them; FedNova's
 # has the same for CIFAR-10.
 CIFAR10: Constants = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
@@ -74,18 +74,29 @@ def channels_first(x: Tensor) -> Tensor:
     return x.movedim(-1, -3).contiguous()
 
 
-def cifar_transform(
-    x: Tensor, keys: Tensor | None, *, constants: Constants, pad: int | None
+def scaled(
+    x: Tensor,
+    keys: Tensor | None,
+    *,
+    constants: Constants,
+    white: int = 255,
+    grey: bool = False,
+    pad: int = 0,
 ) -> Tensor:
-    """uint8 ``[..., 32, 32, 3]`` -> float32 ``[..., 3, 32, 32]``, shifted and scaled by channel.
+    """Images ``[..., H, W, C]`` -> float32 ``[..., C, H, W]``, shifted and scaled by channel.
 
-    Training with ``pad``: a random window of the image with that many black points around it, and a
-    random flip, for each image by its key.
+    Args:
+        constants: mean and deviation of each channel, which become 0 and 1.
+        white: the point that is 1 in the constants' unit.
+        grey: images ``[..., H, W]``, of one channel.
+        pad: in training, take a random window of the image with so many black points around it, and
+            flip it at random, for each image by its key.
     """
+    x = x.unsqueeze(-1) if grey else x
     if keys is not None and pad:
         x = random_crop_flip(F.pad(x, (0, 0, pad, pad, pad, pad)), x.shape[-2], keys)
     mean, std = (constant(values, x.device) for values in constants)
-    return channels_first((x.float() / 255 - mean) / std)
+    return channels_first((x.float() / white - mean) / std)
 
 
 @functools.lru_cache(maxsize=16)
@@ -94,28 +105,36 @@ def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(values, device=device)
 
 
-def flat_pixels(x: Tensor, keys: Tensor | None) -> Tensor:
-    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., H * W]`` in [0, 1], nothing else."""
-    return (x.float() / 255).flatten(-2)
+def grey(x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """uint8 grey images ``[..., H, W]`` -> float32 ``[..., 1, H, W]``.
+
+    Args:
+        mean, std: of pixels in [0, 1], which become 0 and 1; default: they stay in [0, 1].
+    """
+    return ((x.float() / 255 - mean) / std).unsqueeze(-3)
+
+
+def flat_pixels(
+    x: Tensor, keys: Tensor | None, *, mean: float = 0.0, std: float = 1.0, block: int = 1
+) -> Tensor:
+    """The same as float32 ``[..., F]``, of means over squares of ``block`` by ``block`` pixels."""
+    pixels = F.avg_pool2d((x.float() / 255).flatten(0, -3), block)
+    return (pixels.view(*x.shape[:-2], -1) - mean) / std
 
 
 def pooled_pixels(x: Tensor, keys: Tensor | None, *, pool: int) -> Tensor:
-    """:func:`flat_pixels` of images whose squares of ``pool`` by ``pool`` points are averaged."""
+    """Like :func:`flat_pixels`; these means differ from its in the last bit."""
     squares = x.float().unfold(-2, pool, pool).unfold(-2, pool, pool) / 255
     return squares.mean((-2, -1)).flatten(-2)
 
 
 def load(given: Given, *prefer: str) -> Dataset:
-    """A task's images as uint8: see :func:`fedlib.tasks.presets.choose_data`, :func:`in_bytes`."""
-    return in_bytes(datasets.load(choose_data(given, *prefer), given.data_root))
-
-
-def in_bytes(dataset: Dataset) -> Dataset:
-    """Images with points of type uint8. Floating ones are from 0 to 1, or from 0 to 255.
+    """A task's images as uint8; which, see :func:`fedlib.tasks.presets.choose_data`.
 
     Raises:
-        Error: their points are others.
+        Error: floating points that are neither from 0 to 1 nor from 0 to 255.
     """
+    dataset = datasets.load(choose_data(given, *prefer), given.data_root)
     if dataset.train_x.dtype == np.uint8:
         return dataset
     splits = {split: np.asarray(getattr(dataset, split)) for split in ("train_x", "test_x")}

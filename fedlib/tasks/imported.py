@@ -78,14 +78,12 @@ def image_task(
     if len(shape) < 2:
         what = f"data set {data!r} holds {shape[0]} numbers an example, no images"
         raise Error(f"{what}; make a fedlib.Task")
-    made = model
-    if made is None:
-        channels = shape[2] if len(shape) == 3 else 1
-        made = partial(SmallCNN, channels, shape[:2], images.classes(dataset))
+    channels = shape[2] if len(shape) == 3 else 1
+    usual = partial(SmallCNN, channels, shape[:2], images.classes(dataset))
     return _task(
         f"{data}_images",
         dataset,
-        made,
+        usual if model is None else model,
         (images.tensor(dataset.train_x), dataset.train_y, dataset.train_client),
         (images.tensor(dataset.test_x), dataset.test_y, dataset.test_client),
         {"data": data, "clients": clients, "alpha": alpha},
@@ -144,13 +142,11 @@ def text_task(
     train, test, size = tokenized(texts[0], texts[1], words, length, split_text)
     x, test_x = torch.from_numpy(train), torch.from_numpy(test)
     classes = int(max(part.max() for part in labels)) + 1
-    made = model
-    if made is None:
-        made = partial(AttentionClassifier, classes, size, length)
+    usual = partial(AttentionClassifier, classes, size, length)
     return _task(
         f"{data}_texts",
         dataset,
-        made,
+        usual if model is None else model,
         (x, labels[0], dataset.client("train")),
         (test_x, labels[1], dataset.client("test")),
         {"data": data, "clients": clients, "alpha": alpha, "words": words, "length": length},
@@ -228,18 +224,5 @@ def _scaled(dataset: Dataset) -> Transform:
     pixels = x.reshape(-1, 1 if grey else x.shape[-1])
     mean, std = (pixels.mean(0, dtype=np.float64), pixels.std(0, dtype=np.float64))
     std[std == 0] = 1.0
-    shift, scale = tuple(mean.tolist()), tuple(std.tolist())
-    return Fixed(partial(scaled, mean=shift, std=scale, grey=grey))
-
-
-def scaled(
-    x: Tensor, keys: Tensor | None, *, mean: tuple[float, ...], std: tuple[float, ...], grey: bool
-) -> Tensor:
-    """Images ``[..., H, W, C]``, grey ones ``[..., H, W]``, -> float32 ``[..., C, H, W]``.
-
-    Args:
-        mean, std: of each channel, which become 0 and 1.
-    """
-    x = (x.unsqueeze(-1) if grey else x).float()
-    shift, scale = (images.constant(values, x.device) for values in (mean, std))
-    return images.channels_first((x - shift) / scale)
+    constants = tuple(mean.tolist()), tuple(std.tolist())
+    return Fixed(partial(images.scaled, constants=constants, white=1, grey=grey))

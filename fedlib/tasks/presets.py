@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from fedlib import datasets
-from fedlib.arguments import MOST
+from fedlib.arguments import WORDS as ALLOWED
+from fedlib.arguments import Size, fits
+from fedlib.component import NonNegative
 from fedlib.datasets.store import Root
 from fedlib.errors import Error, require, unknown
 from fedlib.randomness import numpy_generator
@@ -29,6 +31,12 @@ Preset = dict[str, Any]
 WORDS = ("data", "draws")
 # Options that are a number or true or false by default, and may be a word or a file.
 WORDS_TOO = ("sizes", "glove", "pretrained")
+# What an option takes whose default is of this type; of another type, a whole number.
+KINDS: dict[type, tuple[Any, str]] = {
+    bool: (bool, ALLOWED["bool"]),
+    float: (NonNegative, ALLOWED["NonNegative"]),
+    str: (str, "a word"),
+}
 PRESETS = ("quick", "laptop", "paper")
 # Settings of a run that a preset declares: not options, but fields of the task.
 RUN = ("rounds", "clients_per_round", "batch_size", "local_epochs")
@@ -100,19 +108,11 @@ def chosen(module: ModuleType, name: str, preset: str, options: Mapping[str, Any
 
 def _check(option: str, value: Any, default: Any) -> None:
     """Require a value of the kind that the option has in the preset; its module knows the range."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    whole = number and float(value).is_integer() and not isinstance(value, float)
     if option in WORDS_TOO and isinstance(value, (str, os.PathLike)):
         return
-    if isinstance(default, bool):
-        good, allowed = isinstance(value, bool), "true or false"
-    elif isinstance(default, float):
-        good, allowed = number and 0 <= value < np.inf, "a finite number >= 0"
-    elif isinstance(default, str) or option in WORDS:
-        good, allowed = isinstance(value, str), "a word"
-    else:
-        good, allowed = whole and 0 <= value <= MOST, f"a whole number in 0..{MOST}"
-    require(bool(good), option, value, allowed)
+    kind = str if option in WORDS else type(default)
+    hint, allowed = KINDS.get(kind, (Size, ALLOWED["Size"]))
+    require(fits(value, hint), option, value, allowed)
 
 
 def small_network(given: Given, usual: str, small: str) -> bool:

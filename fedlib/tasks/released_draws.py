@@ -7,22 +7,23 @@ Table 1 was made with this seed is an assumption.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from fedlib.arguments import whole
-from fedlib.partitioners import checks
+from fedlib.arguments import Count, checked
+from fedlib.partitioners.checks import Concentration
 from fedlib.partitioners.dirichlet import rounded_counts
+from fedlib.task import Cohorts
 
 SEED = 5821
 
 
+@checked
 def released_draws(
-    labels: np.ndarray, clients: int, alpha: float, size: int, *, author_split: bool
-) -> tuple[list[np.ndarray], ReleasedCohorts]:
+    labels: np.ndarray, clients: Count, alpha: Concentration, size: Count, *, author_split: bool
+) -> tuple[list[np.ndarray], Cohorts]:
     """Each client's examples, and its sampler of cohorts.
 
     Args:
@@ -39,9 +40,6 @@ def released_draws(
     Raises:
         Error: a number out of range.
     """
-    clients = whole("clients", clients, 1)
-    alpha = checks.positive("alpha", alpha)
-    size = whole("sizes", size, 1)
     legacy = np.random.RandomState(SEED)
     classes = np.unique(labels)
     proportions = legacy.dirichlet(alpha * np.ones(len(classes)), clients)
@@ -55,29 +53,22 @@ def released_draws(
         ]
         part = np.concatenate(drawn)
         parts.append(part[: int(0.9 * len(part))] if author_split else part)
-    return parts, ReleasedCohorts(legacy.get_state(), clients)
+    return parts, _cohorts(legacy.get_state(), clients)
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedCohorts:
-    """The cohorts that the script draws after the partition, one a round.
+def _cohorts(state: Any, clients: int) -> Cohorts:
+    """The cohorts that the script draws after the partition, one a round, in its order.
 
     Args:
         state: of the legacy generator after the partition.
         clients: how many there are.
     """
 
-    state: Any
-    clients: int
+    @cache
+    def first(size: int, rounds: int) -> list[np.ndarray]:
+        legacy = np.random.RandomState()
+        legacy.set_state(state)
+        return [legacy.choice(clients, size, replace=False) for _ in range(rounds)]
 
-    def __call__(self, number: int, size: int) -> np.ndarray:
-        """The ``size`` clients of round ``number``, from 0, in the script's order."""
-        return _first(self, size, max(512, 1 << number.bit_length()))[number]
-
-
-@lru_cache(maxsize=4)
-def _first(cohorts: ReleasedCohorts, size: int, rounds: int) -> list[np.ndarray]:
-    """The cohorts of the first rounds: a round's depends on all before it."""
-    legacy = np.random.RandomState()
-    legacy.set_state(cohorts.state)
-    return [legacy.choice(cohorts.clients, size, replace=False) for _ in range(rounds)]
+    # A round's depends on all before it.
+    return lambda number, size: first(size, max(512, 1 << number.bit_length()))[number]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from torch import nn
 
@@ -67,9 +65,15 @@ def load(given: Given) -> Task:
     test, test_sizes = _encode(dataset, "test", chosen, given.rows, given.length)
     ids = [dataset.clients[code] for code in chosen.tolist()]
     arrays = {"train": train, "train_sizes": train_sizes, "test": test, "test_sizes": test_sizes}
+
+    def model() -> nn.Module:
+        if small:
+            return WindowModel(text.CHARACTERS, CONTEXT, scaled(VECTOR, given.width))
+        return ShakespeareLSTM(text.CHARACTERS, width=given.width)
+
     return Task(
         name=given.name,
-        model=partial(_model, given),
+        model=model,
         train=_client_data(train, train_sizes, ids),
         test=_client_data(test, test_sizes, ids, weigh=False),
         loss=sequence_cross_entropy,
@@ -81,12 +85,6 @@ def load(given: Given) -> Task:
     )
 
 
-def _model(given: Given) -> nn.Module:
-    if given.network == "lstm":
-        return ShakespeareLSTM(text.CHARACTERS, width=given.width)
-    return WindowModel(text.CHARACTERS, CONTEXT, scaled(VECTOR, given.width))
-
-
 def _encode(
     dataset: TextDataset, split: str, chosen: np.ndarray, most: int, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -96,8 +94,8 @@ def _encode(
         arrays[f"{split}_text"], arrays[f"{split}_offsets"], length
     )
     codes = np.repeat(dataset.client(split), counts)
-    parts = [part[: most or None] for part in texts.by_client(codes, chosen)]
-    return chunks[np.concatenate(parts)], texts.sizes_of(parts)
+    held, sizes = texts.packed(codes, chosen, most)
+    return chunks[held], sizes
 
 
 def _client_data(

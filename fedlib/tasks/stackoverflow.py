@@ -6,7 +6,7 @@ at the quick preset small generated sets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -181,24 +181,25 @@ class Chosen:
     """Clients of one split, each with consecutive posts.
 
     Attributes:
-        clients: int64 ``[clients]``, their positions among the split's clients.
         starts, sizes: int64 ``[clients]``, the posts of each in the split.
         ids: the clients' names.
     """
 
-    clients: np.ndarray
     starts: np.ndarray
     sizes: np.ndarray
     ids: list[str]
 
-    def data(self, x: Tensor, y: Tensor, weights: np.ndarray | None = None) -> ClientData:
+    def data(self, x: Tensor, y: Tensor, weights: Sequence[float] | None = None) -> ClientData:
         """Their data, of the inputs and targets of :meth:`rows`."""
         return ClientData(x, y, texts.consecutive(self.sizes), self.ids, weights)
 
     def rows(self) -> np.ndarray:
         """The posts of all clients, client after client: int64 ``[sum of sizes]``."""
-        spans = zip(self.starts, self.starts + self.sizes, strict=True)
-        return np.concatenate([np.arange(first, end) for first, end in spans])
+        return np.concatenate([np.arange(first, end) for first, end in self.spans()])
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Where each client's posts begin and end."""
+        return zip(self.starts.tolist(), (self.starts + self.sizes).tolist(), strict=True)
 
 
 def training_clients(posts: Posts, clients: int | AtMost, cap: int, seed: int) -> Chosen:
@@ -228,38 +229,29 @@ def test_clients(posts: Posts, sentences: int, seed: int) -> Chosen:
 
 def _chosen(posts: Posts, clients: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> Chosen:
     ids = [posts.clients[client] for client in clients.tolist()]
-    return Chosen(clients, starts[clients], sizes[clients], ids)
+    return Chosen(starts[clients], sizes[clients], ids)
 
 
 # ------------------------------------------------------------------------------------------ tags
 
 
-class Bags:
-    """The transform from post numbers to bags of words, float32 ``[..., words]``.
+def reader(train: Posts, test: Posts) -> Callable[[Tensor], dict[str, Tensor]]:
+    """What reads the words of posts, given their numbers ``[...]``, both on the host.
 
     Posts stay as they are stored, as long as they are, in the host's memory or a file; only what a
     batch needs is read. Test posts are numbered after the training posts, and a batch holds posts
     of one split.
-
-    Args:
-        train, test: the posts of both splits.
-        words: size of the vocabulary; other words count in the divisor only.
     """
+    splits = [
+        (texts.tensor(posts.words), texts.tensor(posts.word_offsets)) for posts in (train, test)
+    ]
 
-    def __init__(self, train: Posts, test: Posts, words: int) -> None:
-        self.words, self.first_test = words, len(train)
-        self._splits = [
-            (texts.tensor(posts.words), texts.tensor(posts.word_offsets)) for posts in (train, test)
-        ]
-
-    def read(self, x: Tensor) -> dict[str, Tensor]:
-        """The words of posts ``x [...]``, both on the host."""
+    def read(x: Tensor) -> dict[str, Tensor]:
         number = x.long()
-        is_test = bool(number.numel()) and int(number.reshape(-1)[0]) >= self.first_test
-        return occurrences(number - is_test * self.first_test, *self._splits[is_test])
+        is_test = bool(number.numel()) and int(number.reshape(-1)[0]) >= len(train)
+        return occurrences(number - is_test * len(train), *splits[is_test])
 
-    def __call__(self, words: Mapping[str, Tensor], keys: Tensor | None) -> Tensor:
-        return bags(words, self.words)
+    return read
 
 
 def multi_hot(targets: Tensor, tags: int) -> Tensor:
@@ -290,14 +282,14 @@ def _tags(
         y = torch.from_numpy(padded_tags(posts[split], rows, tags))
         return chosen.data(torch.from_numpy(rows + first), y)
 
-    transform = Bags(posts["train"], posts["test"], words)
+    read = reader(posts["train"], posts["test"])
     return {
         "model": lambda: TagModel(words, tags),
         "train": data("train", train, 0),
         "test": data("test", test, len(posts["train"])),
         "loss": loss,
         "metrics": {"recall_at_5": recall},
-        "transform": Fixed(transform, transform.read),
+        "transform": Fixed(lambda found, keys: bags(found, words), read),
         "reduction": "sum",
     }
 
@@ -327,14 +319,16 @@ def _next_words(
 ) -> dict[str, Any]:
     """The fields of the task of next words."""
 
-    def data(split: str, chosen: Chosen, weights: np.ndarray | None = None) -> ClientData:
+    def data(split: str, chosen: Chosen, weights: Sequence[float] | None = None) -> ClientData:
         known, tokens = len(posts[split].word_list), posts[split].sentences[chosen.rows()]
         if words < known:
             tokens = smaller_vocabulary(tokens, known, words)
         rows = texts.tensor(tokens)
         return chosen.data(rows[:, :-1], rows[:, 1:], weights)
 
-    weights = posts["train"].targets(given.cap)[train.clients].astype(np.float64)
+    # A client weighs as many target words as its sentences have.
+    lengths = posts["train"].lengths
+    weights = [lengths[first:end].sum(dtype=np.int64) for first, end in train.spans()]
     special = (PAD, words + 1, words + 3)
     return {
         "model": partial(_model, words, given),

@@ -13,7 +13,7 @@ from fedlib.errors import require
 from fedlib.models import Softmax
 from fedlib.randomness import numpy_generator
 from fedlib.task import ClientData, Task
-from fedlib.tasks import settings
+from fedlib.tasks import settings, texts
 from fedlib.tasks.presets import Given, Preset
 
 LABEL = "Synthetic"
@@ -57,14 +57,12 @@ def load(given: Given) -> Task:
     require(0 < share <= 1 - TEST_SHARE, "train_share", share, f"in (0, {1 - TEST_SHARE}]")
     xs, ys = leaf_synthetic(given.clients, CLASSES, FEATURES, given.data_seed)
     train_parts, test_parts, whole_parts = [], [], []
-    start = 0
-    for client, labels in enumerate(ys):
-        order = numpy_generator(given.seed, "local split", client).permutation(len(labels)) + start
-        cut = int((1 - TEST_SHARE) * len(labels))
-        train_parts.append(np.sort(order[: int(share * len(labels))]))
+    for client, own in enumerate(texts.consecutive(texts.sizes_of(ys))):
+        order = numpy_generator(given.seed, "local split", client).permutation(own)
+        cut = int((1 - TEST_SHARE) * len(own))
+        train_parts.append(np.sort(order[: int(share * len(own))]))
         test_parts.append(np.sort(order[cut:]))
-        whole_parts.append(np.sort(order))
-        start += len(labels)
+        whole_parts.append(own)
     x, y = np.concatenate(xs), np.concatenate(ys)
     inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
     values = settings.adafedadam(LABEL)

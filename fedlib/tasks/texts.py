@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -36,12 +37,15 @@ def pick(clients: np.ndarray, count: int | AtMost, seed: int) -> np.ndarray:
     return clients[sample(count, len(clients), "clients", seed, of=of)]
 
 
-def by_client(codes: np.ndarray, clients: np.ndarray) -> list[np.ndarray]:
-    """For each of ``clients`` the positions in ``codes [N]`` that hold it, ascending."""
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    left, right = (np.searchsorted(ordered, clients, side=side) for side in ("left", "right"))
-    return [order[a:b] for a, b in zip(left, right, strict=True)]
+def packed(codes: np.ndarray, clients: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where ``clients`` stand in ``codes [N]``, client after client, and how often each; int64.
+
+    Args:
+        most: of each client so many, the first ones; 0 for all.
+    """
+    places = pd.Series(codes).groupby(codes).indices
+    parts = [places[client][: most or None] for client in clients.tolist()]
+    return np.concatenate(parts), sizes_of(parts)
 
 
 def tensor(array: np.ndarray) -> Tensor:

@@ -257,7 +257,9 @@ def test_posts_have_a_loader_of_their_own(tmp_path, prepare):
     with pytest.raises(Error, match=r"not prepared.*'fedlib data prepare stackoverflow'"):
         datasets.load_posts("stackoverflow", tmp_path)
     (tmp_path / "posts.jsonl").write_text("{}")
-    not_imported("cannot be imported", tmp_path / "posts.jsonl", "stackoverflow")
+    not_imported(
+        "is got with 'fedlib data prepare stackoverflow'", tmp_path / "posts.jsonl", "stackoverflow"
+    )
     prepare("stackoverflow", stack_files(tmp_path), tmp_path)
     for load in (datasets.load, datasets.load_text):
         refused(r"holds posts, not \w+: use load_posts", load, "stackoverflow", tmp_path)

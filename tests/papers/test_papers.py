@@ -51,6 +51,7 @@ def test_printed_returns_the_one_cell_asked_for():
 
 
 NOWHERE = {"algorithm": "Yogi", "setting": "federated"}
+A_WORD = {"task": "CIFAR-10", "algorithm": "FedAdam", "column": "algorithm"}
 MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
 
 
@@ -64,8 +65,8 @@ MISSING = {"setup": "Cifar10", "algorithm": "FedAvg", "metric": "avg"}
         ("printed", "fedopt table1_validation", {"taks": "x"}, "did you mean 'task'"),
         ("printed", "fedopt table11_lr_decay", NOWHERE, "selects 0 cells"),
         ("printed", "fedopt table8_learning_rates", {}, "log10_client_lr"),
-        ("printed", "fedopt table9_tau", {"column": "task"}, "holds text"),
-        ("printed", "adafedadam table1_resource_heterogeneity", MISSING, "could not be read"),
+        ("printed", "fedopt table9_tau", A_WORD, "no number algorithm could be read"),
+        ("printed", "adafedadam table1_resource_heterogeneity", MISSING, "in the paper's text"),
     ],
 )
 def test_a_wrong_question_gets_one_clear_line(function, arguments, where, message):
