@@ -40,6 +40,13 @@ def unknown(kind: str, name: object, choices: Iterable[str]) -> Error:
     return Error(f"unknown {kind} {str(name)!r}: {hint}known: {', '.join(known) or 'none'}")
 
 
+def require_known(kind: str, name: str, choices: Iterable[str]) -> None:
+    """Raise :func:`unknown` unless a name is one of the choices."""
+    known = list(choices)
+    if name not in known:
+        raise unknown(kind, name, known)
+
+
 def undefined(owner: object, name: str) -> Error:
     """The error for a function that only the classes derived from a base class define."""
     kind = type(owner).__name__

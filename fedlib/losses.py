@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known
 
 # What targets a loss may need, for outputs [..., K]: whole numbers [...] in 0..K-1; finite numbers
 # of the outputs' shape; the same between 0 and 1.
@@ -34,8 +34,7 @@ def needs(kind: str) -> Callable[[Loss], Loss]:
         ... def absolute_error(outputs: Tensor, targets: Tensor) -> Tensor:
         ...     return (outputs - targets).abs().mean(-1)
     """
-    if kind not in (CLASSES, VALUES, SHARES):
-        raise unknown("kind of targets", kind, (CLASSES, VALUES, SHARES))
+    require_known("kind of targets", kind, (CLASSES, VALUES, SHARES))
 
     def declare(loss: Loss) -> Loss:
         loss.targets = kind  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ from fedlib.algorithms.qfedavg import QFedAvg
 from fedlib.algorithms.scaffold import Scaffold
 from fedlib.arguments import brought, called, check, checked, shown
 from fedlib.component import Component, field_types
-from fedlib.errors import Error, unknown
+from fedlib.errors import Error, require_known, unknown
 from fedlib.optimizers import client as clients
 from fedlib.optimizers import mime as bases
 
@@ -168,8 +168,7 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     places = _places(method, name, optimizer)
     changes: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        if key not in places:
-            raise unknown(f"override for {name}", key, places)
+        require_known(f"override for {name}", key, places)
         value = value.item() if isinstance(value, np.generic) else value
         check(places[key].owner, places[key].field, value, f"override {key}")
         changes.setdefault(places[key].part, {})[places[key].field] = value
@@ -179,8 +178,7 @@ def build(algorithm: str | Algorithm | type[Algorithm], **values: Any) -> Algori
     if "base" in changes:
         numbers = changes.pop("base")
         kind = str(numbers.pop("type", places["base"].default))
-        if kind not in bases.BASES:
-            raise unknown("base", kind, bases.BASES)
+        require_known("base", kind, bases.BASES)
         if kind == places["base"].default:
             numbers = vars(getattr(method, "base", None)) | numbers
         made = bases.BASES[kind]

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedlib.algorithms.base import Client, FullBatch, State
 from fedlib.algorithms.local import LocalTraining
 from fedlib.component import Decay, NonNegative, Positive
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, require, require_known
 
 FORMS = ("code", "printed")
 # The least certainty of a pseudo-gradient: beta^C must stay below 1.
@@ -73,8 +73,7 @@ class AdaFedAdam(LocalTraining):
 
     def validate(self) -> None:
         super().validate()
-        if self.form not in FORMS:
-            raise unknown("form", self.form, FORMS)
+        require_known("form", self.form, FORMS)
         if not self.client.takes_lr:
             raise Error(
                 "AdaFedAdam compares the clients' updates with their learning rate, but "

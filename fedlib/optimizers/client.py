@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import require, undefined, unknown
+from fedlib.errors import require, require_known, undefined
 
 State = dict[str, Any]
 # The objective's value [..., 1] where the step began, the new x and the new state.
@@ -348,8 +348,7 @@ class DeltaSGD(ClientOptimizer):
     shared_masks: bool = False
 
     def validate(self) -> None:
-        if self.first_step not in FIRST_STEPS:
-            raise unknown("first_step", self.first_step, FIRST_STEPS)
+        require_known("first_step", self.first_step, FIRST_STEPS)
 
     def init(self, x: Tensor) -> State:
         ones = torch.ones_like(x[..., :1])

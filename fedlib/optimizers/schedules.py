@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fedlib.errors import unknown
+from fedlib.errors import require_known
 
 Schedule = Callable[[int, int], float]
 
@@ -43,5 +43,4 @@ SCHEDULES: dict[str, Schedule] = {
 
 def check_schedule(name: str) -> None:
     """Raise :class:`fedlib.Error` for a schedule that does not exist."""
-    if name not in SCHEDULES:
-        raise unknown("client_schedule", name, SCHEDULES)
+    require_known("client_schedule", name, SCHEDULES)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fedlib.component import Component, Decay, NonNegative, Positive
-from fedlib.errors import undefined, unknown
+from fedlib.errors import require_known, undefined
 from fedlib.optimizers.client import adam_state
 
 State = dict[str, Any]
@@ -177,8 +177,7 @@ class Adaptive(ServerOptimizer):
     form: str = "code"
 
     def validate(self) -> None:
-        if self.form not in ("code", "printed"):
-            raise unknown("form", self.form, ("code", "printed"))
+        require_known("form", self.form, ("code", "printed"))
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """The new v from the old one and the squared (pseudo-)gradient."""

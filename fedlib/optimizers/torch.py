@@ -40,7 +40,7 @@ from torch import Tensor
 
 from fedlib.arguments import called
 from fedlib.component import Component
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, require, require_known
 from fedlib.optimizers import client
 
 __all__ = ["SPS", "DeltaSGD"]
@@ -61,8 +61,7 @@ class _Backed(torch.optim.Optimizer):
         for name in self.without:
             del defaults[name]
         for name in options:
-            if name not in defaults:
-                raise unknown(f"option of {type(self).__name__}", name, defaults)
+            require_known(f"option of {type(self).__name__}", name, defaults)
         what = f"{type(self).__name__} of these params"
         called(what, super().__init__, params, {**defaults, **options})
 
