@@ -113,9 +113,9 @@ def curves(
     with _panels(len(shown), 3.2) as (figure, axes):
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
             title = f"{problem(runs[0])}, α = {alpha:g}"
-            options: dict[str, Any] = {"title": title, "by": client_label, "window": 1, "ax": ax}
-            options |= {"column": f"alpha {alpha:g}", "beside": _whole(runs)}
-            data = printed_curves(TABLE_1[TABLE_1["task"] == task], runs, "avg", **options)
+            cells = TABLE_1[(TABLE_1["task"] == task) & (TABLE_1["column"] == f"alpha {alpha:g}")]
+            options: dict[str, Any] = {"by": client_label, "beside": _whole(runs), "ax": ax}
+            data = printed_curves(cells, runs, "avg", title=title, **options)
             if not _whole(runs):
                 data = data.drop(columns=["printed", "printed_rounds"])
             ax.set_ylabel("test accuracy (%)" if ax is axes[0] else "")
