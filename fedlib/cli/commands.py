@@ -12,7 +12,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
@@ -22,7 +22,7 @@ import typer
 import typer.core
 
 from fedlib import paths
-from fedlib.errors import Error, require, unknown
+from fedlib.errors import Error, require, require_known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,8 +231,7 @@ def list_(
         "data": _data_sets(paths.data_root(data_root) / "prepared"),
         "figures": _figures(),
     }
-    if what != "all" and what not in kinds:
-        raise unknown("list", what, [*kinds, "all"])
+    require_known("list", what, [*kinds, "all"])
     chosen = kinds if what == "all" else {what: kinds[what]}
     blocks = []
     for kind, entries in chosen.items():
@@ -503,8 +502,7 @@ def sweep(
     from fedlib.reproduction.answers import dealt, survey
 
     number, of = _shard(shard)
-    if executor not in ("local", "slurm"):
-        raise unknown("executor", executor, ("local", "slurm"))
+    require_known("executor", executor, ("local", "slurm"))
     if shard and (jobs or executor == "slurm"):
         raise Error("--shard is one process's; leave it out, or --jobs and --executor slurm")
     require_backend(backend)
@@ -514,7 +512,7 @@ def sweep(
     plans = sweep.plans(names or (), preset, seed, given, part or ())
     requests = [request for requests in plans.values() for request in requests]
     store = open_store(data_root)
-    groups = survey(store, requests, preset, data_root)
+    groups = survey(requests, preset, data_root)
     shards = min(jobs or gpus or 1, len(groups))
     words = ["sweep", *(names or ()), f"--preset={preset}", f"--seed={seed}", f"--device={device}"]
     words += [f"--backend={backend}", f"--data-root={store.root.parent.resolve()}"]
@@ -522,15 +520,17 @@ def sweep(
     words += [f"--part={name}" for name in part or ()]
     if executor == "slurm":
         text = executors.script(words, shards, store.root)
-        missing = sum(group.missing for group in groups)
+        there = store.paths()
+        missing = sum(group.missing(there) for group in groups)
         return show({"jobs": shards, "missing": missing, "script": text}, as_json, text)
     failed: list[str] = []
+    share = dealt(groups, of)[number - 1]
     if not dry_run and shards > 1:
         failed = executors.local(words, dealt(groups, shards), gpus, store, as_json)
     elif not dry_run:
-        share, execution = dealt(groups, of)[number - 1], {"device": device, "backend": backend}
+        execution = {"device": device, "backend": backend}
         failed = sweep.train(store, share, preset, data_root, as_json, **execution)
-    counts = _counts(dealt(survey(store, requests, preset, data_root), of)[number - 1])
+    counts = _counts(share, store.paths())
     facts = {"shard": f"{number}/{of}", "failed": failed}
     show(facts | counts.loc["all"].to_dict(), as_json, counts.to_string())
     if failed:
@@ -559,17 +559,16 @@ def _gpus(device: str, jobs: int | None) -> int:
     return (jobs or there) if there else 0
 
 
-def _counts(groups: Sequence[RunGroup]) -> pd.DataFrame:
+def _counts(groups: Sequence[RunGroup], there: Container[str]) -> pd.DataFrame:
     """Programs and runs by task, and all of them in the last row."""
     import pandas as pd
 
+    rows = []
+    for group in groups:
+        runs, missing = len(group.digests), group.missing(there)
+        rows.append((group.requests[0].task, 1, int(missing > 0), runs, runs - missing, missing))
     columns = ["task", "programs", "programs_missing", "runs", "stored", "missing"]
-    rows = [
-        (group.requests[0].task, 1, int(group.missing > 0), len(group.digests), sum(group.stored))
-        for group in groups
-    ]
-    counts = pd.DataFrame(rows, columns=columns[:-1]).groupby("task", sort=False).sum()
-    counts["missing"] = counts["runs"] - counts["stored"]
+    counts = pd.DataFrame(rows, columns=columns).groupby("task", sort=False).sum()
     counts.loc["all"] = counts.sum()
     return counts
 
@@ -599,7 +598,7 @@ def publish(
         raise Error(f"--name is {name!r}; allowed: a-z, 0-9 and _, and one notebook only")
     given, made = parse_pairs(parameter, "--parameter"), []
     for notebook, requests in sweep.plans(chosen, preset, seed, given, part or ()).items():
-        groups = survey(store, requests, preset, data_root)
+        groups = survey(requests, preset, data_root)
         file = name or (notebook if preset == "quick" else f"{notebook}_{preset}")
         made.append(sweep.publish(store, results, notebook, file, groups, preset, partial))
     lines = []
@@ -698,10 +697,14 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
+    from fedlib import papers
     from fedlib.figures import tables
-    from fedlib.reproduction.compare import cells, printed_cells
+    from fedlib.reproduction.compare import cells
 
-    printed = printed_cells(paper)
+    printed = papers.cells()
+    if paper is not None:
+        require_known("paper", paper, papers.papers())
+        printed = printed[printed["paper"] == paper]
     store = open_store(data_root)
     with Damage() as damage:
         runs = store.stored(published=True)

@@ -19,7 +19,6 @@ import pandas as pd
 
 from fedlib import papers
 from fedlib.engine.history import History
-from fedlib.errors import unknown
 from fedlib.reproduction import tables
 from fedlib.reproduction.matching import (
     Cell,
@@ -72,20 +71,6 @@ def compare(store: Store | None = None) -> pd.DataFrame:
     """
     store = Store() if store is None else store
     return cells(store.stored(published=True))
-
-
-def printed_cells(paper: str | None = None) -> pd.DataFrame:
-    """Rows of :func:`fedlib.papers.cells`, of one paper or of all.
-
-    Raises:
-        Error: unknown paper.
-    """
-    printed = papers.cells()
-    if paper is None:
-        return printed
-    if paper not in papers.papers():
-        raise unknown("paper", paper, papers.papers())
-    return printed[printed["paper"] == paper]
 
 
 def cells(runs: Iterable[Run], printed: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -156,7 +141,7 @@ def _notes(
         if history.diverged is not None
     ]
     local = cell["paper"] == "adafedadam"  # see split_of
-    test_only = local and any(split_of(run) == "test" for run in histories)
+    test_only = local and split_of(*histories) == "test"
     unmeasured = not diverged and any(map(isnan, measured))
     return [
         *departures(cell, histories[0].config),
