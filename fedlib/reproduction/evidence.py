@@ -200,11 +200,11 @@ def per(*keys: str, **columns: Key) -> partial[pd.DataFrame]:
     return partial(numbers, columns={key.removeprefix("option."): key for key in keys} | columns)
 
 
-def printed(paper: str, item: str, task: str | None = None) -> pd.DataFrame:
+def printed(paper: str, item: str) -> pd.DataFrame:
     """The frame of a printed table: :func:`fedlib.reproduction.tables.find`, without the numbers
     that were lost.
     """
-    cells = find(paper, item, task).dropna(subset="printed")
+    cells = find(paper, item).dropna(subset="printed")
     unit = cells["metric"].map(lambda metric: 0.01 if METRICS[metric].factor == 100 else 1.0)
     return cells.assign(
         metric=cells["metric"].map(lambda metric: METRICS[metric].series),
