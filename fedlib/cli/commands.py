@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import logging
 import math
 import os
 import re
@@ -174,39 +173,22 @@ def progress(as_json: bool) -> bool:
 def open_store(data_root: Path | None) -> Store:
     """The store of runs under a data folder."""
     from fedlib.results import Store
+    from fedlib.results.files import Damaged
 
+    Damaged.places.clear()  # what another command of this process found
     return Store(paths.folder(paths.data_root(data_root) / "runs"))
 
 
-class Damage(logging.Handler):
-    """Collects the places of the damaged runs that are logged and left out inside."""
+def tell_damage() -> None:
+    """How many files of runs were damaged and left out, and where, in a line, if any were; then
+    the exit status is 1.
+    """
+    from fedlib.results.files import Damaged
 
-    logger = logging.getLogger("fedlib")
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.places: dict[str, None] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.places |= {a.place: None for a in record.args or () if hasattr(a, "place")}
-
-    def __enter__(self) -> Damage:
-        self.logger.addHandler(self)
-        self.logger.setLevel(logging.WARNING)  # the command line logs errors alone
-        self.logger.propagate = False
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.logger.removeHandler(self)
-        self.logger.setLevel(logging.NOTSET)
-        self.logger.propagate = True
-
-    def tell(self) -> None:
-        """If there were any, how many and where, in a line; then the exit status is 1."""
-        if self.places:
-            many = f"{len(self.places)} damaged files of runs were left out: "
-            typer.echo("fedlib: " + many + "; ".join(self.places), err=True)
-            raise typer.Exit(1)
+    if Damaged.places:
+        many = f"{len(Damaged.places)} damaged files of runs were left out: "
+        typer.echo("fedlib: " + many + "; ".join(Damaged.places), err=True)
+        raise typer.Exit(1)
 
 
 # ------------------------------------------------------------------------------------ what there is
@@ -679,14 +661,13 @@ def figures(
     """
     from fedlib.reproduction import draw
 
-    with Damage() as damage:
-        try:
-            drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
-        except Error:
-            damage.tell()  # of which the figure may have been drawn
-            raise
+    try:
+        drawn = list(map(str, draw.redraw(ids or None, open_store(data_root), preset=preset)))
+    except Error:
+        tell_damage()  # of which the figure may have been drawn
+        raise
     show(drawn, as_json, "\n".join(drawn))
-    damage.tell()
+    tell_damage()
 
 
 @app.command(cls=_Command)
@@ -697,19 +678,16 @@ def compare(
     data_root: DataRoot = None,
 ) -> None:
     """Every printed number beside ours, from stored runs."""
-    from fedlib import papers
     from fedlib.figures import tables
     from fedlib.reproduction.compare import cells
+    from fedlib.reproduction.tables import find
+    from fedlib.results.files import Damaged
 
-    printed = papers.cells()
-    if paper is not None:
-        require_known("paper", paper, papers.papers())
-        printed = printed[printed["paper"] == paper]
+    printed = find(paper)
     store = open_store(data_root)
-    with Damage() as damage:
-        runs = store.stored(published=True)
-        frame = cells(runs, printed)
-    if not runs and not damage.places:
+    runs = store.stored(published=True)
+    frame = cells(runs, printed)
+    if not runs and not Damaged.places:
         raise Error(
             f"no runs are stored in {store.root}, and the published ones are not here: they come "
             "with a checkout of fedlib; run this in one"
@@ -722,7 +700,7 @@ def compare(
     if as_csv:
         text = frame.assign(runs=frame["runs"].map(" ".join)).to_csv(index=False).rstrip()
     show(json.loads(frame.to_json(orient="records")), as_json, text)
-    damage.tell()
+    tell_damage()
 
 
 def _agreement(frame: pd.DataFrame) -> str:
@@ -750,19 +728,18 @@ def claims(
     from fedlib.reproduction.claims import chosen, judge, printed
 
     store = open_store(data_root)
-    with Damage() as damage:
-        if on_print:
-            verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
-        else:
-            how: dict[str, Any] = {"device": device, "progress": not as_json}
-            train = preset == "quick" and not stored
-            verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
+    if on_print:
+        verdicts = [printed(claim["id"]) for claim in chosen(ids or ())]
+    else:
+        how: dict[str, Any] = {"device": device, "progress": not as_json}
+        train = preset == "quick" and not stored
+        verdicts = judge(ids or (), preset, store, seed=seed, train=train, **how)
     counts = Counter(verdict.verdict for verdict in verdicts)
     total = ", ".join(f"{count} {word}" for word, count in counts.items())
     lines = [line for verdict in verdicts for line in (*verdict.words(), "")]
     text = "\n".join([*lines, f"{len(verdicts)} claims: {total}"])
     show([verdict.as_dict() for verdict in verdicts], as_json, text)
-    damage.tell()
+    tell_damage()
 
 
 # ------------------------------------------------------------------------------------------ doctor
@@ -784,12 +761,11 @@ def doctor(
 
     from fedlib import datasets
     from fedlib.engine.device import resolve_device
-    from fedlib.results.files import installed
+    from fedlib.results.files import Damaged, installed
 
     resolve_device(device)
     store = open_store(data_root)
-    with Damage() as damage:
-        store.check()
+    store.check()
     packages = ("fedlib", "torch", "torchvision", "numpy", "pandas", "papermill")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU that torch sees"
     facts: dict[str, Any] = {
@@ -801,8 +777,8 @@ def doctor(
         "data root": str(paths.data_root(data_root)),
         "prepared data": [card["name"] for card in datasets.prepared(data_root)] or "none",
         "stored runs": len(store.stored()),
-        "damaged runs": len(damage.places),
+        "damaged runs": len(Damaged.places),
         "figures": str(paths.figures_root()),
     }
     show(facts, as_json, columns([*facts.items()]))
-    damage.tell()
+    tell_damage()

@@ -35,7 +35,7 @@ from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -79,12 +79,14 @@ class Damaged(Failure):
     """A file of runs does not hold what was written into it.
 
     Attributes:
-        place: the file.
+        places: the files that this process found so, each once.
     """
+
+    places: ClassVar[dict[str, None]] = {}
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"damaged runs {path}: {what}; delete it, then run or publish them again")
-        self.place = str(path)
+        self.places[str(path)] = None
 
 
 @dataclass(frozen=True)
