@@ -13,8 +13,6 @@ from fedlib.engine.history import History
 from fedlib.results.reading import split_of
 from fedlib.results.selection import on_half
 
-NAN = float("nan")
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -43,14 +41,14 @@ class Metric:
         split, alike = self.split(history), f"{self.series}_unweighted"
         weighted = history.final(self.series, split, self.window)
         has_clients = alike in history.metrics(split)
-        return weighted, history.final(alike, split, self.window) if has_clients else NAN
+        return weighted, history.final(alike, split, self.window) if has_clients else np.nan
 
 
 def _spread(history: History) -> tuple[float, float]:
     """Standard deviation of the clients' accuracies around their mean (divided by n, not n - 1)."""
     value, size = _client_accuracy(history)
     if not len(value):
-        return NAN, NAN
+        return np.nan, np.nan
     mean = np.average(value, weights=size)
     return float(np.sqrt(np.average((value - mean) ** 2, weights=size))), float(value.std())
 
@@ -59,7 +57,7 @@ def _worst(history: History) -> tuple[float, float]:
     """Mean accuracy of the worst 30 % of the clients; see :func:`fedlib.engine.fairness.worst`."""
     value, size = map(torch.tensor, _client_accuracy(history))
     if not len(value):
-        return NAN, NAN
+        return np.nan, np.nan
     alike, weighted = worst(value.unsqueeze(0), size, 30)
     return float(weighted), float(alike)
 

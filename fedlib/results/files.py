@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 import lzma
 import os
 import platform
@@ -52,8 +51,6 @@ from fedlib.engine.config import RunConfig
 from fedlib.engine.history import History, Points
 from fedlib.errors import Error, Failure, first_line
 from fedlib.task import Task
-
-log = logging.getLogger("fedlib")
 
 # Raised whenever files are written that this fedlib's readers could not read.
 FORMAT = b"2"

@@ -37,7 +37,6 @@ from fedlib.results.reading import client_label, group, hyperparameters, option
 from fedlib.results.selection import settings
 from fedlib.tasks.auto_tuned import SMALLER
 
-NAN = float("nan")
 # The paper's names of tasks; that of a network of which there is one is left out.
 LABELS = {task: label.removesuffix(" CNN") for label, task in IMAGE_TASKS.items()}
 # A panel of curves: task and alpha. The text does not print the alphas of Figure 1. (A) is the
@@ -67,7 +66,7 @@ PRINTED = TABLE_1.rename(columns={"printed": "value"}).assign(
     alpha=TABLE_1["options"].str["alpha"].astype(float),
     algorithm=TABLE_1["row"].map(client_of),
     source="printed",
-    std=NAN,
+    std=np.nan,
     seeds=0,
 )
 # So many points of accuracy a panel of Figure 4 shows at least: it says how little delta matters.

@@ -19,7 +19,6 @@ from fedlib.reproduction.printed import of_task, of_these
 from fedlib.results.reading import hyperparameter
 from fedlib.results.selection import held_out_score, winners
 
-NAN = float("nan")
 LOOKS = {"FedAvg": "fedavg", "MimeLite": "mimelite", "Mime": "mime"}
 
 
@@ -99,7 +98,7 @@ def mime_table_2(histories: Sequence[History]) -> Drawing:
     by_digest = {history.config.digest: history for history in histories}
     costs = []
     for task, runs in zip(frame["task"], frame["runs"], strict=True):
-        cost = (NAN, NAN, NAN)
+        cost = (math.nan, math.nan, math.nan)
         if runs:
             run = by_digest[runs[0]]
             log_rate = math.log10(hyperparameter(run, "client_lr"))
@@ -117,4 +116,4 @@ def _parameters(histories: Sequence[History]) -> float:
         if history.config.algorithm == "fedavg":
             sent = history.series("floats_down", "communication")
             return round(float(sent.iloc[0]) / history.config.clients_per_round)
-    return NAN
+    return math.nan
