@@ -107,7 +107,7 @@ def curves(
     if not shown:
         raise Error("none of these runs is of the figure's tasks and alphas")
     if apart and len(shown) == 1:
-        return _one_by_one(*shown[0])
+        return _one_by_one(*shown[0][1:])
     frames = []
     with _panels(len(shown), 3.2) as (figure, axes):
         for ax, (task, alpha, runs) in zip(axes, shown, strict=True):
@@ -122,7 +122,7 @@ def curves(
     return figure, pd.concat(frames, ignore_index=True)
 
 
-def _one_by_one(task: str, alpha: float, runs: Sequence[History]) -> Drawing:
+def _one_by_one(alpha: float, runs: Sequence[History]) -> Drawing:
     """A panel a method, before the grey curves of the others: eight bands would hide each other."""
     data = learning_curves(runs, by=client_label, window=1)[1].assign(alpha=alpha)
     groups = dict(list(data.groupby("algorithm", sort=False)))
